@@ -1,0 +1,58 @@
+//! The one clock of the process.
+//!
+//! It counts suspended time (`CLOCK_BOOTTIME`): a machine that slept for an hour must find its cache an hour older,
+//! which the ordinary monotonic clock hides.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// A point in time in nanoseconds since boot, suspend included. Never goes back; unrelated to the wall clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The start of time: older than every real reading.
+    pub const ZERO: Self = Self(0);
+    /// Later than every real reading.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// Reads the clock.
+    #[must_use]
+    pub fn now() -> Self {
+        let t = clock_gettime(ClockId::Boottime);
+        // The kernel's boot-time clock starts at 0 and never is negative.
+        Self((t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64))
+    }
+
+    /// Time that passed since `earlier`; zero when `earlier` lies ahead.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This point in time moved ahead by `by`; stops at [`Nanos::MAX`].
+    #[must_use]
+    pub fn after(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// This point in time moved back by `by`; stops at [`Nanos::ZERO`].
+    #[must_use]
+    pub fn before(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Nanos(5).since(Nanos(9)), Duration::ZERO);
+        assert_eq!(Nanos(5).before(Duration::from_secs(1)), Nanos::ZERO);
+        assert_eq!(Nanos(5).after(Duration::MAX), Nanos::MAX);
+        assert!(Nanos::now() > Nanos::ZERO);
+    }
+}

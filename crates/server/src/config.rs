@@ -1,0 +1,69 @@
+//! What the server is told at start, resolved: every value checked, every default applied.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Settings of the HTTP side.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where records are served.
+    pub data: SocketAddr,
+    /// Where metrics, health and purge are served; never the same address.
+    pub admin: SocketAddr,
+    /// Token that admin requests other than health checks must carry as `Authorization: Bearer`.
+    pub admin_token: Option<String>,
+    /// Worker threads, each with its own listener and runtime; at least 1.
+    pub workers: usize,
+    /// The limits of one process.
+    pub limits: Limits,
+    /// In the order of their `CollectionId`s.
+    pub collections: Vec<Collection>,
+}
+
+/// Bounds on what clients can take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open data connections; more are answered 503 and closed.
+    pub connections: usize,
+    /// Requests being answered at once; more get 503.
+    pub requests_in_flight: usize,
+    /// Bytes of a request's head; more is 431.
+    pub header_bytes: usize,
+    /// Header fields of a request; more is 431.
+    pub headers: usize,
+    /// Bytes of a request target; more is 414.
+    pub target_bytes: usize,
+    /// Bytes of a request's body; more is 413.
+    pub body_bytes: usize,
+    /// From a head's first byte to its last.
+    pub header_timeout: Duration,
+    /// From the end of the head to the end of the body.
+    pub body_timeout: Duration,
+    /// Between requests on a kept-alive connection.
+    pub idle_timeout: Duration,
+    /// How long a client may take nothing of a waiting answer.
+    pub write_timeout: Duration,
+    /// From request to answer when the database is needed; then 504.
+    pub request_timeout: Duration,
+    /// From SIGTERM until what is in flight is cut off.
+    pub drain_timeout: Duration,
+    /// Ids in one batch.
+    pub max_batch: usize,
+    /// How long a `Hotrow-Min-Position` request waits for the feed before it reads the database.
+    pub position_wait: Duration,
+    /// Requests with `no-cache` or `Hotrow-Min-Position` that may wait at once; more get 503.
+    pub privileged_waiters: usize,
+}
+
+/// One collection as the HTTP side sees it.
+#[derive(Clone, Debug)]
+pub struct Collection {
+    /// First path segment.
+    pub name: String,
+    /// `Cache-Control` of answers.
+    pub cache_control: String,
+    /// Whether `Cache-Control: no-cache` in a request reads the database.
+    pub allow_no_cache: bool,
+    /// Whether `Hotrow-Min-Position` is honoured.
+    pub allow_min_position: bool,
+}

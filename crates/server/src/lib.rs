@@ -1,0 +1,3 @@
+//! HTTP: listen, connection, route, handle, admit, respond, admin, drain.
+
+pub mod config;

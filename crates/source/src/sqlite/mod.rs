@@ -1,0 +1,3 @@
+//! SQLite: the embedded default.
+
+pub mod config;
