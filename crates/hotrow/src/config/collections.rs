@@ -54,12 +54,12 @@ fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, watch: Wat
             shown(&name)
         ));
     }
-    let table = section.text("table", "NAME").map_or_else(|| name.clone(), |text| text.value);
+    let table = section.text("table", "NAME", "1 to 256 bytes").map_or_else(|| name.clone(), |text| text.value);
     check_identifiers(&section, "table", std::slice::from_ref(&table));
     let key = key(&mut section);
     let key_types = key_types(&mut section, key.len());
     let columns = names(&mut section, "columns", "all");
-    let exclude = names(&mut section, "exclude", "[]");
+    let exclude = names(&mut section, "exclude", "none");
     if columns.is_some() && exclude.is_some() {
         section
             .refuse("exclude", "must not stand beside columns, which already says what is served; keep one of the two");
@@ -88,7 +88,7 @@ fn name_is_valid(name: &str) -> bool {
 }
 
 fn key(section: &mut Section<'_>) -> Vec<String> {
-    let key = section.texts("key", "\"id\"").unwrap_or_else(|| vec!["id".to_owned()]);
+    let key = section.texts("key", "\"id\"", "a column or a list of 1 to 4").unwrap_or_else(|| vec!["id".to_owned()]);
     if !(1..=KEY_PARTS_MAX).contains(&key.len()) {
         section.refuse("key", format!("must name 1 to {KEY_PARTS_MAX} columns, not {}", key.len()));
     }
@@ -97,7 +97,10 @@ fn key(section: &mut Section<'_>) -> Vec<String> {
 }
 
 fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
-    let Some(words) = section.texts("key_type", "from the table") else { return Vec::new() };
+    let Some(words) = section.texts("key_type", "from the table", "integer, text, uuid, bytes; or a list of them")
+    else {
+        return Vec::new();
+    };
     let mut types = Vec::with_capacity(words.len());
     for word in &words {
         match word.as_str() {
@@ -123,7 +126,7 @@ fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
 
 /// A list of columns, when given.
 fn names(section: &mut Section<'_>, name: &'static str, default: &str) -> Option<Vec<String>> {
-    let list = section.texts(name, default)?;
+    let list = section.texts(name, default, "a list of 1 to 2000 columns")?;
     if list.is_empty() || list.len() > COLUMNS_MAX {
         section.refuse(
             name,
@@ -152,7 +155,9 @@ fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
 /// A header value (RFC 9110, section 5.5): visible ASCII, inner blanks, nothing that could end the line.
 fn cache_control(section: &mut Section<'_>) -> String {
     const DEFAULT: &str = "no-cache";
-    let Some(text) = section.text("cache_control", "\"no-cache\"") else { return DEFAULT.to_owned() };
+    let Some(text) = section.text("cache_control", "\"no-cache\"", "a header value of 1 to 256 characters") else {
+        return DEFAULT.to_owned();
+    };
     let value = text.value;
     let plain = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
     if value.is_empty() || value.len() > CACHE_CONTROL_BYTES_MAX || !plain || value.trim() != value {

@@ -25,6 +25,8 @@ pub struct Known {
     pub path: String,
     /// Default as one would write it in the file; `required` or `none` where there is no value.
     pub default: String,
+    /// What is allowed, in words.
+    pub range: String,
 }
 
 /// What all tables of one file share.
@@ -81,6 +83,13 @@ struct Format<T> {
     noun: &'static str,
     read: fn(&Kind) -> Option<T>,
     show: fn(T) -> String,
+}
+
+/// What is said about a key: its default, what a refusal demands, and what the documentation allows.
+struct Words<'t> {
+    default: &'t str,
+    rule: &'t str,
+    range: &'t str,
 }
 
 /// A key's text with its place in the file.
@@ -166,7 +175,8 @@ impl<'a> Section<'a> {
 
     pub(super) fn flag(&mut self, name: &'static str, default: bool) -> bool {
         let read = |kind: &Kind| if let Kind::Flag(flag) = kind { Some(*flag) } else { None };
-        self.value(name, &default.to_string(), "true or false", read).unwrap_or(default)
+        let rule = "true or false";
+        self.value(name, &Words { default: &default.to_string(), rule, range: rule }, read).unwrap_or(default)
     }
 
     pub(super) fn count(&mut self, name: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
@@ -233,19 +243,20 @@ impl<'a> Section<'a> {
             let Kind::Text(text) = kind else { return None };
             choices.iter().find(|(word, _)| word == text).map(|(_, value)| *value)
         };
-        self.value(name, &words[0], &words.join(" or "), read).unwrap_or(choices[0].1)
+        let rule = words.join(" or ");
+        self.value(name, &Words { default: &words[0], rule: &rule, range: &rule }, read).unwrap_or(choices[0].1)
     }
 
     /// A text that some type can parse, such as an address.
     pub(super) fn parsed<T: std::str::FromStr>(&mut self, name: &'static str, default: &str, rule: &str) -> Option<T> {
         let read = |kind: &Kind| if let Kind::Text(text) = kind { text.parse().ok() } else { None };
-        let value = self.value(name, &quoted(default), rule, read);
+        let value = self.value(name, &Words { default: &quoted(default), rule, range: rule }, read);
         if value.is_some() || self.has(name) { value } else { default.parse().ok() }
     }
 
-    /// Any text; `default` is for the documentation.
-    pub(super) fn text(&mut self, name: &'static str, default: &str) -> Option<Text> {
-        let scalar = self.scalar(name, default)?;
+    /// Any text; `default` and `range` are for the documentation, the caller checks.
+    pub(super) fn text(&mut self, name: &'static str, default: &str, range: &str) -> Option<Text> {
+        let scalar = self.scalar(name, default, range)?;
         match scalar.kind {
             Kind::Text(value) => Some(Text { value, shown: scalar.shown }),
             _ => {
@@ -256,11 +267,11 @@ impl<'a> Section<'a> {
     }
 
     /// One text or a list of texts.
-    pub(super) fn texts(&mut self, name: &'static str, default: &str) -> Option<Vec<String>> {
-        self.know(name, default);
+    pub(super) fn texts(&mut self, name: &'static str, default: &str, range: &str) -> Option<Vec<String>> {
+        self.know(name, default, range);
         let (value, at) = self.find(name)?;
         let DeValue::Array(items) = value else {
-            return self.text(name, default).map(|text| vec![text.value]);
+            return self.text(name, default, range).map(|text| vec![text.value]);
         };
         let mut texts = Vec::with_capacity(items.len());
         for item in items.iter() {
@@ -277,11 +288,11 @@ impl<'a> Section<'a> {
     }
 
     /// Notes that `name` is a key here.
-    fn know(&mut self, name: &'static str, default: &str) {
+    fn know(&mut self, name: &'static str, default: &str, range: &str) {
         if !self.names.contains(&name) {
             self.names.push(name);
             let path = format!("{}.{name}", self.documented_as);
-            self.ctx.known.borrow_mut().push(Known { path, default: default.to_owned() });
+            self.ctx.known.borrow_mut().push(Known { path, default: default.to_owned(), range: range.to_owned() });
         }
     }
 
@@ -294,28 +305,23 @@ impl<'a> Section<'a> {
         format: &Format<T>,
     ) -> T {
         let (low, high) = ((format.show)(*range.start()), (format.show)(*range.end()));
-        let rule = format!("{} between {low} and {high}", format.noun);
-        self.value(name, default_words, &rule, |kind| (format.read)(kind).filter(|v| range.contains(v)))
-            .unwrap_or(default)
+        let noun = format.noun;
+        let (rule, range_words) = (format!("{noun} between {low} and {high}"), format!("{low} to {high}"));
+        let words = Words { default: default_words, rule: &rule, range: &range_words };
+        self.value(name, &words, |kind| (format.read)(kind).filter(|v| range.contains(v))).unwrap_or(default)
     }
 
-    fn value<T>(
-        &mut self,
-        name: &'static str,
-        default: &str,
-        rule: &str,
-        read: impl Fn(&Kind) -> Option<T>,
-    ) -> Option<T> {
-        let scalar = self.scalar(name, default)?;
+    fn value<T>(&mut self, name: &'static str, words: &Words<'_>, read: impl Fn(&Kind) -> Option<T>) -> Option<T> {
+        let scalar = self.scalar(name, words.default, words.range)?;
         let value = read(&scalar.kind);
         if value.is_none() {
-            self.refuse_at(name, scalar.at, format!("must be {rule}, not {}", scalar.shown));
+            self.refuse_at(name, scalar.at, format!("must be {}, not {}", words.rule, scalar.shown));
         }
         value
     }
 
-    fn scalar(&mut self, name: &'static str, default: &str) -> Option<Scalar> {
-        self.know(name, default);
+    fn scalar(&mut self, name: &'static str, default: &str, range: &str) -> Option<Scalar> {
+        self.know(name, default, range);
         let (value, at) = self.find(name)?;
         self.expanded(name, value, at)
     }

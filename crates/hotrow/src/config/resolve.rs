@@ -90,7 +90,7 @@ fn collide(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 fn admin_token(mut section: Section<'_>) -> Option<String> {
-    let token = section.text("token", "none").map(|text| text.value);
+    let token = section.text("token", "none", "16 to 256 visible ASCII characters").map(|text| text.value);
     if let Some(token) = &token {
         let chars = token.chars().count();
         // The value is a secret: the message tells its length only.
@@ -162,7 +162,7 @@ struct Source {
 }
 
 fn source(mut section: Section<'_>, max_batch: usize) -> Source {
-    let path = match section.text("url", "required") {
+    let path = match section.text("url", "required", "sqlite: and the path of a file") {
         Some(url) => sqlite_path(&url.value).map_err(|what| section.refuse("url", what)).ok(),
         None => {
             if !section.has("url") {

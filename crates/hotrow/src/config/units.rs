@@ -40,7 +40,9 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
 /// Writes a duration in the largest unit that divides it; parts of a millisecond are dropped.
 pub(super) fn format_duration(duration: Duration) -> String {
     let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    format(ms, DURATIONS_MS.iter(), "s")
+    // One day reads better as 24h, like every other time of that order.
+    let units = DURATIONS_MS.iter().filter(|(unit, factor)| *unit != "d" || ms >= 2 * factor);
+    format(ms, units, "s")
 }
 
 fn split(text: &str) -> Option<(u64, &str)> {
@@ -95,6 +97,8 @@ mod tests {
         }
         assert_eq!(format_duration(Duration::ZERO), "0s");
         assert_eq!(format_duration(Duration::from_secs(75)), "75s");
+        assert_eq!(format_duration(Duration::from_hours(24)), "24h");
+        assert_eq!(format_duration(Duration::from_hours(48)), "2d");
     }
 
     proptest! {
