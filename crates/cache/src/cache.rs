@@ -140,6 +140,17 @@ impl<E: Clone> Cache<E> {
         answers.into_iter().map(|answer| answer.or_else(|| joined.next()).unwrap_or_else(refused)).collect()
     }
 
+    /// The entry, if it may be served at `now`; queues nothing and does not count as a use.
+    #[must_use]
+    pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Quality)> {
+        let record = self.store.peek(key)?;
+        let (collection, _) = self.collection(key.collection());
+        match judge(&record, collection.era(), self.progress.staleness(now), now, &self.config) {
+            Verdict::Serve(quality) => Some((record, quality)),
+            Verdict::Read | Verdict::Gone | Verdict::Refuse => None,
+        }
+    }
+
     /// Queues a refresh of a record that was served with [`Quality::Expired`]. `true`: call [`Cache::turn`].
     #[must_use]
     pub fn refresh(&self, key: &Key) -> bool {
