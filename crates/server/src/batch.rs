@@ -160,11 +160,12 @@ impl Handler {
             Err(problem) => return Turn::Now((problem.response(), CacheOutcome::None)),
         };
         let cache = &self.shared.cache;
-        ids.keys.iter().for_each(|key| self.metrics.requested(cache.hash(key)));
+        ids.keys.iter().for_each(|key| self.requested(key, now));
         let mut answers = Answers::new(ids.keys.len());
         let mut waiters = Vec::new();
         let mut refresh = false;
         for (place, lookup) in cache.lookup_batch(&ids.keys, wish, now).into_iter().enumerate() {
+            self.looked_up(id, wish, &lookup);
             match lookup {
                 Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                     refresh |= quality == Quality::Expired && cache.refresh(&ids.keys[place]);

@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 
 use crate::batch;
 use crate::body::Body;
+use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{CacheOutcome, WorkerMetrics};
 use crate::position;
 use crate::problem::Problem;
@@ -36,6 +37,8 @@ pub struct Handler {
     pub shared: Arc<Shared>,
     /// This worker's own counts.
     pub metrics: Arc<WorkerMetrics>,
+    /// This worker's own counts of lookups, by collection.
+    pub lookups: Arc<WorkerLookups>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Handler {
@@ -45,22 +48,25 @@ impl hyper::service::Service<Request<Incoming>> for Handler {
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         let now = Nanos::now();
-        let turn = self.route(request, now);
-        match turn {
-            Turn::Now((response, outcome)) => {
-                self.metrics.answered(response.status(), outcome, Nanos::now().since(now));
-                Answer::Ready(Some(response))
-            }
+        match self.route(request, now) {
+            Turn::Now(outcome) => Answer::Ready(Some(counted(&self.metrics, outcome, now))),
             Turn::Later(future) => {
                 let metrics = self.metrics.clone();
-                Answer::Pending(Box::pin(async move {
-                    let (response, outcome) = future.await;
-                    metrics.answered(response.status(), outcome, Nanos::now().since(now));
-                    response
-                }))
+                Answer::Pending(Box::pin(async move { counted(&metrics, future.await, now) }))
             }
         }
     }
+}
+
+fn counted(metrics: &WorkerMetrics, (response, outcome): Outcome, since: Nanos) -> Response<Body> {
+    metrics.answered(response.status().as_u16(), outcome);
+    let took_ns = Nanos::now().0.saturating_sub(since.0);
+    match outcome {
+        CacheOutcome::Hit | CacheOutcome::Stale => metrics.hit_latency_ns.record(took_ns),
+        CacheOutcome::Miss | CacheOutcome::Wait | CacheOutcome::Bypass => metrics.miss_latency_ns.record(took_ns),
+        CacheOutcome::None => {}
+    }
+    response
 }
 
 /// A response that is there, or on its way.
@@ -122,7 +128,7 @@ impl Handler {
 
     fn item(&self, key: Key, asked: &HeaderMap, now: Nanos) -> Turn {
         let id = key.collection();
-        self.metrics.requested(self.shared.cache.hash(&key));
+        self.requested(&key, now);
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => Wish::Any,
             Ok(Special::New) => Wish::New,
@@ -130,7 +136,9 @@ impl Handler {
             Err(problem) => return Turn::problem(&problem),
         };
         let cache = &self.shared.cache;
-        match cache.lookup(&key, wish, now) {
+        let lookup = cache.lookup(&key, wish, now);
+        self.looked_up(id, wish, &lookup);
+        match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 if quality == Quality::Expired && cache.refresh(&key) {
                     lead(&self.shared, id);
@@ -238,6 +246,26 @@ impl Handler {
     fn answer_stale(&self, record: Record, asked: &HeaderMap, now: Nanos) -> Outcome {
         let age = self.shared.cache.age(&record, now);
         self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, asked)
+    }
+
+    /// Notes that the id was asked for, in the sketch of the day.
+    pub(crate) fn requested(&self, key: &Key, now: Nanos) {
+        self.metrics.ids.note(self.shared.calendar.day(now), self.shared.cache.hash(key));
+    }
+
+    /// Counts what a lookup came to.
+    pub(crate) fn looked_up(&self, CollectionId(id): CollectionId, wish: Wish, lookup: &Lookup<Trouble>) {
+        let kind = match lookup {
+            Lookup::Hit(_, Quality::Fresh) => LookupKind::Hit,
+            Lookup::Negative(_, Quality::Fresh) => LookupKind::Negative,
+            Lookup::Hit(..) | Lookup::Negative(..) => LookupKind::Stale,
+            Lookup::Wait(_) | Lookup::Fill(_) if wish == Wish::New => LookupKind::Bypass,
+            Lookup::Wait(_) => LookupKind::Wait,
+            Lookup::Fill(_) => LookupKind::Miss,
+            Lookup::Bypass(_) => LookupKind::Bypass,
+            Lookup::Refused(_) => LookupKind::Refused,
+        };
+        self.lookups.count(id, kind);
     }
 
     /// What the request's headers ask beyond the record.

@@ -1,7 +1,7 @@
 //! What all workers share: the cache, the source, the collections and the limits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hotrow_cache::Cache;
 use hotrow_cache::key::{CollectionId, KeySchema};
@@ -10,6 +10,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 
 use crate::config::{Config, Limits};
+use crate::lookups::Calendar;
 use crate::problem::Problem;
 use crate::route::Router;
 use crate::trouble::Trouble;
@@ -41,6 +42,8 @@ pub struct Shared {
     pub collections: Vec<Collection>,
     /// Limits in force.
     pub limits: Limits,
+    /// Tells the day of a clock reading.
+    pub calendar: Calendar,
     /// Told whenever the feed has come further.
     pub feed_moved: Notify,
     /// Requests that wait for the database or the feed.
@@ -58,6 +61,7 @@ impl Shared {
         config: &Config,
         cache: Arc<Cache<Trouble>>,
         source: Arc<dyn Source>,
+        calendar: Calendar,
     ) -> Result<Arc<Self>, http::header::InvalidHeaderValue> {
         let mut collections = Vec::with_capacity(config.collections.len());
         for (collection, schema) in config.collections.iter().zip(source.schemas()) {
@@ -78,6 +82,7 @@ impl Shared {
             router,
             collections,
             limits,
+            calendar,
             feed_moved: Notify::new(),
             waiting,
             privileged,
@@ -96,11 +101,12 @@ impl Shared {
 pub struct Gauge {
     now: AtomicUsize,
     max: usize,
+    refused: AtomicU64,
 }
 
 impl Gauge {
     fn new(max: usize) -> Self {
-        Self { now: AtomicUsize::new(0), max }
+        Self { now: AtomicUsize::new(0), max, refused: AtomicU64::new(0) }
     }
 
     /// How many wait now.
@@ -109,16 +115,17 @@ impl Gauge {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// The bound.
+    /// How many were refused since the start.
     #[must_use]
-    pub fn max(&self) -> usize {
-        self.max
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     fn enter(&self) -> bool {
         let before = self.now.fetch_add(1, Ordering::Relaxed);
         if before >= self.max {
             self.now.fetch_sub(1, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
         }
         before < self.max
     }

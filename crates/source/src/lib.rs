@@ -23,6 +23,15 @@ pub trait Source: Send + Sync + 'static {
 
     /// Queries run since the start, counted where they are sent.
     fn queries_total(&self) -> u64;
+
+    /// Whether the database answered when it was last asked; the text is for the log, not for a client.
+    ///
+    /// # Errors
+    /// What the driver said.
+    fn health(&self) -> Result<(), String>;
+
+    /// How changes are noticed, as the configuration names it.
+    fn watch(&self) -> &'static str;
 }
 
 /// What one query brought.
