@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hotrow_cache::flight::Waiter;
-use hotrow_cache::key::{CollectionId, Key, KeyError, percent_decode};
+use hotrow_cache::key::{CollectionId, Key, KeyError};
 use hotrow_cache::version::Position;
 use hotrow_cache::{Lookup, Presence, Quality, Record, Wish};
 use hotrow_measure::clock::Nanos;
@@ -335,6 +335,8 @@ fn push_json_string(out: &mut Vec<u8>, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use hotrow_cache::key::percent_decode;
+
     use super::*;
 
     #[test]

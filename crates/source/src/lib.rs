@@ -89,7 +89,7 @@ pub struct Change {
 }
 
 /// Why entries of a collection must go without a list of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushCause {
     /// TRUNCATE, a dropped table, or more changed keys than are worth listing.
     Bulk,
@@ -100,7 +100,7 @@ pub enum FlushCause {
 }
 
 /// Why the feed lost its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
     /// The log no longer holds what comes after our position.
     LogPruned,
