@@ -97,7 +97,11 @@ impl View {
             Some(id) => {
                 let key = self.shared.collection(collection).schema.parse_url(id).map_err(Problem::BadId)?;
                 let present = self.shared.cache.purge(&key);
-                Ok(plain(StatusCode::OK, "application/json", format!(r#"{{"purged":"record","was_cached":{present}}}"#)))
+                Ok(plain(
+                    StatusCode::OK,
+                    "application/json",
+                    format!(r#"{{"purged":"record","was_cached":{present}}}"#),
+                ))
             }
         }
     }
@@ -140,8 +144,11 @@ fn same(token: &[u8], given: &[u8]) -> bool {
 }
 
 fn unauthorised() -> Response<Body> {
-    let mut response =
-        problem(StatusCode::UNAUTHORIZED, "Token needed", "send Authorization: Bearer, or Basic with it as password: the configured admin.token");
+    let mut response = problem(
+        StatusCode::UNAUTHORIZED,
+        "Token needed",
+        "send Authorization: Bearer, or Basic with it as password: the configured admin.token",
+    );
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"hotrow\""));
     response
 }

@@ -22,7 +22,7 @@ use crate::trouble::Trouble;
 
 /// The ids of a batch: each text as it was asked, once, and each key once.
 #[derive(Debug, Default)]
-pub struct Ids {
+pub(crate) struct Ids {
     /// What the client wrote, in its order, with the place of its key.
     texts: Vec<(String, usize)>,
     keys: Vec<Key>,
@@ -56,7 +56,7 @@ const NO_IDS: &str = "a batch names its ids: /{collection}?ids=1,2,3, or POST {\
 ///
 /// # Errors
 /// 400 for a malformed, empty or too large batch.
-pub fn parse_query(shared: &Shared, id: CollectionId, query: Option<&str>) -> Result<Ids, Problem> {
+pub(crate) fn parse_query(shared: &Shared, id: CollectionId, query: Option<&str>) -> Result<Ids, Problem> {
     let schema = &shared.collection(id).schema;
     let mut lists = query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("ids="));
     let (list, more) = (lists.next().unwrap_or_default(), lists.next());
@@ -98,8 +98,8 @@ fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Result<Ids, Pro
             serde_json::Value::Array(parts) => parts.iter().map(text_of).collect(),
             single => text_of(single).map(|text| vec![text]),
         };
-        let parts: Vec<String> =
-            parts.ok_or_else(|| bad(&format!("id {} is neither a string nor an integer nor an array of these", i + 1)))?;
+        let parts: Vec<String> = parts
+            .ok_or_else(|| bad(&format!("id {} is neither a string nor an integer nor an array of these", i + 1)))?;
         let key = schema.parse_texts(&parts.iter().map(String::as_str).collect::<Vec<_>>());
         let url_form = parts.iter().map(|part| percent_encode(part)).collect::<Vec<_>>().join(",");
         ids.push(url_form, key, &mut seen)?;

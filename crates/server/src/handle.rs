@@ -193,13 +193,7 @@ impl Handler {
         }))
     }
 
-    fn item_at_least(
-        &self,
-        key: Key,
-        wanted: hotrow_cache::version::Position,
-        asked: &HeaderMap,
-        now: Nanos,
-    ) -> Turn {
+    fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, now: Nanos) -> Turn {
         if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
             return Turn::Now(self.answer(record, provenance, asked));
         }
@@ -222,11 +216,7 @@ impl Handler {
     }
 
     /// Waits for a read, at most `request_timeout`.
-    pub(crate) async fn wait_for(
-        &self,
-        collection: CollectionId,
-        waiter: Waiter<Trouble>,
-    ) -> Result<Record, Problem> {
+    pub(crate) async fn wait_for(&self, collection: CollectionId, waiter: Waiter<Trouble>) -> Result<Record, Problem> {
         match tokio::time::timeout(self.shared.limits.request_timeout, wait(&self.shared, collection, waiter)).await {
             Ok(result) => result.map_err(|failure| Problem::from(&failure)),
             Err(_) => Err(Problem::Timeout("the database did not answer in time")),

@@ -20,7 +20,7 @@ const NO_TIME: Problem = Problem::Timeout("the database has not reached the want
 ///
 /// # Errors
 /// 400 where the collection does not grant it, or the text is no position.
-pub fn wanted(collection: &Collection, value: &HeaderValue) -> Result<Position, Problem> {
+pub(crate) fn wanted(collection: &Collection, value: &HeaderValue) -> Result<Position, Problem> {
     if !collection.allow_min_position {
         return Err(Problem::BadHeader("this collection does not grant Hotrow-Min-Position (allow_min_position)"));
     }
@@ -34,7 +34,7 @@ const BAD: Problem = Problem::BadHeader(
 
 /// An answer that needs neither the feed nor the database: the entry is new enough itself, or the feed has already
 /// passed the position and left the entry standing.
-pub fn at_once(shared: &Arc<Shared>, key: &Key, wanted: Position, now: Nanos) -> Option<(Record, Provenance)> {
+pub(crate) fn at_once(shared: &Arc<Shared>, key: &Key, wanted: Position, now: Nanos) -> Option<(Record, Provenance)> {
     let passed = shared.cache.applied().is_some_and(|applied| applied.reaches(&wanted));
     // `peek`, so that nothing is queued that nobody waits for.
     let (record, quality) = shared.cache.peek(key, now)?;
@@ -48,7 +48,7 @@ pub fn at_once(shared: &Arc<Shared>, key: &Key, wanted: Position, now: Nanos) ->
 ///
 /// # Errors
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
-pub async fn read_at_least(
+pub(crate) async fn read_at_least(
     shared: &Arc<Shared>,
     keys: &[Key],
     wanted: Position,
@@ -105,7 +105,8 @@ async fn feed_passes(shared: &Arc<Shared>, wanted: Position) -> Result<bool, Pro
     }
 }
 
-const OTHER_LOG: Problem = Problem::BadHeader("Hotrow-Min-Position belongs to another database, or to one that was replaced");
+const OTHER_LOG: Problem =
+    Problem::BadHeader("Hotrow-Min-Position belongs to another database, or to one that was replaced");
 
 fn check_reached(record: &Record, wanted: Position) -> Result<(), Problem> {
     match record.position() {

@@ -74,7 +74,9 @@ impl Problem {
 
     fn detail(&self) -> String {
         match self {
-            Self::NoSuchPath => "a path is /{collection}/{id} or /{collection}?ids=1,2,3; write a / within an id as %2F".into(),
+            Self::NoSuchPath => {
+                "a path is /{collection}/{id} or /{collection}?ids=1,2,3; write a / within an id as %2F".into()
+            }
             Self::NoSuchCollection => "this server serves no collection of that name".into(),
             Self::BadId(error) => error.to_string(),
             Self::BadBatch(detail) => detail.clone(),
@@ -109,7 +111,7 @@ impl Problem {
 
 /// A problem document of the given words. `type` is `about:blank`: the status says it all (RFC 9457, section 4.2.1).
 #[must_use]
-pub fn problem(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
+pub(crate) fn problem(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
     let document = serde_json::json!({
         "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
     });

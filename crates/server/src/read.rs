@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::trouble::Trouble;
 
 /// Sends the queries that wait for the collection, if a turn is free, on this worker's runtime.
-pub fn lead(shared: &Arc<Shared>, collection: CollectionId) {
+pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
     if let Some(turn) = shared.cache.turn(collection) {
         tokio::spawn(carry_out(shared.clone(), turn));
     }
@@ -49,7 +49,7 @@ fn taken(result: Result<ReadSet, ReadError>, keys: usize, collection: &str) -> R
 }
 
 /// Waits for a read that was joined or queued; takes over when its reader was cancelled.
-pub async fn wait(
+pub(crate) async fn wait(
     shared: &Arc<Shared>,
     collection: CollectionId,
     mut waiter: Waiter<Trouble>,

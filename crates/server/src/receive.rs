@@ -10,7 +10,7 @@ use crate::problem::Problem;
 ///
 /// # Errors
 /// 413 beyond `bytes_max`, 400 when it ends early or is malformed.
-pub async fn body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Problem> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(Problem::BodyTooLarge(bytes_max));
     }
@@ -18,7 +18,8 @@ pub async fn body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Problem
     loop {
         let frame = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await;
         let Some(frame) = frame else { return Ok(collected.freeze()) };
-        let frame = frame.map_err(|_| Problem::BadBody("the body did not arrive in full, or its chunks are malformed"))?;
+        let frame =
+            frame.map_err(|_| Problem::BadBody("the body did not arrive in full, or its chunks are malformed"))?;
         if let Ok(data) = frame.into_data() {
             if collected.len() + data.len() > bytes_max {
                 return Err(Problem::BodyTooLarge(bytes_max));

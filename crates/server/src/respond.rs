@@ -13,11 +13,11 @@ use crate::body::Body;
 use crate::metrics::CacheOutcome;
 
 /// How the answer came about.
-pub const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");
+pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");
 /// The session token.
-pub const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-position");
+pub(crate) const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-position");
 /// A session token that the answer must reflect.
-pub const HOTROW_MIN_POSITION: HeaderName = HeaderName::from_static("hotrow-min-position");
+pub(crate) const HOTROW_MIN_POSITION: HeaderName = HeaderName::from_static("hotrow-min-position");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const ETAG_BYTES: usize = 18;
@@ -26,7 +26,7 @@ const ARENA_BYTES: usize = 16 << 10;
 
 /// What an answer says about itself beside the record.
 #[derive(Clone, Copy, Debug)]
-pub struct Provenance {
+pub(crate) struct Provenance {
     /// How it came about.
     pub outcome: CacheOutcome,
     /// How old its knowledge is at most.
@@ -36,7 +36,7 @@ pub struct Provenance {
 impl Provenance {
     /// Of an answer out of the store.
     #[must_use]
-    pub fn of_hit(quality: Quality, age: Duration) -> Self {
+    pub(crate) fn of_hit(quality: Quality, age: Duration) -> Self {
         let outcome = match quality {
             Quality::Fresh => CacheOutcome::Hit,
             Quality::Expired | Quality::Stale => CacheOutcome::Stale,
@@ -47,7 +47,7 @@ impl Provenance {
 
 /// Answers with a record: 200, 404, or 304 where `asked` (the request's headers) already has it.
 #[must_use]
-pub fn respond(
+pub(crate) fn respond(
     record: Record,
     provenance: Provenance,
     asked: &HeaderMap,
@@ -88,7 +88,7 @@ fn missing() -> Response<Body> {
 }
 
 /// The headers that every answer with data carries.
-pub fn describe(headers: &mut HeaderMap, provenance: Provenance, position: Option<HeaderValue>) {
+pub(crate) fn describe(headers: &mut HeaderMap, provenance: Provenance, position: Option<HeaderValue>) {
     headers.insert(AGE, seconds(provenance.age));
     headers.insert(HOTROW_CACHE, HeaderValue::from_static(provenance.outcome.label()));
     if let Some(position) = position {
@@ -121,7 +121,7 @@ fn header_values(record: &Record) -> (HeaderValue, Option<HeaderValue>) {
 
 /// A position as a header value.
 #[must_use]
-pub fn position_value(position: Position) -> HeaderValue {
+pub(crate) fn position_value(position: Position) -> HeaderValue {
     ARENA.with_borrow_mut(|arena| text(arena, Position::TEXT_BYTES_MAX, |out| put_position(out, position)))
 }
 

@@ -75,7 +75,9 @@ impl Sink for CacheSink {
         self.shared.cache.flush(collection);
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
-            FlushCause::Schema => tracing::info!(collection = self.name(collection), "table changed: all its entries are stale"),
+            FlushCause::Schema => {
+                tracing::info!(collection = self.name(collection), "table changed: all its entries are stale")
+            }
             FlushCause::Bulk | FlushCause::Unlisted => {
                 tracing::debug!(collection = self.name(collection), ?cause, "flushed");
             }

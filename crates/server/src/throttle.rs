@@ -9,12 +9,12 @@ use hotrow_measure::clock::Nanos;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Queries that failed as a whole.
-pub static QUERY_FAILED: Throttle = Throttle::new();
+pub(crate) static QUERY_FAILED: Throttle = Throttle::new();
 /// Records without a JSON form.
-pub static ROW_UNREADABLE: Throttle = Throttle::new();
+pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
 
 /// Lets one line a second through.
-pub struct Throttle {
+pub(crate) struct Throttle {
     next_ns: AtomicU64,
     suppressed: AtomicU64,
 }
@@ -25,14 +25,11 @@ impl Throttle {
     }
 
     /// Calls `log` with the number of lines left out since the last, or leaves this one out.
-    pub fn warn(&self, log: impl FnOnce(u64)) {
+    pub(crate) fn warn(&self, log: impl FnOnce(u64)) {
         let now = Nanos::now();
         let next = self.next_ns.load(Ordering::Relaxed);
         let due = now.0 >= next
-            && self
-                .next_ns
-                .compare_exchange(next, now.after(PERIOD).0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
+            && self.next_ns.compare_exchange(next, now.after(PERIOD).0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if due {
             log(self.suppressed.swap(0, Ordering::Relaxed));
         } else {

@@ -1,7 +1,7 @@
 //! What went wrong with a read, as far as a client may know; the cause goes to the log, once per failed query.
 
-use hotrow_cache::flight::Failure;
 use hotrow_cache::Refusal;
+use hotrow_cache::flight::Failure;
 use hotrow_source::ReadError;
 
 use crate::problem::Problem;
@@ -45,7 +45,9 @@ impl From<&Refusal<Trouble>> for Problem {
     fn from(refusal: &Refusal<Trouble>) -> Self {
         match refusal {
             Refusal::QueueFull => Self::Overloaded("too many ids wait for the database"),
-            Refusal::Behind => Self::Unavailable("changes cannot be followed at present, and stale answers are not allowed"),
+            Refusal::Behind => {
+                Self::Unavailable("changes cannot be followed at present, and stale answers are not allowed")
+            }
             Refusal::Failed(failure) => failure.into(),
         }
     }

@@ -59,7 +59,11 @@ impl View {
         let sizes: Vec<String> = QUERY_KEYS_BOUNDS.iter().map(u64::to_string).chain(["more".to_owned()]).collect();
         let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
         let merged = two(&names, &sizes, "keys_up_to", |i| stats[i].query_keys.to_vec());
-        out.counter("hotrow_merged_queries_total", "Queries by number of keys (each counted in one class).", &flat(&merged));
+        out.counter(
+            "hotrow_merged_queries_total",
+            "Queries by number of keys (each counted in one class).",
+            &flat(&merged),
+        );
     }
 
     fn expose_feed(&self, now: Nanos, out: &mut Exposition) {
@@ -70,7 +74,11 @@ impl View {
             "Time for which a change may have gone unseen.",
             &one(cache.staleness(now).as_secs_f64()),
         );
-        out.gauge("hotrow_feed_current", "1 while the feed is within max_staleness.", &one(f64::from(u8::from(cache.is_current(now)))));
+        out.gauge(
+            "hotrow_feed_current",
+            "1 while the feed is within max_staleness.",
+            &one(f64::from(u8::from(cache.is_current(now)))),
+        );
         if let Some(position) = cache.applied() {
             let log = format!("{:016x}", position.incarnation);
             out.gauge("hotrow_feed_position", "Point of the log taken in.", &[(&[("log", log.as_str())], position.at)]);
@@ -86,22 +94,37 @@ impl View {
         };
         by_cause("hotrow_feed_losses_total", "Times that the feed lost its place.", &self.feed.losses_total(), out);
         by_cause("hotrow_feed_flushes_total", "Collections flushed by the feed.", &self.feed.flushes_total(), out);
-        out.counter("hotrow_epoch_bumps_total", "Times that every entry went stale at once.", &[(&[], cache.losses_total())]);
+        out.counter(
+            "hotrow_epoch_bumps_total",
+            "Times that every entry went stale at once.",
+            &[(&[], cache.losses_total())],
+        );
         let reachable = f64::from(u8::from(self.shared.source.health().is_ok()));
         out.gauge("hotrow_source_reachable", "1 while the source answers.", &one(reachable));
-        out.counter("hotrow_source_queries_total", "Statements run at the source.", &[(&[], self.shared.source.queries_total())]);
+        out.counter(
+            "hotrow_source_queries_total",
+            "Statements run at the source.",
+            &[(&[], self.shared.source.queries_total())],
+        );
     }
 
     fn expose_process(&self, out: &mut Exposition) {
         let shared = &self.shared;
         let one = |value: u64| [(&[] as Labels<'_>, value)];
-        out.gauge("hotrow_requests_waiting", "Requests that wait for the database or the feed.", &one(shared.waiting.get() as u64));
+        out.gauge(
+            "hotrow_requests_waiting",
+            "Requests that wait for the database or the feed.",
+            &one(shared.waiting.get() as u64),
+        );
         out.gauge(
             "hotrow_privileged_waiting",
             "Those of them with no-cache or a minimal position.",
             &one(shared.privileged.get() as u64),
         );
-        let refused = [([("limit", "requests_in_flight")], shared.waiting.refused()), ([("limit", "privileged_waiters")], shared.privileged.refused())];
+        let refused = [
+            ([("limit", "requests_in_flight")], shared.waiting.refused()),
+            ([("limit", "privileged_waiters")], shared.privileged.refused()),
+        ];
         let refused: Vec<(Labels<'_>, u64)> = refused.iter().map(|(l, n)| (&l[..], *n)).collect();
         out.counter("hotrow_requests_refused_total", "Requests refused because too many wait.", &refused);
         out.gauge("hotrow_cache_capacity_bytes", "Bound on the cache.", &one(shared.cache.config().capacity_bytes));
