@@ -116,19 +116,6 @@ impl Key {
     pub fn parts(&self) -> Parts<'_> {
         Parts { rest: &self.as_bytes()[2..] }
     }
-
-    /// Takes over bytes that [`Key::as_bytes`] gave out.
-    #[must_use]
-    pub(crate) fn from_encoded(bytes: &[u8]) -> Self {
-        if bytes.len() <= INLINE {
-            let mut buf = [0; INLINE];
-            buf[..bytes.len()].copy_from_slice(bytes);
-            // INLINE is far below 256.
-            Self(Repr::Inline { len: bytes.len() as u8, buf })
-        } else {
-            Self(Repr::Heap(bytes.into()))
-        }
-    }
 }
 
 fn collection_of(encoded: &[u8]) -> CollectionId {

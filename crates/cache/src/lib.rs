@@ -1,6 +1,24 @@
 //! Decisions only: what is kept, who reads, what is stale. No I/O, no clock, no threads: time and randomness come in as
 //! arguments, so every schedule can be tested.
+//!
+//! Reading order: [`Cache`] (look up, invalidate), [`Turn`] (read what is missing, merged), `desk` and [`flight`]
+//! (single flight and leases), `freshness` (what an entry is worth), `store` and [`Record`] (what is kept),
+//! [`key`] and [`version`] (the types shared with the sources).
 
+mod cache;
 pub mod config;
+mod desk;
+pub mod flight;
+mod freshness;
 pub mod key;
+mod record;
+pub mod stats;
+mod store;
+mod sync;
+mod turn;
 pub mod version;
+
+pub use cache::{Cache, Lookup, Refusal, Wish};
+pub use freshness::Quality;
+pub use record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
+pub use turn::{Answers, Fetched, Turn};

@@ -1,5 +1,9 @@
 //! Plain values that the rest of Hotrow measures with. Nothing here speaks a protocol or knows a database.
 //!
-//! Reading order: [`clock`] (the one clock of the process), [`histogram`] (latencies), [`sketch`] (distinct counts).
+//! Reading order: [`clock`] (the one clock of the process), [`counter`] (counts that one thread writes),
+//! [`histogram`] (latencies), [`sketch`] (distinct counts).
 
 pub mod clock;
+pub mod counter;
+pub mod histogram;
+pub mod sketch;

@@ -23,6 +23,15 @@ pub trait Source: Send + Sync + 'static {
 
     /// Queries run since the start, counted where they are sent.
     fn queries_total(&self) -> u64;
+
+    /// Whether the database answered when it was last asked; the text is for the log, not for a client.
+    ///
+    /// # Errors
+    /// What the driver said.
+    fn health(&self) -> Result<(), String>;
+
+    /// How changes are noticed, as the configuration names it.
+    fn watch(&self) -> &'static str;
 }
 
 /// What one query brought.
@@ -80,7 +89,7 @@ pub struct Change {
 }
 
 /// Why entries of a collection must go without a list of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushCause {
     /// TRUNCATE, a dropped table, or more changed keys than are worth listing.
     Bulk,
@@ -91,7 +100,7 @@ pub enum FlushCause {
 }
 
 /// Why the feed lost its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
     /// The log no longer holds what comes after our position.
     LogPruned,

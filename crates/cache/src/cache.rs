@@ -1,0 +1,382 @@
+//! The cache as the server sees it: look up, read what is missing, take in what changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hotrow_measure::clock::Nanos;
+
+use crate::config::{CollectionConfig, Config};
+use crate::desk::{Desk, Kind};
+use crate::flight::{Failure, Lease, Waiter};
+use crate::freshness::{Progress, Quality, Verdict, judge, stands_in};
+use crate::key::{CollectionId, Key};
+use crate::record::{Era, Presence, Record};
+use crate::stats::{CollectionStats, Removal, Snapshot};
+use crate::store::Store;
+use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::turn::Turn;
+use crate::version::Position;
+
+/// What a lookup found, or what has to be done.
+#[derive(Debug)]
+pub enum Lookup<E> {
+    /// The record.
+    Hit(Record, Quality),
+    /// The knowledge that there is no such record.
+    Negative(Record, Quality),
+    /// Someone reads it already.
+    Wait(Waiter<E>),
+    /// This request queued the read: call [`Cache::turn`] and carry out what it gives, then wait.
+    Fill(Waiter<E>),
+    /// The cache is off: like `Fill`, and the answer is this request's alone.
+    Bypass(Waiter<E>),
+    /// Not answered.
+    Refused(Refusal<E>),
+}
+
+/// Why a lookup is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal<E> {
+    /// Too many keys of the collection wait for the database.
+    QueueFull,
+    /// The feed is behind and the policy is to refuse.
+    Behind,
+    /// The key was read within `error_ttl`, in vain.
+    Failed(Failure<E>),
+}
+
+/// Which answers a request accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Any that the contract allows.
+    Any,
+    /// Only of a read that begins after the request arrived (`no-cache`).
+    New,
+}
+
+/// The cache. `E` is the source's error, shared among waiters.
+pub struct Cache<E> {
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) collections: Box<[Collection<E>]>,
+    pub(crate) stats: Arc<[CollectionStats]>,
+    progress: Progress,
+    hasher: FixedState,
+    losses_total: std::sync::atomic::AtomicU64,
+    #[cfg(feature = "sabotage")]
+    pub(crate) leases_broken: std::sync::atomic::AtomicBool,
+}
+
+pub(crate) struct Collection<E> {
+    pub(crate) desk: Mutex<Desk<E>>,
+    pub(crate) config: CollectionConfig,
+    era: AtomicU64,
+}
+
+impl<E> Collection<E> {
+    pub(crate) fn era(&self) -> Era {
+        Era::unpack(self.era.load(Ordering::Acquire))
+    }
+
+    fn raise(&self, by: Era) {
+        self.era.fetch_add(by.pack(), Ordering::AcqRel);
+    }
+}
+
+impl<E: Clone> Cache<E> {
+    /// An empty cache. Collections are numbered in the order of `collections`.
+    #[must_use]
+    pub fn new(config: Config, collections: Vec<CollectionConfig>) -> Arc<Self> {
+        let stats: Arc<[CollectionStats]> = collections.iter().map(|_| CollectionStats::default()).collect();
+        let collection = |config| Collection { desk: Mutex::new(Desk::new(0)), config, era: AtomicU64::new(0) };
+        Arc::new(Self {
+            store: Store::new(&config, stats.clone()),
+            collections: collections.into_iter().map(collection).collect(),
+            stats,
+            progress: Progress::new(),
+            hasher: FixedState::with_seed(config.seed),
+            losses_total: std::sync::atomic::AtomicU64::new(0),
+            config,
+            #[cfg(feature = "sabotage")]
+            leases_broken: std::sync::atomic::AtomicBool::new(false),
+        })
+    }
+
+    /// What is known of `key` at `now`, a clock reading taken for this request.
+    #[must_use]
+    pub fn lookup(&self, key: &Key, wish: Wish, now: Nanos) -> Lookup<E> {
+        if self.config.enabled && wish == Wish::Any {
+            match self.served(key, now) {
+                Served::Answer(lookup) => return lookup,
+                Served::Refuse => return Lookup::Refused(Refusal::Behind),
+                Served::No => {}
+            }
+        }
+        let mut one = self.join(std::slice::from_ref(&key), wish, now);
+        // `join` answers one lookup per key.
+        one.pop().unwrap_or(Lookup::Refused(Refusal::QueueFull))
+    }
+
+    /// [`Cache::lookup`] for the ids of one batch, all of one collection: cold ones are queued together and so read in
+    /// one query. Answers in the order of `keys`, which must not repeat a key.
+    #[must_use]
+    pub fn lookup_batch(&self, keys: &[Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
+        let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
+        let mut cold: Vec<&Key> = Vec::new();
+        for key in keys {
+            let hit = if self.config.enabled && wish == Wish::Any { self.served(key, now) } else { Served::No };
+            answers.push(match hit {
+                Served::Answer(lookup) => Some(lookup),
+                Served::Refuse => Some(Lookup::Refused(Refusal::Behind)),
+                Served::No => {
+                    cold.push(key);
+                    None
+                }
+            });
+        }
+        let mut joined = if cold.is_empty() { Vec::new() } else { self.join(&cold, wish, now) }.into_iter();
+        let refused = || Lookup::Refused(Refusal::QueueFull);
+        answers.into_iter().map(|answer| answer.or_else(|| joined.next()).unwrap_or_else(refused)).collect()
+    }
+
+    /// The entry, if it may be served at `now`; queues nothing and does not count as a use.
+    #[must_use]
+    pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Quality)> {
+        let record = self.store.peek(key)?;
+        let (collection, _) = self.collection(key.collection());
+        match judge(&record, collection.era(), self.progress.staleness(now), now, &self.config) {
+            Verdict::Serve(quality) => Some((record, quality)),
+            Verdict::Read | Verdict::Gone | Verdict::Refuse => None,
+        }
+    }
+
+    /// Queues a refresh of a record that was served with [`Quality::Expired`]. `true`: call [`Cache::turn`].
+    #[must_use]
+    pub fn refresh(&self, key: &Key) -> bool {
+        let (collection, stats) = self.collection(key.collection());
+        let mut desk = collection.desk.lock();
+        !desk.current.contains_key(key) && desk.queue([key].into_iter(), Kind::Background, &self.config, stats).is_ok()
+    }
+
+    /// A turn at the database for the collection: `None` when nothing waits or enough queries are under way, which then
+    /// go on until nothing waits.
+    #[must_use]
+    pub fn turn(self: &Arc<Self>, collection: CollectionId) -> Option<Turn<E>> {
+        let (desk, _) = self.collection(collection);
+        let taken = desk.desk.lock().take_turn(&self.config);
+        taken.then(|| Turn::new(self.clone(), collection))
+    }
+
+    /// The entry that may be served although reading it failed (`stale_if_error`).
+    #[must_use]
+    pub fn stand_in(&self, key: &Key, now: Nanos) -> Option<Record> {
+        let (collection, _) = self.collection(key.collection());
+        self.store.peek(key).filter(|record| stands_in(record, collection.era(), now, &self.config))
+    }
+
+    /// The feed reports that the record changed: its lease dies, its entry goes.
+    pub fn invalidate(&self, key: &Key) {
+        let (collection, stats) = self.collection(key.collection());
+        let mut desk = collection.desk.lock();
+        #[cfg(feature = "sabotage")]
+        let intact = !self.leases_broken.load(std::sync::atomic::Ordering::Relaxed);
+        #[cfg(not(feature = "sabotage"))]
+        let intact = true;
+        if intact {
+            desk.kill_lease(key);
+        }
+        desk.forget_failure(key);
+        self.store.remove(key, Removal::Invalidated);
+        stats.invalidations_total.add(1);
+    }
+
+    /// Someone asks for the entry to go.
+    pub fn purge(&self, key: &Key) -> bool {
+        let (collection, _) = self.collection(key.collection());
+        let mut desk = collection.desk.lock();
+        desk.kill_lease(key);
+        desk.forget_failure(key);
+        self.store.remove(key, Removal::Purged)
+    }
+
+    /// Every record of the collection may have changed: all its entries and leases are worth nothing, in O(1).
+    pub fn flush(&self, collection: CollectionId) {
+        let (collection, stats) = self.collection(collection);
+        // Under the desk's lock, so that no fill is judged by the era of before and kept after.
+        let _desk = collection.desk.lock();
+        collection.raise(Era { loss: 0, flush: 1 });
+        stats.flushes_total.add(1);
+    }
+
+    /// The feed may have missed changes, or starts anew: everything is stale at once, in O(1) per collection.
+    pub fn lose(&self, position: Option<Position>) {
+        for collection in &self.collections {
+            let _desk = collection.desk.lock();
+            collection.raise(Era { loss: 1, flush: 0 });
+        }
+        self.progress.set_applied(position);
+        self.losses_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Every change committed before `probe_sent_at` has been taken in, up to `position`.
+    pub fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
+        self.progress.advance(probe_sent_at, position);
+    }
+
+    /// Time for which a change may have gone unseen.
+    #[must_use]
+    pub fn staleness(&self, now: Nanos) -> Duration {
+        self.progress.staleness(now)
+    }
+
+    /// Whether the feed is within the contract's bound.
+    #[must_use]
+    pub fn is_current(&self, now: Nanos) -> bool {
+        self.staleness(now) <= self.config.max_staleness
+    }
+
+    /// The point of the log up to which changes have been taken in; `None` before the feed started or without a log.
+    #[must_use]
+    pub fn applied(&self) -> Option<Position> {
+        self.progress.applied()
+    }
+
+    /// How old the answer's knowledge is: the lesser of the feed's staleness and the time since it was read.
+    #[must_use]
+    pub fn age(&self, record: &Record, now: Nanos) -> Duration {
+        self.staleness(now).min(now.since(record.read_at()))
+    }
+
+    /// A 64-bit hash of the key, for sketches.
+    #[must_use]
+    pub fn hash(&self, key: &Key) -> u64 {
+        use std::hash::BuildHasher;
+        self.hasher.hash_one(key)
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// One collection's counters.
+    #[must_use]
+    pub fn stats(&self, collection: CollectionId) -> Snapshot {
+        self.collection(collection).1.snapshot()
+    }
+
+    /// Times that the feed was lost or started (the epoch).
+    #[must_use]
+    pub fn losses_total(&self) -> u64 {
+        self.losses_total.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Test-only: leases outlive the change that should kill them, which is Race A.
+    #[cfg(feature = "sabotage")]
+    pub fn break_leases(&self) {
+        self.leases_broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn collection(&self, CollectionId(id): CollectionId) -> (&Collection<E>, &CollectionStats) {
+        (&self.collections[usize::from(id)], &self.stats[usize::from(id)])
+    }
+
+    /// The hit path.
+    fn served(&self, key: &Key, now: Nanos) -> Served<E> {
+        let Some(record) = self.store.get(key) else {
+            return if self.refuses(now) { Served::Refuse } else { Served::No };
+        };
+        let (collection, _) = self.collection(key.collection());
+        match judge(&record, collection.era(), self.progress.staleness(now), now, &self.config) {
+            Verdict::Serve(quality) => Served::Answer(match record.presence() {
+                Presence::Found => Lookup::Hit(record, quality),
+                Presence::Missing => Lookup::Negative(record, quality),
+            }),
+            Verdict::Refuse => Served::Refuse,
+            Verdict::Read | Verdict::Gone => Served::No,
+        }
+    }
+
+    fn refuses(&self, now: Nanos) -> bool {
+        self.config.when_stale == crate::config::WhenStale::Refuse && !self.is_current(now)
+    }
+
+    /// Joins reads under way, or queues new ones, for keys of one collection.
+    fn join(&self, keys: &[&Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
+        let Some(first) = keys.first() else { return Vec::new() };
+        let (collection, stats) = self.collection(first.collection());
+        let mut desk = collection.desk.lock();
+        let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
+        let mut unread: Vec<&Key> = Vec::new();
+        for &key in keys {
+            let known = self.config.enabled.then(|| self.join_known(key, wish, now, collection, &mut desk)).flatten();
+            if known.is_none() {
+                unread.push(key);
+            }
+            stats.waits_total.add(u64::from(matches!(known, Some(Lookup::Wait(_)))));
+            answers.push(known);
+        }
+        let kind = if self.config.enabled { Kind::Shared } else { Kind::Alone };
+        let queued = desk.queue(unread.into_iter(), kind, &self.config, stats).unwrap_or_default();
+        // Joined under the lock: a queued read that nobody waits for is not begun.
+        let mut fills = queued.iter().map(|flight| match kind {
+            Kind::Alone => Lookup::Bypass(flight.join()),
+            Kind::Shared | Kind::Background => Lookup::Fill(flight.join()),
+        });
+        let mut new = || fills.next();
+        let answer = |known: Option<Lookup<E>>| known.or_else(&mut new).unwrap_or(Lookup::Refused(Refusal::QueueFull));
+        answers.into_iter().map(answer).collect()
+    }
+
+    /// What the desk already has for the key: an entry that came meanwhile, a failure, or a flight to join.
+    fn join_known(
+        &self,
+        key: &Key,
+        wish: Wish,
+        now: Nanos,
+        collection: &Collection<E>,
+        desk: &mut Desk<E>,
+    ) -> Option<Lookup<E>> {
+        if wish == Wish::Any {
+            match self.served(key, now) {
+                Served::Answer(lookup) => return Some(lookup),
+                Served::Refuse => return Some(Lookup::Refused(Refusal::Behind)),
+                Served::No => self.sweep(key, collection.era()),
+            }
+        }
+        if let Some(failure) = desk.recent_failure(key, now) {
+            return Some(Lookup::Refused(Refusal::Failed(failure)));
+        }
+        let flight = desk.current.get(key)?;
+        let joinable = match flight.lease() {
+            None => flight.is_queued(),
+            Some(lease) => wish == Wish::Any && self.may_join(lease, collection.era(), now),
+        };
+        if joinable {
+            return Some(Lookup::Wait(flight.join()));
+        }
+        desk.current.remove(key);
+        None
+    }
+
+    /// Whether a read that has begun answers a request of now: its lease must be of this era, and while the feed is
+    /// behind the read must have begun within the contract's bound.
+    fn may_join(&self, lease: Lease, era: Era, now: Nanos) -> bool {
+        lease.era == era && (self.is_current(now) || now.since(lease.started_at) <= self.config.max_staleness)
+    }
+
+    /// Frees the room of a flushed entry that was asked for.
+    fn sweep(&self, key: &Key, era: Era) {
+        if self.store.peek(key).is_some_and(|record| record.era().flush != era.flush) {
+            self.store.remove(key, Removal::Flushed);
+        }
+    }
+}
+
+enum Served<E> {
+    Answer(Lookup<E>),
+    Refuse,
+    No,
+}

@@ -1,0 +1,178 @@
+//! A record as the cache keeps and serves it: one allocation, shared by reference count, never changed.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+use triomphe::ThinArc;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::key::{CollectionId, Key};
+use crate::version::{Position, Version};
+
+/// What a store of one record costs beyond key and body, in bytes: header and reference count of the record, two slots
+/// of the policy (the entry's own and that of a remembered evicted key) and their share of the hash table.
+pub const ENTRY_OVERHEAD_BYTES: u64 = 160;
+
+/// Whether the database had the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// The body is the record as JSON.
+    Found,
+    /// There is no such record; the body is empty. Absence is a version like any other.
+    Missing,
+}
+
+/// The era in which a read was sent. An entry counts only in its own era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Era {
+    /// Raised when the feed may have missed changes, and again when it starts anew.
+    pub(crate) loss: u32,
+    /// Raised when all records of the collection are known to have changed.
+    pub(crate) flush: u32,
+}
+
+impl Era {
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.loss) << 32 | u64::from(self.flush)
+    }
+
+    pub(crate) fn unpack(packed: u64) -> Self {
+        Self { loss: (packed >> 32) as u32, flush: packed as u32 }
+    }
+}
+
+#[derive(Debug)]
+struct Header {
+    read_at: Nanos,
+    expires_at: Nanos,
+    body_hash: u64,
+    /// Valid only when `positioned`.
+    position: Position,
+    era: Era,
+    key_bytes: u16,
+    presence: Presence,
+    positioned: bool,
+}
+
+/// One version of one record. Cloning adds a reference.
+#[derive(Clone, Debug)]
+pub struct Record(ThinArc<Header, u8>);
+
+/// What a record is made of.
+pub(crate) struct Draft<'a> {
+    pub(crate) key: &'a Key,
+    /// `None`: there is no such record.
+    pub(crate) body: Option<&'a [u8]>,
+    pub(crate) read_at: Nanos,
+    pub(crate) expires_at: Nanos,
+    pub(crate) position: Option<Position>,
+    pub(crate) era: Era,
+}
+
+impl Record {
+    pub(crate) fn new(draft: &Draft<'_>) -> Self {
+        let key = draft.key.as_bytes();
+        let body = draft.body.unwrap_or_default();
+        let header = Header {
+            read_at: draft.read_at,
+            expires_at: draft.expires_at,
+            body_hash: xxh3_64(body),
+            position: draft.position.unwrap_or(Position { incarnation: 0, at: 0 }),
+            era: draft.era,
+            // KEY_BYTES_MAX is far below 65,536.
+            key_bytes: key.len() as u16,
+            presence: if draft.body.is_some() { Presence::Found } else { Presence::Missing },
+            positioned: draft.position.is_some(),
+        };
+        Self(ThinArc::from_header_and_slice(header, &[key, body].concat()))
+    }
+
+    /// Whether the database had the record.
+    #[must_use]
+    pub fn presence(&self) -> Presence {
+        self.0.header.header.presence
+    }
+
+    /// The record as JSON; empty when missing.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.0.slice[self.key_len()..]
+    }
+
+    /// XXH3 of the body: what the ETag is made of, equal on all instances.
+    #[must_use]
+    pub fn body_hash(&self) -> u64 {
+        self.0.header.header.body_hash
+    }
+
+    /// The log's end when the record was read; `None` where the engine has no log.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        let header = &self.0.header.header;
+        header.positioned.then_some(header.position)
+    }
+
+    /// When the read that brought the record was sent.
+    #[must_use]
+    pub fn read_at(&self) -> Nanos {
+        self.0.header.header.read_at
+    }
+
+    /// The collection that the record belongs to.
+    #[must_use]
+    pub fn collection(&self) -> CollectionId {
+        CollectionId(u16::from_be_bytes([self.0.slice[0], self.0.slice[1]]))
+    }
+
+    pub(crate) fn expires_at(&self) -> Nanos {
+        self.0.header.header.expires_at
+    }
+
+    pub(crate) fn expired_for(&self, now: Nanos) -> Option<Duration> {
+        (now >= self.expires_at()).then(|| now.since(self.expires_at()))
+    }
+
+    pub(crate) fn era(&self) -> Era {
+        self.0.header.header.era
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.position().map_or(Version::Unknown, Version::Log)
+    }
+
+    pub(crate) fn key_bytes(&self) -> &[u8] {
+        &self.0.slice[..self.key_len()]
+    }
+
+    /// Bytes that the entry counts for: key, body and bookkeeping.
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        self.0.slice.len() as u64 + ENTRY_OVERHEAD_BYTES
+    }
+
+    fn key_len(&self) -> usize {
+        usize::from(self.0.header.header.key_bytes)
+    }
+}
+
+/// A record under its own key, as the store's key: the bytes are kept once.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordKey(pub(crate) Record);
+
+impl Hash for RecordKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.0.key_bytes());
+    }
+}
+impl PartialEq for RecordKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key_bytes() == other.0.key_bytes()
+    }
+}
+impl Eq for RecordKey {}
+
+impl quick_cache::Equivalent<RecordKey> for Key {
+    fn equivalent(&self, other: &RecordKey) -> bool {
+        self.as_bytes() == other.0.key_bytes()
+    }
+}

@@ -1,0 +1,198 @@
+//! A turn at the database: one query after the other while keys of the collection wait.
+//!
+//! Merging needs no timer: the first cold key goes at once, alone; whatever is asked for while queries are under way
+//! goes together in the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+
+use crate::cache::Cache;
+use crate::flight::{Failure, Flight, Lease};
+use crate::key::{CollectionId, Key};
+use crate::record::{Draft, Record};
+use crate::stats::Removal;
+use crate::version::{Position, Version};
+
+/// What one query brought.
+#[derive(Debug)]
+pub struct Answers<E> {
+    /// What the read saw.
+    pub version: Version,
+    /// The log's end, read with the rows.
+    pub position: Option<Position>,
+    /// One per key of the query, in its order; missing ones at the end count as failed.
+    pub rows: Vec<Fetched<E>>,
+}
+
+/// One key's answer.
+#[derive(Debug)]
+pub enum Fetched<E> {
+    /// The record as JSON.
+    Found(Vec<u8>),
+    /// There is no such record.
+    Missing,
+    /// This one could not be read; the others of the query are not harmed.
+    Failed(E),
+}
+
+/// The right to send queries for a collection, one at a time. Dropping it in the middle of a query (a cancelled task, a
+/// panic) hands the keys over to the next waiter.
+pub struct Turn<E: Clone> {
+    cache: Arc<Cache<E>>,
+    collection: CollectionId,
+    query: Vec<Arc<Flight<E>>>,
+    lease: Lease,
+    over: bool,
+}
+
+impl<E: Clone> Turn<E> {
+    pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
+        let lease = Lease { started_at: Nanos::ZERO, era: cache.collection(collection).0.era() };
+        Self { cache, collection, query: Vec::new(), lease, over: false }
+    }
+
+    /// The collection whose keys these are.
+    #[must_use]
+    pub fn collection(&self) -> CollectionId {
+        self.collection
+    }
+
+    /// Takes the leases of the next query and gives its keys; send it now. `None`: nothing waits, the turn is over.
+    pub fn next_query(&mut self, now: Nanos) -> Option<Vec<Key>> {
+        if self.over {
+            return None;
+        }
+        let cache = self.cache.clone();
+        let (collection, stats) = cache.collection(self.collection);
+        let mut desk = collection.desk.lock();
+        self.lease = Lease { started_at: now, era: collection.era() };
+        let Some(query) = desk.next_query(self.lease, &cache.config, stats) else {
+            self.over = true;
+            return None;
+        };
+        drop(desk);
+        stats.queries_in_flight.add(1);
+        self.query = query;
+        Some(self.query.iter().map(|flight| flight.key.clone()).collect())
+    }
+
+    /// Takes in what the query brought: keeps what its lease still allows, and answers all who wait.
+    pub fn complete(&mut self, result: Result<Answers<E>, E>, now: Nanos) {
+        let query = std::mem::take(&mut self.query);
+        if query.is_empty() {
+            return;
+        }
+        self.cache.collection(self.collection).1.queries_in_flight.sub(1);
+        match result {
+            Ok(answers) => self.take_in(query, answers, now),
+            Err(error) => {
+                query.iter().for_each(|flight| self.fail(flight, Failure::Source(error.clone()), now));
+            }
+        }
+    }
+
+    fn take_in(&self, query: Vec<Arc<Flight<E>>>, answers: Answers<E>, now: Nanos) {
+        let Answers { version, position, rows } = answers;
+        let mut rows = rows.into_iter();
+        let mut again = Vec::new();
+        for flight in query {
+            let body = match rows.next() {
+                Some(Fetched::Found(body)) => Some(body),
+                Some(Fetched::Missing) => None,
+                Some(Fetched::Failed(error)) => {
+                    self.fail(&flight, Failure::Source(error), now);
+                    continue;
+                }
+                None => {
+                    self.fail(&flight, Failure::Abandoned, now);
+                    continue;
+                }
+            };
+            let record = self.record(&flight.key, body.as_deref(), position, now);
+            if !self.answer(&flight, record, &version) {
+                again.push(flight);
+            }
+        }
+        if !again.is_empty() {
+            let (collection, stats) = self.cache.collection(self.collection);
+            stats.rereads_total.add(again.len() as u64);
+            collection.desk.lock().put_back(again.into_iter(), stats);
+        }
+    }
+
+    fn record(&self, key: &Key, body: Option<&[u8]>, position: Option<Position>, now: Nanos) -> Record {
+        let (collection, _) = self.cache.collection(self.collection);
+        let ttl = if body.is_some() { collection.config.ttl } else { collection.config.negative_ttl };
+        let config = &self.cache.config;
+        let spread = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
+        let Lease { started_at: read_at, era } = self.lease;
+        Record::new(&Draft { key, body, read_at, expires_at: read_at.after(spread), position, era })
+    }
+
+    /// Gives the answer to the flight's waiters; `false` when it must be read again because someone got a newer one.
+    fn answer(&self, flight: &Arc<Flight<E>>, record: Record, version: &Version) -> bool {
+        let (collection, stats) = self.cache.collection(self.collection);
+        let mut desk = collection.desk.lock();
+        if !flight.accept(version) {
+            return false;
+        }
+        let alive = desk.is_current(flight) && self.lease.era == collection.era();
+        desk.retire(flight);
+        desk.forget_failure(&flight.key);
+        if alive {
+            self.cache.store.insert(&flight.key, record.clone());
+        } else {
+            // No later answer may be older than this one: an entry that might be goes, a read under way is held to it.
+            stats.dead_leases_total.add(u64::from(self.cache.config.enabled));
+            let older = |entry: Record| !entry.version().covers(version);
+            if self.cache.store.peek(&flight.key).is_some_and(older) {
+                self.cache.store.remove(&flight.key, Removal::Invalidated);
+            }
+            if let Some(other) = desk.current.get(&flight.key) {
+                other.raise_floor(version);
+            }
+        }
+        drop(desk);
+        flight.finish(Ok(record));
+        true
+    }
+
+    fn fail(&self, flight: &Arc<Flight<E>>, failure: Failure<E>, now: Nanos) {
+        let (collection, stats) = self.cache.collection(self.collection);
+        let mut desk = collection.desk.lock();
+        if desk.is_current(flight) {
+            desk.note_failure(&flight.key, &failure, now, &self.cache.config);
+        }
+        desk.retire(flight);
+        stats.failed_keys_total.add(1);
+        drop(desk);
+        flight.finish(Err(failure));
+    }
+}
+
+impl<E: Clone> Drop for Turn<E> {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        let (collection, stats) = self.cache.collection(self.collection);
+        let query = std::mem::take(&mut self.query);
+        if !query.is_empty() {
+            stats.queries_in_flight.sub(1);
+        }
+        let mut desk = collection.desk.lock();
+        let (again, done): (Vec<_>, Vec<_>) = query.into_iter().partition(|flight| flight.hand_over());
+        done.iter().for_each(|flight| desk.retire(flight));
+        desk.put_back(again.into_iter(), stats);
+        desk.abandon_turn();
+    }
+}
+
+/// A lifetime shortened by up to `jitter` of itself; `random` is a number without pattern.
+fn jittered(ttl: Duration, jitter: f64, random: u64) -> Duration {
+    // The upper bits of a multiplicative hash, as a fraction of 0 to 1.
+    let unit = (random.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
+    ttl.mul_f64(1.0 - jitter.clamp(0.0, 1.0) * unit)
+}

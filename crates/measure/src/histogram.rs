@@ -1,0 +1,174 @@
+//! Log-linear histograms of `u64` values (nanoseconds, bytes, keys per query).
+//!
+//! Each power of two is cut into [`SUB_BUCKETS`] equal buckets, the layout that HdrHistogram made known. Every `u64` has
+//! a bucket, a value is told at most 1/[`SUB_BUCKETS`] too high and never too low, values below 2 × [`SUB_BUCKETS`] are
+//! exact, and a histogram takes [`BUCKETS`] × 8 bytes (30 kB) whatever it is fed.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Buckets per power of two; the relative error is at most one over this.
+pub const SUB_BUCKETS: u64 = 1 << SUB_BITS;
+/// Buckets of one histogram.
+pub const BUCKETS: usize = ((64 - SUB_BITS as usize) + 1) << SUB_BITS;
+const SUB_BITS: u32 = 6;
+
+/// A histogram that one owner writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    buckets: Box<[u64]>,
+    count: u64,
+    sum: u128,
+    max: u64,
+}
+
+/// A histogram that one thread writes and any thread copies out of; recording is loads and stores, no locked instruction.
+/// Two writers at once lose samples; they do no other harm.
+#[derive(Debug)]
+pub struct SharedHistogram {
+    buckets: Box<[AtomicU64]>,
+    sum: AtomicU64,
+    max: AtomicU64,
+}
+
+/// One bucket that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Smallest value that it counts.
+    pub low: u64,
+    /// Largest value that it counts.
+    pub high: u64,
+    /// Samples in it.
+    pub count: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum: 0, max: 0 }
+    }
+}
+
+impl Histogram {
+    /// Adds one sample.
+    pub fn record(&mut self, value: u64) {
+        self.buckets[index_of(value)] += 1;
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Adds every sample of `other`; the same as if each had been recorded here.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
+    /// Samples recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Sum of the samples, exact.
+    #[must_use]
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// The largest sample, exact; 0 without samples.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The mean, exact but for the rounding of the division; none without samples.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// The smallest value that at least `quantile` (0 to 1) of the samples do not exceed, told at most
+    /// 1/[`SUB_BUCKETS`] too high and never above [`Histogram::max`]; none without samples. This is the nearest-rank
+    /// definition: 0 gives the smallest sample, 1 the largest.
+    #[must_use]
+    pub fn value_at_quantile(&self, quantile: f64) -> Option<u64> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = ((quantile.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
+        let mut seen = 0;
+        for (index, n) in self.buckets.iter().enumerate() {
+            seen += n;
+            if seen >= rank {
+                return Some(high_of(index).min(self.max));
+            }
+        }
+        Some(self.max)
+    }
+
+    /// Samples that are at most `value`; those in the bucket of `value` count as at most `value`.
+    #[must_use]
+    pub fn count_up_to(&self, value: u64) -> u64 {
+        self.buckets[..=index_of(value)].iter().sum()
+    }
+
+    /// The buckets that are not empty, by rising value.
+    pub fn iter(&self) -> impl Iterator<Item = Bucket> + '_ {
+        let filled = self.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
+        filled.map(|(index, n)| Bucket { low: low_of(index), high: high_of(index), count: *n })
+    }
+}
+
+impl Default for SharedHistogram {
+    fn default() -> Self {
+        let buckets = (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
+        Self { buckets, sum: AtomicU64::new(0), max: AtomicU64::new(0) }
+    }
+}
+
+impl SharedHistogram {
+    /// Adds one sample. For the one thread that writes.
+    #[inline]
+    pub fn record(&self, value: u64) {
+        let bucket = &self.buckets[index_of(value)];
+        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+        self.sum.store(self.sum.load(Relaxed).saturating_add(value), Relaxed);
+        if value > self.max.load(Relaxed) {
+            self.max.store(value, Relaxed);
+        }
+    }
+
+    /// A copy of about this moment. Its count is that of its buckets; sum and maximum may lag or lead by the samples that
+    /// were recorded while it was taken. The sum stops at 2⁶⁴ − 1. For any thread.
+    #[must_use]
+    pub fn snapshot(&self) -> Histogram {
+        let buckets: Box<[u64]> = self.buckets.iter().map(|n| n.load(Relaxed)).collect();
+        let count = buckets.iter().sum();
+        Histogram { buckets, count, sum: u128::from(self.sum.load(Relaxed)), max: self.max.load(Relaxed) }
+    }
+}
+
+/// Where `value` is counted. Values of the first power of two that has [`SUB_BUCKETS`] members, and below, have a bucket each;
+/// above, the leading bit chooses the group and the next [`SUB_BITS`] bits the bucket.
+#[inline]
+fn index_of(value: u64) -> usize {
+    let exponent = 63 - (value | 1).leading_zeros();
+    let shift = exponent.saturating_sub(SUB_BITS);
+    ((u64::from(shift) << SUB_BITS) + (value >> shift)) as usize
+}
+
+fn low_of(index: usize) -> u64 {
+    let shift = (index as u64 >> SUB_BITS).saturating_sub(1);
+    (index as u64 - (shift << SUB_BITS)) << shift
+}
+
+fn high_of(index: usize) -> u64 {
+    let shift = (index as u64 >> SUB_BITS).saturating_sub(1);
+    low_of(index) + ((1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests;

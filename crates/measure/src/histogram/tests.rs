@@ -1,0 +1,105 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Values of every magnitude, with the borders of buckets among them.
+fn value() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0..300u64,
+        any::<u64>(),
+        (0..64u32, any::<u64>()).prop_map(|(shift, v)| v >> shift),
+        (0..64u32, -1..=1i64).prop_map(|(shift, by)| (1u64 << shift).wrapping_add_signed(by)),
+    ]
+}
+
+fn filled(values: &[u64]) -> Histogram {
+    let mut h = Histogram::default();
+    values.iter().for_each(|v| h.record(*v));
+    h
+}
+
+proptest! {
+    #[test]
+    fn a_quantile_is_the_exact_one_or_at_most_the_stated_error_above(
+        mut values in prop::collection::vec(value(), 1..300), quantile in 0.0..=1.0f64,
+    ) {
+        let h = filled(&values);
+        values.sort_unstable();
+        let rank = ((quantile * values.len() as f64).ceil() as usize).clamp(1, values.len());
+        let exact = values[rank - 1];
+        let told = h.value_at_quantile(quantile).unwrap();
+        prop_assert!(told >= exact && told - exact <= exact / SUB_BUCKETS, "exact {exact}, told {told}");
+        prop_assert_eq!(h.max(), *values.last().unwrap());
+        prop_assert_eq!(h.count(), values.len() as u64);
+        prop_assert_eq!(h.sum(), values.iter().map(|v| u128::from(*v)).sum::<u128>());
+    }
+
+    #[test]
+    fn a_merge_equals_recording_everything_in_one(
+        a in prop::collection::vec(value(), 0..100), b in prop::collection::vec(value(), 0..100),
+    ) {
+        let mut merged = filled(&a);
+        merged.merge(&filled(&b));
+        prop_assert_eq!(merged, filled(&[a, b].concat()));
+    }
+
+    #[test]
+    fn the_shared_form_gives_the_same_histogram(values in prop::collection::vec(0..1u64 << 40, 0..200)) {
+        let shared = SharedHistogram::default();
+        values.iter().for_each(|v| shared.record(*v));
+        prop_assert_eq!(shared.snapshot(), filled(&values));
+    }
+
+    #[test]
+    fn buckets_hold_their_values(v in value()) {
+        let bucket = filled(&[v]).iter().next().unwrap();
+        prop_assert!(bucket.low <= v && v <= bucket.high);
+        prop_assert!(bucket.high - bucket.low <= bucket.low / SUB_BUCKETS);
+    }
+
+    #[test]
+    fn count_up_to_is_exact_but_for_the_bucket_of_the_bound(
+        values in prop::collection::vec(value(), 0..200), bound in value(),
+    ) {
+        let told = filled(&values).count_up_to(bound);
+        let exact = values.iter().filter(|v| **v <= bound).count() as u64;
+        let near = values.iter().filter(|v| **v <= bound.saturating_add(bound / SUB_BUCKETS)).count() as u64;
+        prop_assert!(exact <= told && told <= near);
+    }
+}
+
+#[test]
+fn buckets_follow_each_other_without_a_gap_over_all_of_u64() {
+    assert_eq!(low_of(0), 0);
+    for index in 1..BUCKETS {
+        assert_eq!(low_of(index), high_of(index - 1) + 1, "at {index}");
+        assert_eq!((index_of(low_of(index)), index_of(high_of(index))), (index, index));
+    }
+    assert_eq!(high_of(BUCKETS - 1), u64::MAX);
+}
+
+#[test]
+fn an_empty_histogram_has_no_quantile_and_no_mean() {
+    let h = Histogram::default();
+    assert_eq!((h.value_at_quantile(0.5), h.mean(), h.max(), h.iter().count()), (None, None, 0, 0));
+}
+
+#[test]
+fn the_mean_is_exact() {
+    assert_eq!(filled(&[1, 2, 3, 1_000_000]).mean(), Some(250_001.5));
+}
+
+#[test]
+fn a_snapshot_taken_while_the_writer_works_is_whole() {
+    let shared = SharedHistogram::default();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..200_000u64).for_each(|v| shared.record(v % 1000)));
+        let mut last = 0;
+        while !writer.is_finished() {
+            let h = shared.snapshot();
+            assert!(h.count() >= last);
+            assert_eq!(h.iter().map(|b| b.count).sum::<u64>(), h.count());
+            last = h.count();
+        }
+    });
+    assert_eq!(shared.snapshot().count(), 200_000);
+}

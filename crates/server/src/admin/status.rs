@@ -1,0 +1,105 @@
+//! `/status`: the state of the service as JSON.
+
+use std::time::Duration;
+
+use hotrow_cache::key::CollectionId;
+use hotrow_cache::stats::{Removal, Snapshot};
+use hotrow_measure::clock::Nanos;
+use serde_json::{Map, Value, json};
+
+use super::View;
+use crate::lookups::LABELS;
+
+pub(super) fn millis(duration: Duration) -> f64 {
+    // Microseconds are enough for a reader.
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl View {
+    /// The whole document.
+    pub(super) fn status(&self, now: Nanos) -> Value {
+        let shared = &self.shared;
+        let cache = &shared.cache;
+        let config = cache.config();
+        let collections: Map<String, Value> = shared
+            .collections
+            .iter()
+            .enumerate()
+            .map(|(i, collection)| (collection.name.clone(), self.collection(i)))
+            .collect();
+        let totals = self.snapshots().fold((0, 0), |(entries, bytes), s| (entries + s.entries, bytes + s.bytes));
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_s": now.since(self.started_at).as_secs(),
+            "cache": {
+                "enabled": config.enabled, "entries": totals.0, "bytes": totals.1, "capacity_bytes": config.capacity_bytes,
+            },
+            "feed": {
+                "current": cache.is_current(now),
+                "staleness_ms": millis(cache.staleness(now)),
+                "max_staleness_ms": millis(config.max_staleness),
+                "when_stale": format!("{:?}", config.when_stale).to_lowercase(),
+                "position": cache.applied().map(|p| p.to_string()),
+                "changes": self.feed.changes_total(),
+                "starts": self.feed.starts_total(),
+                "losses": self.feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
+                "watch": shared.source.watch(),
+            },
+            "source": {
+                "reachable": shared.source.health().is_ok(),
+                "queries": shared.source.queries_total(),
+            },
+            "requests": {
+                "waiting": shared.waiting.get(), "privileged_waiting": shared.privileged.get(),
+            },
+            "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
+            "limits": self.limits(),
+            "collections": collections,
+        })
+    }
+
+    pub(super) fn snapshots(&self) -> impl Iterator<Item = Snapshot> + '_ {
+        // At most 1,000 collections: see the configuration.
+        (0..self.shared.collections.len()).map(|i| self.shared.cache.stats(CollectionId(i as u16)))
+    }
+
+    pub(super) fn lookups_of(&self, collection: usize) -> [u64; LABELS.len()] {
+        let mut sum = [0; LABELS.len()];
+        for worker in &self.lookups {
+            sum.iter_mut().zip(worker.get(collection)).for_each(|(sum, n)| *sum += n);
+        }
+        sum
+    }
+
+    fn collection(&self, index: usize) -> Value {
+        let stats = self.shared.cache.stats(CollectionId(index as u16));
+        let [hits, negative, misses, waits, stale, bypass, refused] = self.lookups_of(index);
+        let evictions: Map<String, Value> =
+            Removal::ALL.iter().zip(stats.removed).map(|(cause, n)| (cause.label().into(), n.into())).collect();
+        let answered = hits + negative + stale;
+        let asked = answered + misses + waits + bypass;
+        json!({
+            "hits": hits, "negative": negative, "misses": misses, "waits": waits, "stale": stale, "bypass": bypass,
+            "refused": refused,
+            "hit_ratio": if asked == 0 { Value::Null } else { json!(answered as f64 / asked as f64) },
+            "entries": stats.entries, "negative_entries": stats.negative_entries, "bytes": stats.bytes,
+            "evictions": evictions,
+            "fills": stats.fills_total, "invalidations": stats.invalidations_total, "flushes": stats.flushes_total,
+            "queries": stats.queries_total, "waiting_keys": stats.waiting_keys,
+            "queries_in_flight": stats.queries_in_flight,
+            "staleness_ms": millis(self.shared.cache.staleness(Nanos::now())),
+        })
+    }
+
+    fn limits(&self) -> Value {
+        let (limits, config) = (&self.shared.limits, self.shared.cache.config());
+        json!({
+            "connections": limits.connections, "requests_in_flight": limits.requests_in_flight,
+            "privileged_waiters": limits.privileged_waiters, "max_batch": limits.max_batch,
+            "header_bytes": limits.header_bytes, "headers": limits.headers, "target_bytes": limits.target_bytes,
+            "body_bytes": limits.body_bytes, "waiting_keys": config.waiting_keys,
+            "reads_in_flight": config.reads_in_flight, "query_keys": config.query_keys,
+            "query_bytes": config.query_bytes,
+        })
+    }
+}

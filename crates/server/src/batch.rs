@@ -1,0 +1,352 @@
+//! Several records in one request. A batch is no snapshot: each record is as fresh as the contract says, for itself.
+
+use bytes::Bytes;
+use hotrow_cache::flight::Waiter;
+use hotrow_cache::key::{CollectionId, Key, KeyError};
+use hotrow_cache::version::Position;
+use hotrow_cache::{Lookup, Presence, Quality, Record, Wish};
+use hotrow_measure::clock::Nanos;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use hyper::body::Incoming;
+
+use crate::body::Body;
+use crate::handle::{Handler, Outcome, Special, Turn};
+use crate::metrics::CacheOutcome;
+use crate::position;
+use crate::problem::Problem;
+use crate::read::lead;
+use crate::respond::{Provenance, describe, position_value};
+use crate::shared::{Place, Shared};
+use crate::trouble::Trouble;
+
+/// The ids of a batch: each text as it was asked, once, and each key once.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    /// What the client wrote, in its order, with the place of its key.
+    texts: Vec<(String, usize)>,
+    keys: Vec<Key>,
+}
+
+impl Ids {
+    /// Reads `text` (its URL form) as the next id.
+    fn push(&mut self, text: String, key: Result<Key, KeyError>, seen: &mut Seen) -> Result<(), Problem> {
+        let key = key.map_err(|error| Problem::BadBatch(format!("id {}: {error}", self.texts.len() + 1)))?;
+        if !seen.texts.insert(text.clone()) {
+            return Ok(());
+        }
+        let place = *seen.keys.entry(key.clone()).or_insert_with(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        });
+        self.texts.push((text, place));
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    texts: std::collections::HashSet<String, foldhash::fast::RandomState>,
+    keys: std::collections::HashMap<Key, usize, foldhash::fast::RandomState>,
+}
+
+const NO_IDS: &str = "a batch names its ids: /{collection}?ids=1,2,3, or POST {\"ids\":[1,2,3]}";
+
+/// Reads the ids of `?ids=…`: separated by raw commas, and by `%2C` where the key cannot contain a comma.
+///
+/// # Errors
+/// 400 for a malformed, empty or too large batch.
+pub(crate) fn parse_query(shared: &Shared, id: CollectionId, query: Option<&str>) -> Result<Ids, Problem> {
+    let schema = &shared.collection(id).schema;
+    let mut lists = query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("ids="));
+    let (list, more) = (lists.next().unwrap_or_default(), lists.next());
+    if list.is_empty() {
+        return Err(Problem::BadBatch(NO_IDS.into()));
+    }
+    if more.is_some() {
+        return Err(Problem::BadBatch("the query names ids twice; separate ids with commas".into()));
+    }
+    if schema.types().len() > 1 {
+        return Err(Problem::BadBatch("keys of several columns are asked for by POST, each as an array".into()));
+    }
+    let list = if schema.can_contain_comma() { list.into() } else { list.replace("%2C", ",").replace("%2c", ",") };
+    check_size(shared, list.split(',').count())?;
+    let (mut ids, mut seen) = (Ids::default(), Seen::default());
+    for text in list.split(',') {
+        ids.push(text.to_owned(), schema.parse_url(text), &mut seen)?;
+    }
+    Ok(ids)
+}
+
+/// Reads the ids of `{"ids":[…]}`: strings, integers, and arrays of these for keys of several columns.
+fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Result<Ids, Problem> {
+    let schema = &shared.collection(id).schema;
+    let bad = |what: &str| Problem::BadBatch(format!("{what}; the body is {{\"ids\":[…]}}"));
+    let document: serde_json::Value = serde_json::from_slice(body).map_err(|_| bad("the body is not JSON"))?;
+    let object = document.as_object().ok_or_else(|| bad("the body is no object"))?;
+    if let Some(name) = object.keys().find(|name| *name != "ids") {
+        return Err(bad(&format!("the body has an unknown member {name:?}")));
+    }
+    let list = object.get("ids").and_then(|ids| ids.as_array()).ok_or_else(|| bad("there is no list of ids"))?;
+    if list.is_empty() {
+        return Err(Problem::BadBatch(NO_IDS.into()));
+    }
+    check_size(shared, list.len())?;
+    let (mut ids, mut seen) = (Ids::default(), Seen::default());
+    for (i, id) in list.iter().enumerate() {
+        let parts = match id {
+            serde_json::Value::Array(parts) => parts.iter().map(text_of).collect(),
+            single => text_of(single).map(|text| vec![text]),
+        };
+        let parts: Vec<String> = parts
+            .ok_or_else(|| bad(&format!("id {} is neither a string nor an integer nor an array of these", i + 1)))?;
+        let key = schema.parse_texts(&parts.iter().map(String::as_str).collect::<Vec<_>>());
+        let url_form = parts.iter().map(|part| percent_encode(part)).collect::<Vec<_>>().join(",");
+        ids.push(url_form, key, &mut seen)?;
+    }
+    Ok(ids)
+}
+
+fn text_of(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The URL form of a text: everything but RFC 3986's unreserved characters is encoded.
+fn percent_encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+fn check_size(shared: &Shared, ids: usize) -> Result<(), Problem> {
+    let max = shared.limits.max_batch;
+    if ids > max {
+        return Err(Problem::BadBatch(format!("the batch has {ids} ids; the limit is {max}")));
+    }
+    Ok(())
+}
+
+impl Handler {
+    pub(crate) async fn batch_post(&self, id: CollectionId, request: Request<Incoming>, now: Nanos) -> Outcome {
+        let (head, body) = request.into_parts();
+        let parsed = match crate::receive::body(body, self.shared.limits.body_bytes).await {
+            Ok(body) => parse_body(&self.shared, id, &body),
+            Err(problem) => Err(problem),
+        };
+        match parsed {
+            Err(problem) => (problem.response(), CacheOutcome::None),
+            Ok(ids) => match self.batch(id, ids, &head.headers, now) {
+                Turn::Now(outcome) => outcome,
+                Turn::Later(future) => future.await,
+            },
+        }
+    }
+
+    pub(crate) fn batch(&self, id: CollectionId, ids: Ids, asked: &HeaderMap, now: Nanos) -> Turn {
+        let wish = match self.wish(id, asked) {
+            Ok(Special::None) => Wish::Any,
+            Ok(Special::New) => Wish::New,
+            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted),
+            Err(problem) => return Turn::Now((problem.response(), CacheOutcome::None)),
+        };
+        let cache = &self.shared.cache;
+        ids.keys.iter().for_each(|key| self.requested(key, now));
+        let mut answers = Answers::new(ids.keys.len());
+        let mut waiters = Vec::new();
+        let mut refresh = false;
+        for (place, lookup) in cache.lookup_batch(&ids.keys, wish, now).into_iter().enumerate() {
+            self.looked_up(id, wish, &lookup);
+            match lookup {
+                Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
+                    refresh |= quality == Quality::Expired && cache.refresh(&ids.keys[place]);
+                    let provenance = Provenance::of_hit(quality, cache.age(&record, now));
+                    answers.put(place, record, provenance);
+                }
+                Lookup::Wait(waiter) => waiters.push((place, waiter, CacheOutcome::Wait)),
+                Lookup::Fill(waiter) => waiters.push((place, waiter, CacheOutcome::Miss)),
+                Lookup::Bypass(waiter) => waiters.push((place, waiter, CacheOutcome::Bypass)),
+                Lookup::Refused(refusal) => match self.stale(&ids.keys[place], wish, now) {
+                    Some((record, provenance)) => answers.put(place, record, provenance),
+                    None => return Turn::Now((Problem::from(&refusal).response(), CacheOutcome::None)),
+                },
+            }
+        }
+        if refresh || !waiters.is_empty() {
+            lead(&self.shared, id);
+        }
+        if waiters.is_empty() {
+            return Turn::Now(self.render(id, &ids, &answers));
+        }
+        self.batch_later(id, ids, wish, answers, waiters)
+    }
+
+    fn batch_later(
+        &self,
+        id: CollectionId,
+        ids: Ids,
+        wish: Wish,
+        mut answers: Answers,
+        waiters: Vec<(usize, Waiter<Trouble>, CacheOutcome)>,
+    ) -> Turn {
+        let place = match Place::take(&self.shared, wish == Wish::New) {
+            Ok(place) => place,
+            Err(problem) => return Turn::Now((problem.response(), CacheOutcome::None)),
+        };
+        let handler = self.clone();
+        Turn::Later(Box::pin(async move {
+            let _place = place;
+            let deadline = tokio::time::Instant::now() + handler.shared.limits.request_timeout;
+            for (place, waiter, outcome) in waiters {
+                let waited = tokio::time::timeout_at(deadline, handler.wait_for(id, waiter)).await;
+                let now = Nanos::now();
+                let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
+                match waited.unwrap_or(Err(Problem::Timeout("the database did not answer in time"))) {
+                    Ok(record) => {
+                        let age = handler.shared.cache.age(&record, now);
+                        answers.put(place, record, Provenance { outcome, age });
+                    }
+                    Err(problem) => match handler.stale(&ids.keys[place], wish, now) {
+                        Some((record, provenance)) => answers.put(place, record, provenance),
+                        None => return (problem.response(), CacheOutcome::None),
+                    },
+                }
+            }
+            handler.render(id, &ids, &answers)
+        }))
+    }
+
+    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position) -> Turn {
+        let place = match Place::take(&self.shared, true) {
+            Ok(place) => place,
+            Err(problem) => return Turn::Now((problem.response(), CacheOutcome::None)),
+        };
+        let handler = self.clone();
+        Turn::Later(Box::pin(async move {
+            let _place = place;
+            match position::read_at_least(&handler.shared, &ids.keys, wanted).await {
+                Err(problem) => (problem.response(), CacheOutcome::None),
+                Ok(found) => {
+                    let mut answers = Answers::new(ids.keys.len());
+                    found.into_iter().enumerate().for_each(|(i, (record, how))| answers.put(i, record, how));
+                    handler.render(id, &ids, &answers)
+                }
+            }
+        }))
+    }
+
+    fn stale(&self, key: &Key, wish: Wish, now: Nanos) -> Option<(Record, Provenance)> {
+        let record = (wish == Wish::Any).then(|| self.shared.cache.stand_in(key, now)).flatten()?;
+        let age = self.shared.cache.age(&record, now);
+        Some((record, Provenance { outcome: CacheOutcome::Stale, age }))
+    }
+
+    fn render(&self, id: CollectionId, ids: &Ids, answers: &Answers) -> Outcome {
+        let mut response = Response::new(Body::Bytes(render_body(ids, answers)));
+        let headers = response.headers_mut();
+        headers.reserve(8);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, self.shared.collection(id).cache_control.clone());
+        describe(headers, answers.worst, answers.position.map(position_value));
+        (response, answers.worst.outcome)
+    }
+}
+
+/// What has been found so far, with the worst provenance and the largest position.
+struct Answers {
+    records: Vec<Option<Record>>,
+    worst: Provenance,
+    position: Option<Position>,
+    bytes: usize,
+}
+
+impl Answers {
+    fn new(keys: usize) -> Self {
+        let worst = Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO };
+        Self { records: vec![None; keys], worst, position: None, bytes: 0 }
+    }
+
+    fn put(&mut self, place: usize, record: Record, how: Provenance) {
+        self.bytes += record.body().len();
+        if how.outcome.badness() > self.worst.outcome.badness() {
+            self.worst.outcome = how.outcome;
+        }
+        self.worst.age = self.worst.age.max(how.age);
+        if let Some(position) = record.position() {
+            let larger = self.position.is_none_or(|p| p.incarnation != position.incarnation || position.at > p.at);
+            if larger {
+                self.position = Some(position);
+            }
+        }
+        self.records[place] = Some(record);
+    }
+}
+
+/// `{"items":{…},"missing":[…]}`, each id as it was asked.
+fn render_body(ids: &Ids, answers: &Answers) -> Bytes {
+    let names: usize = ids.texts.iter().map(|(text, _)| text.len() + 4).sum();
+    let mut out = Vec::with_capacity(answers.bytes + names + 32);
+    let mut missing = Vec::new();
+    out.extend_from_slice(b"{\"items\":{");
+    let start = out.len();
+    for (text, place) in &ids.texts {
+        let Some(record) = &answers.records[*place] else { continue };
+        if record.presence() == Presence::Missing {
+            missing.push(text);
+            continue;
+        }
+        if out.len() > start {
+            out.push(b',');
+        }
+        push_json_string(&mut out, text);
+        out.push(b':');
+        out.extend_from_slice(record.body());
+    }
+    out.extend_from_slice(b"},\"missing\":[");
+    for (i, text) in missing.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        push_json_string(&mut out, text);
+    }
+    out.extend_from_slice(b"]}");
+    Bytes::from(out)
+}
+
+/// A URL form holds no control characters; quotes and backslashes are still written safely.
+fn push_json_string(out: &mut Vec<u8>, text: &str) {
+    if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\') {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_cache::key::percent_decode;
+
+    use super::*;
+
+    #[test]
+    fn url_forms() {
+        assert_eq!(percent_encode("a-b_c.d~9"), "a-b_c.d~9");
+        assert_eq!(percent_encode("a/b,c ü"), "a%2Fb%2Cc%20%C3%BC");
+        assert_eq!(percent_decode(&percent_encode("a%2F")).unwrap(), "a%2F");
+        let mut out = Vec::new();
+        push_json_string(&mut out, "a\"b");
+        push_json_string(&mut out, "plain");
+        assert_eq!(out, br#""a\"b""plain""#);
+    }
+}

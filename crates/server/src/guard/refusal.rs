@@ -1,0 +1,211 @@
+//! Why a connection's input is not read further, and the answer that tells the client.
+
+use std::fmt::Write as _;
+
+use crate::config::Limits;
+
+/// Why the guard stops a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The bytes are no sound HTTP/1 message.
+    Malformed(Malformed),
+    /// The head is larger than `header_bytes`.
+    HeadBytes,
+    /// The head has more fields than `headers`.
+    HeadFields,
+    /// The request target is longer than `target_bytes`.
+    TargetBytes,
+    /// The body's declared length is over `body_bytes`.
+    BodyBytes,
+    /// The head did not arrive within `header_timeout`.
+    HeadTime,
+    /// The body did not arrive within `body_timeout`.
+    BodyTime,
+    /// More than `connections` are open.
+    Connections,
+}
+
+/// What is wrong with a message. Each is a known way to make two parsers disagree about where a message ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// The first line is not `METHOD target HTTP/1.x`.
+    RequestLine,
+    /// A version other than HTTP/1.0 and HTTP/1.1.
+    Version,
+    /// A header line without a name or a colon.
+    Field,
+    /// A header line that continues the one before it.
+    Folding,
+    /// White space between a field's name and its colon.
+    SpaceBeforeColon,
+    /// A carriage return without a line feed, or NUL.
+    ControlByte,
+    /// No `Host`, or more than one.
+    Host,
+    /// A `Content-Length` that is not one plain number.
+    Length,
+    /// Two `Content-Length` fields that differ.
+    LengthsDiffer,
+    /// `Content-Length` and `Transfer-Encoding` in one message.
+    LengthAndCoding,
+    /// A `Transfer-Encoding` other than exactly `chunked`, or any in HTTP/1.0.
+    Coding,
+    /// A chunk's size line, its end, or the trailer section breaks the grammar or its bound.
+    Chunk,
+}
+
+impl Malformed {
+    /// What the client is told.
+    #[must_use]
+    pub fn detail(self) -> &'static str {
+        match self {
+            Self::RequestLine => "The first line must be a method, a target and a version with one space between them.",
+            Self::Version => "This server speaks HTTP/1.1 and HTTP/1.0.",
+            Self::Field => "A header line must be a name, a colon and a value.",
+            Self::Folding => "Header lines must not begin with white space (obsolete line folding).",
+            Self::SpaceBeforeColon => "There must be no white space between a header's name and its colon.",
+            Self::ControlByte => "The head must not contain NUL or a carriage return without a line feed.",
+            Self::Host => "A request needs exactly one Host header (HTTP/1.0: at most one).",
+            Self::Length => "Content-Length must be one decimal number.",
+            Self::LengthsDiffer => "The request has two different Content-Length headers.",
+            Self::LengthAndCoding => "Content-Length and Transfer-Encoding must not come together.",
+            Self::Coding => "The only Transfer-Encoding is chunked, once, and only in HTTP/1.1.",
+            Self::Chunk => "The chunked body breaks the rules for chunk sizes, extensions or trailers.",
+        }
+    }
+}
+
+impl Refusal {
+    /// The answer's status.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Malformed(Malformed::Version) => 505,
+            Self::Malformed(_) => 400,
+            Self::HeadTime | Self::BodyTime => 408,
+            Self::BodyBytes => 413,
+            Self::TargetBytes => 414,
+            Self::HeadBytes | Self::HeadFields => 431,
+            Self::Connections => 503,
+        }
+    }
+
+    /// The status' standard phrase (RFC 9110, RFC 6585).
+    fn title(self) -> &'static str {
+        match self.status() {
+            408 => "Request Timeout",
+            413 => "Content Too Large",
+            414 => "URI Too Long",
+            431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
+            505 => "HTTP Version Not Supported",
+            _ => "Bad Request",
+        }
+    }
+
+    /// What the client is told: the thing, the rule and the limit's value.
+    fn detail(self, limits: &Limits) -> String {
+        let over =
+            |what: &str, limit: usize, unit: &str| format!("{what} is over this server's limit of {limit} {unit}.");
+        match self {
+            Self::Malformed(what) => what.detail().to_owned(),
+            Self::HeadBytes => over("The request's head", limits.header_bytes, "bytes"),
+            Self::HeadFields => over("The number of headers", limits.headers, "fields"),
+            Self::TargetBytes => over("The request target", limits.target_bytes, "bytes"),
+            Self::BodyBytes => over("The request's body", limits.body_bytes, "bytes"),
+            Self::HeadTime => format!("The request's head did not arrive within {:?}.", limits.header_timeout),
+            Self::BodyTime => format!("The request's body did not arrive within {:?}.", limits.body_timeout),
+            Self::Connections => "Too many connections are open; try again shortly.".to_owned(),
+        }
+    }
+
+    /// The whole answer: problem+json (RFC 9457) with `Connection: close`. `unix_s` is the wall clock, for `Date`.
+    #[must_use]
+    pub fn answer(self, limits: &Limits, unix_s: u64) -> Vec<u8> {
+        let (status, title) = (self.status(), self.title());
+        // Nothing in title or detail needs escaping in JSON; a test holds that.
+        let body = format!(
+            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\"detail\":\"{}\"}}",
+            self.detail(limits)
+        );
+        let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
+        let mut answer = format!("HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{retry}");
+        // Writing to a String cannot fail.
+        let _ = write!(answer, "content-length: {}\r\nconnection: close\r\ndate: ", body.len());
+        push_http_date(&mut answer, unix_s);
+        answer.push_str("\r\n\r\n");
+        answer.push_str(&body);
+        answer.into_bytes()
+    }
+}
+
+/// Appends an IMF-fixdate (RFC 9110 section 5.6.7). The civil date is Howard Hinnant's `civil_from_days`.
+fn push_http_date(out: &mut String, unix_s: u64) {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, s) = (unix_s / 86_400, unix_s % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = (march_month + 2) % 12;
+    let year = year_of_era + era * 400 + u64::from(month < 2);
+    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize]);
+    let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{weekday}, {day:02} {month} {year} {h:02}:{m:02}:{s:02} GMT");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn date(unix_s: u64) -> String {
+        let mut out = String::new();
+        push_http_date(&mut out, unix_s);
+        out
+    }
+
+    #[test]
+    fn dates_are_those_of_the_standard() {
+        assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(date(951_782_399), "Mon, 28 Feb 2000 23:59:59 GMT");
+        assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(date(4_107_542_400), "Mon, 01 Mar 2100 00:00:00 GMT");
+    }
+
+    #[test]
+    fn every_answer_is_sound_problem_json() {
+        use Malformed as M;
+        let malformed = [
+            M::RequestLine,
+            M::Version,
+            M::Field,
+            M::Folding,
+            M::SpaceBeforeColon,
+            M::ControlByte,
+            M::Host,
+            M::Length,
+            M::LengthsDiffer,
+            M::LengthAndCoding,
+            M::Coding,
+            M::Chunk,
+        ];
+        use Refusal as R;
+        let others =
+            [R::HeadBytes, R::HeadFields, R::TargetBytes, R::BodyBytes, R::HeadTime, R::BodyTime, R::Connections];
+        let limits = crate::guard::tests::limits();
+        for refusal in malformed.map(R::Malformed).into_iter().chain(others) {
+            let answer = String::from_utf8(refusal.answer(&limits, 0)).unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with(&format!("HTTP/1.1 {} ", refusal.status())));
+            assert!(head.contains(&format!("content-length: {}\r\nconnection: close", body.len())));
+            let json: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert_eq!(json["status"], refusal.status());
+            assert!(json["detail"].as_str().unwrap().ends_with('.'));
+        }
+    }
+}

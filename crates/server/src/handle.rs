@@ -1,0 +1,299 @@
+//! One request of the data listener, from route to answer. A hit is answered here and now, in one straight line; what
+//! needs the database or the feed becomes a future.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hotrow_cache::flight::Waiter;
+use hotrow_cache::key::{CollectionId, Key};
+use hotrow_cache::{Lookup, Quality, Record, Wish};
+use hotrow_measure::clock::Nanos;
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
+
+use crate::batch;
+use crate::body::Body;
+use crate::lookups::{LookupKind, WorkerLookups};
+use crate::metrics::{CacheOutcome, WorkerMetrics};
+use crate::position;
+use crate::problem::Problem;
+use crate::read::{lead, wait};
+use crate::respond::{HOTROW_MIN_POSITION, Provenance, respond};
+use crate::route::Route;
+use crate::shared::{Place, Shared};
+use crate::trouble::Trouble;
+
+/// An answer with how it came about, for the metrics.
+pub type Outcome = (Response<Body>, CacheOutcome);
+
+/// The data side of one worker.
+#[derive(Clone)]
+pub struct Handler {
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+    /// This worker's own counts.
+    pub metrics: Arc<WorkerMetrics>,
+    /// This worker's own counts of lookups, by collection.
+    pub lookups: Arc<WorkerLookups>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Handler {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn call(&self, request: Request<Incoming>) -> Answer {
+        let now = Nanos::now();
+        match self.route(request, now) {
+            Turn::Now(outcome) => Answer::Ready(Some(counted(&self.metrics, outcome, now))),
+            Turn::Later(future) => {
+                let metrics = self.metrics.clone();
+                Answer::Pending(Box::pin(async move { counted(&metrics, future.await, now) }))
+            }
+        }
+    }
+}
+
+fn counted(metrics: &WorkerMetrics, (response, outcome): Outcome, since: Nanos) -> Response<Body> {
+    metrics.answered(response.status().as_u16(), outcome);
+    let took_ns = Nanos::now().0.saturating_sub(since.0);
+    match outcome {
+        CacheOutcome::Hit | CacheOutcome::Stale => metrics.hit_latency_ns.record(took_ns),
+        CacheOutcome::Miss | CacheOutcome::Wait | CacheOutcome::Bypass => metrics.miss_latency_ns.record(took_ns),
+        CacheOutcome::None => {}
+    }
+    response
+}
+
+/// A response that is there, or on its way.
+pub enum Answer {
+    /// Taken once.
+    Ready(Option<Response<Body>>),
+    /// On its way.
+    Pending(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            // Polled after completion only by mistake; then it never ends, as a fused future would.
+            Self::Ready(response) => response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            Self::Pending(future) => future.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+/// Whether an answer is there at once.
+pub enum Turn {
+    /// It is.
+    Now(Outcome),
+    /// It needs the database, the feed or the request's body.
+    Later(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+}
+
+impl Turn {
+    fn problem(problem: &Problem) -> Self {
+        Self::Now((problem.response(), CacheOutcome::None))
+    }
+}
+
+impl Handler {
+    fn route(&self, request: Request<Incoming>, now: Nanos) -> Turn {
+        let uri = request.uri();
+        match self.shared.router.route(request.method(), uri.path(), uri.query()) {
+            Err(problem) => Turn::problem(&problem),
+            Ok(Route::Item(id, text)) => {
+                let collection = self.shared.collection(id);
+                match collection.schema.parse_url(text) {
+                    Ok(key) => self.item(key, request.headers(), now),
+                    Err(error) => Turn::problem(&Problem::BadId(error)),
+                }
+            }
+            Ok(Route::BatchGet(id, query)) => match batch::parse_query(&self.shared, id, query) {
+                Ok(ids) => self.batch(id, ids, request.headers(), now),
+                Err(problem) => Turn::problem(&problem),
+            },
+            Ok(Route::BatchPost(id)) => {
+                let handler = self.clone();
+                Turn::Later(Box::pin(async move { handler.batch_post(id, request, now).await }))
+            }
+        }
+    }
+
+    fn item(&self, key: Key, asked: &HeaderMap, now: Nanos) -> Turn {
+        let id = key.collection();
+        self.requested(&key, now);
+        let wish = match self.wish(id, asked) {
+            Ok(Special::None) => Wish::Any,
+            Ok(Special::New) => Wish::New,
+            Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, now),
+            Err(problem) => return Turn::problem(&problem),
+        };
+        let cache = &self.shared.cache;
+        let lookup = cache.lookup(&key, wish, now);
+        self.looked_up(id, wish, &lookup);
+        match lookup {
+            Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
+                if quality == Quality::Expired && cache.refresh(&key) {
+                    lead(&self.shared, id);
+                }
+                let provenance = Provenance::of_hit(quality, cache.age(&record, now));
+                Turn::Now(self.answer(record, provenance, asked))
+            }
+            Lookup::Wait(waiter) => self.item_later(key, wish, waiter, CacheOutcome::Wait, asked),
+            Lookup::Fill(waiter) => {
+                lead(&self.shared, id);
+                self.item_later(key, wish, waiter, CacheOutcome::Miss, asked)
+            }
+            Lookup::Bypass(waiter) => {
+                lead(&self.shared, id);
+                self.item_later(key, wish, waiter, CacheOutcome::Bypass, asked)
+            }
+            Lookup::Refused(refusal) => match self.stand_in(&key, wish, now) {
+                Some(record) => Turn::Now(self.answer_stale(record, asked, now)),
+                None => Turn::problem(&(&refusal).into()),
+            },
+        }
+    }
+
+    fn item_later(
+        &self,
+        key: Key,
+        wish: Wish,
+        waiter: Waiter<Trouble>,
+        outcome: CacheOutcome,
+        asked: &HeaderMap,
+    ) -> Turn {
+        let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
+        let place = match Place::take(&self.shared, wish == Wish::New) {
+            Ok(place) => place,
+            Err(problem) => return Turn::problem(&problem),
+        };
+        let (handler, asked) = (self.clone(), asked.clone());
+        Turn::Later(Box::pin(async move {
+            let _place = place;
+            let result = handler.wait_for(key.collection(), waiter).await;
+            let now = Nanos::now();
+            match result {
+                Ok(record) => {
+                    let age = handler.shared.cache.age(&record, now);
+                    handler.answer(record, Provenance { outcome, age }, &asked)
+                }
+                Err(problem) => match handler.stand_in(&key, wish, now) {
+                    Some(record) => handler.answer_stale(record, &asked, now),
+                    None => (problem.response(), CacheOutcome::None),
+                },
+            }
+        }))
+    }
+
+    fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, now: Nanos) -> Turn {
+        if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
+            return Turn::Now(self.answer(record, provenance, asked));
+        }
+        let place = match Place::take(&self.shared, true) {
+            Ok(place) => place,
+            Err(problem) => return Turn::problem(&problem),
+        };
+        let (handler, asked) = (self.clone(), asked.clone());
+        Turn::Later(Box::pin(async move {
+            let _place = place;
+            let keys = [key];
+            match position::read_at_least(&handler.shared, &keys, wanted).await {
+                Ok(mut answers) => match answers.pop() {
+                    Some((record, provenance)) => handler.answer(record, provenance, &asked),
+                    None => (Problem::Unreadable.response(), CacheOutcome::None),
+                },
+                Err(problem) => (problem.response(), CacheOutcome::None),
+            }
+        }))
+    }
+
+    /// Waits for a read, at most `request_timeout`.
+    pub(crate) async fn wait_for(&self, collection: CollectionId, waiter: Waiter<Trouble>) -> Result<Record, Problem> {
+        match tokio::time::timeout(self.shared.limits.request_timeout, wait(&self.shared, collection, waiter)).await {
+            Ok(result) => result.map_err(|failure| Problem::from(&failure)),
+            Err(_) => Err(Problem::Timeout("the database did not answer in time")),
+        }
+    }
+
+    fn answer(&self, record: Record, provenance: Provenance, asked: &HeaderMap) -> Outcome {
+        let cache_control = &self.shared.collection(record.collection()).cache_control;
+        (respond(record, provenance, asked, cache_control), provenance.outcome)
+    }
+
+    /// `stale_if_error`: only where any answer was wished for.
+    fn stand_in(&self, key: &Key, wish: Wish, now: Nanos) -> Option<Record> {
+        (wish == Wish::Any).then(|| self.shared.cache.stand_in(key, now)).flatten()
+    }
+
+    fn answer_stale(&self, record: Record, asked: &HeaderMap, now: Nanos) -> Outcome {
+        let age = self.shared.cache.age(&record, now);
+        self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, asked)
+    }
+
+    /// Notes that the id was asked for, in the sketch of the day.
+    pub(crate) fn requested(&self, key: &Key, now: Nanos) {
+        self.metrics.ids.note(self.shared.calendar.day(now), self.shared.cache.hash(key));
+    }
+
+    /// Counts what a lookup came to.
+    pub(crate) fn looked_up(&self, CollectionId(id): CollectionId, wish: Wish, lookup: &Lookup<Trouble>) {
+        let kind = match lookup {
+            Lookup::Hit(_, Quality::Fresh) => LookupKind::Hit,
+            Lookup::Negative(_, Quality::Fresh) => LookupKind::Negative,
+            Lookup::Hit(..) | Lookup::Negative(..) => LookupKind::Stale,
+            Lookup::Wait(_) | Lookup::Fill(_) if wish == Wish::New => LookupKind::Bypass,
+            Lookup::Wait(_) => LookupKind::Wait,
+            Lookup::Fill(_) => LookupKind::Miss,
+            Lookup::Bypass(_) => LookupKind::Bypass,
+            Lookup::Refused(_) => LookupKind::Refused,
+        };
+        self.lookups.count(id, kind);
+    }
+
+    /// What the request's headers ask beyond the record.
+    pub(crate) fn wish(&self, id: CollectionId, asked: &HeaderMap) -> Result<Special, Problem> {
+        let collection = self.shared.collection(id);
+        if let Some(wanted) = asked.get(HOTROW_MIN_POSITION) {
+            return position::wanted(collection, wanted).map(Special::AtLeast);
+        }
+        let new = collection.allow_no_cache && asked.get_all(CACHE_CONTROL).iter().any(says_no_cache);
+        Ok(if new { Special::New } else { Special::None })
+    }
+}
+
+/// What a request asks beyond any answer of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    None,
+    New,
+    AtLeast(hotrow_cache::version::Position),
+}
+
+/// Whether the directives hold `no-cache` (RFC 9111, section 5.2.1.4).
+fn says_no_cache(value: &http::HeaderValue) -> bool {
+    let Ok(directives) = value.to_str() else { return false };
+    directives.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-cache"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cache_is_a_directive_of_its_own() {
+        for yes in ["no-cache", "max-age=0, No-Cache", " no-cache "] {
+            assert!(says_no_cache(&http::HeaderValue::from_static(yes)), "{yes}");
+        }
+        for no in ["", "no-cache-at-all", "max-age=0", "no-store"] {
+            assert!(!says_no_cache(&http::HeaderValue::from_static(no)), "{no}");
+        }
+    }
+}

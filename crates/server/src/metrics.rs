@@ -1,0 +1,257 @@
+//! What the HTTP side counts. Each worker writes its own [`WorkerMetrics`] with plain stores; whoever scrapes adds them up.
+
+mod exposition;
+mod ids;
+
+pub use self::exposition::{Exposition, Labels, Number, Scale};
+pub use self::ids::DistinctIds;
+
+use std::sync::Arc;
+
+use hotrow_measure::counter::Counter;
+use hotrow_measure::histogram::{Histogram, SharedHistogram};
+use hotrow_measure::sketch::Sketch;
+
+use crate::guard::refusal::Refusal;
+
+/// How the cache took part in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheOutcome {
+    /// Answered from memory.
+    Hit,
+    /// This request read the database.
+    Miss,
+    /// It shared another request's read.
+    Wait,
+    /// Answered from memory past its staleness bound, marked.
+    Stale,
+    /// Read past the cache.
+    Bypass,
+    /// The cache had no part in it (errors, refusals).
+    None,
+}
+
+const OUTCOMES: [(CacheOutcome, &str); 6] = [
+    (CacheOutcome::Hit, "hit"),
+    (CacheOutcome::Miss, "miss"),
+    (CacheOutcome::Wait, "wait"),
+    (CacheOutcome::Stale, "stale"),
+    (CacheOutcome::Bypass, "bypass"),
+    (CacheOutcome::None, "none"),
+];
+
+impl CacheOutcome {
+    /// The outcome as `Hotrow-Cache` and the metrics name it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        OUTCOMES[self as usize].1
+    }
+
+    /// Orders outcomes for a batch, which tells its worst.
+    #[must_use]
+    pub fn badness(self) -> u8 {
+        match self {
+            Self::Hit => 0,
+            Self::Wait => 1,
+            Self::Miss => 2,
+            Self::Bypass => 3,
+            Self::Stale => 4,
+            Self::None => 5,
+        }
+    }
+}
+
+/// Statuses that are counted by themselves; others are counted together.
+const STATUSES: [(u16, &str); 14] = [
+    (200, "200"),
+    (304, "304"),
+    (400, "400"),
+    (401, "401"),
+    (404, "404"),
+    (405, "405"),
+    (408, "408"),
+    (413, "413"),
+    (414, "414"),
+    (429, "429"),
+    (431, "431"),
+    (500, "500"),
+    (503, "503"),
+    (504, "504"),
+];
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseCause {
+    /// HTTP said so: the client closed between requests, or one side said `Connection: close`.
+    Finished,
+    /// The connection broke, or its input was no HTTP.
+    Broken,
+    /// `idle_timeout`.
+    Idle,
+    /// `header_timeout`.
+    HeaderTimeout,
+    /// `body_timeout`.
+    BodyTimeout,
+    /// `write_timeout`.
+    WriteTimeout,
+    /// A limit or the framing rules, before hyper saw the request.
+    Refused,
+    /// Idle when the server drained.
+    Drained,
+    /// Cut off at the end of the drain, or a bug of ours.
+    Cut,
+}
+
+const CLOSE_CAUSES: [(CloseCause, &str); 9] = [
+    (CloseCause::Finished, "finished"),
+    (CloseCause::Broken, "broken"),
+    (CloseCause::Idle, "idle_timeout"),
+    (CloseCause::HeaderTimeout, "header_timeout"),
+    (CloseCause::BodyTimeout, "body_timeout"),
+    (CloseCause::WriteTimeout, "write_timeout"),
+    (CloseCause::Refused, "refused"),
+    (CloseCause::Drained, "drained"),
+    (CloseCause::Cut, "cut"),
+];
+
+const LIMITS: [&str; 8] = [
+    "malformed",
+    "header_bytes",
+    "headers",
+    "target_bytes",
+    "body_bytes",
+    "header_timeout",
+    "body_timeout",
+    "connections",
+];
+
+/// Counts of one worker. Only the worker's thread writes; any thread reads.
+#[derive(Debug, Default)]
+pub struct WorkerMetrics {
+    /// Indexed by status, then by outcome.
+    requests: [[Counter; OUTCOMES.len()]; STATUSES.len() + 1],
+    /// From the end of the head to the answer, in nanoseconds, of requests that memory answered.
+    pub hit_latency_ns: SharedHistogram,
+    /// The same of requests that needed the database.
+    pub miss_latency_ns: SharedHistogram,
+    /// Ids asked for, by day.
+    pub ids: DistinctIds,
+    /// Bytes that clients took, heads included.
+    pub bytes_sent: Counter,
+    /// Connections accepted and served.
+    pub accepted: Counter,
+    /// Times that accepting failed (no file descriptors, no memory).
+    pub accept_errors: Counter,
+    closed: [Counter; CLOSE_CAUSES.len()],
+    refused: [Counter; LIMITS.len()],
+}
+
+impl WorkerMetrics {
+    /// Counts one answer.
+    #[inline]
+    pub fn answered(&self, status: u16, outcome: CacheOutcome) {
+        let status = STATUSES.iter().position(|(s, _)| *s == status).unwrap_or(STATUSES.len());
+        self.requests[status][outcome as usize].increment();
+    }
+
+    /// Counts one refusal by what was over its limit.
+    pub fn refused(&self, refusal: Refusal) {
+        let limit = match refusal {
+            Refusal::Malformed(_) => 0,
+            Refusal::HeadBytes => 1,
+            Refusal::HeadFields => 2,
+            Refusal::TargetBytes => 3,
+            Refusal::BodyBytes => 4,
+            Refusal::HeadTime => 5,
+            Refusal::BodyTime => 6,
+            Refusal::Connections => 7,
+        };
+        self.refused[limit].increment();
+    }
+
+    /// Counts the end of one connection.
+    pub fn closed(&self, cause: CloseCause) {
+        self.closed[cause as usize].increment();
+    }
+
+    /// Connections that ended for `cause`.
+    #[must_use]
+    pub fn closed_count(&self, cause: CloseCause) -> u64 {
+        self.closed[cause as usize].get()
+    }
+
+    /// Connections open at about this moment.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        // Closed first: a connection that comes in between counts as open, never as minus one.
+        let closed: u64 = self.closed.iter().map(Counter::get).sum();
+        self.accepted.get().saturating_sub(closed)
+    }
+}
+
+/// Writes the sum over `workers`. `day` is the number of the present day, as given to [`DistinctIds::note`].
+pub fn expose(workers: &[Arc<WorkerMetrics>], day: u32, out: &mut Exposition) {
+    expose_requests(workers, out);
+    expose_connections(workers, out);
+    let distinct = |day: u32| {
+        let mut sum = Sketch::default();
+        workers.iter().filter_map(|w| w.ids.of_day(day)).for_each(|sketch| sum.merge(&sketch));
+        sum.estimate()
+    };
+    out.gauge(
+        "hotrow_distinct_ids",
+        "Distinct ids asked for on a day (UTC), estimated within 1.6 % (standard error).",
+        &[(&[("day", "today")], distinct(day)), (&[("day", "yesterday")], day.checked_sub(1).map_or(0, distinct))],
+    );
+}
+
+fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
+    let sum = |read: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().map(|w| read(w)).sum::<u64>();
+    let statuses = STATUSES.iter().map(|(_, name)| *name).chain(["other"]).enumerate();
+    let series: Vec<_> = statuses
+        .flat_map(|(i, status)| OUTCOMES.map(|(outcome, cache)| (i, status, outcome, cache)))
+        .map(|(i, status, outcome, cache)| {
+            let count = sum(&|w: &WorkerMetrics| w.requests[i][outcome as usize].get());
+            ([("status", status), ("cache", cache)], count)
+        })
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let series: Vec<(Labels<'_>, u64)> = series.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+    out.counter("hotrow_http_requests_total", "Requests answered, by status and by the cache's part.", &series);
+    let merged = |read: &dyn Fn(&WorkerMetrics) -> Histogram| {
+        let mut total = Histogram::default();
+        workers.iter().for_each(|w| total.merge(&read(w)));
+        total
+    };
+    out.histogram(
+        "hotrow_http_request_duration_seconds",
+        "From the end of a request's head to its answer, by whether memory answered.",
+        Scale::LATENCY,
+        &[
+            (&[("cache", "hit")], &merged(&|w| w.hit_latency_ns.snapshot())),
+            (&[("cache", "miss")], &merged(&|w| w.miss_latency_ns.snapshot())),
+        ],
+    );
+    let sent = sum(&|w: &WorkerMetrics| w.bytes_sent.get());
+    out.counter("hotrow_http_sent_bytes_total", "Bytes that clients took, heads included.", &[(&[], sent)]);
+    let labels = LIMITS.map(|limit| [("limit", limit)]);
+    let refused: Vec<(Labels<'_>, u64)> =
+        labels.iter().enumerate().map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.refused[i].get()))).collect();
+    out.counter("hotrow_http_refused_total", "Requests and connections refused at a limit or as malformed.", &refused);
+}
+
+fn expose_connections(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
+    let sum = |read: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().map(|w| read(w)).sum::<u64>();
+    out.gauge("hotrow_http_connections", "Connections open.", &[(&[], sum(&WorkerMetrics::open))]);
+    let accepted = sum(&|w: &WorkerMetrics| w.accepted.get());
+    out.counter("hotrow_http_connections_accepted_total", "Connections accepted and served.", &[(&[], accepted)]);
+    let labels = CLOSE_CAUSES.map(|(_, cause)| [("cause", cause)]);
+    let closed: Vec<(Labels<'_>, u64)> =
+        labels.iter().enumerate().map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.closed[i].get()))).collect();
+    out.counter("hotrow_http_connections_closed_total", "Connections ended, by cause.", &closed);
+    let errors = sum(&|w: &WorkerMetrics| w.accept_errors.get());
+    out.counter("hotrow_http_accept_errors_total", "Failures to accept a connection.", &[(&[], errors)]);
+}
+
+#[cfg(test)]
+mod tests;

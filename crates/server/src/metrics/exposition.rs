@@ -1,0 +1,152 @@
+//! The Prometheus text format (version 0.0.4).
+
+use std::fmt::Write as _;
+
+use hotrow_measure::histogram::Histogram;
+
+/// Label names and values of one sample.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// Builds one page of metrics, family by family. Names follow the Prometheus conventions: base units, `_total` on counters;
+/// a debug build refuses others, and a family given twice.
+#[derive(Debug, Default)]
+pub struct Exposition {
+    text: String,
+    families: Vec<String>,
+}
+
+/// A sample's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// A count.
+    Whole(u64),
+    /// Anything else.
+    Real(f64),
+}
+
+/// How a histogram's values become a metric: the unit and the bounds of its buckets.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Recorded values per base unit.
+    per_unit: f64,
+    /// Upper bounds in recorded values, rising.
+    bounds: &'static [u64],
+}
+
+impl Scale {
+    /// Nanoseconds, shown as seconds: 1 µs to 10 s in steps of 1, 2.5, 5.
+    pub const LATENCY: Self = Self {
+        per_unit: 1e9,
+        bounds: &[
+            1_000,
+            2_500,
+            5_000,
+            10_000,
+            25_000,
+            50_000,
+            100_000,
+            250_000,
+            500_000,
+            1_000_000,
+            2_500_000,
+            5_000_000,
+            10_000_000,
+            25_000_000,
+            50_000_000,
+            100_000_000,
+            250_000_000,
+            500_000_000,
+            1_000_000_000,
+            2_500_000_000,
+            5_000_000_000,
+            10_000_000_000,
+        ],
+    };
+    /// Plain numbers, such as keys per query: powers of two up to 1,024.
+    pub const SIZE: Self = Self { per_unit: 1.0, bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] };
+}
+
+impl From<u64> for Number {
+    fn from(n: u64) -> Self {
+        Self::Whole(n)
+    }
+}
+
+impl From<f64> for Number {
+    fn from(n: f64) -> Self {
+        Self::Real(n)
+    }
+}
+
+impl Exposition {
+    /// A family of counters; the name ends in `_total`.
+    pub fn counter<N: Into<Number> + Copy>(&mut self, name: &str, help: &str, samples: &[(Labels<'_>, N)]) {
+        debug_assert!(name.ends_with("_total"), "{name}: a counter's name ends in _total");
+        self.family(name, help, "counter");
+        for (labels, value) in samples {
+            self.sample(name, labels, None, (*value).into());
+        }
+    }
+
+    /// A family of gauges.
+    pub fn gauge<N: Into<Number> + Copy>(&mut self, name: &str, help: &str, samples: &[(Labels<'_>, N)]) {
+        debug_assert!(!name.ends_with("_total"), "{name}: only a counter's name ends in _total");
+        self.family(name, help, "gauge");
+        for (labels, value) in samples {
+            self.sample(name, labels, None, (*value).into());
+        }
+    }
+
+    /// A family of histograms. A bucket counts what is at most its bound; samples up to 1/64 above it may be among them, by the
+    /// histogram's own resolution.
+    pub fn histogram(&mut self, name: &str, help: &str, scale: Scale, samples: &[(Labels<'_>, &Histogram)]) {
+        self.family(name, help, "histogram");
+        let bucket = format!("{name}_bucket");
+        for (labels, histogram) in samples {
+            for bound in scale.bounds {
+                let le = (*bound as f64 / scale.per_unit).to_string();
+                self.sample(&bucket, labels, Some(&le), histogram.count_up_to(*bound).into());
+            }
+            self.sample(&bucket, labels, Some("+Inf"), histogram.count().into());
+            self.sample(&format!("{name}_sum"), labels, None, (histogram.sum() as f64 / scale.per_unit).into());
+            self.sample(&format!("{name}_count"), labels, None, histogram.count().into());
+        }
+    }
+
+    /// The page, to be sent as `text/plain; version=0.0.4; charset=utf-8`.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    fn family(&mut self, name: &str, help: &str, kind: &str) {
+        debug_assert!(!self.families.iter().any(|known| known == name), "{name}: a family is written once");
+        self.families.push(name.to_owned());
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: Labels<'_>, le: Option<&str>, value: Number) {
+        self.text.push_str(name);
+        let mut separator = '{';
+        for (label, value) in labels.iter().copied().chain(le.map(|le| ("le", le))) {
+            self.text.push(separator);
+            separator = ',';
+            let _ = write!(self.text, "{label}=\"{}\"", escaped(value));
+        }
+        if separator == ',' {
+            self.text.push('}');
+        }
+        let _ = match value {
+            Number::Whole(n) => writeln!(self.text, " {n}"),
+            Number::Real(n) if n.is_nan() => writeln!(self.text, " NaN"),
+            Number::Real(n) if n.is_infinite() => writeln!(self.text, " {}Inf", if n > 0.0 { '+' } else { '-' }),
+            Number::Real(n) => writeln!(self.text, " {n}"),
+        };
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,63 @@
+//! From a miss to the database and back: carrying out turns, and waiting for their answers.
+
+use std::sync::Arc;
+
+use hotrow_cache::flight::{Failure, Waited, Waiter};
+use hotrow_cache::key::CollectionId;
+use hotrow_cache::{Answers, Fetched, Record, Turn};
+use hotrow_measure::clock::Nanos;
+use hotrow_source::{ReadError, ReadSet, Row};
+
+use crate::shared::Shared;
+use crate::trouble::Trouble;
+
+/// Sends the queries that wait for the collection, if a turn is free, on this worker's runtime.
+pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
+    if let Some(turn) = shared.cache.turn(collection) {
+        tokio::spawn(carry_out(shared.clone(), turn));
+    }
+}
+
+async fn carry_out(shared: Arc<Shared>, mut turn: Turn<Trouble>) {
+    while let Some(keys) = turn.next_query(Nanos::now()) {
+        let count = keys.len();
+        let result = shared.source.read(turn.collection(), keys).await;
+        let name = &shared.collection(turn.collection()).name;
+        turn.complete(taken(result, count, name), Nanos::now());
+    }
+}
+
+/// Turns what the source says into what the cache takes; causes go to the log here, and nowhere else.
+fn taken(result: Result<ReadSet, ReadError>, keys: usize, collection: &str) -> Result<Answers<Trouble>, Trouble> {
+    let read = result.map_err(|error| {
+        crate::throttle::QUERY_FAILED.warn(|suppressed| {
+            tracing::warn!(collection, keys, suppressed, %error, "query failed");
+        });
+        Trouble::from(&error)
+    })?;
+    let rows = read.rows.into_iter().map(|row| match row {
+        Row::Found(body) => Fetched::Found(body),
+        Row::Missing => Fetched::Missing,
+        Row::Unreadable(cause) => {
+            crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
+                tracing::warn!(collection, suppressed, cause, "record cannot be turned into JSON");
+            });
+            Fetched::Failed(Trouble::Unreadable)
+        }
+    });
+    Ok(Answers { version: read.version, position: read.position, rows: rows.collect() })
+}
+
+/// Waits for a read that was joined or queued; takes over when its reader was cancelled.
+pub(crate) async fn wait(
+    shared: &Arc<Shared>,
+    collection: CollectionId,
+    mut waiter: Waiter<Trouble>,
+) -> Result<Record, Failure<Trouble>> {
+    loop {
+        match (&mut waiter).await {
+            Waited::Done(result) => return result,
+            Waited::Lead => lead(shared, collection),
+        }
+    }
+}

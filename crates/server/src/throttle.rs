@@ -1,0 +1,39 @@
+//! Log lines that a broken database could repeat a thousand times a second: at most one a second each, with the number
+//! of those left out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Queries that failed as a whole.
+pub(crate) static QUERY_FAILED: Throttle = Throttle::new();
+/// Records without a JSON form.
+pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
+
+/// Lets one line a second through.
+pub(crate) struct Throttle {
+    next_ns: AtomicU64,
+    suppressed: AtomicU64,
+}
+
+impl Throttle {
+    const fn new() -> Self {
+        Self { next_ns: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
+    }
+
+    /// Calls `log` with the number of lines left out since the last, or leaves this one out.
+    pub(crate) fn warn(&self, log: impl FnOnce(u64)) {
+        let now = Nanos::now();
+        let next = self.next_ns.load(Ordering::Relaxed);
+        let due = now.0 >= next
+            && self.next_ns.compare_exchange(next, now.after(PERIOD).0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if due {
+            log(self.suppressed.swap(0, Ordering::Relaxed));
+        } else {
+            self.suppressed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

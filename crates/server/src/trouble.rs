@@ -1,0 +1,54 @@
+//! What went wrong with a read, as far as a client may know; the cause goes to the log, once per failed query.
+
+use hotrow_cache::Refusal;
+use hotrow_cache::flight::Failure;
+use hotrow_source::ReadError;
+
+use crate::problem::Problem;
+
+/// The class of a failed read; shared by all who waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The database cannot be reached.
+    Unavailable,
+    /// It did not answer in time.
+    Timeout,
+    /// The collection's table or columns are gone.
+    Broken,
+    /// This one record has no JSON form.
+    Unreadable,
+}
+
+impl From<&ReadError> for Trouble {
+    fn from(error: &ReadError) -> Self {
+        match error {
+            ReadError::Unavailable { .. } => Self::Unavailable,
+            ReadError::Timeout { .. } => Self::Timeout,
+            ReadError::Broken { .. } => Self::Broken,
+        }
+    }
+}
+
+impl From<&Failure<Trouble>> for Problem {
+    fn from(failure: &Failure<Trouble>) -> Self {
+        match failure {
+            Failure::Source(Trouble::Unavailable) => Self::Unavailable("the database is not available"),
+            Failure::Source(Trouble::Timeout) => Self::Timeout("the database did not answer in time"),
+            Failure::Source(Trouble::Broken) => Self::Unavailable("this collection cannot be read at present"),
+            Failure::Source(Trouble::Unreadable) => Self::Unreadable,
+            Failure::Abandoned => Self::Unavailable("the read was given up"),
+        }
+    }
+}
+
+impl From<&Refusal<Trouble>> for Problem {
+    fn from(refusal: &Refusal<Trouble>) -> Self {
+        match refusal {
+            Refusal::QueueFull => Self::Overloaded("too many ids wait for the database"),
+            Refusal::Behind => {
+                Self::Unavailable("changes cannot be followed at present, and stale answers are not allowed")
+            }
+            Refusal::Failed(failure) => failure.into(),
+        }
+    }
+}
