@@ -1,0 +1,255 @@
+//! The command line: what can be asked for, and what each command does.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
+use crate::demo;
+use crate::serve::{self, ServeError};
+use crate::signals::{self, OnAbort};
+
+/// Records by id over HTTP, at memory speed, never staler than promised.
+#[derive(Debug, Parser)]
+#[command(name = "hotrow", version, arg_required_else_help = true, after_help = EXIT_STATUS)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_STATUS: &str = "Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, 130 interrupted.";
+
+/// Every command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the collections of a configuration file, or a demonstration that needs none
+    #[command(after_help = "Examples:\n  hotrow serve --demo\n  hotrow serve --config hotrow.toml --data 0.0.0.0:8080")]
+    Serve(ServeArgs),
+    /// Check a configuration file and say all that is wrong with it
+    #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
+    Check(CheckArgs),
+    /// Remove what `watch = "triggers"` added to a database: the change log and its triggers
+    #[command(after_help = "Examples:\n  hotrow unwatch --config hotrow.toml\n  hotrow unwatch --database shop.db")]
+    Unwatch(UnwatchArgs),
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    what: What,
+    /// With --demo: change N random records a second from another connection
+    #[arg(long, value_name = "N", requires = "demo", conflicts_with = "config", value_parser = demo_writes)]
+    demo_writes: Option<NonZeroU32>,
+    /// Address of the data API; wins over listen.data
+    #[arg(long, value_name = "ADDR")]
+    data: Option<SocketAddr>,
+    /// Address of the admin API; wins over listen.admin
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct What {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Serve 100,000 generated products from a temporary SQLite database
+    #[arg(long)]
+    demo: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Arguments of `unwatch`.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct UnwatchArgs {
+    /// Configuration file (TOML) whose source.url names the database
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The SQLite file itself
+    #[arg(long, value_name = "FILE")]
+    database: Option<PathBuf>,
+}
+
+fn demo_writes(text: &str) -> Result<NonZeroU32, String> {
+    let most = demo::writer::WRITES_PER_SECOND_MAX;
+    let number: Option<NonZeroU32> = text.parse().ok();
+    number.filter(|n| n.get() <= most).ok_or_else(|| format!("must be a whole number between 1 and {most}"))
+}
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All went well.
+    Fine = 0,
+    /// It did not.
+    Failed = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// The user broke it off.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Serving could not begin or broke.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The demonstration could not be set up.
+    #[error(transparent)]
+    Demo(#[from] demo::DemoError),
+    /// The database could not be cleaned.
+    #[error("{0}")]
+    Unwatch(String),
+    /// The signal handlers could not be installed.
+    #[error("cannot listen for signals: {0}")]
+    Signals(std::io::Error),
+}
+
+impl Failure {
+    /// Tells the user on standard error, and how the process must end.
+    #[must_use]
+    pub fn report(self) -> Exit {
+        match self {
+            Self::Config(e) => {
+                tell(std::io::stderr(), &e.to_string());
+                Exit::Usage
+            }
+            Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
+            other => {
+                tell(std::io::stderr(), &format!("hotrow: {other}"));
+                Exit::Failed
+            }
+        }
+    }
+}
+
+/// `hotrow serve`.
+///
+/// # Errors
+/// What kept it from serving.
+pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    let overrides = Overrides { data: args.data, admin: args.admin };
+    let on_abort = OnAbort::default();
+    let phase = signals::listen(on_abort.clone()).map_err(Failure::Signals)?;
+    let Some(file) = &args.what.config else {
+        return Ok(demo::run(&overrides, args.demo_writes, phase, &on_abort)?);
+    };
+    let resolved = config::load(file, &overrides)?;
+    Ok(serve::run(resolved, phase, |_| ())?)
+}
+
+/// `hotrow check`.
+///
+/// # Errors
+/// All that is wrong with the file.
+pub fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let resolved = config::load(&args.config, &Overrides::default())?;
+    for warning in &resolved.warnings {
+        tell(std::io::stderr(), &format!("{}: warning: {warning}", args.config.display()));
+    }
+    tell(std::io::stdout(), &format!("{}: fine; {}", args.config.display(), summary(&resolved)));
+    Ok(())
+}
+
+/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
+fn tell(mut out: impl Write, line: &str) {
+    let _ = writeln!(out, "{line}");
+}
+
+fn summary(resolved: &Resolved) -> String {
+    let SourceConfig::Sqlite(source) = &resolved.source;
+    let names: Vec<&str> = source.collections.iter().map(|c| c.name.as_str()).collect();
+    let noun = if names.len() == 1 { "collection" } else { "collections" };
+    format!("{} {noun} ({}) from {}", names.len(), names.join(", "), source.path.display())
+}
+
+/// `hotrow unwatch`.
+///
+/// # Errors
+/// What kept it from removing the log and its triggers.
+pub fn unwatch(args: &UnwatchArgs) -> Result<(), Failure> {
+    let database = match (&args.database, &args.config) {
+        (Some(database), _) => database.clone(),
+        (None, Some(file)) => {
+            let SourceConfig::Sqlite(source) = config::load(file, &Overrides::default())?.source;
+            source.path
+        }
+        // clap demands one of the two.
+        (None, None) => return Err(Failure::Unwatch("name a database with --config or --database".to_owned())),
+    };
+    serve::unwatch(&database).map_err(Failure::Unwatch)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        let kind = |args: &str| Cli::try_parse_from(args.split(' ')).map(|_| ()).map_err(|e| e.kind());
+        for good in [
+            "hotrow serve --demo",
+            "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
+            "hotrow serve --config f --admin [::1]:1",
+            "hotrow check --config f",
+            "hotrow unwatch --database f",
+        ] {
+            assert_eq!(kind(good), Ok(()), "{good}");
+        }
+        for (bad, why) in [
+            ("hotrow serve", ErrorKind::MissingRequiredArgument),
+            ("hotrow serve --demo --config f", ErrorKind::ArgumentConflict),
+            ("hotrow serve --config f --demo-writes 5", ErrorKind::ArgumentConflict),
+            ("hotrow serve --demo --demo-writes 0", ErrorKind::ValueValidation),
+            ("hotrow serve --demo --demo-writes 1000000", ErrorKind::ValueValidation),
+            ("hotrow serve --demo --data localhost", ErrorKind::ValueValidation),
+            ("hotrow check", ErrorKind::MissingRequiredArgument),
+            ("hotrow unwatch", ErrorKind::MissingRequiredArgument),
+            ("hotrow load", ErrorKind::InvalidSubcommand),
+            ("hotrow", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+        ] {
+            assert_eq!(kind(bad), Err(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("hotrow {}", command.get_name())), "{}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `[collections.NAME]`: what is served under which name.
+
+use std::collections::HashSet;
+
+use hotrow_cache::config::CollectionConfig;
+use hotrow_cache::key::KEY_PARTS_MAX;
+use hotrow_server::config::Collection;
+use hotrow_source::sqlite::config::{CollectionSpec, KeyTypeName, Watch};
+
+use super::problem::shown;
+use super::reader::Section;
+use super::resolve::{TTL, Ttl};
+
+const COLLECTIONS_MAX: usize = 1_000;
+const NAME_BYTES_MAX: usize = 64;
+/// Longest name of a table or column in bytes.
+const IDENTIFIER_BYTES_MAX: usize = 256;
+/// SQLite's own bound on columns (SQLITE_MAX_COLUMN).
+const COLUMNS_MAX: usize = 2_000;
+const CACHE_CONTROL_BYTES_MAX: usize = 256;
+
+/// The same collections as each subsystem sees them, in one order.
+#[derive(Default)]
+pub(super) struct Collections {
+    pub(super) server: Vec<Collection>,
+    pub(super) cache: Vec<CollectionConfig>,
+    pub(super) source: Vec<CollectionSpec>,
+}
+
+pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, watch: Watch) -> Collections {
+    let mut all = Collections::default();
+    let tables = section.sections();
+    let rule = match tables.len() {
+        0 => {
+            Some("there must be at least one: write [collections.NAME], for instance [collections.products]".to_owned())
+        }
+        n if n > COLLECTIONS_MAX => Some(format!("there may be at most {COLLECTIONS_MAX}, not {n}")),
+        _ => None,
+    };
+    if let Some(rule) = rule {
+        section.refuse_whole(&rule);
+    }
+    for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
+        collection(name, table, defaults, watch, &mut all);
+    }
+    all
+}
+
+fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, watch: Watch, all: &mut Collections) {
+    if !name_is_valid(&name) {
+        section.refuse_whole(&format!(
+            "the name of a collection must begin with a letter a to z and have at most {NAME_BYTES_MAX} of a to z, 0 to 9, _ \
+             and -, not {}",
+            shown(&name)
+        ));
+    }
+    let table = section.text("table", "NAME", "1 to 256 bytes").map_or_else(|| name.clone(), |text| text.value);
+    check_identifiers(&section, "table", std::slice::from_ref(&table));
+    let key = key(&mut section);
+    let key_types = key_types(&mut section, key.len());
+    let columns = names(&mut section, "columns", "all");
+    let exclude = names(&mut section, "exclude", "none");
+    if columns.is_some() && exclude.is_some() {
+        section
+            .refuse("exclude", "must not stand beside columns, which already says what is served; keep one of the two");
+    }
+    all.cache.push(CollectionConfig {
+        ttl: section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL),
+        negative_ttl: section.duration_or("negative_ttl", defaults.negative_ttl, "cache.negative_ttl", TTL),
+    });
+    let cache_control = cache_control(&mut section);
+    let allow_no_cache = section.flag("allow_no_cache", false);
+    let allow_min_position = section.flag("allow_min_position", false);
+    if allow_min_position && watch == Watch::None {
+        section.refuse(
+            "allow_min_position",
+            "must not be true with source.watch = \"none\": without a change log there are no positions",
+        );
+    }
+    section.finish();
+    all.server.push(Collection { name: name.clone(), cache_control, allow_no_cache, allow_min_position });
+    all.source.push(CollectionSpec { name, table, key, key_types, columns, exclude: exclude.unwrap_or_default() });
+}
+
+fn name_is_valid(name: &str) -> bool {
+    let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
+    rest_is_valid && name.len() <= NAME_BYTES_MAX && name.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+fn key(section: &mut Section<'_>) -> Vec<String> {
+    let key = section.texts("key", "\"id\"", "a column or a list of 1 to 4").unwrap_or_else(|| vec!["id".to_owned()]);
+    if !(1..=KEY_PARTS_MAX).contains(&key.len()) {
+        section.refuse("key", format!("must name 1 to {KEY_PARTS_MAX} columns, not {}", key.len()));
+    }
+    check_identifiers(section, "key", &key);
+    key
+}
+
+fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
+    let Some(words) = section.texts("key_type", "from the table", "integer, text, uuid, bytes; or a list of them")
+    else {
+        return Vec::new();
+    };
+    let mut types = Vec::with_capacity(words.len());
+    for word in &words {
+        match word.as_str() {
+            "integer" => types.push(KeyTypeName::Integer),
+            "text" => types.push(KeyTypeName::Text),
+            "uuid" => types.push(KeyTypeName::Uuid),
+            "bytes" => types.push(KeyTypeName::Bytes),
+            _ => {
+                section
+                    .refuse("key_type", format!("must be made of integer, text, uuid and bytes, not {}", shown(word)));
+                return Vec::new();
+            }
+        }
+    }
+    if types.len() != columns {
+        section.refuse(
+            "key_type",
+            format!("must name one type per column of the key: the key has {columns}, key_type {}", types.len()),
+        );
+    }
+    types
+}
+
+/// A list of columns, when given.
+fn names(section: &mut Section<'_>, name: &'static str, default: &str) -> Option<Vec<String>> {
+    let list = section.texts(name, default, "a list of 1 to 2000 columns")?;
+    if list.is_empty() || list.len() > COLUMNS_MAX {
+        section.refuse(
+            name,
+            format!("must name 1 to {COLUMNS_MAX} columns, not {}; leave the key out for its default", list.len()),
+        );
+    }
+    check_identifiers(section, name, &list);
+    Some(list)
+}
+
+/// Names as a database takes them; and none twice, without regard to ASCII case, as SQLite compares them.
+fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
+    let mut seen = HashSet::new();
+    for identifier in list {
+        if identifier.is_empty() || identifier.len() > IDENTIFIER_BYTES_MAX || identifier.contains('\0') {
+            section.refuse(
+                name,
+                format!("must have 1 to {IDENTIFIER_BYTES_MAX} bytes without NUL, not {}", shown(identifier)),
+            );
+        } else if !seen.insert(identifier.to_ascii_lowercase()) {
+            section.refuse(name, format!("must not name a column twice: {}", shown(identifier)));
+        }
+    }
+}
+
+/// A header value (RFC 9110, section 5.5): visible ASCII, inner blanks, nothing that could end the line.
+fn cache_control(section: &mut Section<'_>) -> String {
+    const DEFAULT: &str = "no-cache";
+    let Some(text) = section.text("cache_control", "\"no-cache\"", "a header value of 1 to 256 characters") else {
+        return DEFAULT.to_owned();
+    };
+    let value = text.value;
+    let plain = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    if value.is_empty() || value.len() > CACHE_CONTROL_BYTES_MAX || !plain || value.trim() != value {
+        section.refuse(
+            "cache_control",
+            format!(
+                "must be a header value of 1 to {CACHE_CONTROL_BYTES_MAX} visible ASCII characters without blanks at its ends, \
+                 not {}",
+                text.shown
+            ),
+        );
+    }
+    value
+}

@@ -1,0 +1,155 @@
+//! The configuration: one TOML file, read once into what the subsystems take.
+//!
+//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `collections`, `reader`
+//! (how a key is read), `problem` (how a refusal reads), `units`, `expand`.
+//!
+//! All values are checked at start, and all problems are told at once with file, line, path, rule and value.
+
+mod collections;
+mod expand;
+mod problem;
+mod reader;
+mod resolve;
+mod units;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use toml::de::DeTable;
+
+pub use expand::Env;
+pub use problem::{ConfigError, Problem};
+pub use reader::Known;
+
+/// Largest configuration file in bytes; 1,000 collections with long lists of columns stay far below.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// A checked configuration with every default applied.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The HTTP side.
+    pub server: hotrow_server::config::Config,
+    /// The cache.
+    pub cache: hotrow_cache::config::Config,
+    /// Cache settings per collection, in the order of their `CollectionId`s: by name.
+    pub collections: Vec<hotrow_cache::config::CollectionConfig>,
+    /// The database.
+    pub source: SourceConfig,
+    /// Logging.
+    pub log: Log,
+    /// What works and should still be looked at, in words for the log.
+    pub warnings: Vec<String>,
+}
+
+/// Which engine, and how it is set.
+#[derive(Clone, Debug)]
+pub enum SourceConfig {
+    /// SQLite, in this process.
+    Sqlite(hotrow_source::sqlite::config::Config),
+}
+
+/// Settings of the log on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// Least important level that is written.
+    pub level: LogLevel,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// Levels of the log, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something is broken.
+    Error,
+    /// Something needs a look.
+    Warn,
+    /// Starts, stops and changes of state.
+    Info,
+    /// What single requests do.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// Forms of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What the command line sets over the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overrides {
+    /// `--data`.
+    pub data: Option<SocketAddr>,
+    /// `--admin`.
+    pub admin: Option<SocketAddr>,
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// Everything that is wrong with it, at once.
+pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError> {
+    let file = path.display().to_string();
+    let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
+    parse(&text, &file, &|name| std::env::var(name), overrides)
+}
+
+/// Checks the text of a file; `file` is its name in messages.
+///
+/// # Errors
+/// Everything that is wrong with it, at once.
+pub fn parse(text: &str, file: &str, env: &Env<'_>, overrides: &Overrides) -> Result<Resolved, ConfigError> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        let syntax = |e: &toml::de::Error| Problem {
+            line: e.span().map(|span| reader::line_of(text, span.start)),
+            path: String::new(),
+            what: format!("this is not TOML: {}", e.message().trim()),
+        };
+        return Err(ConfigError::sorted(file, errors.iter().map(syntax).collect()));
+    }
+    let ctx = context(text, env);
+    let resolved = resolve::resolve(&ctx, table.get_ref(), overrides);
+    let problems = ctx.problems.into_inner();
+    match resolved {
+        Some(resolved) if problems.is_empty() => Ok(resolved),
+        _ => Err(ConfigError::sorted(file, problems)),
+    }
+}
+
+/// Every key that a file may set, as the reader itself asks for them; `NAME` stands for a collection's name.
+#[must_use]
+pub fn known_keys() -> Vec<Known> {
+    let text = "[collections.any]";
+    let (table, _) = DeTable::parse_recoverable(text);
+    let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
+    // The problems (no source.url) do not matter here: every key is asked for all the same.
+    let _ = resolve::resolve(&ctx, table.get_ref(), &Overrides::default());
+    ctx.known.into_inner()
+}
+
+fn context<'a>(text: &'a str, env: &'a Env<'a>) -> reader::Context<'a> {
+    reader::Context { text, env, problems: RefCell::default(), known: RefCell::default() }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let cannot = |e: std::io::Error| format!("cannot be read: {e}; name an existing file with --config");
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("is larger than {}; is it the right file?", units::format_size(FILE_BYTES_MAX)));
+    }
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8 text; is it the right file?".to_owned())
+}

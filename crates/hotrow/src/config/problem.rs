@@ -1,0 +1,124 @@
+//! What is wrong with a configuration, in words for the person who wrote it.
+
+use std::fmt;
+
+/// Most problems that one report lists; the rest is counted.
+const PROBLEMS_SHOWN_MAX: usize = 50;
+/// Longest piece of a file that a message repeats, in characters.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line in the file, from 1; none for a key that is missing altogether.
+    pub line: Option<usize>,
+    /// Path of the key, such as `cache.capacity`; empty when the file as a whole is meant.
+    pub path: String,
+    /// The rule, the value and what to do.
+    pub what: String,
+}
+
+/// Why a configuration is refused: all problems that could be found at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file as the user named it.
+    pub file: String,
+    /// At least one, in the order of the file.
+    pub problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    /// A refusal of the file as a whole.
+    pub(super) fn whole(file: &str, what: String) -> Self {
+        Self { file: file.to_owned(), problems: vec![Problem { line: None, path: String::new(), what }] }
+    }
+
+    /// Sorts the problems as they stand in the file; keys that are missing come last.
+    pub(super) fn sorted(file: &str, mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|p| p.line.unwrap_or(usize::MAX));
+        Self { file: file.to_owned(), problems }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().take(PROBLEMS_SHOWN_MAX).enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.file)?;
+            if let Some(line) = problem.line {
+                write!(f, ":{line}")?;
+            }
+            if !problem.path.is_empty() {
+                write!(f, ": {}", problem.path)?;
+            }
+            write!(f, ": {}", problem.what)?;
+        }
+        match self.problems.len().saturating_sub(PROBLEMS_SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\n{}: and {more} more", self.file),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A piece of the file as a message repeats it: quoted, escaped, cut.
+pub(super) fn shown(text: &str) -> String {
+    let mut chars = text.chars();
+    let head: String = chars.by_ref().take(SHOWN_CHARS_MAX).collect();
+    let cut = if chars.next().is_some() { "…" } else { "" };
+    format!("{head:?}{cut}")
+}
+
+/// The names most like `name`, best first; empty when none is near.
+pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
+    const NEAREST_SHOWN_MAX: usize = 3;
+    // A third of the letters may differ: enough for a typo, too little for another word.
+    let reach = name.chars().count().clamp(3, 30) / 3;
+    let mut near: Vec<(usize, &str)> =
+        known.iter().map(|k| (edit_distance(name, k), *k)).filter(|(distance, _)| *distance <= reach).collect();
+    near.sort_unstable();
+    near.into_iter().take(NEAREST_SHOWN_MAX).map(|(_, k)| k).collect()
+}
+
+/// Insertions, deletions and replacements between two words (Levenshtein, two rows). Only the first 64 characters count.
+fn edit_distance(a: &str, b: &str) -> usize {
+    const CHARS_MAX: usize = 64;
+    let b: Vec<char> = b.chars().take(CHARS_MAX).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().take(CHARS_MAX).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_single_letters() {
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("same", "same"), 0);
+        assert_eq!(nearest("capasity", &["capacity", "ttl"]), ["capacity"]);
+        assert!(nearest("zzz", &["capacity", "ttl"]).is_empty());
+    }
+
+    #[test]
+    fn a_report_is_bounded() {
+        let problem = Problem { line: Some(1), path: "a.b".to_owned(), what: "wrong".to_owned() };
+        let text = ConfigError::sorted("f.toml", vec![problem; PROBLEMS_SHOWN_MAX + 7]).to_string();
+        assert_eq!(text.lines().count(), PROBLEMS_SHOWN_MAX + 1);
+        assert!(text.starts_with("f.toml:1: a.b: wrong\n") && text.ends_with("and 7 more"), "{text}");
+        assert!(shown(&"x".repeat(500)).chars().count() < 90);
+    }
+}

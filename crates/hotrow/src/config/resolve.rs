@@ -1,0 +1,290 @@
+//! Every key of the file with its default, its range and the rules between keys.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotrow_cache::config::WhenStale;
+use hotrow_server::config::Limits;
+use hotrow_source::sqlite::config::Watch;
+use toml::de::DeTable;
+
+use super::reader::{Context, Section};
+use super::{Log, LogFormat, LogLevel, Overrides, Resolved, SourceConfig, collections};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const DAY: Duration = Duration::from_hours(24);
+const YEAR: Duration = Duration::from_hours(24 * 365);
+/// Most keys of one query: with four key columns this stays below SQLite's 32,766 parameters.
+const QUERY_KEYS_MAX: usize = 8_000;
+const TOKEN_CHARS_MIN: usize = 16;
+const TOKEN_CHARS_MAX: usize = 256;
+
+/// Lifetimes of entries, forever excluded.
+pub(super) const TTL: RangeInclusive<Duration> = ms(10)..=YEAR;
+/// Time-outs: never zero, never so long that nobody would wait.
+const TIMEOUT: RangeInclusive<Duration> = ms(10)..=Duration::from_hours(1);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const fn s(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// Reads everything. `None` only when a problem was noted; other values are then as good as they could be read.
+pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, overrides: &Overrides) -> Option<Resolved> {
+    let mut root = Section::root(ctx, table);
+    let (data, admin, workers) = listen(root.section("listen"), overrides);
+    let admin_token = admin_token(root.section("admin"));
+    let (limits, shared) = limits(root.section("limits"));
+    let source = source(root.section("source"), limits.max_batch);
+    let cache_section = cache(root.section("cache"), &shared, &source);
+    let collections = collections::collections(root.section("collections"), &cache_section.ttl, source.watch);
+    let log = log(root.section("log"));
+    root.finish();
+
+    let mut warnings = Vec::new();
+    if !admin.ip().is_loopback() && admin_token.is_none() {
+        warnings.push(format!(
+            "the admin address {admin} is reachable from other machines and admin.token is not set: anybody there can \
+             purge the cache; set a token or listen on 127.0.0.1"
+        ));
+    }
+    let sqlite = hotrow_source::sqlite::config::Config {
+        path: source.path?,
+        watch: source.watch,
+        reads_in_flight: source.reads_in_flight,
+        read_timeout: source.read_timeout,
+        collections: collections.source,
+    };
+    let server =
+        hotrow_server::config::Config { data, admin, admin_token, workers, limits, collections: collections.server };
+    let source = SourceConfig::Sqlite(sqlite);
+    Some(Resolved { server, cache: cache_section.config, collections: collections.cache, source, log, warnings })
+}
+
+fn listen(mut section: Section<'_>, overrides: &Overrides) -> (SocketAddr, SocketAddr, usize) {
+    const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
+    let fallback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let data = section.parsed("data", "127.0.0.1:8080", RULE).unwrap_or(fallback);
+    let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(1024);
+    let workers = section.count_or("workers", (cores, "available cores"), 1..=1024);
+    let (data, admin) = (overrides.data.unwrap_or(data), overrides.admin.unwrap_or(admin));
+    if collide(data, admin) {
+        section.refuse("admin", format!("{admin} must not be the address of the data listener, which is {data}"));
+    }
+    section.finish();
+    (data, admin, workers)
+}
+
+/// Whether two listeners would want the same port. Port 0 asks for any free one and never does.
+fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let any = |ip: IpAddr| ip.is_unspecified();
+    a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
+}
+
+fn admin_token(mut section: Section<'_>) -> Option<String> {
+    let token = section.text("token", "none", "16 to 256 visible ASCII characters").map(|text| text.value);
+    if let Some(token) = &token {
+        let chars = token.chars().count();
+        // The value is a secret: the message tells its length only.
+        if !(TOKEN_CHARS_MIN..=TOKEN_CHARS_MAX).contains(&chars) {
+            section
+                .refuse("token", format!("must have {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} characters, not {chars}"));
+        } else if !token.bytes().all(|b| b.is_ascii_graphic()) {
+            section.refuse(
+                "token",
+                "must be made of visible ASCII characters, for it travels in a header; the value is not shown here",
+            );
+        }
+    }
+    section.finish();
+    token
+}
+
+/// What `[limits]` sets outside the server.
+struct Shared {
+    waiting_keys: usize,
+}
+
+fn limits(mut section: Section<'_>) -> (Limits, Shared) {
+    let limits = Limits {
+        connections: section.count("connections", 10_000, 1..=1_000_000),
+        requests_in_flight: section.count("requests_in_flight", 10_000, 1..=1_000_000),
+        // The HTTP library's smallest buffer is 8 KiB; a lower limit could not be kept.
+        header_bytes: section.size_in_memory("header_bytes", 16 * KIB, 8 * KIB..=MIB),
+        headers: section.count("headers", 64, 4..=1_000),
+        target_bytes: section.size_in_memory("target_bytes", 8 * KIB, 64..=64 * KIB),
+        body_bytes: section.size_in_memory("body_bytes", MIB, KIB..=64 * MIB),
+        header_timeout: section.duration("header_timeout", s(10), TIMEOUT),
+        body_timeout: section.duration("body_timeout", s(10), TIMEOUT),
+        idle_timeout: section.duration("idle_timeout", s(75), TIMEOUT),
+        write_timeout: section.duration("write_timeout", s(30), TIMEOUT),
+        request_timeout: section.duration("request_timeout", s(5), TIMEOUT),
+        drain_timeout: section.duration("drain_timeout", s(30), TIMEOUT),
+        max_batch: section.count("max_batch", 1_000, 1..=QUERY_KEYS_MAX),
+        position_wait: section.duration("position_wait", ms(500), ms(0)..=Duration::from_mins(1)),
+        privileged_waiters: section.count("privileged_waiters", 256, 0..=100_000),
+    };
+    let waiting_keys = section.count("waiting_keys", 10_000, 1..=10_000_000);
+    if limits.target_bytes > limits.header_bytes {
+        let (target, header) = (limits.target_bytes, limits.header_bytes);
+        section.refuse(
+            "target_bytes",
+            format!("must not exceed limits.header_bytes: {target} bytes are more than {header}"),
+        );
+    }
+    if waiting_keys < limits.max_batch {
+        let max_batch = limits.max_batch;
+        section.refuse(
+            "waiting_keys",
+            format!("must be at least limits.max_batch, or no cold batch could be read: {waiting_keys} is less than {max_batch}"),
+        );
+    }
+    section.finish();
+    (limits, Shared { waiting_keys })
+}
+
+/// `[source]` as read; `path` is missing when the URL was refused.
+struct Source {
+    path: Option<PathBuf>,
+    watch: Watch,
+    reads_in_flight: usize,
+    query_keys: usize,
+    query_bytes: usize,
+    read_timeout: Duration,
+}
+
+fn source(mut section: Section<'_>, max_batch: usize) -> Source {
+    let path = match section.text("url", "required", "sqlite: and the path of a file") {
+        Some(url) => sqlite_path(&url.value).map_err(|what| section.refuse("url", what)).ok(),
+        None => {
+            if !section.has("url") {
+                section.refuse("url", "is required; for instance url = \"sqlite:shop.db\"");
+            }
+            None
+        }
+    };
+    let watch = section.choice("watch", [("none", Watch::None), ("triggers", Watch::Triggers)]);
+    let merge = section.flag("merge", true);
+    let reads_in_flight = section.count("reads_in_flight", 4, 1..=256);
+    let query_keys = section.count("query_keys", 1_000, 1..=QUERY_KEYS_MAX);
+    let query_bytes = section.size_in_memory("query_bytes", 8 * MIB, 64 * KIB..=1024 * MIB);
+    let read_timeout = section.duration("read_timeout", s(2), ms(10)..=Duration::from_mins(10));
+    if merge && query_keys < max_batch {
+        section.refuse(
+            "query_keys",
+            format!(
+                "must be at least limits.max_batch, for a batch is one query: {query_keys} is less than {max_batch}"
+            ),
+        );
+    }
+    section.finish();
+    let query_keys = if merge { query_keys } else { 1 };
+    Source { path, watch, reads_in_flight, query_keys, query_bytes, read_timeout }
+}
+
+/// The file that `sqlite:FILE` names. The URL may hold a password, so that no message repeats more than its scheme.
+fn sqlite_path(url: &str) -> Result<PathBuf, String> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err("must begin with a scheme, for instance sqlite:shop.db; there is no colon in it".to_owned());
+    };
+    match scheme {
+        "sqlite" => {}
+        "postgres" | "postgresql" | "mysql" | "mariadb" | "mongodb" | "mongodb+srv" => {
+            return Err(format!("{scheme}: is not in this build; it serves sqlite: only"));
+        }
+        _ => {
+            let scheme = super::problem::shown(scheme);
+            return Err(format!(
+                "must begin with sqlite:, for instance sqlite:shop.db; the scheme {scheme} is unknown"
+            ));
+        }
+    }
+    // `sqlite:///var/shop.db` is how other tools write an absolute path.
+    let path = match rest.strip_prefix("//") {
+        Some(path) if path.starts_with('/') => path,
+        Some(_) => return Err("has no host in it: write sqlite:relative.db or sqlite:/absolute.db".to_owned()),
+        None => rest,
+    };
+    if path.is_empty() || path.ends_with('/') {
+        return Err("must name a file after sqlite:, for instance sqlite:shop.db".to_owned());
+    }
+    if path == ":memory:" {
+        return Err(":memory: cannot be shared with whoever writes it; name a file".to_owned());
+    }
+    if path.contains(['?', '#', '\0']) {
+        return Err("must be sqlite: and a path alone; parameters (?, #) and NUL are not known here".to_owned());
+    }
+    Ok(PathBuf::from(path))
+}
+
+/// Defaults that collections take over.
+pub(super) struct Ttl {
+    pub(super) ttl: Duration,
+    pub(super) negative_ttl: Duration,
+}
+
+struct Cache {
+    config: hotrow_cache::config::Config,
+    ttl: Ttl,
+}
+
+fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
+    let config = hotrow_cache::config::Config {
+        enabled: section.flag("enabled", true),
+        capacity_bytes: section.size("capacity", 256 * MIB, MIB..=1 << 50),
+        negative_share: section.share("negative_share", 0.05, 0.0..=0.1),
+        entry_bytes_estimate: section.size("entry_size_hint", 512, 64..=16 * MIB),
+        max_staleness: section.duration("max_staleness", s(1), ms(10)..=Duration::from_hours(1)),
+        when_stale: section.choice(
+            "when_stale",
+            [("bypass", WhenStale::Bypass), ("stale", WhenStale::Stale), ("refuse", WhenStale::Refuse)],
+        ),
+        ttl_jitter: section.share("ttl_jitter", 0.1, 0.0..=1.0),
+        error_ttl: section.duration("error_ttl", ms(100), ms(0)..=Duration::from_mins(1)),
+        stale_while_revalidate: section.duration("stale_while_revalidate", ms(0), ms(0)..=YEAR),
+        stale_if_error: section.duration("stale_if_error", ms(0), ms(0)..=YEAR),
+        reads_in_flight: source.reads_in_flight,
+        query_keys: source.query_keys,
+        query_bytes: source.query_bytes,
+        waiting_keys: shared.waiting_keys,
+        seed: random_seed(),
+    };
+    let ttl = Ttl {
+        ttl: section.duration("ttl", DAY, TTL),
+        negative_ttl: section.duration("negative_ttl", Duration::from_mins(10), TTL),
+    };
+    if config.entry_bytes_estimate > config.capacity_bytes {
+        section.refuse("entry_size_hint", "must not be larger than cache.capacity");
+    }
+    section.finish();
+    Cache { config, ttl }
+}
+
+/// The standard library seeds its hash maps from the system; the hash of nothing under such a seed is as random.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+fn log(mut section: Section<'_>) -> Log {
+    let level = section.choice(
+        "level",
+        [
+            ("info", LogLevel::Info),
+            ("error", LogLevel::Error),
+            ("warn", LogLevel::Warn),
+            ("debug", LogLevel::Debug),
+            ("trace", LogLevel::Trace),
+        ],
+    );
+    let format = section.choice("format", [("text", LogFormat::Text), ("json", LogFormat::Json)]);
+    section.finish();
+    Log { level, format }
+}

@@ -1,0 +1,213 @@
+//! Checks of the text of sources.
+
+use crate::tree::{Tree, has_word};
+use crate::{assert_complains, assert_silent};
+
+/// Longest Rust file in lines: one idea per file.
+const RUST_LINES_MAX: usize = 500;
+/// Longest other file that people write: documents, scripts, other languages.
+const OTHER_LINES_MAX: usize = 600;
+const WRITTEN_BY_PEOPLE: &[&str] =
+    &["md", "toml", "sh", "py", "go", "c", "h", "lua", "js", "html", "css", "sql", "conf"];
+
+/// Paths and names that mean a clock, I/O, a thread, a process or randomness of one's own.
+const IMPURE_PATHS: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::thread",
+    "std::process",
+    "std::env",
+    "std::io",
+    "std::os",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "Nanos::now",
+];
+const IMPURE_WORDS: &[&str] = &[
+    "Instant",
+    "SystemTime",
+    "RandomState",
+    "println",
+    "eprintln",
+    "print",
+    "eprint",
+    "dbg",
+    "spawn",
+    "tokio",
+    "tracing",
+    "libc",
+    "rustix",
+    "socket2",
+    "rusqlite",
+    "hyper",
+    "getrandom",
+];
+
+pub(crate) fn pure_cache(tree: &Tree) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, code) in tree.production().iter().filter(|(path, _)| path.starts_with("crates/cache/")) {
+        let (mut text, mut paths) = (code.clone(), Vec::new());
+        text.retain(|c| !c.is_whitespace() || c == ' ');
+        for statement in text.split(';').filter_map(|s| s.split_once("use ").map(|(_, tree)| tree)) {
+            expand_use(&statement.replace(' ', ""), &mut paths);
+        }
+        let under =
+            |full: &str, path: &str| full.strip_prefix(path).is_some_and(|r| r.is_empty() || r.starts_with("::"));
+        let named = |path: &str| has_word(code, path) || paths.iter().any(|full| under(full, path));
+        let found = IMPURE_PATHS.iter().filter(|p| named(p)).chain(IMPURE_WORDS.iter().filter(|w| has_word(code, w)));
+        complaints.extend(found.map(|name| format!("{path} names {name}; time, I/O and randomness are passed in")));
+    }
+    complaints
+}
+
+/// Spells out `a::{b, c::{self, d}}` as full paths; the input has no blanks.
+fn expand_use(tree: &str, paths: &mut Vec<String>) {
+    let Some((prefix, rest)) = tree.split_once('{') else {
+        let path = tree.trim_end_matches("::self");
+        paths.push(path.to_owned());
+        return;
+    };
+    let (mut depth, mut begin) = (0_i32, 0);
+    for (at, c) in rest.char_indices() {
+        match c {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                if begin < at {
+                    expand_use(&format!("{prefix}{}", &rest[begin..at]), paths);
+                }
+                begin = at + 1;
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+}
+
+pub(crate) fn demo_database(tree: &Tree) -> Vec<String> {
+    let code = tree.production();
+    let elsewhere = code.iter().filter(|(path, code)| {
+        path.starts_with("crates/hotrow/") && !path.starts_with("crates/hotrow/src/demo/") && has_word(code, "rusqlite")
+    });
+    elsewhere.map(|(path, _)| format!("{path} names rusqlite; in the binary only src/demo/ may")).collect()
+}
+
+pub(crate) fn length(tree: &Tree) -> Vec<String> {
+    let limit = |path: &str| match path.rsplit_once('.') {
+        Some((_, "rs")) => Some(RUST_LINES_MAX),
+        Some((_, extension)) if WRITTEN_BY_PEOPLE.contains(&extension) => Some(OTHER_LINES_MAX),
+        _ => (path == "test").then_some(OTHER_LINES_MAX),
+    };
+    let long = tree.texts().filter_map(|(path, text)| {
+        let (limit, lines) = (limit(path)?, text.lines().count());
+        (lines > limit)
+            .then(|| format!("{path} has {lines} lines, the limit is {limit}; is there a second idea in it?"))
+    });
+    long.collect()
+}
+
+pub(crate) fn unwraps(tree: &Tree) -> Vec<String> {
+    on_lines(tree.production().iter().map(|(path, code)| (*path, code.as_str())), |line| {
+        let found = line.contains(".unwrap()") || line.contains(".unwrap_err()");
+        found.then(|| "unwrap outside tests; return an error, or expect with the reason why it holds".to_owned())
+    })
+}
+
+pub(crate) fn leftovers(tree: &Tree) -> Vec<String> {
+    // Put together here so that this file does not complain about itself.
+    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+    let macros = [concat!("to", "do!"), concat!("unimple", "mented!")];
+    on_lines(tree.texts(), |line| {
+        let found = marks.iter().find(|m| has_word(line, m)).or_else(|| macros.iter().find(|m| line.contains(**m)));
+        found.map(|mark| format!("{mark}: finish it, or take it out and open an issue"))
+    })
+}
+
+pub(crate) fn blanks(tree: &Tree) -> Vec<String> {
+    let mut complaints = on_lines(tree.rust(), |line| {
+        if line.contains('\t') {
+            Some("a tab".to_owned())
+        } else {
+            line.ends_with(' ').then(|| "blanks at the end".to_owned())
+        }
+    });
+    let unended = tree.rust().filter(|(_, text)| !text.is_empty() && !text.ends_with('\n'));
+    complaints.extend(unended.map(|(path, _)| format!("{path}: no line feed at the end")));
+    complaints
+}
+
+fn on_lines<'a>(
+    texts: impl Iterator<Item = (&'a str, &'a str)>,
+    complaint: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let of_file = |(path, text): (&str, &str)| {
+        let lines = text.lines().enumerate();
+        lines.filter_map(|(i, line)| Some(format!("{path}:{}: {}", i + 1, complaint(line)?))).collect::<Vec<_>>()
+    };
+    texts.flat_map(of_file).collect()
+}
+
+#[test]
+fn pure_cache_complains() {
+    let file = |text: &'static str| [("crates/cache/src/a.rs", text)];
+    assert_silent(
+        pure_cache,
+        &file("use std::{cmp, time::Duration};\nuse crate::thread::print_it;\n// std::fs is not used\n"),
+    );
+    assert_silent(pure_cache, &file("#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n"));
+    assert_silent(pure_cache, &[("crates/server/src/a.rs", "use std::fs;")]);
+    assert_complains(pure_cache, &file("use std::fs::File;"), "names std::fs");
+    assert_complains(pure_cache, &file("use std::{\n    sync::Arc,\n    io::{self, Read},\n};"), "names std::io");
+    assert_complains(pure_cache, &file("pub(crate) use std::{cmp, thread};"), "names std::thread");
+    assert_complains(pure_cache, &file("let t = std::process::id();"), "names std::process");
+    assert_complains(pure_cache, &file("let now = Nanos::now();"), "names Nanos::now");
+    assert_complains(pure_cache, &file("println!(\"x\");"), "names println");
+    assert_complains(pure_cache, &file("use tokio::sync::Notify;"), "names tokio");
+    let both = crate::complaints(pure_cache, &file("use std::time::{Duration, Instant};"));
+    assert_eq!(both.len(), 2, "as a path and as a word: {both:?}");
+}
+
+#[test]
+fn demo_database_complains() {
+    assert_silent(demo_database, &[("crates/hotrow/src/demo/a.rs", "use rusqlite::Connection;")]);
+    assert_complains(
+        demo_database,
+        &[("crates/hotrow/src/serve.rs", "rusqlite::version()")],
+        "serve.rs names rusqlite",
+    );
+}
+
+#[test]
+fn length_complains() {
+    let (fits, long) = ("x\n".repeat(RUST_LINES_MAX), "x\n".repeat(RUST_LINES_MAX + 1));
+    assert_silent(length, &[("a.rs", &fits), ("a.md", &long), ("Cargo.lock", &"x\n".repeat(9_999))]);
+    assert_complains(length, &[("a.rs", &long)], "a.rs has 501 lines, the limit is 500");
+    for path in ["docs/a.md", "test", "bench/x.py"] {
+        assert_complains(length, &[(path, &"x\n".repeat(OTHER_LINES_MAX + 1))], "the limit is 600");
+    }
+}
+
+#[test]
+fn unwraps_complains() {
+    assert_silent(
+        unwraps,
+        &[("crates/a/src/a.rs", "a.unwrap_or(1); // .unwrap()\n#[cfg(test)]\nmod tests {\n    a.unwrap();\n}\n")],
+    );
+    assert_silent(unwraps, &[("crates/a/tests/a.rs", "a.unwrap()")]);
+    assert_complains(unwraps, &[("crates/a/src/a.rs", "\na.unwrap();")], "crates/a/src/a.rs:2: unwrap");
+}
+
+#[test]
+fn leftovers_complains() {
+    assert_silent(leftovers, &[("a.md", "a mastodon")]);
+    assert_complains(leftovers, &[("a.md", concat!("one\n// TO", "DO: more"))], "a.md:2: TO");
+    assert_complains(leftovers, &[("crates/a/src/a.rs", concat!("unimple", "mented!()"))], "finish it");
+    assert_complains(leftovers, &[("test", concat!("# FIX", "ME"))], "test:1");
+}
+
+#[test]
+fn blanks_complains() {
+    assert_silent(blanks, &[("a.rs", "a\n"), ("b.rs", ""), ("c.go", "\tx\n")]);
+    assert_complains(blanks, &[("a.rs", "a\n\tb\n")], "a.rs:2: a tab");
+    assert_complains(blanks, &[("a.rs", "a \n")], "a.rs:1: blanks at the end");
+    assert_complains(blanks, &[("a.rs", "a")], "no line feed");
+}
