@@ -84,6 +84,18 @@ fn joined(folder: &str, file: &str) -> String {
     parts.join("/")
 }
 
+/// The first example of the page is a configuration that works.
+#[test]
+fn the_documented_configuration_is_valid() {
+    let tree = Tree::of_repository();
+    let text = tree.text(CONFIGURATION).expect("the page");
+    let (_, rest) = text.split_once("```toml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let env = |name: &str| if name == "SHOP_DB" { Ok("shop.db".to_owned()) } else { Err(std::env::VarError::NotPresent) };
+    let outcome = hotrow::config::parse(example, CONFIGURATION, &env, &hotrow::config::Overrides::default());
+    assert!(outcome.is_ok(), "{}", outcome.err().map(|e| e.to_string()).unwrap_or_default());
+}
+
 pub(crate) fn configuration(tree: &Tree) -> Vec<String> {
     let known = hotrow::config::known_keys().into_iter().map(|key| (key.path, [key.default, key.range])).collect();
     tree.text(CONFIGURATION)
