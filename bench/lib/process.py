@@ -34,17 +34,16 @@ def tree(pid):
 
 
 def cpu_ns(pid):
-    """CPU time of the whole process tree in nanoseconds, user and kernel, as the scheduler counts it per thread."""
-    total = 0
-    for process in tree(pid):
-        for task in os.listdir(f"/proc/{process}/task"):
-            with open(f"/proc/{process}/task/{task}/schedstat") as file:
-                total += int(file.read().split()[0])
-    return total
+    """CPU time of the whole process tree in nanoseconds, user and kernel, threads that ended included.
+
+    The clock is the one that clock_getcpuclockid(3) gives for a process: the complement of its id, shifted, and 2 for the
+    scheduler's count (linux/posix-timers.h).
+    """
+    return sum(time.clock_gettime_ns((~process << 3) | 2) for process in tree(pid))
 
 
 def cpu_ticks_s(pid):
-    """The same from utime and stime, in seconds with a resolution of one tick: a check of `cpu_ns`."""
+    """The same from utime and stime in /proc/PID/stat, in seconds with a resolution of one tick: a check of `cpu_ns`."""
     total = 0
     for process in tree(pid):
         with open(f"/proc/{process}/stat") as file:

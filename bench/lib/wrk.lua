@@ -1,11 +1,15 @@
--- Asks for the ids of a file in turn (the file is shuffled), and prints wrk's counts as one JSON line.
+-- Sends the requests of a file in turn (the file is shuffled), and prints wrk's counts as one JSON line.
+-- A line is method, path and body, with tabs between.
 -- The requests are made once, at the start: what wrk spends per request should be little and the same for all.
 local requests, count, at = {}, 0, 0
 
 function init(arguments)
-  for path in io.lines(arguments[1]) do
+  for line in io.lines(arguments[1]) do
+    local method, path, body = line:match("^(%u+)\t([^\t]*)\t(.*)$")
+    local headers = {}
+    if body ~= "" then headers["Content-Type"] = "application/json" end
     count = count + 1
-    requests[count] = wrk.format("GET", path)
+    requests[count] = wrk.format(method, path, headers, body ~= "" and body or nil)
   end
 end
 

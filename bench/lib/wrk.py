@@ -11,10 +11,16 @@ from lib.process import Failed
 SCRIPT = os.path.join(os.path.dirname(__file__), "wrk.lua")
 
 
-def load(port, paths_file, seconds, connections=50, core=1):
+def write_requests(path, requests):
+    """`requests`: (method, path, body) each; the body may be empty."""
+    with open(path, "w") as file:
+        file.writelines("\t".join(request) + "\n" for request in requests)
+
+
+def load(port, requests_file, seconds, connections=50, core=1):
     """wrk's own counts. Raises Failed on any error or status other than 2xx and 3xx."""
     command = ["taskset", "-c", str(core), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "5s",
-               "-s", SCRIPT, f"http://127.0.0.1:{port}", "--", paths_file]
+               "-s", SCRIPT, f"http://127.0.0.1:{port}", "--", requests_file]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
     lines = [line for line in done.stdout.splitlines() if line.startswith("BENCH ")]
     if done.returncode != 0 or len(lines) != 1:
@@ -25,20 +31,20 @@ def load(port, paths_file, seconds, connections=50, core=1):
     return result
 
 
-def measured(process, paths_file, seconds, warm_up_s=0.5, connections=50):
+def measured(process, requests_file, seconds, warm_up_s=0.5, connections=50):
     """One round against `process`: wrk's counts, CPU time per request of the whole process tree, and its core's share.
 
     The warm-up is a run of its own whose figures are dropped.
     """
     if warm_up_s:
-        load(process.port, paths_file, max(1, round(warm_up_s)), connections)
+        load(process.port, requests_file, max(1, round(warm_up_s)), connections)
     cpu, ticks, start = process.cpu_ns(), processes.cpu_ticks_s(process.pid), time.monotonic_ns()
-    result = load(process.port, paths_file, seconds, connections)
+    result = load(process.port, requests_file, seconds, connections)
     elapsed = time.monotonic_ns() - start
     cpu, ticks = process.cpu_ns() - cpu, processes.cpu_ticks_s(process.pid) - ticks
-    # Two counters of the kernel must agree; they differ by ticks of 10 ms per process, and when threads ended.
+    # Two counters of the kernel must agree; they differ by ticks of 10 ms per process.
     if abs(cpu / 1e9 - ticks) > 0.05 + 0.05 * ticks:
-        raise Failed(f"CPU time of {process.name}: {cpu / 1e9:.3f} s by schedstat, {ticks:.3f} s by stat")
+        raise Failed(f"CPU time of {process.name}: {cpu / 1e9:.3f} s by its clock, {ticks:.3f} s by stat")
     return {
         **result,
         "throughput_rps": result["requests"] / (result["duration_us"] / 1e6),

@@ -45,9 +45,8 @@ class Field:
         self.folder = folder
         self.ids = list(range(1, given.ids + 1))
         random.Random(given.seed).shuffle(self.ids)
-        self.paths = os.path.join(folder, "paths")
-        with open(self.paths, "w") as file:
-            file.writelines(f"/products/{number}\n" for number in self.ids)
+        self.requests = os.path.join(folder, "requests")
+        wrk.write_requests(self.requests, [("GET", f"/products/{number}", "") for number in self.ids])
         self.body_bytes = given.body_bytes
         self.database = os.path.join(folder, "products.db")
         data.generate(self.database, max(10_000, given.ids), given.body_bytes)
@@ -116,7 +115,7 @@ def measure(field, given):
             process = field.running[name]
             process.resume()
             try:
-                result = wrk.measured(process, field.paths, given.seconds, 1, given.connections)
+                result = wrk.measured(process, field.requests, given.seconds, 1, given.connections)
             finally:
                 process.pause()
             rounds[name].append(result)
