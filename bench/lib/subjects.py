@@ -32,9 +32,10 @@ def hotrow_binary():
     return path if os.path.exists(path) else None
 
 
-def build_floor():
-    _run(["cargo", "build", "--release", "--locked", "-p", "floor"], BENCH)
-    return os.path.join(_target(os.path.join(BENCH, "target")), "release", "floor")
+def build(name):
+    """A crate of the bench workspace: `floor` or `library`."""
+    _run(["cargo", "build", "--release", "--locked", "-p", name], BENCH)
+    return os.path.join(_target(os.path.join(BENCH, "target")), "release", name)
 
 
 def build_gin(folder):
@@ -74,9 +75,10 @@ def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0):
     return process
 
 
-def start_floor(folder, binary, records):
+def start_replayer(name, folder, records):
+    """`floor` or `library`: both answer from a file of records."""
     port = free_port()
-    return Process("floor", [binary, f"127.0.0.1:{port}", records], port, folder)
+    return Process(name, [build(name), f"127.0.0.1:{port}", records], port, folder)
 
 
 def start_gin(folder, binary, database, position):

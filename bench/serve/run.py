@@ -14,14 +14,15 @@ from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
 AIMS = {"floor": 1.15, "gin": 0.65, "nginx": 0.55}
-ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files"]
+ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files", "library"]
 DEFAULT_POSITION = "6f1d2c3b4a5e6978-1000"
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subjects", default=",".join(ALL[:4]),
-                        help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache)")
+                        help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache; "
+                             "library: hyper alone)")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=int, default=5, help="per subject and round")
     parser.add_argument("--connections", type=int, default=50)
@@ -60,7 +61,8 @@ class Field:
         records = os.path.join(self.folder, "records")
         subjects.write_records(records, self.answers)
         # The floor always runs: it is nginx's backend.
-        self._keep("floor", subjects.start_floor(self.folder, subjects.build_floor(), records))
+        for name in ["floor", *({"library"} & set(names))]:
+            self._keep(name, subjects.start_replayer(name, self.folder, records))
         if "gin" in names:
             position = self.answers[self.ids[0]].header("hotrow-position") or DEFAULT_POSITION
             binary = subjects.build_gin(self.folder)
