@@ -25,6 +25,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=4, help="per form and round")
     parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--foreign-limit", type=float, default=wrk.FOREIGN_LIMIT,
+                        help="share of the machine that other work may take before a round is repeated")
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
     return parser.parse_args()
 
@@ -58,7 +60,6 @@ def probe(port, form, given):
 def main():
     given = arguments()
     forms = ["GET", "POST"]
-    rounds = {form: [] for form in forms}
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         database = os.path.join(folder, "products.db")
         data.generate(database, given.ids, given.body_bytes)
@@ -66,19 +67,23 @@ def main():
         for form in forms:
             wrk.write_requests(files[form], requests(form, given))
         process = subjects.start_hotrow(folder, database)
+
+        def one_round(number):
+            results = {}
+            for form in random.Random(number).sample(forms, k=2):
+                result = wrk.measured(process, files[form], given.seconds, connections=given.connections)
+                result["items_per_cpu_second"] = given.batch * 1e6 / result["cpu_us_per_request"]
+                result["items_per_second"] = given.batch * result["throughput_rps"]
+                results[form] = result
+            return results
+
         try:
             for form in forms:
                 probe(process.port, form, given)
-            for number in range(given.rounds):
-                for form in random.Random(number).sample(forms, k=2):
-                    result = wrk.measured(process, files[form], given.seconds, 1, given.connections)
-                    result["items_per_cpu_second"] = given.batch * 1e6 / result["cpu_us_per_request"]
-                    result["items_per_second"] = given.batch * result["throughput_rps"]
-                    rounds[form].append(result)
-                    print(f"round {number + 1} {form}: {result['items_per_cpu_second']:,.0f} items per CPU second",
-                          file=sys.stderr)
+            quiet, disturbed = wrk.quiet_rounds(given.rounds, given.foreign_limit, one_round)
         finally:
             process.end()
+    rounds = {form: [results[form] for results in quiet] for form in forms}
     rows, verdicts = [], []
     for form in forms:
         per_cpu = [r["items_per_cpu_second"] for r in rounds[form]]
@@ -91,7 +96,7 @@ def main():
                                        stats.median(per_cpu), AIM_ITEMS, at_most=False, interval=interval))
     table = report.table(["form", "items per second of the server's CPU time", "items/s seen by wrk", "share of its core",
                           "p99 µs"], rows)
-    return report.keep("batch", {"settings": vars(given), "rounds": rounds}, table, verdicts, given.runs)
+    return report.keep("batch", {"settings": vars(given), "rounds": rounds, "disturbed_rounds": disturbed}, table, verdicts, given.runs)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ def arguments():
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--ids", type=int, default=1_000, help="cached ids that are asked for; 1: the single-id form")
     parser.add_argument("--body-bytes", type=int, default=319)
+    parser.add_argument("--foreign-limit", type=float, default=wrk.FOREIGN_LIMIT,
+                        help="share of the machine that other work may take before a round is repeated")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="serve")
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
@@ -105,25 +107,24 @@ class Field:
 
 
 def measure(field, given):
-    """{subject: [round, …]}: in each round all subjects in random order, the others stopped meanwhile."""
+    """In each round all subjects in random order, the others stopped meanwhile: ({subject: [result, …]}, disturbed rounds)."""
     order = random.Random(given.seed)
-    rounds = {name: [] for name in given.subjects}
     for process in field.running.values():
         process.pause()
-    for number in range(given.rounds):
-        names = order.sample(given.subjects, k=len(given.subjects))
-        line = []
-        for name in names:
+
+    def one_round(_):
+        results = {}
+        for name in order.sample(given.subjects, k=len(given.subjects)):
             process = field.running[name]
             process.resume()
             try:
-                result = wrk.measured(process, field.requests, given.seconds, 1, given.connections)
+                results[name] = wrk.measured(process, field.requests, given.seconds, connections=given.connections)
             finally:
                 process.pause()
-            rounds[name].append(result)
-            line.append(f"{name} {result['cpu_us_per_request']:.2f}")
-        print(f"round {number + 1}/{given.rounds}: µs per request: {', '.join(line)}", file=sys.stderr)
-    return rounds
+        return results
+
+    quiet, disturbed = wrk.quiet_rounds(given.rounds, given.foreign_limit, one_round)
+    return {name: [results[name] for results in quiet] for name in given.subjects}, disturbed
 
 
 def summarise(rounds):
@@ -178,14 +179,15 @@ def main():
             field.start(given.subjects)
             for name in field.running:
                 field.probe(name)
-            rounds = measure(field, given)
+            rounds, disturbed = measure(field, given)
         finally:
             field.end()
     summary = summarise(rounds)
     ratios, verdicts = ratios_and_verdicts(rounds)
     heads = {"answer": field.answers[field.ids[0]].head.decode(), "source": "hotrow" if "hotrow" in given.subjects else "made up"}
     settings = {**vars(given), "subjects": given.subjects}
-    results = {"settings": settings, "summary": summary, "ratios": ratios, "head": heads, "rounds": rounds}
+    results = {"settings": settings, "summary": summary, "ratios": ratios, "head": heads, "rounds": rounds,
+               "disturbed_rounds": disturbed}
     return report.keep(given.name, results, as_markdown(summary, ratios), verdicts, given.runs)
 
 
