@@ -144,8 +144,17 @@ mod tests {
         assert_eq!(Position::parse(&p.to_string()), Ok(p));
         let end = Position { incarnation: u64::MAX, at: u64::MAX };
         assert_eq!(end.to_string().len(), Position::TEXT_BYTES_MAX);
-        for bad in ["", "-", "ab-1", "00000000000000AB-1", "00000000000000ab-", "00000000000000ab-01", "00000000000000ab-+1",
-            "00000000000000ab-18446744073709551616", "00000000000000ab-1 "] {
+        for bad in [
+            "",
+            "-",
+            "ab-1",
+            "00000000000000AB-1",
+            "00000000000000ab-",
+            "00000000000000ab-01",
+            "00000000000000ab-+1",
+            "00000000000000ab-18446744073709551616",
+            "00000000000000ab-1 ",
+        ] {
             assert_eq!(Position::parse(bad), Err(PositionError), "{bad}");
         }
     }
@@ -162,7 +171,9 @@ mod tests {
     fn a_snapshot_orders_by_visibility_not_by_number() {
         let s = |xmin, xmax, running: &[u64]| Snapshot { xmin, xmax, running: running.to_vec() };
         let early = s(10, 14, &[10, 12]);
-        assert!(early.sees(9) && !early.sees(10) && early.sees(11) && !early.sees(12) && early.sees(13) && !early.sees(14));
+        assert!(
+            early.sees(9) && !early.sees(10) && early.sees(11) && !early.sees(12) && early.sees(13) && !early.sees(14)
+        );
         assert!(s(12, 14, &[12]).covers(&early));
         assert!(!early.covers(&s(12, 14, &[12])));
         // 12 committed in one, 10 in the other: neither covers.

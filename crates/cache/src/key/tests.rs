@@ -50,7 +50,12 @@ fn uuids_and_bytes() {
     let s = schema(&[KeyType::Uuid]);
     let key = s.parse_url("0188A1B2-0000-7000-8000-00000000002f").unwrap();
     assert_eq!(key, s.parse_url("0188a1b2000070008000 00000000002F".replace(' ', "").as_str()).unwrap());
-    for bad in ["0188a1b2", "0188a1b2-0000-7000-8000-00000000002", "0188a1b20-000-7000-8000-00000000002f", "g".repeat(32).as_str()] {
+    for bad in [
+        "0188a1b2",
+        "0188a1b2-0000-7000-8000-00000000002",
+        "0188a1b20-000-7000-8000-00000000002f",
+        "g".repeat(32).as_str(),
+    ] {
         assert!(s.parse_url(bad).is_err(), "{bad}");
     }
     let b = schema(&[KeyType::Bytes]);
