@@ -11,6 +11,7 @@ use hotrow_cache::key::KeySchema;
 use super::config::{Config, Watch};
 use super::connect::{Before, Link, link};
 use super::file::beside;
+use super::log::Refusals;
 use super::prune::{self, Pruner};
 use super::session::{Around, Ended, Polled, Session};
 use super::shared::Shared;
@@ -51,7 +52,7 @@ impl SqliteFeed {
     fn follow(&self, first: Option<Link>, sink: &dyn Sink, shutdown: &AtomicBool) {
         let (config, tuning, shared, schemas) = (&*self.config, &self.tuning, &*self.shared, &*self.schemas);
         let around = Around { config, tuning, shared, schemas, sink };
-        let mut before = Before::default();
+        let mut before = Before { refusals: Refusals::Keep, ..Before::nothing() };
         let mut next = first;
         while !shutdown.load(Ordering::Relaxed) {
             let Some(link) = next.take().or_else(|| self.reopen(before, shutdown)) else { return };

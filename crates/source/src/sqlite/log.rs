@@ -42,6 +42,16 @@ pub(crate) struct Wanted<'a> {
     pub(crate) collections: &'a [CollectionSpec],
     pub(crate) watch: Watch,
     pub(crate) tuning: &'a Tuning,
+    pub(crate) refusals: Refusals,
+}
+
+/// What to do when a collection cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusals {
+    /// Fail and leave the database as it is: at the start a person is there to correct it.
+    Fail,
+    /// Go on with the others: later a change of one table must not stop the rest.
+    Keep,
 }
 
 /// What is known of the log before it was looked at again; decides whether it must get a new id.
@@ -84,6 +94,15 @@ pub(crate) fn survey(conn: &Connection, wanted: Wanted<'_>) -> rusqlite::Result<
         }
     }
     Ok(seen)
+}
+
+impl Wanted<'_> {
+    fn check(&self, seen: &Survey) -> Result<(), OpenError> {
+        match (self.refusals, seen.tables.iter().find_map(|t| t.as_ref().err())) {
+            (Refusals::Fail, Some(e)) => Err(e.clone()),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Survey {
@@ -165,31 +184,37 @@ pub(crate) fn mend(conn: &Connection, wanted: Wanted<'_>, past: Past, file: File
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Deferred)?;
     let seen = survey(&tx, wanted)?;
     tx.finish()?;
+    wanted.check(&seen)?;
     if wanted.watch == Watch::None || seen.is_watched(past, file) {
         return Ok(Mended { survey: seen, rewatched: Vec::new() });
     }
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     let seen = survey(&tx, wanted)?;
+    wanted.check(&seen)?;
     ensure_tables(&tx, past, file)?;
     if !seen.bound_trigger_right {
         replace(&tx, &triggers::of_log(wanted.tuning.log_rows_max, wanted.tuning.log_bound_step))?;
     }
+    // Dropping the transaction on an error undoes all of it.
     let mut refused = Vec::new();
     let mut rewatched = Vec::new();
     for &i in &seen.unwatched {
         let Some(Ok(table)) = seen.tables.get(i) else { continue };
         match watch_table(&tx, table, seen.log.is_some())? {
             Ok(()) => rewatched.push(i),
-            Err(detail) => refused.push((i, detail)),
+            Err(detail) => {
+                let spec = &wanted.collections[i];
+                let (collection, table) = (spec.name.clone(), spec.table.clone());
+                refused.push((i, OpenError::Triggers { collection, table, detail }));
+            }
         }
     }
     let mut survey = survey(&tx, wanted)?;
-    tx.commit()?;
-    for (i, detail) in refused {
-        let spec = &wanted.collections[i];
-        let (collection, table) = (spec.name.clone(), spec.table.clone());
-        survey.tables[i] = Err(OpenError::Triggers { collection, table, detail });
+    for (i, e) in refused {
+        survey.tables[i] = Err(e);
     }
+    wanted.check(&survey)?;
+    tx.commit()?;
     Ok(Mended { survey, rewatched })
 }
 
