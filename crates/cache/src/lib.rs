@@ -11,10 +11,15 @@ mod desk;
 pub mod flight;
 mod freshness;
 pub mod key;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod model;
 mod record;
 pub mod stats;
 mod store;
 mod sync;
+#[cfg(test)]
+mod testkit;
 mod turn;
 pub mod version;
 

@@ -160,7 +160,10 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
         return Ok(demo::run(&overrides, args.demo_writes, phase, &on_abort)?);
     };
     let resolved = config::load(file, &overrides)?;
-    Ok(serve::run(resolved, phase, |_| ())?)
+    let ready = |at: serve::Addresses| {
+        tell(std::io::stdout(), &format!("records on http://{}, admin on http://{}", at.data, at.admin));
+    };
+    Ok(serve::run(resolved, phase, ready)?)
 }
 
 /// `hotrow check`.
@@ -202,7 +205,9 @@ pub fn unwatch(args: &UnwatchArgs) -> Result<(), Failure> {
         // clap demands one of the two.
         (None, None) => return Err(Failure::Unwatch("name a database with --config or --database".to_owned())),
     };
-    serve::unwatch(&database).map_err(Failure::Unwatch)
+    let removed = serve::unwatch(&database).map_err(Failure::Unwatch)?;
+    tell(std::io::stdout(), &format!("{}: {removed}", database.display()));
+    Ok(())
 }
 
 #[cfg(test)]

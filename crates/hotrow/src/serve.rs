@@ -2,7 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use hotrow_cache::Cache;
+use hotrow_measure::clock::Nanos;
+use hotrow_server::drain::Shutdown;
+use hotrow_server::lookups::Calendar;
+use hotrow_server::service::Service;
+use hotrow_server::shared::Shared;
+use hotrow_server::sink::{CacheSink, FeedCounts};
+use hotrow_source::sqlite::{self, Sqlite};
 use tokio::sync::watch;
 
 use crate::config::{Resolved, SourceConfig};
@@ -74,20 +85,71 @@ fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
     Ok(())
 }
 
-// ---- MERGE POINT 1: cache, source and server are put together here. ----
 fn compose(
-    _resolved: Resolved,
-    _phase: watch::Receiver<Phase>,
-    _ready: impl FnOnce(Addresses),
+    resolved: Resolved,
+    phase: watch::Receiver<Phase>,
+    ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
-    Err(ServeError::Subsystem("this build has no server yet".to_owned()))
+    let Resolved { server, cache, collections, source, .. } = resolved;
+    let SourceConfig::Sqlite(source) = source;
+    // Listeners first: a port in use is told before anything is added to the database.
+    let service = Service::bind(&server).map_err(subsystem)?;
+    let addresses = Addresses { data: service.data(), admin: service.admin() };
+    let Sqlite { source, feed } = sqlite::open(source, sqlite::Hooks::default()).map_err(subsystem)?;
+    let cache = Cache::new(cache, collections);
+    #[cfg(feature = "sabotage")]
+    sabotage(&cache);
+    let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
+    let counts = Arc::new(FeedCounts::default());
+    let sink = Arc::new(CacheSink::new(shared.clone(), counts.clone()));
+    let stop_feed = Arc::new(AtomicBool::new(false));
+    let following = {
+        let stop = stop_feed.clone();
+        std::thread::Builder::new().name("feed".to_owned()).spawn(move || feed.run(sink, stop)).map_err(subsystem)?
+    };
+    let shutdown = Shutdown::new();
+    drain_on(phase, shutdown.clone()).map_err(subsystem)?;
+    let served = service.run(&server, &shared, counts, &shutdown, || ready(addresses)).map_err(subsystem);
+    stop_feed.store(true, Ordering::Release);
+    let followed = following.join().map_err(|_| subsystem("the feed panicked; this is a bug in Hotrow"));
+    served.and(followed)
 }
 
-// ---- MERGE POINT 2: calls the SQLite engine's removal of its change log and triggers. ----
+/// Begins the drain when the process is asked to stop.
+fn drain_on(mut phase: watch::Receiver<Phase>, shutdown: Shutdown) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    std::thread::Builder::new().name("drain".to_owned()).spawn(move || {
+        // An error means that the sender is gone: nobody can ask any more.
+        if runtime.block_on(phase.wait_for(|phase| *phase == Phase::Draining)).is_ok() {
+            tracing::info!("asked to stop: finishing what is in flight");
+            shutdown.drain();
+        }
+    })?;
+    Ok(())
+}
+
+fn calendar() -> Calendar {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Calendar::new(Nanos::now(), u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn subsystem(error: impl std::fmt::Display) -> ServeError {
+    ServeError::Subsystem(error.to_string())
+}
+
+/// Test-only: takes a fix out, so that the consistency test can show that it would be missed.
+#[cfg(feature = "sabotage")]
+fn sabotage(cache: &Cache<hotrow_server::Trouble>) {
+    if std::env::var("HOTROW_SABOTAGE").is_ok_and(|what| what == "lease") {
+        tracing::warn!("HOTROW_SABOTAGE=lease: reads outlive the changes that should end them");
+        cache.break_leases();
+    }
+}
+
 /// Removes from `database` what `watch = "triggers"` added.
 ///
 /// # Errors
 /// What kept it from doing so.
-pub fn unwatch(database: &Path) -> Result<(), String> {
-    Err(format!("{}: this build cannot remove the change log yet", database.display()))
+pub fn unwatch(database: &Path) -> Result<sqlite::Removed, String> {
+    sqlite::unwatch(database).map_err(|error| error.to_string())
 }
