@@ -33,11 +33,11 @@ impl Demo {
     /// The lines it prints when it is ready.
     fn invitation(&mut self) -> Vec<String> {
         let lines: Vec<String> = self.out.by_ref().lines().take(5).map(|line| line.expect("UTF-8")).collect();
+        let mut err = String::new();
         if lines.len() < 5 {
-            let mut err = String::new();
             let _ = self.err.read_to_string(&mut err);
-            panic!("it ended before it was ready: {lines:?}\n{err}");
         }
+        assert!(lines.len() == 5, "it ended before it was ready: {lines:?}\n{err}");
         lines
     }
 
