@@ -7,8 +7,8 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::config::{CollectionConfig, Config};
-use crate::desk::{Desk, Kind};
-use crate::flight::{Failure, Lease, Waiter};
+use crate::desk::Desk;
+use crate::flight::{Failure, Kind, Lease, Waiter};
 use crate::freshness::{Progress, Quality, Verdict, judge, stands_in};
 use crate::key::{CollectionId, Key};
 use crate::record::{Era, Presence, Record};
@@ -89,7 +89,8 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn new(config: Config, collections: Vec<CollectionConfig>) -> Arc<Self> {
         let stats: Arc<[CollectionStats]> = collections.iter().map(|_| CollectionStats::default()).collect();
-        let collection = |config| Collection { desk: Mutex::new(Desk::new(0)), config, era: AtomicU64::new(0) };
+        let collection =
+            |own| Collection { desk: Mutex::new(Desk::new(config.seed)), config: own, era: AtomicU64::new(0) };
         Arc::new(Self {
             store: Store::new(&config, stats.clone()),
             collections: collections.into_iter().map(collection).collect(),
@@ -156,7 +157,13 @@ impl<E: Clone> Cache<E> {
     pub fn refresh(&self, key: &Key) -> bool {
         let (collection, stats) = self.collection(key.collection());
         let mut desk = collection.desk.lock();
-        !desk.current.contains_key(key) && desk.queue([key].into_iter(), Kind::Background, &self.config, stats).is_ok()
+        if let Some(flight) = desk.current.get(key) {
+            // Queued by a turn that was cancelled, perhaps, with nobody to lead.
+            return flight.is_queued();
+        }
+        // Who served it was within the contract's bound: the watermark is the time, as far as failures need it.
+        let failed = desk.recent_failure(key, self.progress.watermark()).is_some();
+        !failed && desk.queue(&[key], Kind::Background, &self.config, stats).is_ok()
     }
 
     /// A turn at the database for the collection: `None` when nothing waits or enough queries are under way, which then
@@ -242,10 +249,13 @@ impl<E: Clone> Cache<E> {
         self.progress.applied()
     }
 
-    /// How old the answer's knowledge is: the lesser of the feed's staleness and the time since it was read.
+    /// How old the answer's knowledge is: the lesser of the feed's staleness and the time since it was read. The feed
+    /// says nothing of a record that was read before a loss.
     #[must_use]
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
-        self.staleness(now).min(now.since(record.read_at()))
+        let since_read = now.since(record.read_at());
+        let (collection, _) = self.collection(record.collection());
+        if record.era() == collection.era() { self.staleness(now).min(since_read) } else { since_read }
     }
 
     /// A 64-bit hash of the key, for sketches.
@@ -285,11 +295,15 @@ impl<E: Clone> Cache<E> {
 
     /// The hit path.
     fn served(&self, key: &Key, now: Nanos) -> Served<E> {
+        // Before the entry is looked up: the watermark vouches for the entries that are left after it, and a younger one
+        // may have been set after the change that took just this entry out. The era after the watermark, for a feed
+        // that starts anew raises it before it sets one.
+        let staleness = self.progress.staleness(now);
         let Some(record) = self.store.get(key) else {
             return if self.refuses(now) { Served::Refuse } else { Served::No };
         };
         let (collection, _) = self.collection(key.collection());
-        match judge(&record, collection.era(), self.progress.staleness(now), now, &self.config) {
+        match judge(&record, collection.era(), staleness, now, &self.config) {
             Verdict::Serve(quality) => Served::Answer(match record.presence() {
                 Presence::Found => Lookup::Hit(record, quality),
                 Presence::Missing => Lookup::Negative(record, quality),
@@ -319,7 +333,7 @@ impl<E: Clone> Cache<E> {
             answers.push(known);
         }
         let kind = if self.config.enabled { Kind::Shared } else { Kind::Alone };
-        let queued = desk.queue(unread.into_iter(), kind, &self.config, stats).unwrap_or_default();
+        let queued = desk.queue(&unread, kind, &self.config, stats).unwrap_or_default();
         // Joined under the lock: a queued read that nobody waits for is not begun.
         let mut fills = queued.iter().map(|flight| match kind {
             Kind::Alone => Lookup::Bypass(flight.join()),
@@ -380,3 +394,7 @@ enum Served<E> {
     Refuse,
     No,
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::config::Config;
-use crate::flight::{Failure, Flight, Lease};
+use crate::flight::{Failure, Flight, Group, Kind, Lease};
 use crate::key::Key;
 use crate::stats::CollectionStats;
 
@@ -44,10 +44,9 @@ impl<E: Clone> Desk<E> {
     }
 
     /// Queues reads of `keys`; those of one call go into one query. Nothing is queued when they do not all fit.
-    /// With `shared` others may join them.
-    pub(crate) fn queue<'k>(
+    pub(crate) fn queue(
         &mut self,
-        keys: impl ExactSizeIterator<Item = &'k Key>,
+        keys: &[&Key],
         kind: Kind,
         config: &Config,
         stats: &CollectionStats,
@@ -59,9 +58,9 @@ impl<E: Clone> Desk<E> {
         }
         stats.fills_total.add(count as u64);
         stats.waiting_keys.add(count as u64);
-        let mut group_keys = count;
-        let flights = keys.map(|key| {
-            let flight = Flight::new(key.clone(), std::mem::take(&mut group_keys), kind == Kind::Background);
+        let mut group = Group { keys: count, key_bytes: keys.iter().map(|key| key.as_bytes().len()).sum() };
+        let flights = keys.iter().map(|&key| {
+            let flight = Flight::new(key.clone(), kind, std::mem::take(&mut group));
             if kind != Kind::Alone {
                 self.current.insert(key.clone(), flight.clone());
             }
@@ -73,7 +72,7 @@ impl<E: Clone> Desk<E> {
 
     /// Gives out a turn when there is work and a query may be sent.
     pub(crate) fn take_turn(&mut self, config: &Config) -> bool {
-        let free = self.turns < config.reads_in_flight && !self.queue.is_empty();
+        let free = self.turns < config.reads_in_flight.max(1) && !self.queue.is_empty();
         self.turns += usize::from(free);
         free
     }
@@ -90,8 +89,8 @@ impl<E: Clone> Desk<E> {
         let mut key_bytes = 0;
         while let Some(next) = self.queue.front() {
             let size = next.key.as_bytes().len();
-            let full =
-                query.len() + next.group_keys.max(1) > config.query_keys || key_bytes + size > config.query_bytes;
+            let full = query.len() + next.group.keys.max(1) > config.query_keys
+                || key_bytes + next.group.key_bytes.max(size) > config.query_bytes;
             if !query.is_empty() && full {
                 break;
             }
@@ -109,7 +108,6 @@ impl<E: Clone> Desk<E> {
             self.turns -= 1;
             return None;
         }
-        stats.query_sent(query.len() as u64);
         Some(query)
     }
 
@@ -139,16 +137,19 @@ impl<E: Clone> Desk<E> {
         stats: &CollectionStats,
     ) {
         for flight in flights.rev() {
-            self.current.entry(flight.key.clone()).or_insert_with(|| flight.clone());
+            if flight.kind != Kind::Alone {
+                self.current.entry(flight.key.clone()).or_insert_with(|| flight.clone());
+            }
             self.queue.push_front(flight);
             stats.waiting_keys.add(1);
         }
     }
 
-    /// Ends a turn that was cancelled and calls for another leader.
-    pub(crate) fn abandon_turn(&mut self) {
+    /// Ends a turn that was cancelled. Gives the flights whose waiters have to be called to lead: any of them may be the
+    /// only one that still has a waiter.
+    pub(crate) fn abandon_turn(&mut self) -> Vec<Arc<Flight<E>>> {
         self.turns -= 1;
-        self.queue.iter().for_each(|flight| flight.call_leader());
+        self.queue.iter().cloned().collect()
     }
 
     /// Remembers that reading the key failed, for `error_ttl`.
@@ -180,15 +181,4 @@ impl<E: Clone> Desk<E> {
             self.failures.remove(key);
         }
     }
-}
-
-/// Whose read a flight is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Others may join.
-    Shared,
-    /// Others may join; nobody waits yet.
-    Background,
-    /// One request's own.
-    Alone,
 }

@@ -40,18 +40,38 @@ pub enum Waited<E> {
 #[derive(Debug)]
 pub(crate) struct Flight<E> {
     pub(crate) key: Key,
-    /// Keys of the batch that begins with this one; 0 for the others of a batch.
-    pub(crate) group_keys: usize,
-    /// Nobody waits: a refresh of an entry that is being served.
-    background: bool,
+    pub(crate) kind: Kind,
+    pub(crate) group: Group,
     progress: Mutex<Progress<E>>,
+}
+
+/// Whose read a flight is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Others may join.
+    Shared,
+    /// Others may join; nobody waits yet: a refresh of an entry that is being served.
+    Background,
+    /// One request's own, never joined and never kept.
+    Alone,
+}
+
+/// The batch that begins with a flight; nothing for the other flights of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) keys: usize,
+    pub(crate) key_bytes: usize,
 }
 
 #[derive(Debug)]
 struct Progress<E> {
     phase: Phase<E>,
+    /// One slot per waiter; those of waiters that left are used again, so that a read that hangs does not make them
+    /// many.
     wakers: Vec<Option<Waker>>,
+    free_slots: Vec<usize>,
     waiting: usize,
+    /// Somebody who waits has to lead. Only while queued.
     lead: bool,
     attempts: u8,
     /// The newest version that another flight answered for this key while this one was reading.
@@ -74,17 +94,27 @@ pub(crate) struct Lease {
 }
 
 impl<E: Clone> Flight<E> {
-    pub(crate) fn new(key: Key, group_keys: usize, background: bool) -> Arc<Self> {
-        let progress =
-            Progress { phase: Phase::Queued, wakers: Vec::new(), waiting: 0, lead: false, attempts: 0, floor: None };
-        Arc::new(Self { key, group_keys, background, progress: Mutex::new(progress) })
+    pub(crate) fn new(key: Key, kind: Kind, group: Group) -> Arc<Self> {
+        let progress = Progress {
+            phase: Phase::Queued,
+            wakers: Vec::new(),
+            free_slots: Vec::new(),
+            waiting: 0,
+            lead: false,
+            attempts: 0,
+            floor: None,
+        };
+        Arc::new(Self { key, kind, group, progress: Mutex::new(progress) })
     }
 
     pub(crate) fn join(self: &Arc<Self>) -> Waiter<E> {
         let mut progress = self.progress.lock();
         progress.waiting += 1;
-        progress.wakers.push(None);
-        Waiter { flight: self.clone(), slot: progress.wakers.len() - 1 }
+        let slot = progress.free_slots.pop().unwrap_or_else(|| {
+            progress.wakers.push(None);
+            progress.wakers.len() - 1
+        });
+        Waiter { flight: self.clone(), slot, called: false }
     }
 
     /// The lease; `None` while the flight is queued or after it is done.
@@ -95,6 +125,12 @@ impl<E: Clone> Flight<E> {
         }
     }
 
+    /// Slots that were made for waiters.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> usize {
+        self.progress.lock().wakers.len()
+    }
+
     pub(crate) fn is_queued(&self) -> bool {
         matches!(self.progress.lock().phase, Phase::Queued)
     }
@@ -102,7 +138,7 @@ impl<E: Clone> Flight<E> {
     /// Begins to read, unless nobody wants the answer any more.
     pub(crate) fn start(&self, lease: Lease) -> bool {
         let mut progress = self.progress.lock();
-        let wanted = self.background || progress.waiting > 0;
+        let wanted = self.kind == Kind::Background || progress.waiting > 0;
         if wanted {
             progress.phase = Phase::Reading(lease);
             progress.lead = false;
@@ -114,10 +150,15 @@ impl<E: Clone> Flight<E> {
     /// Notes that `version` was answered elsewhere for this key while this flight reads.
     pub(crate) fn raise_floor(&self, version: &Version) {
         let mut progress = self.progress.lock();
-        let higher = progress.floor.as_ref().is_none_or(|floor| !floor.covers(version));
-        if higher && matches!(progress.phase, Phase::Reading(_)) {
-            progress.floor = Some(version.clone());
+        if !matches!(progress.phase, Phase::Reading(_)) {
+            return;
         }
+        progress.floor = Some(match progress.floor.take() {
+            Some(floor) if floor.covers(version) => floor,
+            // Neither covers the other: nothing that can be told covers both, so the flight has to be read again.
+            Some(floor) if !version.covers(&floor) => Version::Unknown,
+            Some(_) | None => version.clone(),
+        });
     }
 
     /// Whether an answer of `version` may be given: nobody got a newer one while it was read. If not, the flight is
@@ -140,24 +181,23 @@ impl<E: Clone> Flight<E> {
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// The reader was cancelled: queue the flight again and call all waiters to lead. `false`: it has come to its end.
+    /// The reader was cancelled: `true` when the flight is to be queued again, `false` when it has come to its end,
+    /// because nobody waits or because this was the last attempt.
     pub(crate) fn hand_over(&self) -> bool {
-        let exhausted = {
-            let mut progress = self.progress.lock();
-            progress.phase = Phase::Queued;
-            progress.attempts += 1;
-            progress.attempts >= ATTEMPTS_MAX
-        };
-        if exhausted {
-            self.finish(Err(Failure::Abandoned));
-        }
-        !exhausted
+        let mut progress = self.progress.lock();
+        progress.phase = Phase::Queued;
+        progress.attempts += 1;
+        progress.waiting > 0 && progress.attempts < ATTEMPTS_MAX
     }
 
-    /// Tells every waiter that someone has to lead.
+    /// Tells every waiter that someone has to lead, unless somebody reads already. Not to be called under the desk's
+    /// lock: what a waker does is not known here.
     pub(crate) fn call_leader(&self) {
         let wakers: Vec<_> = {
             let mut progress = self.progress.lock();
+            if !matches!(progress.phase, Phase::Queued) {
+                return;
+            }
             progress.lead = true;
             progress.wakers.iter_mut().filter_map(Option::take).collect()
         };
@@ -171,21 +211,27 @@ impl<E: Clone> Flight<E> {
 pub struct Waiter<E> {
     flight: Arc<Flight<E>>,
     slot: usize,
+    /// It was told to lead and has not been polled since.
+    called: bool,
 }
 
 impl<E: Clone> Future for Waiter<E> {
     type Output = Waited<E>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Waited<E>> {
-        let mut progress = self.flight.progress.lock();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Waited<E>> {
+        let Self { flight, slot, called } = &mut *self;
+        let mut progress = flight.progress.lock();
+        *called = false;
         if let Phase::Done(result) = &progress.phase {
             return Poll::Ready(Waited::Done(result.clone()));
         }
         if progress.lead && matches!(progress.phase, Phase::Queued) {
             progress.lead = false;
+            *called = true;
             return Poll::Ready(Waited::Lead);
         }
-        let slot = &mut progress.wakers[self.slot];
+        // The slot was made when this waiter joined, and slots go only when the flight is done.
+        let slot = &mut progress.wakers[*slot];
         if slot.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             *slot = Some(cx.waker().clone());
         }
@@ -199,9 +245,11 @@ impl<E> Drop for Waiter<E> {
         progress.waiting -= 1;
         if let Some(slot) = progress.wakers.get_mut(self.slot) {
             *slot = None;
+            progress.free_slots.push(self.slot);
         }
-        // The one who was to lead is gone: call the others.
-        if progress.lead {
+        // The one who was to lead is gone, perhaps: call the others.
+        if (progress.lead || self.called) && matches!(progress.phase, Phase::Queued) {
+            progress.lead = true;
             let wakers: Vec<_> = progress.wakers.iter_mut().filter_map(Option::take).collect();
             drop(progress);
             wakers.into_iter().for_each(Waker::wake);

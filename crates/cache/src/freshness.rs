@@ -24,7 +24,12 @@ impl Progress {
 
     /// Time for which a change may have gone unseen.
     pub(crate) fn staleness(&self, now: Nanos) -> Duration {
-        now.since(Nanos(self.watermark.load(Ordering::Acquire)))
+        now.since(self.watermark())
+    }
+
+    /// Every change committed before this has been taken in.
+    pub(crate) fn watermark(&self) -> Nanos {
+        Nanos(self.watermark.load(Ordering::Acquire))
     }
 
     pub(crate) fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
@@ -101,3 +106,7 @@ pub(crate) fn stands_in(record: &Record, era: Era, now: Nanos, config: &Config) 
         && record.expired_for(now).unwrap_or_default() < window
         && config.when_stale != WhenStale::Refuse
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

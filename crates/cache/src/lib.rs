@@ -15,6 +15,8 @@ mod record;
 pub mod stats;
 mod store;
 mod sync;
+#[cfg(test)]
+mod testkit;
 mod turn;
 pub mod version;
 

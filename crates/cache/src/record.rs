@@ -47,12 +47,23 @@ struct Header {
     read_at: Nanos,
     expires_at: Nanos,
     body_hash: u64,
-    /// Valid only when `positioned`.
+    /// Says nothing when `token` is `None`.
     position: Position,
     era: Era,
     key_bytes: u16,
     presence: Presence,
-    positioned: bool,
+    token: Token,
+}
+
+/// What the position of a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    /// There is none.
+    None,
+    /// The log's end after the read, which may not have seen all of it: good as a session token, not to compare reads.
+    LogEnd,
+    /// Just what the read saw.
+    Version,
 }
 
 /// One version of one record. Cloning adds a reference.
@@ -66,6 +77,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) body: Option<&'a [u8]>,
     pub(crate) read_at: Nanos,
     pub(crate) expires_at: Nanos,
+    pub(crate) version: &'a Version,
     pub(crate) position: Option<Position>,
     pub(crate) era: Era,
 }
@@ -83,7 +95,11 @@ impl Record {
             // KEY_BYTES_MAX is far below 65,536.
             key_bytes: key.len() as u16,
             presence: if draft.body.is_some() { Presence::Found } else { Presence::Missing },
-            positioned: draft.position.is_some(),
+            token: match (draft.position, draft.version) {
+                (None, _) => Token::None,
+                (Some(end), Version::Log(seen)) if end == *seen => Token::Version,
+                (Some(_), _) => Token::LogEnd,
+            },
         };
         Self(ThinArc::from_header_and_slice(header, &[key, body].concat()))
     }
@@ -110,7 +126,7 @@ impl Record {
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         let header = &self.0.header.header;
-        header.positioned.then_some(header.position)
+        (header.token != Token::None).then_some(header.position)
     }
 
     /// When the read that brought the record was sent.
@@ -137,8 +153,10 @@ impl Record {
         self.0.header.header.era
     }
 
+    /// What the read saw, as far as it is kept.
     pub(crate) fn version(&self) -> Version {
-        self.position().map_or(Version::Unknown, Version::Log)
+        let header = &self.0.header.header;
+        if header.token == Token::Version { Version::Log(header.position) } else { Version::Unknown }
     }
 
     pub(crate) fn key_bytes(&self) -> &[u8] {

@@ -38,6 +38,9 @@ impl Store {
         let shelf = |bytes: u64, entry_bytes: u64| {
             let entries = (bytes / entry_bytes.max(1)).max(1);
             let shards = (bytes / SHARD_BYTES_MIN).min(entries / SHARD_ENTRIES_MIN).clamp(1, SHARDS_MAX);
+            // Powers of two below, and equal shares, for the library rounds both up.
+            let shards = 1 << shards.ilog2();
+            let bytes = bytes - bytes % shards;
             let options = OptionsBuilder::new()
                 .hot_allocation(HOT_SHARE)
                 .ghost_allocation(GHOST_SHARE)
@@ -69,7 +72,7 @@ impl Store {
     }
 
     /// Puts the record in place of whatever the key had. An entry that fits no shard is dropped, and the old one too.
-    pub(crate) fn insert(&self, key: &Key, record: Record) {
+    pub(crate) fn insert(&self, key: &Key, record: &Record) {
         let (into, other) = match record.presence() {
             Presence::Found => (&self.found, &self.missing),
             Presence::Missing => (&self.missing, &self.found),
@@ -77,7 +80,7 @@ impl Store {
         if let Some((_, old)) = other.remove(key) {
             self.stats_of(&old).removed(&old, Removal::Replaced);
         }
-        self.stats_of(&record).inserted(&record);
+        self.stats_of(record).inserted(record);
         let mut evicted = Evicted::default();
         into.insert_with_lifecycle(RecordKey(record.clone()), record.clone(), &mut evicted);
         for old in evicted.0 {
@@ -134,3 +137,7 @@ impl Lifecycle<RecordKey, Record> for Ledger {
         evicted.0.push(record);
     }
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

@@ -3,9 +3,11 @@
 //! Merging needs no timer: the first cold key goes at once, alone; whatever is asked for while queries are under way
 //! goes together in the next one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::cache::Cache;
@@ -43,6 +45,8 @@ pub struct Turn<E: Clone> {
     cache: Arc<Cache<E>>,
     collection: CollectionId,
     query: Vec<Arc<Flight<E>>>,
+    /// Which row of the query answers which of its flights.
+    row_of_flight: Vec<usize>,
     lease: Lease,
     over: bool,
 }
@@ -50,7 +54,7 @@ pub struct Turn<E: Clone> {
 impl<E: Clone> Turn<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
         let lease = Lease { started_at: Nanos::ZERO, era: cache.collection(collection).0.era() };
-        Self { cache, collection, query: Vec::new(), lease, over: false }
+        Self { cache, collection, query: Vec::new(), row_of_flight: Vec::new(), lease, over: false }
     }
 
     /// The collection whose keys these are.
@@ -59,11 +63,13 @@ impl<E: Clone> Turn<E> {
         self.collection
     }
 
-    /// Takes the leases of the next query and gives its keys; send it now. `None`: nothing waits, the turn is over.
+    /// Takes the leases of the next query and gives its keys, each once; send it now. `None`: nothing waits, the turn is
+    /// over. A query that was not completed is handed over first, as if its reader had been cancelled.
     pub fn next_query(&mut self, now: Nanos) -> Option<Vec<Key>> {
         if self.over {
             return None;
         }
+        self.hand_over();
         let cache = self.cache.clone();
         let (collection, stats) = cache.collection(self.collection);
         let mut desk = collection.desk.lock();
@@ -73,9 +79,28 @@ impl<E: Clone> Turn<E> {
             return None;
         };
         drop(desk);
-        stats.queries_in_flight.add(1);
         self.query = query;
-        Some(self.query.iter().map(|flight| flight.key.clone()).collect())
+        let keys = self.rows_of_query();
+        stats.queries_in_flight.add(1);
+        stats.query_sent(keys.len() as u64);
+        Some(keys)
+    }
+
+    /// The distinct keys of the query, and which of its rows answers which flight. Flights of one key meet in a query when
+    /// one of them was put back, or when they are of requests that share nothing but the query.
+    fn rows_of_query(&mut self) -> Vec<Key> {
+        let mut rows: HashMap<&Key, usize, FixedState> =
+            HashMap::with_capacity_and_hasher(self.query.len(), FixedState::with_seed(self.cache.config.seed));
+        let mut keys = Vec::with_capacity(self.query.len());
+        self.row_of_flight.clear();
+        for flight in &self.query {
+            let row = *rows.entry(&flight.key).or_insert_with(|| {
+                keys.push(flight.key.clone());
+                keys.len() - 1
+            });
+            self.row_of_flight.push(row);
+        }
+        keys
     }
 
     /// Takes in what the query brought: keeps what its lease still allows, and answers all who wait.
@@ -86,23 +111,21 @@ impl<E: Clone> Turn<E> {
         }
         self.cache.collection(self.collection).1.queries_in_flight.sub(1);
         match result {
-            Ok(answers) => self.take_in(query, answers, now),
+            Ok(answers) => self.take_in(query, &answers, now),
             Err(error) => {
                 query.iter().for_each(|flight| self.fail(flight, Failure::Source(error.clone()), now));
             }
         }
     }
 
-    fn take_in(&self, query: Vec<Arc<Flight<E>>>, answers: Answers<E>, now: Nanos) {
-        let Answers { version, position, rows } = answers;
-        let mut rows = rows.into_iter();
+    fn take_in(&self, query: Vec<Arc<Flight<E>>>, answers: &Answers<E>, now: Nanos) {
         let mut again = Vec::new();
-        for flight in query {
-            let body = match rows.next() {
-                Some(Fetched::Found(body)) => Some(body),
+        for (flight, &row) in query.into_iter().zip(&self.row_of_flight) {
+            let body = match answers.rows.get(row) {
+                Some(Fetched::Found(body)) => Some(body.as_slice()),
                 Some(Fetched::Missing) => None,
                 Some(Fetched::Failed(error)) => {
-                    self.fail(&flight, Failure::Source(error), now);
+                    self.fail(&flight, Failure::Source(error.clone()), now);
                     continue;
                 }
                 None => {
@@ -110,8 +133,8 @@ impl<E: Clone> Turn<E> {
                     continue;
                 }
             };
-            let record = self.record(&flight.key, body.as_deref(), position, now);
-            if !self.answer(&flight, record, &version) {
+            let record = self.record(&flight.key, body, answers, now);
+            if !self.answer(&flight, record, &answers.version) {
                 again.push(flight);
             }
         }
@@ -122,13 +145,14 @@ impl<E: Clone> Turn<E> {
         }
     }
 
-    fn record(&self, key: &Key, body: Option<&[u8]>, position: Option<Position>, now: Nanos) -> Record {
+    fn record(&self, key: &Key, body: Option<&[u8]>, answers: &Answers<E>, now: Nanos) -> Record {
         let (collection, _) = self.cache.collection(self.collection);
         let ttl = if body.is_some() { collection.config.ttl } else { collection.config.negative_ttl };
         let config = &self.cache.config;
-        let spread = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
+        let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
         let Lease { started_at: read_at, era } = self.lease;
-        Record::new(&Draft { key, body, read_at, expires_at: read_at.after(spread), position, era })
+        let Answers { version, position, .. } = answers;
+        Record::new(&Draft { key, body, read_at, expires_at: read_at.after(life), version, position: *position, era })
     }
 
     /// Gives the answer to the flight's waiters; `false` when it must be read again because someone got a newer one.
@@ -142,7 +166,7 @@ impl<E: Clone> Turn<E> {
         desk.retire(flight);
         desk.forget_failure(&flight.key);
         if alive {
-            self.cache.store.insert(&flight.key, record.clone());
+            self.cache.store.insert(&flight.key, &record);
         } else {
             // No later answer may be older than this one: an entry that might be goes, a read under way is held to it.
             stats.dead_leases_total.add(u64::from(self.cache.config.enabled));
@@ -172,21 +196,32 @@ impl<E: Clone> Turn<E> {
     }
 }
 
+impl<E: Clone> Turn<E> {
+    /// Gives up the query under way, if there is one: its flights are queued again, or come to their end.
+    fn hand_over(&mut self) {
+        let query = std::mem::take(&mut self.query);
+        if query.is_empty() {
+            return;
+        }
+        let (collection, stats) = self.cache.collection(self.collection);
+        stats.queries_in_flight.sub(1);
+        let mut desk = collection.desk.lock();
+        let (again, ended): (Vec<_>, Vec<_>) = query.into_iter().partition(|flight| flight.hand_over());
+        ended.iter().for_each(|flight| desk.retire(flight));
+        desk.put_back(again.into_iter(), stats);
+        drop(desk);
+        ended.iter().for_each(|flight| flight.finish(Err(Failure::Abandoned)));
+    }
+}
+
 impl<E: Clone> Drop for Turn<E> {
     fn drop(&mut self) {
         if self.over {
             return;
         }
-        let (collection, stats) = self.cache.collection(self.collection);
-        let query = std::mem::take(&mut self.query);
-        if !query.is_empty() {
-            stats.queries_in_flight.sub(1);
-        }
-        let mut desk = collection.desk.lock();
-        let (again, done): (Vec<_>, Vec<_>) = query.into_iter().partition(|flight| flight.hand_over());
-        done.iter().for_each(|flight| desk.retire(flight));
-        desk.put_back(again.into_iter(), stats);
-        desk.abandon_turn();
+        self.hand_over();
+        let queued = self.cache.collection(self.collection).0.desk.lock().abandon_turn();
+        queued.iter().for_each(|flight| flight.call_leader());
     }
 }
 
@@ -194,5 +229,11 @@ impl<E: Clone> Drop for Turn<E> {
 fn jittered(ttl: Duration, jitter: f64, random: u64) -> Duration {
     // The upper bits of a multiplicative hash, as a fraction of 0 to 1.
     let unit = (random.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
-    ttl.mul_f64(1.0 - jitter.clamp(0.0, 1.0) * unit)
+    let jitter = if jitter > 0.0 { jitter.min(1.0) } else { 0.0 };
+    // `as` stops at 584 years, which is for ever.
+    Duration::from_nanos((ttl.as_nanos() as f64 * (1.0 - jitter * unit)) as u64)
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

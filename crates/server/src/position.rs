@@ -39,7 +39,8 @@ pub(crate) fn at_once(shared: &Arc<Shared>, key: &Key, wanted: Position, now: Na
     // `peek`, so that nothing is queued that nobody waits for.
     let (record, quality) = shared.cache.peek(key, now)?;
     let reached = passed || record.position().is_some_and(|position| position.reaches(&wanted));
-    (reached && quality != Quality::Expired)
+    // A stale answer may be of before a loss, whatever the feed has passed since.
+    (reached && quality == Quality::Fresh)
         .then(|| (record.clone(), Provenance::of_hit(quality, shared.cache.age(&record, now))))
 }
 
@@ -54,8 +55,10 @@ pub(crate) async fn read_at_least(
     wanted: Position,
 ) -> Result<Vec<(Record, Provenance)>, Problem> {
     let passed = feed_passes(shared, wanted).await?;
-    let wish = if passed { Wish::Any } else { Wish::New };
     let now = Nanos::now();
+    // While the feed is behind, the ordinary way may end in an entry of before a loss, marked as stale.
+    let passed = passed && shared.cache.is_current(now);
+    let wish = if passed { Wish::Any } else { Wish::New };
     let lookups = shared.cache.lookup_batch(keys, wish, now);
     if let Some(key) = keys.first() {
         lead(shared, key.collection());

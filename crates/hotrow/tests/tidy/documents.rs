@@ -91,7 +91,8 @@ fn the_documented_configuration_is_valid() {
     let text = tree.text(CONFIGURATION).expect("the page");
     let (_, rest) = text.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
-    let env = |name: &str| if name == "SHOP_DB" { Ok("shop.db".to_owned()) } else { Err(std::env::VarError::NotPresent) };
+    let env =
+        |name: &str| if name == "SHOP_DB" { Ok("shop.db".to_owned()) } else { Err(std::env::VarError::NotPresent) };
     let outcome = hotrow::config::parse(example, CONFIGURATION, &env, &hotrow::config::Overrides::default());
     assert!(outcome.is_ok(), "{}", outcome.err().map(|e| e.to_string()).unwrap_or_default());
 }

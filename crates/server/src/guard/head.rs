@@ -54,13 +54,14 @@ impl HeadScan {
         while let Some(at) = memchr(b'\n', &bytes[self.searched..]) {
             let end = self.searched + at;
             let mut line = &bytes[self.line_start..end];
+            let line_bytes = line.len();
             self.line_start = end + 1;
             self.searched = end + 1;
             if let [rest @ .., b'\r'] = line {
                 line = rest;
                 self.crlf_lines += 1;
             }
-            self.check_size(self.line_start, line.len(), limits)?;
+            self.check_size(self.line_start, line_bytes, limits)?;
             match (line.is_empty(), self.version) {
                 (true, Some(version)) => return self.finish(&bytes[..=end], version, limits).map(Some),
                 (false, Some(_)) => self.field(line, limits)?,

@@ -1,0 +1,148 @@
+//! One connection: bytes in, answers out.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use httparse::{EMPTY_HEADER, Request, Status};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::date::Date;
+use crate::records::Records;
+
+/// Bytes read at once, and so the longest request.
+pub const INPUT_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 32;
+const PREFIX: &str = "/products/";
+const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Requests.
+    Reading,
+    /// Room for the rest of its answers.
+    Writing,
+    /// Nothing more.
+    Closed,
+}
+
+/// A client's connection. Both buffers stay empty, and unallocated, while requests and answers pass in one piece.
+pub struct Connection {
+    socket: OwnedFd,
+    /// The begin of a request whose rest has not come.
+    partial: Vec<u8>,
+    /// Answers that the socket did not take.
+    unsent: Vec<u8>,
+}
+
+impl Connection {
+    /// For a socket that does not block.
+    pub fn new(socket: OwnedFd) -> Self {
+        Self { socket, partial: Vec::new(), unsent: Vec::new() }
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// What it waits for.
+    pub fn state(&self) -> State {
+        if self.unsent.is_empty() { State::Reading } else { State::Writing }
+    }
+
+    /// Does what can be done now. `input` and `output` are scratch space that all connections share.
+    pub fn advance(&mut self, records: &Records, date: &Date, input: &mut [u8], output: &mut Vec<u8>) -> State {
+        if self.unsent.is_empty() { self.read(records, date, input, output) } else { self.write_unsent() }
+    }
+
+    fn read(&mut self, records: &Records, date: &Date, input: &mut [u8], output: &mut Vec<u8>) -> State {
+        let held = self.partial.len();
+        input[..held].copy_from_slice(&self.partial);
+        let filled = match recv(&self.socket, &mut input[held..], RecvFlags::empty()) {
+            Ok((0, _)) => return State::Closed,
+            Ok((bytes, _)) => held + bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return State::Reading,
+            Err(_) => return State::Closed,
+        };
+        output.clear();
+        let Some(consumed) = answer_all(&input[..filled], records, date, output) else { return State::Closed };
+        self.partial.clear();
+        self.partial.extend_from_slice(&input[consumed..filled]);
+        if self.partial.len() == input.len() {
+            return State::Closed;
+        }
+        self.write(output)
+    }
+
+    fn write(&mut self, output: &[u8]) -> State {
+        if output.is_empty() {
+            return State::Reading;
+        }
+        match send(&self.socket, output, SendFlags::NOSIGNAL) {
+            Ok(sent) if sent == output.len() => State::Reading,
+            Ok(sent) => self.keep(&output[sent..]),
+            Err(Errno::AGAIN | Errno::INTR) => self.keep(output),
+            Err(_) => State::Closed,
+        }
+    }
+
+    fn keep(&mut self, rest: &[u8]) -> State {
+        self.unsent.extend_from_slice(rest);
+        State::Writing
+    }
+
+    fn write_unsent(&mut self) -> State {
+        match send(&self.socket, &self.unsent, SendFlags::NOSIGNAL) {
+            Ok(sent) => {
+                self.unsent.drain(..sent);
+                self.state()
+            }
+            Err(Errno::AGAIN | Errno::INTR) => State::Writing,
+            Err(_) => State::Closed,
+        }
+    }
+}
+
+/// Answers every whole request in `input`. Returns the bytes that they took; `None` for what is no GET request.
+fn answer_all(input: &[u8], records: &Records, date: &Date, output: &mut Vec<u8>) -> Option<usize> {
+    let mut consumed = 0;
+    while consumed < input.len() {
+        let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+        let mut request = Request::new(&mut headers);
+        let Status::Complete(bytes) = request.parse(&input[consumed..]).ok()? else { break };
+        if request.method != Some("GET") {
+            return None;
+        }
+        consumed += bytes;
+        let id = request.path.and_then(|path| path.strip_prefix(PREFIX)?.parse().ok());
+        match id.and_then(|id| records.get(id)) {
+            Some(record) => {
+                let start = output.len();
+                output.extend_from_slice(&record.answer);
+                let at = start + record.date_at;
+                output[at..at + date.text().len()].copy_from_slice(date.text());
+            }
+            None => output.extend_from_slice(NOT_FOUND),
+        }
+    }
+    Some(consumed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipelined_and_partial_requests() {
+        let records = Records::parse(b"7 30 3 0\n000000000000000000000000000000abc\n").expect("well formed");
+        let mut output = Vec::new();
+        let input = b"GET /products/7 HTTP/1.1\r\nhost: x\r\n\r\nGET /products/8 HTTP/1.1\r\n\r\nGET /pro";
+        let consumed = answer_all(input, &records, &Date::now(), &mut output);
+        assert_eq!(consumed, Some(input.len() - 8));
+        assert_eq!(&output[29..33], b"0abc");
+        assert_eq!(&output[33..], NOT_FOUND);
+        assert_eq!(answer_all(b"POST / HTTP/1.1\r\n\r\n", &records, &Date::now(), &mut output), None);
+        assert_eq!(answer_all(b"\0\0", &records, &Date::now(), &mut output), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! The answers, each in one piece, in a bounded cache.
+
+use quick_cache::unsync::Cache;
+
+/// One answer as it is sent, but for the date.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Status line, header fields and body.
+    pub answer: Box<[u8]>,
+    /// Where in `answer` the 29 bytes of the date are.
+    pub date_at: usize,
+}
+
+const DATE_BYTES: usize = 29;
+
+/// Records by id. The single-threaded form of the cache: one thread needs no lock.
+pub struct Records(Cache<u64, Record>);
+
+impl Records {
+    /// Reads a file of records: for each a line `ID HEAD_BYTES BODY_BYTES DATE_AT`, then head and body, then a newline.
+    ///
+    /// # Errors
+    /// A sentence for the user with the byte at which the file is wrong.
+    pub fn read(path: &str) -> Result<Self, String> {
+        let bytes = std::fs::read(path).map_err(|e| format!("cannot read records from {path}: {e}"))?;
+        Self::parse(&bytes).map_err(|at| format!("{path} is no file of records: see byte {at}"))
+    }
+
+    /// The same from memory; the error is the place of the first record that is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Self, usize> {
+        let mut records = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let (id, record, next) = record(bytes, at).ok_or(at)?;
+            records.push((id, record));
+            at = next;
+        }
+        // Twice the room: the policy may evict before a cache is full, and a floor that misses measures nothing.
+        let mut cache = Cache::new(2 * records.len() + 100);
+        for (id, record) in records {
+            cache.insert(id, record);
+        }
+        Ok(Self(cache))
+    }
+
+    /// The record of an id.
+    pub fn get(&self, id: u64) -> Option<&Record> {
+        self.0.get(&id)
+    }
+}
+
+fn record(bytes: &[u8], at: usize) -> Option<(u64, Record, usize)> {
+    let line_bytes = bytes[at..].iter().position(|byte| *byte == b'\n')?;
+    let line = std::str::from_utf8(&bytes[at..at + line_bytes]).ok()?;
+    let mut numbers = line.split(' ').map(|word| word.parse::<u64>().ok());
+    let (id, head, body, date_at) = (numbers.next()??, numbers.next()??, numbers.next()??, numbers.next()??);
+    let start = at + line_bytes + 1;
+    let end = start.checked_add(usize::try_from(head.checked_add(body)?).ok()?)?;
+    let answer: Box<[u8]> = bytes.get(start..end)?.into();
+    let date_at = usize::try_from(date_at).ok()?;
+    if date_at.checked_add(DATE_BYTES)? > answer.len() || bytes.get(end) != Some(&b'\n') {
+        return None;
+    }
+    Some((id, Record { answer, date_at }, end + 1))
+}

@@ -1,0 +1,113 @@
+//! Replays access traces against cache policies and prints their hit ratios beside published figures.
+
+mod explore;
+mod measure;
+mod opt;
+mod policy;
+mod published;
+mod report;
+mod trace;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use policy::{Lru, Policy, Quick, QuickSettings, S3Fifo, S3Settings};
+use trace::Trace;
+
+/// Capacities in % of a trace's unique keys.
+const PERCENTS: [f64; 6] = [0.5, 1.0, 5.0, 10.0, 30.0, 50.0];
+const TRACES: [&str; 2] = ["orm-busy", "web12"];
+
+const USAGE: &str = "usage: hitratio [--traces DIR] [--json] [--explore]
+
+Hit ratio and cost of cache policies on real traces, beside published figures.
+  --traces DIR   folder with *.trace.xz (default: $HOTROW_TRACES, else ../shared/traces beside the repository)
+  --json         one JSON object instead of Markdown tables
+  --explore      a grid of settings instead of the table";
+
+/// A policy under test: how it is called and how to make one of a given number of entries.
+pub struct Candidate {
+    /// Column heading.
+    pub name: String,
+    /// Makes an empty cache.
+    pub build: Box<dyn Fn(usize) -> Box<dyn Policy>>,
+}
+
+impl Candidate {
+    fn new<P: Policy + 'static>(name: impl Into<String>, build: impl Fn(usize) -> P + 'static) -> Self {
+        Self { name: name.into(), build: Box::new(move |capacity| Box::new(build(capacity))) }
+    }
+}
+
+/// The settings of the published column "tuned".
+pub const TUNED: QuickSettings = QuickSettings { hot: 0.9, ghost: 1.0, shards: Some(NonZeroUsize::MIN), estimate: 1.0 };
+
+/// The columns of the main table. Add a policy of ours here.
+fn candidates() -> Vec<Candidate> {
+    let default = QuickSettings { hot: 0.97, ghost: 0.5, ..TUNED };
+    let s3 = S3Settings { small: 0.1, promote_at: 1, adapt: None, ghost: 0.9 };
+    let adaptive = S3Settings { adapt: Some((0.01, 0.9)), ghost: 1.0, ..s3 };
+    vec![
+        Candidate::new("LRU", Lru::new),
+        Candidate::new("quick_cache", move |capacity| Quick::new(capacity, default)),
+        Candidate::new("quick_cache tuned", |capacity| Quick::new(capacity, TUNED)),
+        Candidate::new("S3-FIFO, 1 hit", move |capacity| S3Fifo::new(capacity, s3)),
+        Candidate::new("S3-FIFO adaptive", move |capacity| S3Fifo::new(capacity, adaptive)),
+    ]
+}
+
+struct Arguments {
+    traces: PathBuf,
+    json: bool,
+    explore: bool,
+}
+
+fn arguments() -> Result<Option<Arguments>, String> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
+    let traces = std::env::var_os("HOTROW_TRACES").map_or_else(|| beside.into(), PathBuf::from);
+    let mut parsed = Arguments { traces, json: false, explore: false };
+    let mut given = std::env::args().skip(1);
+    while let Some(argument) = given.next() {
+        match argument.as_str() {
+            "--traces" => parsed.traces = given.next().ok_or("--traces needs a folder")?.into(),
+            "--json" => parsed.json = true,
+            "--explore" => parsed.explore = true,
+            "--help" | "-h" => return Ok(None),
+            other => return Err(format!("unknown argument {other:?}\n{USAGE}")),
+        }
+    }
+    Ok(Some(parsed))
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let traces = TRACES.iter().map(|name| Trace::read(&arguments.traces, name)).collect::<Result<Vec<_>, _>>()?;
+    if arguments.explore {
+        explore::print(&traces);
+        return Ok(());
+    }
+    let results = measure::all(&traces, &candidates());
+    if arguments.json {
+        report::json(&results)
+    } else {
+        report::markdown(&results)
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match arguments() {
+        Ok(None) => println!("{USAGE}"),
+        Ok(Some(arguments)) => {
+            if let Err(message) = run(&arguments) {
+                eprintln!("hitratio: {message}");
+                return ExitCode::FAILURE;
+            }
+        }
+        Err(message) => {
+            eprintln!("hitratio: {message}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,123 @@
+"""Processes that are measured: pinned, waited for, their CPU time read, stopped and continued, ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 10
+
+
+class Failed(Exception):
+    """A run that says nothing; the message is for the user."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def tree(pid):
+    """The process and all its descendants."""
+    found = [pid]
+    for parent in found:
+        try:
+            for task in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{task}/children") as file:
+                    found.extend(int(child) for child in file.read().split())
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def cpu_ns(pid):
+    """CPU time of the whole process tree in nanoseconds, user and kernel, threads that ended included.
+
+    The clock is the one that clock_getcpuclockid(3) gives for a process: the complement of its id, shifted, and 2 for the
+    scheduler's count (linux/posix-timers.h).
+    """
+    return sum(time.clock_gettime_ns((~process << 3) | 2) for process in tree(pid))
+
+
+def cpu_ticks_s(pid):
+    """The same from utime and stime in /proc/PID/stat, in seconds with a resolution of one tick: a check of `cpu_ns`."""
+    total = 0
+    for process in tree(pid):
+        with open(f"/proc/{process}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def rss_bytes(pid):
+    total = 0
+    for process in tree(pid):
+        with open(f"/proc/{process}/status") as file:
+            for line in file:
+                if line.startswith("VmRSS:"):
+                    total += int(line.split()[1]) * 1024
+    return total
+
+
+class Process:
+    """A server on one core. Its output goes to a log file that is shown when it does not start."""
+
+    def __init__(self, name, command, port, folder, core=0, environment=None):
+        self.name, self.port = name, port
+        self.command = ["taskset", "-c", str(core), *command]
+        self.log = os.path.join(folder, f"{name}.log")
+        with open(self.log, "wb") as log:
+            self.child = subprocess.Popen(self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                          env={**os.environ, **(environment or {})})
+        self.pid = self.child.pid
+        try:
+            self._wait_until_it_listens()
+        except Failed:
+            self.end()
+            raise
+
+    def _wait_until_it_listens(self):
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self.child.poll() is not None:
+                break
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        with open(self.log, errors="replace") as log:
+            raise Failed(f"{self.name} does not listen on port {self.port}: {' '.join(self.command)}\n{log.read()[-2000:]}")
+
+    def _signal(self, number):
+        for pid in tree(self.pid):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def pause(self):
+        """Takes the process off its core while another one is measured."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self):
+        self._signal(signal.SIGCONT)
+
+    def cpu_ns(self):
+        return cpu_ns(self.pid)
+
+    def rss_bytes(self):
+        return rss_bytes(self.pid)
+
+    def end(self):
+        if self.child.poll() is None:
+            self.resume()
+            self.child.terminate()
+            try:
+                self.child.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()

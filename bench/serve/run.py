@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""CPU time per cached read: hotrow against the floor, Gin + Ristretto and an nginx proxy_cache hit, interleaved."""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
+
+from lib import data, report, stats, subjects, wrk  # noqa: E402
+from lib.http import Connection  # noqa: E402
+from lib.process import Failed  # noqa: E402
+
+AIMS = {"floor": 1.15, "gin": 0.65, "nginx": 0.55}
+ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files", "library"]
+DEFAULT_POSITION = "6f1d2c3b4a5e6978-1000"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--subjects", default=",".join(ALL[:4]),
+                        help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache; "
+                             "library: hyper alone)")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seconds", type=int, default=5, help="per subject and round")
+    parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--ids", type=int, default=1_000, help="cached ids that are asked for; 1: the single-id form")
+    parser.add_argument("--body-bytes", type=int, default=319)
+    parser.add_argument("--foreign-limit", type=float, default=wrk.FOREIGN_LIMIT,
+                        help="share of the machine that other work may take before a round is repeated")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--name", default="serve")
+    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    given = parser.parse_args()
+    given.subjects = given.subjects.split(",")
+    if unknown := set(given.subjects) - set(ALL):
+        parser.error(f"unknown subjects {', '.join(sorted(unknown))}; there are {', '.join(ALL)}")
+    return given
+
+
+class Field:
+    """All subjects, running, with the same records."""
+
+    def __init__(self, given, folder):
+        self.running = {}
+        self.folder = folder
+        self.ids = list(range(1, given.ids + 1))
+        random.Random(given.seed).shuffle(self.ids)
+        self.requests = os.path.join(folder, "requests")
+        wrk.write_requests(self.requests, [("GET", f"/products/{number}", "") for number in self.ids])
+        self.body_bytes = given.body_bytes
+        self.database = os.path.join(folder, "products.db")
+        data.generate(self.database, max(10_000, given.ids), given.body_bytes)
+
+    def start(self, names):
+        if "hotrow" in names:
+            self._keep("hotrow", subjects.start_hotrow(self.folder, self.database))
+            self.answers = subjects.capture(self.running["hotrow"].port, self.ids)
+        else:
+            self.answers = subjects.synthetic(self.ids, self.body_bytes)
+        records = os.path.join(self.folder, "records")
+        subjects.write_records(records, self.answers)
+        # The floor always runs: it is nginx's backend.
+        for name in ["floor", *({"library"} & set(names))]:
+            self._keep(name, subjects.start_replayer(name, self.folder, records))
+        if "gin" in names:
+            position = self.answers[self.ids[0]].header("hotrow-position") or DEFAULT_POSITION
+            binary = subjects.build_gin(self.folder)
+            self._keep("gin", subjects.start_gin(self.folder, binary, self.database, position))
+        for name in ("nginx", "nginx-files"):
+            if name in names:
+                backend = self.running["floor"].port
+                self._keep(name, subjects.start_nginx(self.folder, backend, name, open_files=name == "nginx-files"))
+
+    def _keep(self, name, process):
+        self.running[name] = process
+
+    def probe(self, name):
+        """Proves that a subject serves every id from its cache, with the same body and the same fields."""
+        connection = Connection(self.running[name].port)
+        expected_names = self.answers[self.ids[0]].names()
+        # Ristretto drops sets under contention, so filling is repeated until every id is a hit.
+        for _ in range(5):
+            cached = [self._is_hit(name, connection, number, expected_names) for number in self.ids]
+            if all(cached):
+                connection.close()
+                return
+        raise Failed(f"{name}: {cached.count(False)} of {len(cached)} ids are still no hits after five passes")
+
+    def _is_hit(self, name, connection, number, expected_names):
+        probing = name.startswith("nginx")
+        answer = connection.get(f"/products/{number}", "Bench-Probe: 1\r\n" if probing else "")
+        expected = self.answers[number]
+        names = [field for field in answer.names() if field not in ("x-cache-status", "server", "connection")]
+        if answer.status != 200 or answer.body != expected.body or names != expected_names:
+            raise Failed(f"{name} answers /products/{number} with\n{answer.head.decode()}{answer.body.decode()}\n"
+                         f"instead of\n{expected.head.decode()}{expected.body.decode()}")
+        if name == "floor" and subjects.without_date(answer.head) != subjects.without_date(expected.head):
+            raise Failed(f"the floor's head {answer.head!r} differs from {expected.head!r}")
+        return answer.header("x-cache-status" if probing else "hotrow-cache").lower() == "hit"
+
+    def end(self):
+        for process in self.running.values():
+            process.end()
+
+
+def measure(field, given):
+    """In each round all subjects in random order, the others stopped meanwhile: ({subject: [result, …]}, disturbed rounds)."""
+    order = random.Random(given.seed)
+    for process in field.running.values():
+        process.pause()
+
+    def one_round(_):
+        results = {}
+        for name in order.sample(given.subjects, k=len(given.subjects)):
+            process = field.running[name]
+            process.resume()
+            try:
+                results[name] = wrk.measured(process, field.requests, given.seconds, connections=given.connections)
+            finally:
+                process.pause()
+        return results
+
+    quiet, disturbed = wrk.quiet_rounds(given.rounds, given.foreign_limit, one_round)
+    return {name: [results[name] for results in quiet] for name in given.subjects}, disturbed
+
+
+def summarise(rounds):
+    summary = {}
+    for name, results in rounds.items():
+        cpu = [r["cpu_us_per_request"] for r in results]
+        summary[name] = {
+            "cpu_us_per_request": stats.median(cpu),
+            "cpu_us_interval": stats.bootstrap_median(cpu),
+            "throughput_rps": stats.median([r["throughput_rps"] for r in results]),
+            "cpu_share": stats.median([r["cpu_share"] for r in results]),
+            "latency_us": {p: stats.median([r["latency_us"][p] for r in results]) for p in ("p50", "p90", "p99", "p999")},
+        }
+    return summary
+
+
+def ratios_and_verdicts(rounds):
+    cpu = {name: [r["cpu_us_per_request"] for r in results] for name, results in rounds.items()}
+    ratios = {f"{a}/{b}": stats.ratio(cpu[a], cpu[b]) for a in cpu for b in cpu if a != b}
+    verdicts = []
+    for against, aim in AIMS.items():
+        ratio = ratios.get(f"hotrow/{against}")
+        interval = (ratio["low"], ratio["high"]) if ratio else None
+        verdicts.append(report.verdict(f"CPU per cached read, hotrow/{against}", ratio and ratio["median"], aim,
+                                       interval=interval))
+    return ratios, verdicts
+
+
+def as_markdown(summary, ratios):
+    rows = []
+    for name, s in sorted(summary.items(), key=lambda item: item[1]["cpu_us_per_request"]):
+        low, high = s["cpu_us_interval"]
+        to_floor = ratios.get(f"{name}/floor")
+        latency = s["latency_us"]
+        rows.append([name, f"{s['cpu_us_per_request']:.2f} [{low:.2f}–{high:.2f}]",
+                     f"{to_floor['median']:.3f} [{to_floor['low']:.3f}–{to_floor['high']:.3f}]" if to_floor else "1",
+                     f"{s['throughput_rps']:,.0f}", f"{100 * s['cpu_share']:.0f} %",
+                     f"{latency['p50']:.0f} / {latency['p99']:.0f} / {latency['p999']:.0f}"])
+    return report.table(["subject", "CPU µs per request", "to the floor, pair by pair", "requests/s", "share of its core",
+                         "latency p50 / p99 / p99.9 µs"], rows)
+
+
+def main():
+    given = arguments()
+    if "hotrow" in given.subjects and subjects.hotrow_binary() is None:
+        raise Failed("there is no hotrow to measure: run `cargo build --release`, set HOTROW to the binary, "
+                     "or leave it out with --subjects floor,gin,nginx")
+    shared_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="hotrow-bench-", dir=shared_memory) as folder:
+        field = Field(given, folder)
+        try:
+            field.start(given.subjects)
+            for name in field.running:
+                field.probe(name)
+            rounds, disturbed = measure(field, given)
+        finally:
+            field.end()
+    summary = summarise(rounds)
+    ratios, verdicts = ratios_and_verdicts(rounds)
+    heads = {"answer": field.answers[field.ids[0]].head.decode(), "source": "hotrow" if "hotrow" in given.subjects else "made up"}
+    settings = {**vars(given), "subjects": given.subjects}
+    results = {"settings": settings, "summary": summary, "ratios": ratios, "head": heads, "rounds": rounds,
+               "disturbed_rounds": disturbed}
+    return report.keep(given.name, results, as_markdown(summary, ratios), verdicts, given.runs)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failed as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,154 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hotrow_measure::clock::Nanos;
+
+use super::*;
+use crate::record::{Draft, Era};
+use crate::testkit::{FIRST, config, key_of, log};
+
+const SECOND: CollectionId = CollectionId(1);
+
+struct Bench {
+    store: Store,
+    stats: Arc<[CollectionStats]>,
+    capacity_bytes: u64,
+}
+
+impl Bench {
+    fn new(capacity_bytes: u64) -> Self {
+        let stats: Arc<[CollectionStats]> = (0..2).map(|_| CollectionStats::default()).collect();
+        let config = Config { capacity_bytes, ..config() };
+        Self { store: Store::new(&config, stats.clone()), stats, capacity_bytes }
+    }
+
+    fn put(&self, key: &Key, body: Option<&[u8]>, read_at: u64) {
+        let (era, version) = (Era { loss: 0, flush: 0 }, log(1));
+        let (read_at, expires_at) = (Nanos(read_at), Nanos::MAX);
+        let draft = Draft { key, body, read_at, expires_at, version: &version, position: None, era };
+        self.store.insert(key, &Record::new(&draft));
+    }
+
+    /// Entries, missing ones among them, and bytes of each collection, counted from the shelves.
+    fn recount(&self) -> HashMap<CollectionId, [u64; 3]> {
+        let mut counts = HashMap::from([(FIRST, [0; 3]), (SECOND, [0; 3])]);
+        for (shelf, missing) in [(&self.store.found, 0), (&self.store.missing, 1)] {
+            for (_, record) in shelf.iter() {
+                let [entries, negative, bytes] = counts.get_mut(&record.collection()).unwrap();
+                assert_eq!(u64::from(record.presence() == Presence::Missing), missing);
+                *entries += 1;
+                *negative += missing;
+                *bytes += record.weight_bytes();
+            }
+        }
+        counts
+    }
+
+    fn check(&self) {
+        let mut total = 0;
+        for (collection, counted) in self.recount() {
+            let stats = self.stats[usize::from(collection.0)].snapshot();
+            assert_eq!([stats.entries, stats.negative_entries, stats.bytes], counted, "{collection:?}");
+            total += stats.bytes;
+        }
+        assert!(total <= self.capacity_bytes, "{total} bytes");
+        assert!(self.store.missing.weight() <= self.capacity_bytes / 10);
+    }
+
+    fn removed(&self, collection: CollectionId, cause: Removal) -> u64 {
+        self.stats[usize::from(collection.0)].snapshot().removed[cause as usize]
+    }
+}
+
+#[test]
+fn every_cause_of_removal_is_counted_once() {
+    let bench = Bench::new(100_000);
+    let key = key_of(FIRST, 1);
+    bench.put(&key, Some(b"a"), 1);
+    bench.put(&key, Some(b"b"), 2);
+    assert_eq!(bench.removed(FIRST, Removal::Replaced), 1);
+    bench.put(&key, None, 3);
+    assert_eq!(bench.removed(FIRST, Removal::Replaced), 2);
+    assert_eq!(bench.store.get(&key).unwrap().presence(), Presence::Missing);
+    bench.put(&key, Some(b"c"), 4);
+    assert_eq!(bench.store.get(&key).unwrap().body(), b"c");
+    bench.check();
+    assert!(bench.store.remove(&key, Removal::Purged));
+    assert!(!bench.store.remove(&key, Removal::Purged));
+    assert_eq!(bench.removed(FIRST, Removal::Purged), 1);
+    bench.check();
+    assert_eq!(bench.stats[0].snapshot().entries, 0);
+}
+
+#[test]
+fn an_entry_that_fits_no_shard_takes_the_old_one_with_it() {
+    let bench = Bench::new(100_000);
+    let key = key_of(FIRST, 1);
+    for old in [Some(b"old".as_slice()), None] {
+        bench.put(&key, old, 1);
+        bench.put(&key, Some(&vec![b'x'; 90_000]), 2);
+        assert!(bench.store.peek(&key).is_none(), "an older answer must not come back");
+        bench.check();
+    }
+    assert_eq!(bench.removed(FIRST, Removal::TooLarge), 2);
+    assert_eq!(bench.removed(FIRST, Removal::Replaced), 2);
+}
+
+#[test]
+fn asking_for_missing_ids_pushes_out_only_missing_ids() {
+    let bench = Bench::new(200_000);
+    let found: Vec<Key> = (0..300).map(|id| key_of(FIRST, id)).collect();
+    found.iter().for_each(|key| bench.put(key, Some(&[b'x'; 100]), 1));
+    let before = bench.stats[0].snapshot();
+    assert_eq!(before.entries, 300);
+    (1000..20_000).for_each(|id| bench.put(&key_of(SECOND, id), None, 1));
+    bench.check();
+    assert!(found.iter().all(|key| bench.store.peek(key).is_some()));
+    let after = bench.stats[1].snapshot();
+    assert_eq!(after.negative_entries, after.entries);
+    assert!(after.bytes <= 20_000 && after.bytes > 15_000, "{} bytes", after.bytes);
+    assert_eq!(after.removed[Removal::Capacity as usize], 19_000 - after.entries);
+}
+
+#[test]
+fn the_negative_share_is_bounded_whatever_it_is_set_to() {
+    for (share, at_most) in [(0.0, 0), (0.05, 5_000), (0.1, 10_000), (7.0, 10_000), (-1.0, 0), (f64::NAN, 0)] {
+        let stats: Arc<[CollectionStats]> = vec![CollectionStats::default()].into();
+        let config = Config { capacity_bytes: 100_000, negative_share: share, ..config() };
+        let store = Store::new(&config, stats.clone());
+        assert!(store.missing.capacity() <= at_most, "{share}");
+        assert!(store.missing.capacity() + store.found.capacity() <= 100_000, "{share}");
+        assert!(store.missing.capacity() + 1 >= at_most, "{share}");
+    }
+}
+
+#[test]
+fn shards_never_add_up_to_more_than_the_capacity() {
+    for capacity_bytes in [0, 1, 1000, 100_000_003, 1 << 30, (3 << 30) + 7, 64 << 30] {
+        let stats: Arc<[CollectionStats]> = vec![CollectionStats::default()].into();
+        let store = Store::new(&Config { capacity_bytes, ..config() }, stats);
+        let shelves = store.found.capacity() + store.missing.capacity();
+        assert!(shelves <= capacity_bytes && capacity_bytes - shelves < 130, "{capacity_bytes}: {shelves}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_books_are_exact_after_any_sequence(
+        capacity_bytes in 1_000_u64..60_000,
+        steps in proptest::collection::vec((0_u8..10, 0_i64..60, 0_usize..3_000, 0_u16..2), 1..400),
+    ) {
+        let bench = Bench::new(capacity_bytes);
+        for (at, (what, id, body_bytes, collection)) in steps.into_iter().enumerate() {
+            let key = key_of(CollectionId(collection), id);
+            match what {
+                0 => drop(bench.store.remove(&key, Removal::Invalidated)),
+                1 | 2 => bench.put(&key, None, at as u64),
+                3 => bench.put(&key, Some(&vec![0; body_bytes * 30]), at as u64),
+                4 | 5 => drop(bench.store.get(&key)),
+                _ => bench.put(&key, Some(&vec![0; body_bytes]), at as u64),
+            }
+            bench.check();
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! A server on our connections with a service that tells what it received, and a client that speaks bytes.
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io::{Read, Write};
+use std::net::{Shutdown as Half, SocketAddr, TcpStream};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hotrow_server::config::{Config, Limits};
+use hotrow_server::drain::Shutdown;
+use hotrow_server::listen::Listeners;
+use hotrow_server::metrics::{CloseCause, WorkerMetrics};
+use hotrow_server::worker::{WorkerError, Workers, run_workers};
+use http_body::{Frame, SizeHint};
+use hyper::body::{Body, Incoming};
+use hyper::service::Service;
+use hyper::{Method, Request, Response};
+use tokio::sync::watch;
+
+/// Nothing in a test takes longer unless something is broken.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+pub fn limits() -> Limits {
+    Limits {
+        connections: 100,
+        requests_in_flight: 100,
+        header_bytes: 4096,
+        headers: 32,
+        target_bytes: 1024,
+        body_bytes: 10_000,
+        header_timeout: DEADLINE,
+        body_timeout: DEADLINE,
+        idle_timeout: DEADLINE,
+        write_timeout: DEADLINE,
+        request_timeout: DEADLINE,
+        drain_timeout: DEADLINE,
+        max_batch: 10,
+        position_wait: DEADLINE,
+        privileged_waiters: 4,
+    }
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub shutdown: Shutdown,
+    pub gate: Gate,
+    workers: Option<Workers>,
+}
+
+/// Holds `GET /wait` back until it is opened, and counts who waits.
+#[derive(Clone)]
+pub struct Gate {
+    open: Arc<watch::Sender<bool>>,
+    pub waiting: Arc<AtomicUsize>,
+}
+
+impl Gate {
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+}
+
+impl Server {
+    pub fn start(limits: Limits) -> Self {
+        Self::start_with(limits, 1)
+    }
+
+    pub fn start_with(limits: Limits, workers: usize) -> Self {
+        let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
+        let address = listeners.address();
+        let config =
+            Config { data: address, admin: address, admin_token: None, workers, limits, collections: Vec::new() };
+        let gate = Gate { open: Arc::new(watch::Sender::new(false)), waiting: Arc::default() };
+        let shutdown = Shutdown::new();
+        let made = gate.clone();
+        let workers = run_workers(&config, listeners, move |_| Echo(made.clone()), &shutdown).unwrap();
+        Self { address, shutdown, gate, workers: Some(workers) }
+    }
+
+    pub fn metrics(&self) -> &WorkerMetrics {
+        &self.workers.as_ref().unwrap().metrics()[0]
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Waits until this many connections ended for `cause`.
+    pub fn await_closed(&self, cause: CloseCause, count: u64) {
+        wait_until(|| self.metrics().closed_count(cause) >= count);
+        assert_eq!(self.metrics().closed_count(cause), count);
+    }
+
+    /// Waits for the workers to end by themselves.
+    pub fn join(mut self) -> Result<(), WorkerError> {
+        self.workers.take().unwrap().join()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown.now();
+        if let Some(workers) = self.workers.take() {
+            let ended = workers.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+        }
+    }
+}
+
+/// Awaits a condition that another thread brings about.
+pub fn wait_until(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "the condition did not come true");
+        std::thread::yield_now();
+    }
+}
+
+pub struct Client(pub TcpStream);
+
+/// What a client received until the connection was closed.
+#[derive(Debug)]
+pub struct Received {
+    pub answers: Vec<Answer>,
+    /// Closed in order, not reset.
+    pub closed: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.0.write_all(bytes.as_ref()).unwrap();
+        self
+    }
+
+    pub fn half_close(&mut self) -> &mut Self {
+        self.0.shutdown(Half::Write).unwrap();
+        self
+    }
+
+    /// Reads exactly one answer.
+    pub fn answer(&mut self) -> Answer {
+        let mut bytes = Vec::new();
+        loop {
+            if let Some((answer, rest)) = parse(&bytes) {
+                assert!(rest.is_empty(), "more than one answer");
+                return answer;
+            }
+            let mut byte = [0; 1];
+            assert_eq!(
+                self.0.read(&mut byte).unwrap(),
+                1,
+                "closed within an answer: {:?}",
+                String::from_utf8_lossy(&bytes)
+            );
+            bytes.push(byte[0]);
+        }
+    }
+
+    /// Reads until the server closes.
+    pub fn rest(&mut self) -> Received {
+        let mut bytes = Vec::new();
+        let closed = match self.0.read_to_end(&mut bytes) {
+            Ok(_) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes)),
+        };
+        let (mut answers, mut rest) = (Vec::new(), &bytes[..]);
+        while !rest.is_empty() {
+            let (answer, after) =
+                parse(rest).unwrap_or_else(|| panic!("part of an answer: {:?}", String::from_utf8_lossy(rest)));
+            answers.push(answer);
+            rest = after;
+        }
+        Received { answers, closed }
+    }
+}
+
+impl Received {
+    pub fn statuses(&self) -> Vec<u16> {
+        self.answers.iter().map(|answer| answer.status).collect()
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
+    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
+    let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let body = bytes.get(end..end + length)?;
+    Some((Answer { status, head, body: String::from_utf8(body.to_vec()).unwrap() }, &bytes[end + length..]))
+}
+
+/// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the gate, `/block` blocks its thread
+/// until it is open, `/big` is 64 MB, `/ignore` does not
+/// look at its body.
+struct Echo(Gate);
+
+impl Service<Request<Incoming>> for Echo {
+    type Response = Response<Piece>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Piece>, Infallible>>>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let gate = self.0.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let target = parts.uri.to_string();
+            let text = match target.as_str() {
+                "/big" => return Ok(Response::new(Piece::of(vec![b'x'; 64 << 20]))),
+                "/ignore" => String::new(),
+                "/block" => {
+                    gate.waiting.fetch_add(1, Ordering::Relaxed);
+                    wait_until(|| *gate.open.borrow());
+                    String::new()
+                }
+                "/wait" => {
+                    gate.waiting.fetch_add(1, Ordering::Relaxed);
+                    // The gate lives as long as the service.
+                    let _ = gate.open.subscribe().wait_for(|open| *open).await;
+                    gate.waiting.fetch_sub(1, Ordering::Relaxed);
+                    String::new()
+                }
+                _ => match read(body).await {
+                    Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                    Err(_) => {
+                        let mut bad = Response::new(Piece::of("broken body"));
+                        *bad.status_mut() = hyper::StatusCode::BAD_REQUEST;
+                        return Ok(bad);
+                    }
+                },
+            };
+            let text = format!("{} {target} {text}", parts.method);
+            Ok(Response::new(Piece::of(if parts.method == Method::HEAD { String::new() } else { text })))
+        })
+    }
+}
+
+async fn read(body: Incoming) -> Result<Vec<u8>, hyper::Error> {
+    let (mut body, mut bytes) = (pin!(body), Vec::new());
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes)
+}
+
+pub struct Piece(Option<Bytes>);
+
+impl Piece {
+    fn of(bytes: impl Into<Bytes>) -> Self {
+        Self(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()))
+    }
+}
+
+impl Body for Piece {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
