@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::harness::{Config, Database, Server};
 
 /// Runs curl; `None`, with the reason printed, where it is not installed.
-pub fn curl(arguments: &[&str]) -> Option<String> {
+pub(crate) fn curl(arguments: &[&str]) -> Option<String> {
     let base = ["--silent", "--show-error", "--max-time", "15", "--noproxy", "*"];
     match Command::new("curl").args(base).args(arguments).stdin(Stdio::null()).output() {
         Ok(done) => {
