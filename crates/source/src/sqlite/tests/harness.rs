@@ -1,0 +1,275 @@
+//! A database, an engine on it, and a sink that remembers.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hotrow_cache::key::{CollectionId, Key, KeyPart};
+use hotrow_cache::version::{Mark, Position};
+use hotrow_measure::clock::Nanos;
+use parking_lot::{Condvar, Mutex};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::sqlite::config::{CollectionSpec, Config, Watch};
+use crate::sqlite::tuning::Tuning;
+use crate::sqlite::{Hooks, SqliteSource, open_tuned};
+use crate::{Change, FlushCause, LossCause, ReadError, ReadSet, Row, Sink, Source};
+
+/// A condition that does not come true within this time has failed.
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A database file with a writer on it.
+pub(super) struct Db {
+    pub(super) dir: TempDir,
+    pub(super) path: PathBuf,
+    pub(super) writer: Connection,
+}
+
+impl Db {
+    /// In WAL mode, with this content.
+    pub(super) fn new(sql: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data.db");
+        let writer = writer(&path);
+        writer.pragma_update(None, "journal_mode", "WAL").unwrap();
+        writer.execute_batch(sql).unwrap();
+        Self { dir, path, writer }
+    }
+
+    pub(super) fn run(&self, sql: &str) {
+        self.writer.execute_batch(sql).unwrap();
+    }
+
+    pub(super) fn one<T: rusqlite::types::FromSql>(&self, sql: &str) -> T {
+        self.writer.query_row(sql, [], |r| r.get(0)).unwrap()
+    }
+
+    pub(super) fn config(&self, collections: Vec<CollectionSpec>) -> Config {
+        Config {
+            path: self.path.clone(),
+            watch: Watch::Triggers,
+            reads_in_flight: 2,
+            read_timeout: Duration::from_secs(5),
+            collections,
+        }
+    }
+
+    /// Collections are given as `table(key, key)`.
+    pub(super) fn start(&self, collections: &[&str]) -> Engine {
+        Engine::start(self.config(collections.iter().map(|c| spec(c)).collect()), Tuning::default())
+    }
+}
+
+/// A connection that writes like any other program: small waits, no settings of ours.
+pub(super) fn writer(path: &Path) -> Connection {
+    let writer = Connection::open(path).unwrap();
+    writer.busy_timeout(DEADLINE).unwrap();
+    writer.pragma_update(None, "synchronous", "OFF").unwrap();
+    writer
+}
+
+/// `table(key, key)`.
+pub(super) fn spec(text: &str) -> CollectionSpec {
+    let (table, key) = text.strip_suffix(')').unwrap().rsplit_once('(').unwrap();
+    CollectionSpec {
+        name: table.into(),
+        table: table.into(),
+        key: key.split(',').map(|k| k.trim().into()).collect(),
+        key_types: Vec::new(),
+        columns: None,
+        exclude: Vec::new(),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Event {
+    Changes(Vec<Change>),
+    Flush(CollectionId, FlushCause),
+    Loss(LossCause),
+    Started(Option<Position>),
+    Advance(Nanos, Option<Position>),
+}
+
+/// A sink that remembers everything, and lets a test wait for something or hold the feed up.
+#[derive(Default)]
+pub(super) struct Recorder {
+    events: Mutex<Vec<Event>>,
+    changed: Condvar,
+    held: Mutex<()>,
+}
+
+impl Recorder {
+    fn push(&self, event: Event) {
+        let _held = self.held.lock();
+        let mut events = self.events.lock();
+        if let (Event::Advance(..), Some(Event::Advance(..))) = (&event, events.last()) {
+            events.pop();
+        }
+        events.push(event);
+        self.changed.notify_all();
+    }
+
+    /// The feed cannot deliver while the guard lives.
+    pub(super) fn hold(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.held.lock()
+    }
+
+    pub(super) fn wait<T>(&self, what: &str, found: impl Fn(&[Event]) -> Option<T>) -> T {
+        let until = Instant::now() + DEADLINE;
+        let mut events = self.events.lock();
+        loop {
+            if let Some(found) = found(&events) {
+                return found;
+            }
+            if self.changed.wait_until(&mut events, until).timed_out() {
+                panic!("waited in vain for {what}; seen: {events:?}");
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.events.lock().len()
+    }
+}
+
+impl Sink for Recorder {
+    fn changes(&self, changes: &[Change]) {
+        self.push(Event::Changes(changes.to_vec()));
+    }
+    fn flush(&self, collection: CollectionId, cause: FlushCause) {
+        self.push(Event::Flush(collection, cause));
+    }
+    fn loss(&self, cause: LossCause, _detail: &str) {
+        self.push(Event::Loss(cause));
+    }
+    fn started(&self, position: Option<Position>) {
+        self.push(Event::Started(position));
+    }
+    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
+        self.push(Event::Advance(probe_sent_at, position));
+    }
+}
+
+/// A running engine; it stops when dropped.
+pub(super) struct Engine {
+    pub(super) source: Arc<SqliteSource>,
+    pub(super) sink: Arc<Recorder>,
+    shutdown: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shutdown.store(true, Ordering::Relaxed);
+        let joined = self.thread.take().unwrap().join();
+        assert!(joined.is_ok() || std::thread::panicking());
+    }
+}
+
+impl Engine {
+    pub(super) fn start(config: Config, tuning: Tuning) -> Self {
+        Self::start_hooked(config, tuning, Hooks::default())
+    }
+
+    pub(super) fn start_hooked(config: Config, tuning: Tuning, hooks: Hooks) -> Self {
+        let sqlite = open_tuned(config, hooks, tuning).unwrap();
+        let (sink, shutdown) = (Arc::new(Recorder::default()), Arc::new(AtomicBool::new(false)));
+        let (for_feed, stop, feed) = (Arc::clone(&sink), Arc::clone(&shutdown), sqlite.feed);
+        let thread = std::thread::spawn(move || feed.run(for_feed, stop));
+        Self { source: sqlite.source, sink, shutdown, thread: Some(thread) }
+    }
+
+    /// Waits until the feed has told that all which was committed before this call is delivered.
+    pub(super) fn settle(&self) -> Option<Position> {
+        let now = Nanos::now();
+        self.sink.wait("the feed to pass this moment", |events| match events.last() {
+            Some(Event::Advance(sent_at, position)) if *sent_at >= now => Some(*position),
+            _ => None,
+        })
+    }
+
+    /// What was delivered while `act` ran and until the feed had passed its end.
+    pub(super) fn during(&self, act: impl FnOnce()) -> Seen {
+        self.settle();
+        let from = self.sink.len();
+        act();
+        self.settle();
+        Seen::of(&self.sink.events.lock()[from - 1..])
+    }
+
+    pub(super) fn read(&self, collection: u16, keys: &[&str]) -> Result<ReadSet, ReadError> {
+        let schema = &self.source.schemas()[usize::from(collection)];
+        let keys = keys.iter().map(|k| schema.parse_url(k).unwrap()).collect();
+        block_on(self.source.read(CollectionId(collection), keys))
+    }
+
+    /// One row as JSON text; `None` when it is missing.
+    pub(super) fn row(&self, collection: u16, key: &str) -> Option<String> {
+        let mut set = self.read(collection, &[key]).unwrap();
+        match set.rows.pop().unwrap() {
+            Row::Found(json) => Some(String::from_utf8(json).unwrap()),
+            Row::Missing => None,
+            Row::Unreadable(why) => panic!("{why}"),
+        }
+    }
+}
+
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// A summary of what was delivered.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Seen {
+    /// As `collection:part,part`.
+    pub(super) keys: BTreeSet<String>,
+    pub(super) flushes: Vec<(u16, FlushCause)>,
+    pub(super) losses: Vec<LossCause>,
+    pub(super) starts: usize,
+    pub(super) last_mark: Option<Mark>,
+}
+
+impl Seen {
+    fn of(events: &[Event]) -> Self {
+        let mut seen = Self::default();
+        for event in events {
+            match event {
+                Event::Changes(changes) => {
+                    seen.keys.extend(changes.iter().map(|c| spell(&c.key)));
+                    seen.last_mark = changes.last().map(|c| c.mark);
+                }
+                Event::Flush(collection, cause) => seen.flushes.push((collection.0, cause.clone())),
+                Event::Loss(cause) => seen.losses.push(cause.clone()),
+                Event::Started(_) => seen.starts += 1,
+                Event::Advance(..) => {}
+            }
+        }
+        seen
+    }
+
+    /// Only these keys, and nothing else happened.
+    pub(super) fn only(&self, keys: &[&str]) {
+        let wanted: BTreeSet<String> = keys.iter().map(|k| (*k).into()).collect();
+        assert_eq!(self.keys, wanted, "{self:?}");
+        assert!(self.flushes.is_empty() && self.losses.is_empty(), "{self:?}");
+    }
+}
+
+fn spell(key: &Key) -> String {
+    let parts = key.parts().map(|p| match p {
+        KeyPart::Integer(v) => v.to_string(),
+        KeyPart::Text(v) => v.into(),
+        KeyPart::Bytes(v) => v.iter().map(|b| format!("{b:02x}")).collect(),
+    });
+    format!("{}:{}", key.collection().0, parts.collect::<Vec<_>>().join(","))
+}
+
+/// Runs a program to its end.
+pub(super) fn program(name: &str, args: &[&str]) {
+    let output = std::process::Command::new(name).args(args).output().unwrap();
+    assert!(output.status.success(), "{name} {args:?}: {output:?}");
+}
