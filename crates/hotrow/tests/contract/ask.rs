@@ -6,33 +6,33 @@ use crate::observation::{Outcome, Seen, Token, Wish};
 use crate::rows::{Sizes, body, claimed_version, payload};
 
 /// The collection's path.
-pub const ITEMS: &str = "/items";
+pub(crate) const ITEMS: &str = "/items";
 
 /// What a reader asks for.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub(crate) enum Ask {
     One { key: u32, wish: Wish, known: Option<Known> },
     Batch { keys: Vec<u32>, wish: Wish, post: bool },
 }
 
 /// A version whose `ETag` the reader has.
 #[derive(Clone, Debug)]
-pub struct Known {
-    pub version: u64,
-    pub etag: String,
+pub(crate) struct Known {
+    pub(crate) version: u64,
+    pub(crate) etag: String,
 }
 
 /// What an answer says beside the records.
 #[derive(Clone, Copy, Debug)]
-pub struct Provenance {
-    pub outcome: Outcome,
-    pub age_s: u32,
-    pub token: Option<Token>,
+pub(crate) struct Provenance {
+    pub(crate) outcome: Outcome,
+    pub(crate) age_s: u32,
+    pub(crate) token: Option<Token>,
 }
 
 impl Ask {
     /// The request; `log` is the id that positions of commits belong to.
-    pub fn bytes(&self, log: u64) -> Vec<u8> {
+    pub(crate) fn bytes(&self, log: u64) -> Vec<u8> {
         let mut headers: Vec<(&str, String)> = Vec::new();
         let (Self::One { wish, .. } | Self::Batch { wish, .. }) = self;
         match *wish {
@@ -63,7 +63,7 @@ impl Ask {
     }
 
     /// What the answer says, per key.
-    pub fn read(&self, answer: &Answer, sizes: Sizes) -> Vec<(u32, Seen)> {
+    pub(crate) fn read(&self, answer: &Answer, sizes: Sizes) -> Vec<(u32, Seen)> {
         match self {
             Self::One { key, known, .. } => vec![(*key, read_one(*key, known.as_ref(), answer, sizes))],
             Self::Batch { keys, .. } => read_batch(keys, answer, sizes),
@@ -72,7 +72,7 @@ impl Ask {
 }
 
 /// `Hotrow-Cache`, `Age` and `Hotrow-Position`.
-pub fn provenance(answer: &Answer) -> Provenance {
+pub(crate) fn provenance(answer: &Answer) -> Provenance {
     let outcome = match answer.cache() {
         "hit" => Outcome::Hit,
         "miss" => Outcome::Miss,

@@ -13,16 +13,16 @@ use crate::rows::Random;
 const RECENT: usize = 8;
 
 /// Shared by all threads of a run.
-pub struct Board {
+pub(crate) struct Board {
     start: Instant,
     recent: [AtomicU32; RECENT],
     cursor: AtomicUsize,
     /// The change log's end after the newest commit that returned.
-    pub newest_at: AtomicU64,
+    pub(crate) newest_at: AtomicU64,
     /// The log's id, once an answer has told it; 0 before.
-    pub log: AtomicU64,
-    pub reads: AtomicU64,
-    pub changes: AtomicU64,
+    pub(crate) log: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) changes: AtomicU64,
     stop_writers: AtomicBool,
     stop_readers: AtomicBool,
     pause: AtomicBool,
@@ -32,15 +32,15 @@ pub struct Board {
 
 /// An instance that readers may ask.
 #[derive(Clone, Copy, Debug)]
-pub struct Instance {
+pub(crate) struct Instance {
     /// Grows with each start: a new process owes nothing to what an old one answered.
-    pub id: u8,
-    pub data: SocketAddr,
-    pub admin: SocketAddr,
+    pub(crate) id: u8,
+    pub(crate) data: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 impl Board {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
             recent: Default::default(),
@@ -58,46 +58,46 @@ impl Board {
     }
 
     /// Now, on the clock of the run.
-    pub fn now(&self) -> Ns {
+    pub(crate) fn now(&self) -> Ns {
         // Half a millennium fits.
         self.start.elapsed().as_nanos() as Ns
     }
 
     /// A writer is about to change the key, or just has.
-    pub fn touched(&self, key: u32) {
+    pub(crate) fn touched(&self, key: u32) {
         let at = self.cursor.fetch_add(1, Ordering::Relaxed) % RECENT;
         self.recent[at].store(key, Ordering::Relaxed);
     }
 
     /// A key that was changed a moment ago or is about to be.
-    pub fn recent(&self, random: &mut Random) -> u32 {
+    pub(crate) fn recent(&self, random: &mut Random) -> u32 {
         let back = random.below(4).min(random.below(4)) as usize + 1;
         let at = self.cursor.load(Ordering::Relaxed) + RECENT - back;
         self.recent[at % RECENT].load(Ordering::Relaxed)
     }
 
-    pub fn add_instance(&self, instance: Instance) {
+    pub(crate) fn add_instance(&self, instance: Instance) {
         self.instances.write().expect("no panics here").push(instance);
     }
 
-    pub fn instances(&self) -> Vec<Instance> {
+    pub(crate) fn instances(&self) -> Vec<Instance> {
         self.instances.read().expect("no panics here").clone()
     }
 
-    pub fn stop_writers(&self) {
+    pub(crate) fn stop_writers(&self) {
         self.stop_writers.store(true, Ordering::Release);
     }
 
-    pub fn stop_readers(&self) {
+    pub(crate) fn stop_readers(&self) {
         self.stop_readers.store(true, Ordering::Release);
     }
 
-    pub fn readers_stopped(&self) -> bool {
+    pub(crate) fn readers_stopped(&self) -> bool {
         self.stop_readers.load(Ordering::Acquire)
     }
 
     /// Between two transactions of a writer: waits while writers pause. `false`: it shall end.
-    pub fn may_write(&self) -> bool {
+    pub(crate) fn may_write(&self) -> bool {
         if self.pause.load(Ordering::Acquire) {
             self.paused.fetch_add(1, Ordering::AcqRel);
             while self.pause.load(Ordering::Acquire) && !self.stop_writers.load(Ordering::Acquire) {
@@ -109,12 +109,12 @@ impl Board {
     }
 
     /// Returns when all of `writers` have ended their transactions and begin no new ones.
-    pub fn pause_writers(&self, writers: usize) {
+    pub(crate) fn pause_writers(&self, writers: usize) {
         self.pause.store(true, Ordering::Release);
         await_until("the writers to pause", SOON, || self.paused.load(Ordering::Acquire) == writers);
     }
 
-    pub fn resume_writers(&self) {
+    pub(crate) fn resume_writers(&self) {
         self.pause.store(false, Ordering::Release);
     }
 }

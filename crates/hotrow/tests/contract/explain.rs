@@ -13,7 +13,12 @@ const LINES_MAX: usize = 40;
 const BEFORE_NS: Ns = 20_000_000;
 
 /// Tells the story.
-pub fn explain(violation: &Violation, histories: &Histories, observations: &[Observation], purges: &[Purge]) -> String {
+pub(crate) fn explain(
+    violation: &Violation,
+    histories: &Histories,
+    observations: &[Observation],
+    purges: &[Purge],
+) -> String {
     let offender = &observations[violation.observation];
     let zero = offender.sent_ns;
     let mut lines: Vec<(Ns, String)> = Vec::new();

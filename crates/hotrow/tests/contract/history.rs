@@ -1,41 +1,41 @@
 //! What the writers did: per key every state in order, with the moments between which it became visible.
 
 /// Nanoseconds since the run began, on the one clock of this process: writers and readers compare.
-pub type Ns = u64;
+pub(crate) type Ns = u64;
 
 /// One second.
-pub const SECOND: Ns = 1_000_000_000;
+pub(crate) const SECOND: Ns = 1_000_000_000;
 
 /// One state of one key. Its index in the history is its version; rows carry it in their column `version`. That there is
 /// no row is a state like any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     /// Whether there is a row.
-    pub present: bool,
+    pub(crate) present: bool,
     /// Just before COMMIT was sent.
-    pub begun_ns: Ns,
+    pub(crate) begun_ns: Ns,
     /// Just after COMMIT returned.
-    pub returned_ns: Ns,
+    pub(crate) returned_ns: Ns,
     /// The change log's end with this commit in it: a read that saw the log up to here saw the commit.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Who wrote it.
-    pub writer: u8,
+    pub(crate) writer: u8,
 }
 
 /// The states of one key, oldest first. One writer writes a key, so both moments and the log's end grow with the index.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     states: Vec<State>,
 }
 
 impl History {
     /// A key that has been in its state since before the run.
-    pub fn starting(present: bool) -> Self {
+    pub(crate) fn starting(present: bool) -> Self {
         Self { states: vec![State { present, begun_ns: 0, returned_ns: 0, at: 0, writer: u8::MAX }] }
     }
 
     /// Notes the next state and returns its version.
-    pub fn push(&mut self, state: State) -> u64 {
+    pub(crate) fn push(&mut self, state: State) -> u64 {
         if let Some(last) = self.states.last() {
             assert!(last.returned_ns <= state.begun_ns && last.at <= state.at, "a key's commits do not overlap");
         }
@@ -44,42 +44,42 @@ impl History {
     }
 
     /// The version that the next state will have.
-    pub fn next_version(&self) -> u64 {
+    pub(crate) fn next_version(&self) -> u64 {
         self.states.len() as u64
     }
 
     /// The state of that version.
-    pub fn get(&self, version: u64) -> Option<&State> {
+    pub(crate) fn get(&self, version: u64) -> Option<&State> {
         self.states.get(usize::try_from(version).ok()?)
     }
 
     /// The newest state.
-    pub fn last(&self) -> &State {
+    pub(crate) fn last(&self) -> &State {
         self.states.last().expect("a history starts with a state")
     }
 
     /// All states with their versions.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &State)> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &State)> {
         self.states.iter().enumerate().map(|(i, state)| (i as u64, state))
     }
 
     /// The newest version whose COMMIT had returned before `moment`.
-    pub fn returned_before(&self, moment: Ns) -> u64 {
+    pub(crate) fn returned_before(&self, moment: Ns) -> u64 {
         last(self.states.partition_point(|s| s.returned_ns < moment))
     }
 
     /// The newest version whose COMMIT had been sent by `moment`: nothing newer can have been read then.
-    pub fn begun_by(&self, moment: Ns) -> u64 {
+    pub(crate) fn begun_by(&self, moment: Ns) -> u64 {
         last(self.states.partition_point(|s| s.begun_ns <= moment))
     }
 
     /// The version that a read sees which sees the change log up to `at`.
-    pub fn at(&self, at: u64) -> u64 {
+    pub(crate) fn at(&self, at: u64) -> u64 {
         last(self.states.partition_point(|s| s.at <= at))
     }
 
     /// Whether a change of the key was under way less than `near` before `from` or after `to`.
-    pub fn changed_near(&self, from: Ns, to: Ns, near: Ns) -> bool {
+    pub(crate) fn changed_near(&self, from: Ns, to: Ns, near: Ns) -> bool {
         let first = self.states.partition_point(|s| s.returned_ns.saturating_add(near) < from);
         // Version 0 is no change.
         self.states.get(first.max(1)).is_some_and(|s| s.begun_ns <= to.saturating_add(near))
@@ -91,4 +91,4 @@ fn last(count: usize) -> u64 {
 }
 
 /// The histories of all keys; the index is the key.
-pub type Histories = Vec<History>;
+pub(crate) type Histories = Vec<History>;

@@ -4,7 +4,7 @@ use crate::history::Ns;
 
 /// What an answer says about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub(crate) enum Seen {
     /// The row of this version, its body correct to the last byte; or 304 for the `ETag` that such a body had.
     Version(u64),
     /// 404: there is no such record.
@@ -17,7 +17,7 @@ pub enum Seen {
 
 /// `Hotrow-Cache`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     Hit,
     Miss,
     Wait,
@@ -29,7 +29,7 @@ pub enum Outcome {
 
 /// What the request asked beyond any answer of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub(crate) enum Wish {
     Any,
     /// `Cache-Control: no-cache`.
     New,
@@ -44,14 +44,14 @@ pub enum Wish {
 
 /// `Hotrow-Position`: which log, and the point in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Token {
-    pub log: u64,
-    pub at: u64,
+pub(crate) struct Token {
+    pub(crate) log: u64,
+    pub(crate) at: u64,
 }
 
 impl Token {
     /// Reads the header's text, by docs/http.md: 16 hexadecimal digits, a hyphen, a decimal number.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (log, at) = text.split_once('-')?;
         Some(Self { log: u64::from_str_radix(log, 16).ok().filter(|_| log.len() == 16)?, at: at.parse().ok()? })
     }
@@ -65,31 +65,31 @@ impl std::fmt::Display for Token {
 
 /// One key's part of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observation {
-    pub key: u32,
-    pub reader: u16,
-    pub instance: u8,
+pub(crate) struct Observation {
+    pub(crate) key: u32,
+    pub(crate) reader: u16,
+    pub(crate) instance: u8,
     /// Just before the first byte of the request was sent.
-    pub sent_ns: Ns,
+    pub(crate) sent_ns: Ns,
     /// Just after the last byte of the answer was received.
-    pub received_ns: Ns,
-    pub wish: Wish,
-    pub seen: Seen,
-    pub outcome: Outcome,
+    pub(crate) received_ns: Ns,
+    pub(crate) wish: Wish,
+    pub(crate) seen: Seen,
+    pub(crate) outcome: Outcome,
     /// `Age`.
-    pub age_s: u32,
+    pub(crate) age_s: u32,
     /// On a batch, the largest of its records.
-    pub token: Option<Token>,
-    pub batch: bool,
-    pub conditional: bool,
+    pub(crate) token: Option<Token>,
+    pub(crate) batch: bool,
+    pub(crate) conditional: bool,
 }
 
 /// A purge over the admin listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Purge {
-    pub instance: u8,
+pub(crate) struct Purge {
+    pub(crate) instance: u8,
     /// `None`: the whole collection.
-    pub key: Option<u32>,
-    pub sent_ns: Ns,
-    pub received_ns: Ns,
+    pub(crate) key: Option<u32>,
+    pub(crate) sent_ns: Ns,
+    pub(crate) received_ns: Ns,
 }

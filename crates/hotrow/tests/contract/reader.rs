@@ -12,18 +12,18 @@ use crate::rows::{Random, Sizes};
 
 /// How readers behave; chances in per cent.
 #[derive(Clone, Copy, Debug)]
-pub struct Taste {
+pub(crate) struct Taste {
     /// Of a key that was just changed or is about to be.
-    pub recent: u64,
+    pub(crate) recent: u64,
     /// Of a key out of the whole range, each as likely; the rest prefers low ones.
-    pub anywhere: u64,
-    pub batch: u64,
-    pub no_cache: u64,
-    pub at_least: u64,
-    pub session: u64,
-    pub conditional: u64,
+    pub(crate) anywhere: u64,
+    pub(crate) batch: u64,
+    pub(crate) no_cache: u64,
+    pub(crate) at_least: u64,
+    pub(crate) session: u64,
+    pub(crate) conditional: u64,
     /// Requests that go out together on one connection.
-    pub pipeline: usize,
+    pub(crate) pipeline: usize,
 }
 
 impl Default for Taste {
@@ -34,7 +34,7 @@ impl Default for Taste {
 
 impl Taste {
     /// Nothing but ordinary reads of single records.
-    pub fn plain() -> Self {
+    pub(crate) fn plain() -> Self {
         Self { batch: 0, no_cache: 0, at_least: 0, session: 0, conditional: 0, ..Self::default() }
     }
 }
@@ -48,7 +48,7 @@ struct Memory {
 }
 
 /// One reader.
-pub struct Reader {
+pub(crate) struct Reader {
     id: u16,
     keys: u32,
     board: Arc<Board>,
@@ -61,14 +61,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn new(id: u16, keys: u32, board: Arc<Board>, sizes: Sizes, taste: Taste) -> Self {
+    pub(crate) fn new(id: u16, keys: u32, board: Arc<Board>, sizes: Sizes, taste: Taste) -> Self {
         let random = Random(u64::from(id) << 32 | 0x5eed);
         let (clients, memory) = (HashMap::new(), HashMap::new());
         Self { id, keys, board, sizes, taste, random, clients, memory, seen: Vec::new() }
     }
 
     /// Reads until the board says stop, and returns what was seen.
-    pub fn run(mut self) -> Vec<Observation> {
+    pub(crate) fn run(mut self) -> Vec<Observation> {
         while !self.board.readers_stopped() {
             let instances = self.board.instances();
             let instance = self.random.one_of(&instances);
@@ -79,7 +79,7 @@ impl Reader {
     }
 
     /// Sends the requests together and notes their answers.
-    pub fn ask(&mut self, instance: Instance, asks: &[Ask]) {
+    pub(crate) fn ask(&mut self, instance: Instance, asks: &[Ask]) {
         let log = self.board.log.load(Ordering::Relaxed);
         let bytes: Vec<u8> = asks.iter().flat_map(|ask| ask.bytes(log)).collect();
         let client = self.clients.entry(instance.id).or_insert_with(|| Client::connect(instance.data));
@@ -95,7 +95,7 @@ impl Reader {
     }
 
     /// What was seen so far.
-    pub fn into_seen(self) -> Vec<Observation> {
+    pub(crate) fn into_seen(self) -> Vec<Observation> {
         self.seen
     }
 

@@ -4,17 +4,18 @@
 use std::fmt::Write as _;
 
 /// The table, as the writers create it.
-pub const CREATE: &str = "CREATE TABLE items(id INTEGER PRIMARY KEY, version INTEGER NOT NULL, payload TEXT NOT NULL)";
+pub(crate) const CREATE: &str =
+    "CREATE TABLE items(id INTEGER PRIMARY KEY, version INTEGER NOT NULL, payload TEXT NOT NULL)";
 
 /// Sizes of payloads in bytes, from and up to.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    pub from: usize,
-    pub to: usize,
+pub(crate) struct Sizes {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
 }
 
 /// The row's payload: hexadecimal, of a length that differs from version to version.
-pub fn payload(key: u32, version: u64, sizes: Sizes) -> String {
+pub(crate) fn payload(key: u32, version: u64, sizes: Sizes) -> String {
     let seed = mix(u64::from(key) << 40 ^ version);
     let length = sizes.from + (mix(seed) as usize) % (sizes.to - sizes.from + 1);
     let mut text = String::with_capacity(length + 16);
@@ -29,19 +30,19 @@ pub fn payload(key: u32, version: u64, sizes: Sizes) -> String {
 }
 
 /// The row as JSON, in the order of the table's columns.
-pub fn body(key: u32, version: u64, sizes: Sizes) -> String {
+pub(crate) fn body(key: u32, version: u64, sizes: Sizes) -> String {
     format!("{{\"id\":{key},\"version\":{version},\"payload\":\"{}\"}}", payload(key, version, sizes))
 }
 
 /// The version that a body claims; whether it is that, [`body`] tells.
-pub fn claimed_version(body: &[u8]) -> Option<u64> {
+pub(crate) fn claimed_version(body: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, rest) = text.split_once("\"version\":")?;
     rest.split(',').next()?.parse().ok()
 }
 
 /// A number without pattern (SplitMix64's finalizer).
-pub fn mix(n: u64) -> u64 {
+pub(crate) fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
@@ -49,32 +50,32 @@ pub fn mix(n: u64) -> u64 {
 
 /// Random numbers that a seed repeats.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// Below `n`, which is not 0.
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
     /// True with that many per cent.
-    pub fn percent(&mut self, percent: u64) -> bool {
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// One of these.
-    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len() as u64) as usize]
     }
 
     /// Of `n` things, mostly one of the first few.
-    pub fn skewed(&mut self, n: u64) -> u64 {
+    pub(crate) fn skewed(&mut self, n: u64) -> u64 {
         let unit = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         ((unit.powi(4) * n as f64) as u64).min(n - 1)
     }

@@ -14,7 +14,7 @@ mod tests;
 
 /// What the contract says; each names what an answer broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// A body, a status or an absence that was never committed, or not yet when the answer was received.
     Committed,
     /// Point 1: older than an answer that this instance had given before the request was sent.
@@ -36,7 +36,7 @@ pub enum Rule {
 }
 
 /// All of them, for counts.
-pub const RULES: [Rule; 9] = [
+pub(crate) const RULES: [Rule; 9] = [
     Rule::Committed,
     Rule::Monotonic,
     Rule::Fresh,
@@ -53,36 +53,36 @@ const AGE_ROUNDING: Ns = SECOND / 2;
 
 /// What holds in this run.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    pub max_staleness_ns: Ns,
+pub(crate) struct Terms {
+    pub(crate) max_staleness_ns: Ns,
     /// The log to whose points the histories refer; tokens are judged against it alone. `None`: not at all.
-    pub log: Option<u64>,
+    pub(crate) log: Option<u64>,
 }
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    pub rule: Rule,
+pub(crate) struct Violation {
+    pub(crate) rule: Rule,
     /// Index of the observation.
-    pub observation: usize,
+    pub(crate) observation: usize,
     /// The oldest version that the rule allows.
-    pub floor: u64,
+    pub(crate) floor: u64,
     /// Index of the earlier answer that the rule refers to, if it is one.
-    pub earlier: Option<usize>,
+    pub(crate) earlier: Option<usize>,
 }
 
 /// What came of a check.
 #[derive(Debug, Default)]
-pub struct Report {
-    pub violations: Vec<Violation>,
+pub(crate) struct Report {
+    pub(crate) violations: Vec<Violation>,
     /// Per rule, the observations on which it had something to say.
-    pub applied: BTreeMap<Rule, u64>,
+    pub(crate) applied: BTreeMap<Rule, u64>,
     /// The longest time from a commit's return to the sending of a request whose answer still did not see it.
-    pub worst_lag_ns: Ns,
+    pub(crate) worst_lag_ns: Ns,
 }
 
 /// Checks everything.
-pub fn check(histories: &Histories, observations: &[Observation], purges: &[Purge], terms: &Terms) -> Report {
+pub(crate) fn check(histories: &Histories, observations: &[Observation], purges: &[Purge], terms: &Terms) -> Report {
     let mut report = Report::default();
     let mut by_key: HashMap<u32, Vec<usize>> = HashMap::new();
     for (i, observation) in observations.iter().enumerate() {
@@ -155,8 +155,9 @@ impl KeyCheck<'_> {
             }
         }
         // The oldest that all rules allow: of a 404 no more is claimed than it says.
+        let certain = candidates.len() == 1;
         let version = candidates.into_iter().find(|v| *v >= highest).unwrap_or(latest);
-        self.note(index, version);
+        self.note(index, version, certain);
     }
 
     /// The versions that a 404 may stand for, ascending.
@@ -229,9 +230,9 @@ impl KeyCheck<'_> {
         answered[..before].last().map(|(_, version, index)| (*version, *index))
     }
 
-    fn note(&mut self, index: usize, version: u64) {
+    fn note(&mut self, index: usize, version: u64, certain: bool) {
         let observation = &self.observations[index];
-        if let Some(next) = self.history.get(version + 1) {
+        if let (true, Some(next)) = (certain, self.history.get(version + 1)) {
             let lag = observation.sent_ns.saturating_sub(next.returned_ns);
             self.report.worst_lag_ns = self.report.worst_lag_ns.max(lag);
         }
@@ -247,7 +248,7 @@ impl KeyCheck<'_> {
 }
 
 /// Of all reads, those with a change of their key under way within `near`.
-pub fn reads_near_changes(histories: &Histories, observations: &[Observation], near: Ns) -> usize {
+pub(crate) fn reads_near_changes(histories: &Histories, observations: &[Observation], near: Ns) -> usize {
     let is_near = |o: &&Observation| {
         histories.get(o.key as usize).is_some_and(|h| h.changed_near(o.sent_ns, o.received_ns, near))
     };

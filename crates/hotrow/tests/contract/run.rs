@@ -20,18 +20,18 @@ use crate::rules::{Report, Terms, check};
 use crate::writer::{Habit, Writer};
 
 /// The default of `cache.max_staleness`.
-pub const MAX_STALENESS: Duration = Duration::from_secs(1);
+pub(crate) const MAX_STALENESS: Duration = Duration::from_secs(1);
 /// Violations that are told in full.
 const STORIES_MAX: usize = 3;
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    pub keys: u32,
-    pub sizes: Sizes,
-    pub writers: u8,
-    pub habit: Habit,
-    pub max_staleness: Duration,
+pub(crate) struct Plan {
+    pub(crate) keys: u32,
+    pub(crate) sizes: Sizes,
+    pub(crate) writers: u8,
+    pub(crate) habit: Habit,
+    pub(crate) max_staleness: Duration,
 }
 
 impl Default for Plan {
@@ -42,21 +42,21 @@ impl Default for Plan {
 }
 
 /// A run under way.
-pub struct Run {
-    pub plan: Plan,
-    pub board: Arc<Board>,
-    pub database: Database,
-    pub servers: Vec<Server>,
+pub(crate) struct Run {
+    pub(crate) plan: Plan,
+    pub(crate) board: Arc<Board>,
+    pub(crate) database: Database,
+    pub(crate) servers: Vec<Server>,
     writers: Vec<JoinHandle<BTreeMap<u32, History>>>,
     readers: Vec<JoinHandle<Vec<Observation>>>,
-    pub purges: Vec<Purge>,
-    pub observations: Vec<Observation>,
-    pub histories: Histories,
+    pub(crate) purges: Vec<Purge>,
+    pub(crate) observations: Vec<Observation>,
+    pub(crate) histories: Histories,
 }
 
 impl Run {
     /// Creates the database: every seventh key has no row at first.
-    pub fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan) -> Self {
         let database = Database::new();
         database.execute(CREATE);
         let histories = fill(&database.connection, plan, 0);
@@ -67,7 +67,7 @@ impl Run {
     }
 
     /// The configuration of an instance: everything that a client may ask is granted.
-    pub fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         Config::new(self.database.path())
             .collection("items")
             .set("collections.items.allow_no_cache", "true")
@@ -78,7 +78,7 @@ impl Run {
     }
 
     /// Starts an instance; readers find it.
-    pub fn serve(&mut self, config: &Config, environment: &[(&str, &str)]) -> Instance {
+    pub(crate) fn serve(&mut self, config: &Config, environment: &[(&str, &str)]) -> Instance {
         let server = Server::start_with(config, environment);
         server.await_ready();
         let instance = Instance { id: self.servers.len() as u8, data: server.data, admin: server.admin };
@@ -87,7 +87,7 @@ impl Run {
         instance
     }
 
-    pub fn start_writers(&mut self) {
+    pub(crate) fn start_writers(&mut self) {
         let writers = u32::from(self.plan.writers);
         for id in 0..self.plan.writers {
             let mine = |key: &u32| key % writers == u32::from(id);
@@ -106,13 +106,13 @@ impl Run {
     }
 
     /// A connection for writers: no promise to survive a power failure, which would cost a sync per commit.
-    pub fn writing_connection(&self) -> Connection {
+    pub(crate) fn writing_connection(&self) -> Connection {
         let connection = self.database.another();
         connection.execute_batch("PRAGMA synchronous = OFF").expect("no sync");
         connection
     }
 
-    pub fn start_readers(&mut self, count: u16, taste: Taste) {
+    pub(crate) fn start_readers(&mut self, count: u16, taste: Taste) {
         for _ in 0..count {
             let reader = self.reader(taste);
             self.readers.push(std::thread::spawn(move || reader.run()));
@@ -120,13 +120,13 @@ impl Run {
     }
 
     /// A reader that the test drives itself.
-    pub fn reader(&self, taste: Taste) -> Reader {
+    pub(crate) fn reader(&self, taste: Taste) -> Reader {
         let id = self.readers.len() as u16;
         Reader::new(id, self.plan.keys, self.board.clone(), self.plan.sizes, taste)
     }
 
     /// Waits until so many reads and changes have been made.
-    pub fn await_counts(&self, reads: u64, changes: u64, within: Duration) {
+    pub(crate) fn await_counts(&self, reads: u64, changes: u64, within: Duration) {
         let board = &self.board;
         let so_far = || (board.reads.load(Ordering::Relaxed), board.changes.load(Ordering::Relaxed));
         await_until(&format!("{reads} reads and {changes} changes"), within, || {
@@ -138,17 +138,17 @@ impl Run {
     }
 
     /// Waits until so many more reads have been made.
-    pub fn await_more_reads(&self, reads: u64) {
+    pub(crate) fn await_more_reads(&self, reads: u64) {
         let goal = self.board.reads.load(Ordering::Relaxed) + reads;
         self.await_counts(goal, 0, SOON);
     }
 
-    pub fn writer_count(&self) -> usize {
+    pub(crate) fn writer_count(&self) -> usize {
         self.writers.len()
     }
 
     /// Ends the writers and takes their histories.
-    pub fn stop_writers(&mut self) {
+    pub(crate) fn stop_writers(&mut self) {
         self.board.stop_writers();
         for writer in self.writers.drain(..) {
             for (key, history) in writer.join().expect("a writer that did not fail") {
@@ -158,7 +158,7 @@ impl Run {
     }
 
     /// Ends the readers and takes what they saw.
-    pub fn stop_readers(&mut self) {
+    pub(crate) fn stop_readers(&mut self) {
         self.board.stop_readers();
         for reader in self.readers.drain(..) {
             self.observations.extend(reader.join().expect("a reader that did not fail"));
@@ -166,7 +166,7 @@ impl Run {
     }
 
     /// Point 4: `max_staleness` after the last commit, every key of every instance equals the database.
-    pub fn converged(&mut self) {
+    pub(crate) fn converged(&mut self) {
         let last = self.histories.iter().map(|h| h.last().returned_ns).max().unwrap_or_default();
         let due = last + self.plan.max_staleness.as_nanos() as Ns;
         await_until("max_staleness to pass", self.plan.max_staleness * 2, || self.board.now() > due);
@@ -189,7 +189,7 @@ impl Run {
     }
 
     /// Judges everything seen so far; tells the first violations and fails if there is one.
-    pub fn judge(&self, terms: &Terms) -> Report {
+    pub(crate) fn judge(&self, terms: &Terms) -> Report {
         let report = check(&self.histories, &self.observations, &self.purges, terms);
         let stories = report.violations.iter().take(STORIES_MAX);
         let stories: Vec<String> =
@@ -199,21 +199,21 @@ impl Run {
     }
 
     /// The contract with the log that the answers named.
-    pub fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self) -> Terms {
         let log = Some(self.board.log.load(Ordering::Relaxed)).filter(|log| *log != 0);
         Terms { max_staleness_ns: self.plan.max_staleness.as_nanos() as Ns, log }
     }
 }
 
 /// Gives the table its first rows, of this version.
-pub fn fill(connection: &Connection, plan: Plan, version: u64) -> Histories {
+pub(crate) fn fill(connection: &Connection, plan: Plan, version: u64) -> Histories {
     connection.execute_batch("BEGIN").expect("begin");
     let mut insert = connection.prepare("INSERT INTO items VALUES (?1, ?2, ?3)").expect("insert");
     let mut histories = Histories::new();
     for key in 0..plan.keys {
         let present = key % 7 != 3;
         if present {
-            insert.execute((key, version, payload(key, version, plan.sizes))).expect("a row");
+            insert.execute((key, version.cast_signed(), payload(key, version, plan.sizes))).expect("a row");
         }
         histories.push(History::starting(present));
     }
@@ -224,6 +224,6 @@ pub fn fill(connection: &Connection, plan: Plan, version: u64) -> Histories {
 /// Key and version of every row.
 fn rows(connection: &Connection) -> BTreeMap<u32, u64> {
     let mut statement = connection.prepare("SELECT id, version FROM items").expect("the table");
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("rows");
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()))).expect("rows");
     rows.collect::<Result<_, _>>().expect("whole rows")
 }

@@ -13,17 +13,17 @@ use crate::rows::{Random, Sizes, payload};
 
 /// How writers behave.
 #[derive(Clone, Copy, Debug)]
-pub struct Habit {
+pub(crate) struct Habit {
     /// Longest pause between bursts, in microseconds.
-    pub pause_us: u64,
+    pub(crate) pause_us: u64,
     /// Most commits of one burst.
-    pub burst: u64,
+    pub(crate) burst: u64,
     /// Chance of a delete, in per cent; a key without a row is inserted again.
-    pub deletes: u64,
+    pub(crate) deletes: u64,
     /// Chance of a transaction that is rolled back, in per cent.
-    pub rollbacks: u64,
+    pub(crate) rollbacks: u64,
     /// Chance that a transaction changes several keys, in per cent.
-    pub several: u64,
+    pub(crate) several: u64,
 }
 
 impl Default for Habit {
@@ -36,19 +36,19 @@ impl Default for Habit {
 const ROLLED_BACK: u64 = 1 << 40;
 
 /// One writer with what it knows.
-pub struct Writer {
-    pub id: u8,
-    pub connection: Connection,
-    pub board: Arc<Board>,
-    pub histories: BTreeMap<u32, History>,
-    pub sizes: Sizes,
-    pub habit: Habit,
-    pub random: Random,
+pub(crate) struct Writer {
+    pub(crate) id: u8,
+    pub(crate) connection: Connection,
+    pub(crate) board: Arc<Board>,
+    pub(crate) histories: BTreeMap<u32, History>,
+    pub(crate) sizes: Sizes,
+    pub(crate) habit: Habit,
+    pub(crate) random: Random,
 }
 
 impl Writer {
     /// Writes until the board says stop, and returns the histories.
-    pub fn run(mut self) -> BTreeMap<u32, History> {
+    pub(crate) fn run(mut self) -> BTreeMap<u32, History> {
         let keys: Vec<u32> = self.histories.keys().copied().collect();
         while self.board.may_write() {
             let hot = keys[self.random.skewed(keys.len() as u64) as usize];
@@ -76,7 +76,7 @@ impl Writer {
     }
 
     /// Changes the keys in one transaction. A locked database is tried again by whoever calls next.
-    pub fn commit(&mut self, keys: &[u32]) {
+    pub(crate) fn commit(&mut self, keys: &[u32]) {
         match self.try_commit(keys) {
             Ok(()) => {}
             Err(error) if is_busy(&error) => {
@@ -127,14 +127,14 @@ impl Writer {
             (true, _) => "UPDATE items SET version = ?2, payload = ?3 WHERE id = ?1",
             (false, _) => "INSERT INTO items(id, version, payload) VALUES (?1, ?2, ?3)",
         };
-        let row = (key, version, payload(key, version, self.sizes));
+        let row = (key, version.cast_signed(), payload(key, version, self.sizes));
         let rows = self.connection.prepare_cached(sql)?.execute(row)?;
         assert_eq!(rows, 1, "key {key}: the history and the database disagree");
         Ok(true)
     }
 
     fn roll_back(&mut self, key: u32) {
-        let row = (key, ROLLED_BACK, "never committed");
+        let row = (key, ROLLED_BACK.cast_signed(), "never committed");
         let sql = "INSERT OR REPLACE INTO items(id, version, payload) VALUES (?1, ?2, ?3)";
         if self.connection.execute_batch("BEGIN IMMEDIATE").is_ok() {
             self.connection.execute(sql, row).expect("write");
@@ -144,6 +144,6 @@ impl Writer {
 }
 
 /// Someone else holds the lock.
-pub fn is_busy(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
