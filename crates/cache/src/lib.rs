@@ -11,6 +11,9 @@ mod desk;
 pub mod flight;
 mod freshness;
 pub mod key;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod model;
 mod record;
 pub mod stats;
 mod store;

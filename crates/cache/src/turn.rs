@@ -63,6 +63,12 @@ impl<E: Clone> Turn<E> {
         self.collection
     }
 
+    #[cfg(test)]
+    #[cfg(not(feature = "shuttle"))]
+    pub(crate) fn lease(&self) -> Lease {
+        self.lease
+    }
+
     /// Takes the leases of the next query and gives its keys, each once; send it now. `None`: nothing waits, the turn is
     /// over. A query that was not completed is handed over first, as if its reader had been cancelled.
     pub fn next_query(&mut self, now: Nanos) -> Option<Vec<Key>> {

@@ -85,11 +85,7 @@ fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn compose(
-    resolved: Resolved,
-    phase: watch::Receiver<Phase>,
-    ready: impl FnOnce(Addresses),
-) -> Result<(), ServeError> {
+fn compose(resolved: Resolved, phase: watch::Receiver<Phase>, ready: impl FnOnce(Addresses)) -> Result<(), ServeError> {
     let Resolved { server, cache, collections, source, .. } = resolved;
     let SourceConfig::Sqlite(source) = source;
     // Listeners first: a port in use is told before anything is added to the database.

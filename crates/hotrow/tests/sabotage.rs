@@ -27,10 +27,9 @@ fn key() -> Key {
 
 /// Reads a record while `meanwhile` happens between the query and its answer; then: is what was read kept?
 fn kept_after_fill(cache: &Arc<Cache<String>>, meanwhile: impl FnOnce(&Cache<String>)) -> bool {
-    let _waiter = match cache.lookup(&key(), Wish::Any, NOW) {
-        Lookup::Fill(waiter) => waiter,
-        _ => panic!("an empty cache asks for a fill"),
-    };
+    // Held until the end: a fill that nobody waits for is not begun.
+    let asked = cache.lookup(&key(), Wish::Any, NOW);
+    assert!(matches!(asked, Lookup::Fill(_)), "an empty cache asks for a fill");
     let mut turn = cache.turn(COLLECTION).expect("the fill's turn");
     assert_eq!(turn.next_query(NOW), Some(vec![key()]));
     meanwhile(cache);

@@ -15,6 +15,23 @@ struct Bench {
     capacity_bytes: u64,
 }
 
+impl Store {
+    /// Entries, missing ones among them, and bytes of each collection, counted from the shelves.
+    pub(crate) fn recount(&self) -> HashMap<CollectionId, [u64; 3]> {
+        let mut counts: HashMap<_, [u64; 3]> = HashMap::new();
+        for (shelf, missing) in [(&self.found, 0), (&self.missing, 1)] {
+            for (_, record) in shelf.iter() {
+                let [entries, negative, bytes] = counts.entry(record.collection()).or_default();
+                assert_eq!(u64::from(record.presence() == Presence::Missing), missing);
+                *entries += 1;
+                *negative += missing;
+                *bytes += record.weight_bytes();
+            }
+        }
+        counts
+    }
+}
+
 impl Bench {
     fn new(capacity_bytes: u64) -> Self {
         let stats: Arc<[CollectionStats]> = (0..2).map(|_| CollectionStats::default()).collect();
@@ -29,24 +46,9 @@ impl Bench {
         self.store.insert(key, &Record::new(&draft));
     }
 
-    /// Entries, missing ones among them, and bytes of each collection, counted from the shelves.
-    fn recount(&self) -> HashMap<CollectionId, [u64; 3]> {
-        let mut counts = HashMap::from([(FIRST, [0; 3]), (SECOND, [0; 3])]);
-        for (shelf, missing) in [(&self.store.found, 0), (&self.store.missing, 1)] {
-            for (_, record) in shelf.iter() {
-                let [entries, negative, bytes] = counts.get_mut(&record.collection()).unwrap();
-                assert_eq!(u64::from(record.presence() == Presence::Missing), missing);
-                *entries += 1;
-                *negative += missing;
-                *bytes += record.weight_bytes();
-            }
-        }
-        counts
-    }
-
     fn check(&self) {
         let mut total = 0;
-        for (collection, counted) in self.recount() {
+        for (collection, counted) in [FIRST, SECOND].map(|c| (c, self.store.recount().remove(&c).unwrap_or_default())) {
             let stats = self.stats[usize::from(collection.0)].snapshot();
             assert_eq!([stats.entries, stats.negative_entries, stats.bytes], counted, "{collection:?}");
             total += stats.bytes;

@@ -1,8 +1,6 @@
 //! Reads a request's head just far enough to know where its message ends, and refuses what two parsers could read in two
 //! ways. What it lets pass, hyper parses again and in full.
 
-use memchr::{memchr, memchr_iter};
-
 use super::refusal::{Malformed, Refusal};
 use crate::config::Limits;
 
@@ -40,7 +38,6 @@ enum Version {
 pub(super) struct HeadScan {
     line_start: usize,
     searched: usize,
-    crlf_lines: usize,
     version: Option<Version>,
     fields: usize,
     hosts: usize,
@@ -51,19 +48,27 @@ pub(super) struct HeadScan {
 impl HeadScan {
     /// Looks at the head's bytes so far, all of them each time. `None`: the head is not complete.
     pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Head>, Refusal> {
-        while let Some(at) = memchr(b'\n', &bytes[self.searched..]) {
-            let end = self.searched + at;
-            let mut line = &bytes[self.line_start..end];
-            let line_bytes = line.len();
-            self.line_start = end + 1;
-            self.searched = end + 1;
-            if let [rest @ .., b'\r'] = line {
-                line = rest;
-                self.crlf_lines += 1;
-            }
-            self.check_size(self.line_start, line_bytes, limits)?;
+        while let Some(at) = next_control(bytes, self.searched) {
+            self.check_size(at + 1, at + 1 - self.line_start, limits)?;
+            let next = match (bytes[at], bytes.get(at + 1)) {
+                (b'\n', _) => at + 1,
+                (b'\r', Some(b'\n')) => at + 2,
+                (b'\r', None) => {
+                    self.searched = at;
+                    return Ok(None);
+                }
+                (b'\r' | 0, _) => return Err(Refusal::Malformed(Malformed::ControlByte)),
+                // The others are hyper's to judge; a tab is fine.
+                _ => {
+                    self.searched = at + 1;
+                    continue;
+                }
+            };
+            let line = &bytes[self.line_start..at];
+            self.line_start = next;
+            self.searched = next;
             match (line.is_empty(), self.version) {
-                (true, Some(version)) => return self.finish(&bytes[..=end], version, limits).map(Some),
+                (true, Some(version)) => return self.finish(next, version, limits).map(Some),
                 (false, Some(_)) => self.field(line, limits)?,
                 (false, None) => self.version = Some(request_line(line, limits)?),
                 // Empty lines before a request are to be ignored (RFC 9112 section 2.2).
@@ -86,7 +91,7 @@ impl HeadScan {
         if matches!(line[0], b' ' | b'\t') {
             return Err(Refusal::Malformed(Malformed::Folding));
         }
-        let Some(colon @ 1..) = memchr(b':', line) else { return Err(Refusal::Malformed(Malformed::Field)) };
+        let Some(colon @ 1..) = find(b':', line) else { return Err(Refusal::Malformed(Malformed::Field)) };
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         if matches!(name[colon - 1], b' ' | b'\t') {
             return Err(Refusal::Malformed(Malformed::SpaceBeforeColon));
@@ -118,10 +123,10 @@ impl HeadScan {
         if sound { Ok(()) } else { Err(Refusal::Malformed(Malformed::Coding)) }
     }
 
-    /// Judges the head as a whole; `head` ends with the empty line.
-    fn finish(&self, head: &[u8], version: Version, limits: &Limits) -> Result<Head, Refusal> {
-        if memchr_iter(b'\r', head).count() != self.crlf_lines || memchr(0, head).is_some() {
-            return Err(Refusal::Malformed(Malformed::ControlByte));
+    /// Judges the head as a whole. `head_bytes` reach to the end of the empty line.
+    fn finish(&self, head_bytes: usize, version: Version, limits: &Limits) -> Result<Head, Refusal> {
+        if head_bytes > limits.header_bytes {
+            return Err(Refusal::HeadBytes);
         }
         if self.hosts > 1 || (self.hosts == 0 && version == Version::Http11) {
             return Err(Refusal::Malformed(Malformed::Host));
@@ -134,14 +139,14 @@ impl HeadScan {
             (Some(length @ 1..), 0) => Body::Length(length),
             (Some(0) | None, 0) => Body::Empty,
         };
-        Ok(Head { bytes: head.len(), body })
+        Ok(Head { bytes: head_bytes, body })
     }
 }
 
 fn request_line(line: &[u8], limits: &Limits) -> Result<Version, Refusal> {
     const VERSION_BYTES: usize = " HTTP/1.1".len();
     let bad = Refusal::Malformed(Malformed::RequestLine);
-    let method = memchr(b' ', line).ok_or(bad)?;
+    let method = find(b' ', line).ok_or(bad)?;
     let target_end = line.len().checked_sub(VERSION_BYTES).ok_or(bad)?;
     // The method is not empty, and neither is the target: its end lies at least one byte behind the first space.
     if method == 0 || target_end <= method + 1 {
@@ -156,6 +161,39 @@ fn request_line(line: &[u8], limits: &Limits) -> Result<Version, Refusal> {
         _ => return Err(bad),
     };
     if target_end - method - 1 > limits.target_bytes { Err(Refusal::TargetBytes) } else { Ok(version) }
+}
+
+const ONES: u64 = u64::from_le_bytes([0x01; 8]);
+const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+
+/// The first byte below 0x20 at or after `from`. Eight bytes at a time: a head is lines of 20 to 40 bytes, on which the set-up of
+/// a vector search costs more than the search, and one pass finds line ends, bare CR and NUL alike.
+#[inline]
+fn next_control(bytes: &[u8], from: usize) -> Option<usize> {
+    first(bytes, from, |word| word.wrapping_sub(ONES * 0x20) & !word & HIGHS, |byte| byte < 0x20)
+}
+
+/// The first `wanted`.
+#[inline]
+fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
+    let pattern = ONES * u64::from(wanted);
+    let mark = |word: u64| (word ^ pattern).wrapping_sub(ONES) & !(word ^ pattern) & HIGHS;
+    first(bytes, 0, mark, |byte| byte == wanted)
+}
+
+/// `mark` sets the high bit of the bytes that are looked for. A borrow may also mark bytes above one that is right, so only the
+/// lowest mark counts (Warren, "Hacker's Delight", 2nd edition, section 6-1).
+#[inline]
+fn first(bytes: &[u8], from: usize, mark: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> Option<usize> {
+    let mut at = from;
+    while let Some(eight) = bytes[at..].first_chunk::<8>() {
+        let marks = mark(u64::from_le_bytes(*eight));
+        if marks != 0 {
+            return Some(at + (marks.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|byte| is(*byte)).map(|i| at + i)
 }
 
 /// Without the white space that may surround a field's value (RFC 9110 section 5.6.3).
@@ -175,4 +213,24 @@ fn decimal(digits: &[u8]) -> Option<u64> {
         b'0'..=b'9' => n.checked_mul(10)?.checked_add(u64::from(d - b'0')),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn eight_at_a_time_finds_what_one_at_a_time_finds(
+            bytes in prop::collection::vec(prop_oneof![0x18..0x24u8, 0x38..0x3cu8, any::<u8>()], 0..40),
+            from in any::<prop::sample::Index>(),
+        ) {
+            let from = from.index(bytes.len() + 1);
+            let control = bytes[from..].iter().position(|b| *b < 0x20).map(|i| from + i);
+            prop_assert_eq!(next_control(&bytes, from), control);
+            prop_assert_eq!(find(b':', &bytes), bytes.iter().position(|b| *b == b':'));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A server on our connections with a service that tells what it received, and a client that speaks bytes.
-// Each test binary uses its own part of this.
-#![allow(dead_code)]
+// Each test binary uses its own part of this, and a helper that fails fails its test.
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -25,9 +25,9 @@ use hyper::{Method, Request, Response};
 use tokio::sync::watch;
 
 /// Nothing in a test takes longer unless something is broken.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-pub fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits {
         connections: 100,
         requests_in_flight: 100,
@@ -47,32 +47,32 @@ pub fn limits() -> Limits {
     }
 }
 
-pub struct Server {
-    pub address: SocketAddr,
-    pub shutdown: Shutdown,
-    pub gate: Gate,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) gate: Gate,
     workers: Option<Workers>,
 }
 
 /// Holds `GET /wait` back until it is opened, and counts who waits.
 #[derive(Clone)]
-pub struct Gate {
+pub(crate) struct Gate {
     open: Arc<watch::Sender<bool>>,
-    pub waiting: Arc<AtomicUsize>,
+    pub(crate) waiting: Arc<AtomicUsize>,
 }
 
 impl Gate {
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.open.send_replace(true);
     }
 }
 
 impl Server {
-    pub fn start(limits: Limits) -> Self {
+    pub(crate) fn start(limits: Limits) -> Self {
         Self::start_with(limits, 1)
     }
 
-    pub fn start_with(limits: Limits, workers: usize) -> Self {
+    pub(crate) fn start_with(limits: Limits, workers: usize) -> Self {
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
         let address = listeners.address();
         let config =
@@ -84,22 +84,22 @@ impl Server {
         Self { address, shutdown, gate, workers: Some(workers) }
     }
 
-    pub fn metrics(&self) -> &WorkerMetrics {
+    pub(crate) fn metrics(&self) -> &WorkerMetrics {
         &self.workers.as_ref().unwrap().metrics()[0]
     }
 
-    pub fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address)
     }
 
     /// Waits until this many connections ended for `cause`.
-    pub fn await_closed(&self, cause: CloseCause, count: u64) {
+    pub(crate) fn await_closed(&self, cause: CloseCause, count: u64) {
         wait_until(|| self.metrics().closed_count(cause) >= count);
         assert_eq!(self.metrics().closed_count(cause), count);
     }
 
     /// Waits for the workers to end by themselves.
-    pub fn join(mut self) -> Result<(), WorkerError> {
+    pub(crate) fn join(mut self) -> Result<(), WorkerError> {
         self.workers.take().unwrap().join()
     }
 }
@@ -115,33 +115,33 @@ impl Drop for Server {
 }
 
 /// Awaits a condition that another thread brings about.
-pub fn wait_until(condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < DEADLINE, "the condition did not come true");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-pub struct Client(pub TcpStream);
+pub(crate) struct Client(pub(crate) TcpStream);
 
 /// What a client received until the connection was closed.
 #[derive(Debug)]
-pub struct Received {
-    pub answers: Vec<Answer>,
+pub(crate) struct Received {
+    pub(crate) answers: Vec<Answer>,
     /// Closed in order, not reset.
-    pub closed: bool,
+    pub(crate) closed: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
@@ -149,18 +149,18 @@ impl Client {
         Self(stream)
     }
 
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.0.write_all(bytes.as_ref()).unwrap();
         self
     }
 
-    pub fn half_close(&mut self) -> &mut Self {
+    pub(crate) fn half_close(&mut self) -> &mut Self {
         self.0.shutdown(Half::Write).unwrap();
         self
     }
 
     /// Reads exactly one answer.
-    pub fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Answer {
         let mut bytes = Vec::new();
         loop {
             if let Some((answer, rest)) = parse(&bytes) {
@@ -179,7 +179,7 @@ impl Client {
     }
 
     /// Reads until the server closes.
-    pub fn rest(&mut self) -> Received {
+    pub(crate) fn rest(&mut self) -> Received {
         let mut bytes = Vec::new();
         let closed = match self.0.read_to_end(&mut bytes) {
             Ok(_) => true,
@@ -198,7 +198,7 @@ impl Client {
 }
 
 impl Received {
-    pub fn statuses(&self) -> Vec<u16> {
+    pub(crate) fn statuses(&self) -> Vec<u16> {
         self.answers.iter().map(|answer| answer.status).collect()
     }
 }
@@ -213,7 +213,7 @@ fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
 }
 
 /// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the gate, `/block` blocks its thread
-/// until it is open, `/big` is 64 MB, `/ignore` does not
+/// until it is open, `/panic` panics, `/big` is 64 MB, `/ignore` does not
 /// look at its body.
 struct Echo(Gate);
 
@@ -230,6 +230,7 @@ impl Service<Request<Incoming>> for Echo {
             let text = match target.as_str() {
                 "/big" => return Ok(Response::new(Piece::of(vec![b'x'; 64 << 20]))),
                 "/ignore" => String::new(),
+                "/panic" => panic!("as the test asked"),
                 "/block" => {
                     gate.waiting.fetch_add(1, Ordering::Relaxed);
                     wait_until(|| *gate.open.borrow());
@@ -267,7 +268,7 @@ async fn read(body: Incoming) -> Result<Vec<u8>, hyper::Error> {
     Ok(bytes)
 }
 
-pub struct Piece(Option<Bytes>);
+pub(crate) struct Piece(Option<Bytes>);
 
 impl Piece {
     fn of(bytes: impl Into<Bytes>) -> Self {

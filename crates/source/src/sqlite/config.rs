@@ -12,6 +12,17 @@ pub enum Watch {
     None,
 }
 
+impl Watch {
+    /// The value as the configuration names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Triggers => "triggers",
+            Self::None => "none",
+        }
+    }
+}
+
 /// Settings of the engine.
 #[derive(Clone, Debug)]
 pub struct Config {

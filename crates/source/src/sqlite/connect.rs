@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{Access, FileType};
+use rustix::fs::{Access, AtFlags, CWD, FileType};
 use rustix::io::Errno;
 
 use super::config::{Config, Watch};
 use super::error::OpenError;
 use super::file::{FileId, Header, beside, identify};
 use super::inspect::{Refused, Table};
-use super::log::{Log, Past, Wanted, mend};
+use super::log::{Log, Past, Refusals, Wanted, mend};
 use super::session::anchor;
 use super::tuning::Tuning;
 
@@ -38,7 +39,8 @@ pub(crate) fn locate(path: &Path) -> Result<Located, OpenError> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(OpenError::NotAFile { path: owned() });
     }
-    rustix::fs::access(path, Access::READ_OK).map_err(refused)?;
+    // With the rights that opening will have, which need not be those of the real user.
+    rustix::fs::accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).map_err(refused)?;
     let other = |e: std::io::Error| OpenError::Other { path: owned(), detail: e.to_string() };
     let real = std::fs::canonicalize(path).map_err(other)?;
     Ok(Located { real, file: FileId { dev: stat.st_dev, ino: stat.st_ino } })
@@ -78,10 +80,18 @@ pub(crate) struct Link {
 }
 
 /// What was known of the database before it is opened again.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     pub(crate) past: Past,
     pub(crate) wal: Option<FileId>,
+    pub(crate) refusals: Refusals,
+}
+
+impl Before {
+    /// Nothing: the process starts.
+    pub(crate) fn nothing() -> Self {
+        Self { past: Past::default(), wal: None, refusals: Refusals::Fail }
+    }
 }
 
 /// Opens the database for the feed, and puts log and triggers in place when they are wanted.
@@ -103,12 +113,15 @@ pub(crate) fn link(config: &Config, tuning: &Tuning, before: Before) -> Result<L
     if config.watch == Watch::Triggers {
         check_writable(config, &conn, &mode)?;
     }
+    // A trigger must work for writers of every build, also for those that take double quotes for names alone.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false).map_err(driver)?;
     let data_version = conn.query_row("PRAGMA main.data_version", [], |r| r.get(0)).map_err(driver)?;
     let wal = identify(&beside(&at.real, "-wal")).ok().filter(|_| in_wal_mode);
     if wal.is_none() && !header.is_complete() {
         return Err(broken("it is shorter than its header says".into()));
     }
-    let wanted = Wanted { collections: &config.collections, watch: config.watch, tuning };
+    let (collections, watch) = (&*config.collections, config.watch);
+    let wanted = Wanted { collections, watch, tuning, refusals: before.refusals };
     let mended = mend(&conn, wanted, before.past, at.file).map_err(|e| match e {
         Refused::Rule(e) => e,
         Refused::Driver(e) => driver(e),

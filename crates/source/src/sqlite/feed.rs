@@ -11,7 +11,9 @@ use hotrow_cache::key::KeySchema;
 use super::config::{Config, Watch};
 use super::connect::{Before, Link, link};
 use super::file::beside;
+use super::log::Refusals;
 use super::prune::{self, Pruner};
+use super::reader::Queue;
 use super::session::{Around, Ended, Polled, Session};
 use super::shared::Shared;
 use super::tuning::Tuning;
@@ -30,6 +32,7 @@ pub struct SqliteFeed {
     pub(crate) tuning: Tuning,
     pub(crate) shared: Arc<Shared>,
     pub(crate) schemas: Arc<[KeySchema]>,
+    pub(crate) queue: Arc<Queue>,
     /// Opened and inspected at the start.
     pub(crate) first: Option<Link>,
 }
@@ -51,10 +54,14 @@ impl SqliteFeed {
     fn follow(&self, first: Option<Link>, sink: &dyn Sink, shutdown: &AtomicBool) {
         let (config, tuning, shared, schemas) = (&*self.config, &self.tuning, &*self.shared, &*self.schemas);
         let around = Around { config, tuning, shared, schemas, sink };
-        let mut before = Before::default();
+        let mut before = Before { refusals: Refusals::Keep, ..Before::nothing() };
         let mut next = first;
         while !shutdown.load(Ordering::Relaxed) {
-            let Some(link) = next.take().or_else(|| self.reopen(before, shutdown)) else { return };
+            let link = next.take().or_else(|| {
+                self.wait_for_readers(shutdown);
+                self.reopen(before, shutdown)
+            });
+            let Some(link) = link else { return };
             let ended = match Session::start(around, &link) {
                 Ok(mut session) => match self.watch(&mut session, &link, shutdown) {
                     Some(ended) => {
@@ -109,9 +116,32 @@ impl SqliteFeed {
         sink.loss(ended.cause.clone(), &ended.detail);
     }
 
+    /// SQLite shares the index of the write-ahead log among the connections of a process to one file. When that log was
+    /// replaced, a new connection would read the new log by the old index while an old connection is open. Queries are
+    /// bounded by their time-out, so this wait is too.
+    fn wait_for_readers(&self, shutdown: &AtomicBool) {
+        let (began, mut told) = (Instant::now(), false);
+        while self.shared.plan().is_err() && self.shared.has_connections() {
+            self.queue.nudge();
+            if !told && began.elapsed() > LOCKED_IS_LONG {
+                tracing::warn!(
+                    "a query still runs on the connection that was lost; the database is opened again after it"
+                );
+                told = true;
+            }
+            if !pause(self.tuning.poll_every, shutdown) {
+                return;
+            }
+        }
+    }
+
     /// Opens the database again, however long it takes; none at shutdown.
     fn reopen(&self, before: Before, shutdown: &AtomicBool) -> Option<Link> {
         let random = RandomState::new();
+        // Whoever replaces a file may still be about to remove what lies beside it.
+        if before.past.file_changed && !pause(self.tuning.replace_settle, shutdown) {
+            return None;
+        }
         let mut told = String::new();
         for attempt in 0_u32.. {
             match link(&self.config, &self.tuning, before) {

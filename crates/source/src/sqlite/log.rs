@@ -23,7 +23,7 @@ pub(crate) struct Survey {
     pub(crate) log: Option<Log>,
     /// Collections whose triggers are not as they should be.
     pub(crate) unwatched: Vec<usize>,
-    bound_trigger_right: bool,
+    log_triggers_right: bool,
 }
 
 /// Where the change log stands.
@@ -42,6 +42,16 @@ pub(crate) struct Wanted<'a> {
     pub(crate) collections: &'a [CollectionSpec],
     pub(crate) watch: Watch,
     pub(crate) tuning: &'a Tuning,
+    pub(crate) refusals: Refusals,
+}
+
+/// What to do when a collection cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusals {
+    /// Fail and leave the database as it is: at the start a person is there to correct it.
+    Fail,
+    /// Go on with the others: later a change of one table must not stop the rest.
+    Keep,
 }
 
 /// What is known of the log before it was looked at again; decides whether it must get a new id.
@@ -68,14 +78,13 @@ pub(crate) fn survey(conn: &Connection, wanted: Wanted<'_>) -> rusqlite::Result<
         }
     }
     let schema_version = conn.query_row("PRAGMA main.schema_version", [], |r| r.get(0))?;
-    let mut seen = Survey { schema_version, tables, log: None, unwatched: Vec::new(), bound_trigger_right: true };
+    let mut seen = Survey { schema_version, tables, log: None, unwatched: Vec::new(), log_triggers_right: true };
     if wanted.watch == Watch::None {
         return Ok(seen);
     }
     seen.log = if present.log && present.meta { read_log(conn)? } else { None };
     let right = |t: &Trigger| present.triggers.contains(t);
-    let bound = triggers::of_log(wanted.tuning.log_rows_max, wanted.tuning.log_bound_step);
-    seen.bound_trigger_right = right(&bound);
+    seen.log_triggers_right = wanted.log_triggers().iter().all(right);
     for (i, table) in seen.tables.iter().enumerate() {
         if let Ok(table) = table
             && !triggers::of_table(table).iter().all(right)
@@ -86,10 +95,23 @@ pub(crate) fn survey(conn: &Connection, wanted: Wanted<'_>) -> rusqlite::Result<
     Ok(seen)
 }
 
+impl Wanted<'_> {
+    fn log_triggers(&self) -> [Trigger; 2] {
+        triggers::of_log(self.tuning.log_rows_max, self.tuning.log_bound_step)
+    }
+
+    fn check(&self, seen: &Survey) -> Result<(), OpenError> {
+        match (self.refusals, seen.tables.iter().find_map(|t| t.as_ref().err())) {
+            (Refusals::Fail, Some(e)) => Err(e.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Survey {
     fn is_watched(&self, past: Past, file: FileId) -> bool {
         self.unwatched.is_empty()
-            && self.bound_trigger_right
+            && self.log_triggers_right
             && self.log.is_some_and(|log| !log.needs_new_id(past) && log.file_ino == file.ino)
     }
 }
@@ -165,31 +187,37 @@ pub(crate) fn mend(conn: &Connection, wanted: Wanted<'_>, past: Past, file: File
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Deferred)?;
     let seen = survey(&tx, wanted)?;
     tx.finish()?;
+    wanted.check(&seen)?;
     if wanted.watch == Watch::None || seen.is_watched(past, file) {
         return Ok(Mended { survey: seen, rewatched: Vec::new() });
     }
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     let seen = survey(&tx, wanted)?;
+    wanted.check(&seen)?;
     ensure_tables(&tx, past, file)?;
-    if !seen.bound_trigger_right {
-        replace(&tx, &triggers::of_log(wanted.tuning.log_rows_max, wanted.tuning.log_bound_step))?;
+    if !seen.log_triggers_right {
+        wanted.log_triggers().iter().try_for_each(|t| replace(&tx, t))?;
     }
+    // Dropping the transaction on an error undoes all of it.
     let mut refused = Vec::new();
     let mut rewatched = Vec::new();
     for &i in &seen.unwatched {
         let Some(Ok(table)) = seen.tables.get(i) else { continue };
         match watch_table(&tx, table, seen.log.is_some())? {
             Ok(()) => rewatched.push(i),
-            Err(detail) => refused.push((i, detail)),
+            Err(detail) => {
+                let spec = &wanted.collections[i];
+                let (collection, table) = (spec.name.clone(), spec.table.clone());
+                refused.push((i, OpenError::Triggers { collection, table, detail }));
+            }
         }
     }
     let mut survey = survey(&tx, wanted)?;
-    tx.commit()?;
-    for (i, detail) in refused {
-        let spec = &wanted.collections[i];
-        let (collection, table) = (spec.name.clone(), spec.table.clone());
-        survey.tables[i] = Err(OpenError::Triggers { collection, table, detail });
+    for (i, e) in refused {
+        survey.tables[i] = Err(e);
     }
+    wanted.check(&survey)?;
+    tx.commit()?;
     Ok(Mended { survey, rewatched })
 }
 
@@ -275,6 +303,15 @@ pub struct Removed {
     pub triggers: Vec<String>,
     /// Names of the tables.
     pub tables: Vec<String>,
+}
+
+impl std::fmt::Display for Removed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.triggers.is_empty() && self.tables.is_empty() {
+            return write!(f, "nothing of Hotrow's was there");
+        }
+        write!(f, "removed the tables {:?} and the triggers {:?}", self.tables, self.triggers)
+    }
 }
 
 /// Removes everything of ours, in one transaction.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use hotrow_cache::key::{CollectionId, Key, KeySchema};
 
-use self::config::Config;
+use self::config::{Config, Watch};
 use self::connect::{Before, link};
 use self::inspect::Table;
 use self::reader::Queue;
@@ -62,6 +62,7 @@ pub struct SqliteSource {
     schemas: Arc<[KeySchema]>,
     read_timeout: Duration,
     readers: usize,
+    watch: Watch,
 }
 
 impl fmt::Debug for SqliteSource {
@@ -107,9 +108,9 @@ pub fn open(config: Config, hooks: Hooks) -> Result<Sqlite, OpenError> {
 // The hooks are handed over: each reader keeps a copy.
 #[allow(clippy::needless_pass_by_value)]
 fn open_tuned(config: Config, hooks: Hooks, tuning: Tuning) -> Result<Sqlite, OpenError> {
-    let first = link(&config, &tuning, Before::default())?;
-    let tables: Vec<Table> = first.tables.iter().cloned().collect::<Result<_, _>>()?;
-    let schemas: Arc<[KeySchema]> = tables.iter().map(Table::schema).collect();
+    let first = link(&config, &tuning, Before::nothing())?;
+    let schemas = first.tables.iter().map(|t| t.as_ref().map(Table::schema).map_err(Clone::clone));
+    let schemas: Arc<[KeySchema]> = schemas.collect::<Result<_, _>>()?;
     let shared = Arc::new(Shared::new());
     shared.publish(first.at.real.clone(), first.at.file, &first.tables, config.watch);
     let queue = Arc::new(Queue::default());
@@ -117,12 +118,13 @@ fn open_tuned(config: Config, hooks: Hooks, tuning: Tuning) -> Result<Sqlite, Op
     reader::start(readers, &shared, &queue, &hooks)?;
     let source = SqliteSource {
         shared: Arc::clone(&shared),
-        queue,
+        queue: Arc::clone(&queue),
         schemas: Arc::clone(&schemas),
         read_timeout: config.read_timeout,
         readers,
+        watch: config.watch,
     };
-    let feed = SqliteFeed { config: Arc::new(config), tuning, shared, schemas, first: Some(first) };
+    let feed = SqliteFeed { config: Arc::new(config), tuning, shared, schemas, queue, first: Some(first) };
     Ok(Sqlite { source: Arc::new(source), feed })
 }
 

@@ -16,7 +16,7 @@ use super::connect::{Before, Link};
 use super::error::{Fault, OpenError, fault};
 use super::file::{FileId, Header, beside, identify};
 use super::inspect::{Refused, Table};
-use super::log::{Past, Wanted, mend};
+use super::log::{Past, Refusals, Wanted, mend};
 use super::shared::Shared;
 use super::tuning::Tuning;
 use crate::{FlushCause, LossCause, Sink};
@@ -133,7 +133,8 @@ impl<'a> Session<'a> {
 
     /// What the next link must know.
     pub(crate) fn before(&self, ended: &Ended) -> Before {
-        Before { past: Past { position: self.position, file_changed: ended.file_changed }, wal: self.wal }
+        let past = Past { position: self.position, file_changed: ended.file_changed };
+        Before { past, wal: self.wal, refusals: Refusals::Keep }
     }
 
     /// Whether something was committed since the last poll. Cheap, and nothing is promised by it.
@@ -238,7 +239,8 @@ impl<'a> Session<'a> {
     /// Looks at the tables again, puts triggers back, and flushes what changed its shape or was not watched.
     fn follow_schema(&mut self) -> Result<(), Stop> {
         let Around { config, tuning, shared, schemas, sink } = self.around;
-        let wanted = Wanted { collections: &config.collections, watch: config.watch, tuning };
+        let (collections, watch, refusals) = (&*config.collections, config.watch, Refusals::Keep);
+        let wanted = Wanted { collections, watch, tuning, refusals };
         if config.watch == Watch::Triggers && !self.log_is_there()? {
             return Err(Ended::new(LossCause::NotWatched, "the change log is gone").into());
         }

@@ -30,6 +30,8 @@ pub(crate) struct Tuning {
     pub(crate) prune_busy: Duration,
     /// How long to wait for a lock when log and triggers are put in place.
     pub(crate) mend_busy: Duration,
+    /// How long a file that was replaced or removed is left alone before the first attempt.
+    pub(crate) replace_settle: Duration,
     /// The first pause between attempts to open the database again; it doubles.
     pub(crate) reopen_first: Duration,
     /// The longest pause between attempts to open the database again.
@@ -51,6 +53,7 @@ impl Default for Tuning {
             prune_rows: 2_000,
             prune_busy: Duration::from_millis(5),
             mend_busy: Duration::from_secs(2),
+            replace_settle: Duration::from_millis(20),
             reopen_first: Duration::from_millis(5),
             reopen_max: Duration::from_millis(500),
         }

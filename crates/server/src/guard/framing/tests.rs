@@ -187,3 +187,22 @@ fn chunked_bodies_are_followed_strictly() {
         assert_eq!((seen.messages.len(), seen.refusal), (0, Some(Refusal::Malformed(M::Chunk))), "{bad:?}");
     }
 }
+
+/// Not a test: run it with `--release -- --ignored --nocapture` to see what looking at a head costs.
+#[test]
+#[ignore = "measures"]
+fn cost_of_a_head() {
+    let wrk = "GET /products/12345 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
+    let usual = "GET /products/12345 HTTP/1.1\r\nHost: shop.example.com\r\nUser-Agent: client/1.0\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n";
+    for (name, head) in [("1 header", wrk), ("4 headers", usual)] {
+        let (mut framer, limits) = (Framer::default(), limits());
+        let best = (0..20).map(|_| {
+            let start = std::time::Instant::now();
+            for _ in 0..100_000 {
+                std::hint::black_box(framer.advance(std::hint::black_box(head.as_bytes()), &limits));
+            }
+            start.elapsed().as_nanos() / 100_000
+        });
+        println!("{name}: {} ns", best.min().unwrap());
+    }
+}

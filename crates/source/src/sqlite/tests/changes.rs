@@ -50,7 +50,7 @@ fn each_way_to_be_unique_is_watched() {
          CREATE TABLE c(p INT, q INT, code TEXT UNIQUE, PRIMARY KEY (p, q)) WITHOUT ROWID;
          CREATE TABLE d(id INTEGER PRIMARY KEY, name TEXT, gone INT);
          CREATE UNIQUE INDEX d_live ON d(name COLLATE NOCASE) WHERE gone IS NULL;
-         CREATE TABLE e(id INTEGER PRIMARY KEY, u INT UNIQUE ON CONFLICT REPLACE, g AS (u * 2) UNIQUE);
+         CREATE TABLE e(id INTEGER PRIMARY KEY, u INT UNIQUE ON CONFLICT REPLACE, g AS (u * 2) UNIQUE ON CONFLICT REPLACE);
          INSERT INTO a VALUES ('A', 'none  ', 1), ('B', 'y', 2);
          INSERT INTO b VALUES (1, 'one', 1), (2, 'two', 2);
          INSERT INTO c VALUES (1, 1, 'one', ''), (1, 2, 'two', '');
@@ -80,7 +80,7 @@ fn each_way_to_be_unique_is_watched() {
     for (i, table) in ["a", "b", "c", "d", "e"].iter().enumerate() {
         let code = if i < 3 { "code" } else { "id" };
         let there: i64 = db.one(&format!("SELECT count(*) FROM {table}"));
-        let key: String = db.one(&format!("SELECT {code} FROM {table} LIMIT 1"));
+        let key: String = db.one(&format!("SELECT CAST({code} AS TEXT) FROM {table} LIMIT 1"));
         assert!(there > 0 && engine.row(i as u16, &key).is_some(), "{table} {key}");
     }
 }
@@ -91,7 +91,9 @@ fn a_statement_that_fails_half_way_leaves_the_log_whole() {
     let engine = db.start(&["items(id)"]);
     let seen = |sql: &str| engine.during(|| _ = db.writer.execute_batch(sql));
     seen("INSERT OR FAIL INTO items VALUES (10, 'x', 0), (11, 'y', 0), (1, 'v', 0), (12, 'w', 0)")
-        .only(&["0:10", "0:11", "0:1"]);
+        .only(&["0:10", "0:11"]);
+    // SQLite does not get to note the sequence then; the rows are there all the same.
+    assert!(db.one::<bool>("SELECT coalesce((SELECT seq FROM sqlite_sequence), 0) < 2"));
     let position = engine.settle().unwrap();
     assert_eq!(i64::try_from(position.at).unwrap(), db.one::<i64>("SELECT max(seq) FROM _hotrow_log"));
     assert_eq!(engine.read(0, &["10"]).unwrap().position, Some(position));
@@ -181,8 +183,8 @@ fn the_command_line_program_is_a_writer_like_any() {
 
 #[test]
 fn without_triggers_everything_goes() {
-    let db = Db::new(ITEMS);
     for mode in ["WAL", "DELETE"] {
+        let db = Db::new(ITEMS);
         db.writer.pragma_update(None, "journal_mode", mode).unwrap();
         let mut config = db.config(vec![spec("items(id)"), spec("items(sku)")]);
         config.watch = crate::sqlite::config::Watch::None;

@@ -1,0 +1,128 @@
+//! What an answer must be, from what was known when it was asked for.
+
+use hotrow_measure::clock::Nanos;
+
+use super::db::Db;
+use super::world::{BOUND, NEGATIVE_TTL, TTL};
+use crate::key::Key;
+use crate::{Presence, Quality, Record, Wish};
+
+/// A request, and what held when it arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) key: Key,
+    pub(super) wish: Wish,
+    pub(super) at: Nanos,
+    /// The newest version of the key that was answered before.
+    pub(super) floor: u64,
+    /// The point of the log that the feed had passed.
+    pub(super) applied: u64,
+    pub(super) fences: Fences,
+}
+
+/// When things last happened to a key: nothing read before may be served after.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fences {
+    /// Invalidated or purged.
+    pub(super) key: Nanos,
+    /// Its collection flushed.
+    pub(super) flush: Nanos,
+    /// The feed lost or started.
+    pub(super) loss: Nanos,
+}
+
+/// How an answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Entry(Quality),
+    Read,
+    StandIn,
+}
+
+/// The row's version in the body of an answer: the log's point of its last change.
+pub(super) fn row_version(record: &Record) -> Result<u64, String> {
+    let text = std::str::from_utf8(record.body()).map_err(|e| e.to_string())?;
+    text.parse().map_err(|_| format!("body {text:?}"))
+}
+
+/// Holds an answer against the contract. `seen` is the row's version.
+pub(super) fn check(asked: &Asked, way: Way, record: &Record, seen: u64, db: &Db) -> Result<(), String> {
+    let Asked { key, wish, at, floor, applied, fences } = asked;
+    let read_at = record.read_at();
+    let rule = |holds: bool, what: &str| {
+        if holds { Ok(()) } else { Err(format!("{what}: got {seen} read at {read_at:?} by {way:?} for {asked:?}")) }
+    };
+    rule(record.key_bytes() == key.as_bytes(), "another key's record")?;
+    rule(seen >= *floor, "older than an answer before (point 1)")?;
+    rule(read_at > fences.key, "older than a change that was taken in, or a purge")?;
+    rule(read_at > fences.flush, "older than a flush")?;
+    let marked = way == Way::StandIn || way == Way::Entry(Quality::Stale);
+    if !marked {
+        let due = db.row_at_time(key, at.before(BOUND));
+        rule(seen >= due, "not fresh (point 2)")?;
+        rule(seen >= db.row(key, *applied), "not fresh, by position (point 3)")?;
+        rule(read_at > fences.loss, "of before a loss, not marked (point 5)")?;
+    }
+    if let Some(position) = record.position() {
+        rule(position.at >= seen, "a position before what was read (point 3)")?;
+    }
+    let ttl = if record.presence() == Presence::Found { TTL } else { NEGATIVE_TTL };
+    match way {
+        Way::Entry(Quality::Fresh | Quality::Stale) => {
+            rule(*wish == Wish::Any, "an entry for a request that wants a new read")?;
+            rule(*at < read_at.after(ttl), "past its TTL")
+        }
+        Way::Entry(Quality::Expired) => rule(*at >= read_at.after(ttl.mul_f64(0.79)), "expired too early"),
+        Way::Read => rule(*wish == Wish::Any || read_at > *at, "a read that began before it was asked for"),
+        Way::StandIn => Ok(()),
+    }
+}
+
+macro_rules! counts {
+    ($($name:ident),* $(,)?) => {
+        /// What happened in a run.
+        #[derive(Clone, Debug, Default)]
+        pub(super) struct Counts {
+            $(pub(super) $name: u64,)*
+        }
+
+        impl Counts {
+            pub(super) fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
+            pub(super) fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counts!(
+    steps,
+    commits,
+    losses,
+    fresh,
+    stale,
+    expired,
+    negative,
+    read,
+    joined,
+    stand_ins,
+    new_reads,
+    behind,
+    queue_full,
+    failed_recently,
+    failures,
+    abandoned,
+    leads,
+    dropped_turns,
+    dropped_waiters,
+    dead_leases,
+    rereads,
+    evictions,
+    merged_queries,
+    purges,
+    flushes,
+    refreshes,
+);

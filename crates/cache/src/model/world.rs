@@ -1,0 +1,374 @@
+//! A database with a log, a feed that lags, reads that see the log at some moment of their own, and the cache.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+
+use super::check::{Asked, Counts, Fences};
+use super::db::{Commit, Db};
+use crate::config::{CollectionConfig, Config};
+use crate::flight::Waiter;
+use crate::key::{CollectionId, Key};
+use crate::stats::Removal;
+use crate::testkit::{Bell, Broken, START, TestCache, key_of};
+use crate::version::{Position, Snapshot, Version};
+use crate::{Answers, Cache, Fetched, Turn, Wish};
+
+pub(super) const BOUND: Duration = Duration::from_millis(100);
+pub(super) const TTL: Duration = Duration::from_millis(600);
+pub(super) const NEGATIVE_TTL: Duration = Duration::from_millis(250);
+const COLLECTIONS: u16 = 2;
+const IDS: u16 = 7;
+
+pub(super) struct Settings {
+    pub(super) cache: Config,
+    /// 0: the engine's reads have no version; 1: a snapshot; else a point of the log.
+    pub(super) versions: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    Look,
+    LookNew,
+    Batch,
+    NextQuery,
+    Complete,
+    Commit,
+    Deliver,
+    CatchUp,
+    Clock,
+    Poll,
+    DropWaiter,
+    DropTurn,
+    Purge,
+    Flush,
+    Lose,
+    Start,
+}
+
+impl Op {
+    pub(super) fn of(byte: u8) -> Self {
+        match byte {
+            0..50 => Self::Look,
+            50..58 => Self::LookNew,
+            58..72 => Self::Batch,
+            72..104 => Self::NextQuery,
+            104..138 => Self::Complete,
+            138..160 => Self::Commit,
+            160..172 => Self::Deliver,
+            172..190 => Self::CatchUp,
+            190..204 => Self::Clock,
+            204..232 => Self::Poll,
+            232..238 => Self::DropWaiter,
+            238..244 => Self::DropTurn,
+            244..246 => Self::Purge,
+            246..248 => Self::Flush,
+            248..250 => Self::Lose,
+            250.. => Self::Start,
+        }
+    }
+}
+
+/// The feed: how far it has delivered, and the probes that it has not passed yet.
+#[derive(Default)]
+struct Feed {
+    delivered: u64,
+    probes: Vec<(Nanos, u64)>,
+    lost: bool,
+}
+
+pub(super) struct Reader {
+    pub(super) turn: Turn<Broken>,
+    /// The query under way: its keys, and the log's end when it was sent.
+    pub(super) query: Option<(Vec<Key>, u64)>,
+}
+
+pub(super) struct Pending {
+    pub(super) waiter: Waiter<Broken>,
+    pub(super) bell: Arc<Bell>,
+    pub(super) rings_seen: Option<usize>,
+    pub(super) asked: Asked,
+}
+
+pub(super) struct World {
+    pub(super) cache: TestCache,
+    versions: usize,
+    pub(super) now: Nanos,
+    pub(super) db: Db,
+    feed: Feed,
+    pub(super) readers: Vec<Reader>,
+    pub(super) pending: Vec<Pending>,
+    pub(super) answered: HashMap<Key, u64>,
+    /// The versions of missing rows, which carry none in the body: by key and time of the read.
+    pub(super) missing: HashMap<(Key, Nanos), u64>,
+    pub(super) fences: HashMap<Key, Fences>,
+    pub(super) failed_at: HashMap<Key, Nanos>,
+    pub(super) counts: Counts,
+}
+
+impl World {
+    pub(super) fn new(settings: &Settings, sabotage: bool) -> Self {
+        let own = CollectionConfig { ttl: TTL, negative_ttl: NEGATIVE_TTL };
+        let cache = Cache::new(settings.cache.clone(), vec![own; usize::from(COLLECTIONS)]);
+        #[cfg(feature = "sabotage")]
+        if sabotage {
+            cache.break_leases();
+        }
+        let _ = sabotage;
+        Self {
+            cache,
+            versions: settings.versions,
+            now: START,
+            db: Db::default(),
+            feed: Feed::default(),
+            readers: Vec::new(),
+            pending: Vec::new(),
+            answered: HashMap::new(),
+            missing: HashMap::new(),
+            fences: HashMap::new(),
+            failed_at: HashMap::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        for collection in (0..COLLECTIONS).map(CollectionId) {
+            let stats = self.cache.stats(collection);
+            counts.dead_leases += stats.dead_leases_total;
+            counts.rereads += stats.rereads_total;
+            counts.evictions += stats.removed[Removal::Capacity as usize];
+            counts.queue_full += stats.refused_total;
+            counts.merged_queries += stats.query_keys[1..].iter().sum::<u64>();
+        }
+        counts
+    }
+
+    pub(super) fn step(&mut self, op: Op, a: u16, b: u16) -> Result<(), String> {
+        self.counts.steps += 1;
+        // No two events at one time, so that times tell their order.
+        self.now = self.now.after(Duration::from_nanos(1));
+        let key = key_of(CollectionId(a % COLLECTIONS), i64::from(b % IDS));
+        match op {
+            Op::Look => self.look(&[key], Wish::Any)?,
+            Op::LookNew => self.look(&[key], Wish::New)?,
+            Op::Batch => {
+                let ids = (0..IDS).filter(|id| b >> id & 1 == 1);
+                let keys: Vec<Key> = ids.map(|id| key_of(key.collection(), i64::from(id))).collect();
+                self.look(&keys, if a % 16 < 2 { Wish::New } else { Wish::Any })?;
+            }
+            Op::NextQuery => self.next_query(a),
+            Op::Complete => self.complete(a, b),
+            Op::Commit => {
+                self.counts.commits += 1;
+                let whole = b % 64 == 63;
+                self.db.log.push(Commit { at: self.now, collection: key.collection(), key: (!whole).then_some(key) });
+            }
+            Op::Deliver => self.deliver(1 + u64::from(a % 3)),
+            Op::CatchUp => {
+                self.feed.probes.push((self.now, self.db.end()));
+                self.deliver(u64::MAX);
+            }
+            Op::Clock => {
+                let ms = if a.is_multiple_of(16) { u64::from(b % 800) } else { u64::from(b % 60) };
+                self.now = self.now.after(Duration::from_millis(ms));
+            }
+            Op::Poll => self.poll_one(a)?,
+            Op::DropWaiter if !self.pending.is_empty() => {
+                self.counts.dropped_waiters += 1;
+                self.pending.swap_remove(usize::from(a) % self.pending.len());
+            }
+            Op::DropTurn if !self.readers.is_empty() => {
+                self.counts.dropped_turns += 1;
+                self.readers.swap_remove(usize::from(a) % self.readers.len());
+            }
+            Op::DropWaiter | Op::DropTurn => {}
+            Op::Purge => {
+                self.counts.purges += 1;
+                self.cache.purge(&key);
+                self.fence(&key, |fences, now| fences.key = now);
+            }
+            Op::Flush => self.flush(key.collection()),
+            Op::Lose => self.lose(None),
+            Op::Start if self.feed.lost => {
+                self.feed = Feed { delivered: self.db.end(), ..Feed::default() };
+                self.lose(Some(self.position(self.db.end())));
+            }
+            Op::Start => {}
+        }
+        self.check_books()
+    }
+
+    fn position(&self, at: u64) -> Position {
+        Position { incarnation: 1, at }
+    }
+
+    fn fence(&mut self, key: &Key, set: impl Fn(&mut Fences, Nanos)) {
+        set(self.fences.entry(key.clone()).or_default(), self.now);
+    }
+
+    fn fence_all(&mut self, collection: Option<CollectionId>, set: impl Fn(&mut Fences, Nanos)) {
+        for (c, id) in (0..COLLECTIONS).flat_map(|c| (0..IDS).map(move |id| (CollectionId(c), id))) {
+            if collection.is_none_or(|only| only == c) {
+                self.fence(&key_of(c, i64::from(id)), &set);
+            }
+        }
+    }
+
+    fn flush(&mut self, collection: CollectionId) {
+        self.counts.flushes += 1;
+        self.cache.flush(collection);
+        self.fence_all(Some(collection), |fences, now| fences.flush = now);
+    }
+
+    /// The feed loses its place, or starts anew at `position`.
+    fn lose(&mut self, position: Option<Position>) {
+        self.counts.losses += 1;
+        self.feed.lost = position.is_none();
+        self.cache.lose(position);
+        self.fence_all(None, |fences, now| fences.loss = now);
+    }
+
+    /// Delivers up to `most` commits, in the order of the log, and reports the newest probe that was passed.
+    fn deliver(&mut self, most: u64) {
+        if self.feed.lost {
+            return;
+        }
+        let until = self.db.end().min(self.feed.delivered.saturating_add(most));
+        for i in self.feed.delivered..until {
+            let Commit { collection, key, .. } = &self.db.log[i as usize];
+            match (*collection, key.clone()) {
+                (_, Some(key)) => {
+                    self.cache.invalidate(&key);
+                    self.fence(&key, |fences, now| fences.key = now);
+                }
+                (collection, None) => self.flush(collection),
+            }
+        }
+        self.feed.delivered = until;
+        let passed = self.feed.probes.iter().rposition(|(_, end)| *end <= until);
+        if let Some((sent_at, _)) = passed.and_then(|i| self.feed.probes.drain(..=i).next_back()) {
+            self.cache.advance(sent_at, Some(self.position(until)));
+        }
+    }
+
+    fn next_query(&mut self, a: u16) {
+        let idle: Vec<usize> = (0..self.readers.len()).filter(|&i| self.readers[i].query.is_none()).collect();
+        if let Some(&i) = idle.get(usize::from(a) % idle.len().max(1)) {
+            match self.readers[i].turn.next_query(self.now) {
+                Some(keys) => self.readers[i].query = Some((keys, self.db.end())),
+                None => drop(self.readers.swap_remove(i)),
+            }
+        }
+    }
+
+    /// A query returns: it saw the log as it was at some moment since it was sent, or it failed.
+    fn complete(&mut self, a: u16, b: u16) {
+        let busy: Vec<usize> = (0..self.readers.len()).filter(|&i| self.readers[i].query.is_some()).collect();
+        let Some(&i) = busy.get(usize::from(a) % busy.len().max(1)) else { return };
+        let Some((keys, sent_end)) = self.readers[i].query.take() else { return };
+        if b.is_multiple_of(32) {
+            keys.iter().for_each(|key| _ = self.failed_at.insert(key.clone(), self.now));
+            self.readers[i].turn.complete(Err("down"), self.now);
+            return;
+        }
+        let end = sent_end + u64::from(b >> 5) % (self.db.end() - sent_end + 1);
+        let read_at = self.readers[i].turn.lease().started_at;
+        let mut rows: Vec<Fetched<Broken>> = Vec::new();
+        for key in &keys {
+            let version = self.db.row(key, end);
+            if b % 32 == 1 && rows.len() == 1 {
+                self.failed_at.insert(key.clone(), self.now);
+                rows.push(Fetched::Failed("bad"));
+            } else if Db::exists(version) {
+                rows.push(Fetched::Found(version.to_string().into_bytes()));
+            } else {
+                self.missing.insert((key.clone(), read_at), version);
+                rows.push(Fetched::Missing);
+            }
+        }
+        let (version, position) = match self.versions {
+            0 => (Version::Unknown, None),
+            // The log's end is read after the snapshot: it may be ahead of it.
+            1 => {
+                let snapshot = Snapshot { xmin: end + 1, xmax: end + 1, running: Vec::new() };
+                (Version::Snapshot(Arc::new(snapshot)), Some(self.position(self.db.end())))
+            }
+            _ => (Version::Log(self.position(end)), Some(self.position(end))),
+        };
+        self.readers[i].turn.complete(Ok(Answers { version, position, rows }), self.now);
+    }
+
+    /// Bytes and entries are what the store holds, and no more than it may.
+    fn check_books(&self) -> Result<(), String> {
+        let counted = self.cache.store.recount();
+        let mut bytes_total = 0;
+        for collection in (0..COLLECTIONS).map(CollectionId) {
+            let stats = self.cache.stats(collection);
+            let booked = [stats.entries, stats.negative_entries, stats.bytes];
+            let counted = counted.get(&collection).copied().unwrap_or_default();
+            if booked != counted {
+                return Err(format!("the books of {collection:?} say {booked:?}, the store {counted:?}"));
+            }
+            bytes_total += stats.bytes;
+        }
+        if bytes_total > self.cache.config().capacity_bytes {
+            return Err(format!("{bytes_total} bytes are more than the capacity"));
+        }
+        Ok(())
+    }
+
+    /// Ends well: reads return, waiters that are woken are polled, and those told to lead do; nothing else happens. All
+    /// must be answered, nothing may be left, and when the feed has caught up every key equals the database.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        self.work_off()?;
+        if !self.pending.is_empty() {
+            return Err(format!("{} waiters were never answered", self.pending.len()));
+        }
+        if self.feed.lost {
+            self.step(Op::Start, 0, 0)?;
+        }
+        self.step(Op::CatchUp, 0, 0)?;
+        for (c, id) in (0..COLLECTIONS).flat_map(|c| (0..IDS).map(move |id| (c, id))) {
+            let key = key_of(CollectionId(c), i64::from(id));
+            self.failed_at.clear();
+            self.now = self.now.after(BOUND * 4);
+            self.step(Op::CatchUp, 0, 0)?;
+            self.answered.remove(&key);
+            self.look(std::slice::from_ref(&key), Wish::Any)?;
+            self.work_off()?;
+            let (got, want) = (self.answered.get(&key).copied(), self.db.row(&key, self.db.end()));
+            if got != Some(want) {
+                return Err(format!("{key:?} differs from the database when all is quiet: {got:?}, not {want}"));
+            }
+        }
+        self.check_idle()
+    }
+
+    fn work_off(&mut self) -> Result<(), String> {
+        for round in 0..10_000 {
+            let before = (self.readers.len(), self.pending.len());
+            self.now = self.now.after(Duration::from_nanos(1));
+            self.poll_one(0)?;
+            self.next_query(0);
+            self.complete(0, 2);
+            if round > 100 && before == (0, 0) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_idle(&self) -> Result<(), String> {
+        for collection in (0..COLLECTIONS).map(CollectionId) {
+            let flights = self.cache.collection(collection).0.desk.lock().current.len();
+            let stats = self.cache.stats(collection);
+            if (flights, stats.waiting_keys, stats.queries_in_flight) != (0, 0, 0) || !self.readers.is_empty() {
+                return Err(format!("left over: {flights} flights, {stats:?}"));
+            }
+        }
+        Ok(())
+    }
+}
