@@ -111,6 +111,8 @@ impl<S: Serve> Drive<S> {
     fn poll(&mut self, cx: &mut Context<'_>, registered: &Registered) -> Poll<End> {
         registered.activity().register(cx.waker());
         loop {
+            // Before the answer is written: it is to tell the client that it is the last.
+            self.end_gracefully(registered);
             match Pin::new(&mut self.http).poll(cx) {
                 Poll::Ready(Ok(())) => return Poll::Ready(End::Finished),
                 Poll::Ready(Err(error)) => {
@@ -125,14 +127,22 @@ impl<S: Serve> Drive<S> {
             if let Some(overdue) = registered.overdue() {
                 return Poll::Ready(End::Overdue(overdue));
             }
-            // hyper would close a connection of which it has seen nothing, even with half a head on its way.
-            let at_work = matches!(registered.activity().phase(), Phase::Body | Phase::Handling);
-            if !registered.draining() || self.graceful || !at_work {
+            if !self.end_gracefully(registered) {
                 return Poll::Pending;
             }
-            self.graceful = true;
-            Pin::new(&mut self.http).graceful_shutdown();
         }
+    }
+
+    /// While draining, makes the request that hyper works at the connection's last. Whether that was done just now.
+    fn end_gracefully(&mut self, registered: &Registered) -> bool {
+        // hyper would close a connection of which it has seen nothing, even with half a head on its way.
+        let at_work = || matches!(registered.activity().phase(), Phase::Body | Phase::Handling);
+        if self.graceful || !registered.draining() || !at_work() {
+            return false;
+        }
+        self.graceful = true;
+        Pin::new(&mut self.http).graceful_shutdown();
+        true
     }
 }
 

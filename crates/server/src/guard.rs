@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf, BytesMut};
 use hotrow_measure::clock::Nanos;
 use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -62,7 +63,7 @@ pub struct Guard {
     activity: Rc<Activity>,
     framer: Framer,
     /// Bytes read and not yet handed on; the first `passed` of them have been looked at.
-    held: Vec<u8>,
+    held: BytesMut,
     passed: usize,
     input: Input,
 }
@@ -95,7 +96,7 @@ impl Guard {
     #[must_use]
     pub fn new(stream: TcpStream, shared: Rc<Shared>, activity: Rc<Activity>) -> Self {
         let framer = Framer::default();
-        Self { stream, shared, activity, framer, held: Vec::new(), passed: 0, input: Input::Open }
+        Self { stream, shared, activity, framer, held: BytesMut::new(), passed: 0, input: Input::Open }
     }
 
     /// Gives the socket back, and what must happen to it.
@@ -115,11 +116,11 @@ impl Guard {
     fn hand_on(&mut self, to: &mut ReadBufCursor<'_>) {
         let n = self.passed.min(to.remaining());
         to.put_slice(&self.held[..n]);
-        self.held.drain(..n);
+        self.held.advance(n);
         self.passed -= n;
         // A connection that waits must not keep the room of its largest burst.
-        if self.held.is_empty() && self.held.capacity() > READ_BYTES / 8 {
-            self.held = Vec::new();
+        if self.held.is_empty() {
+            self.held = BytesMut::new();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hotrow_cache::key::KeyError;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
@@ -102,6 +102,10 @@ impl Problem {
             }
             Self::Overloaded(_) | Self::Unavailable(_) => {
                 response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
+            }
+            // What is left of the body cannot be told from the next request: hyper closes, and the client should know.
+            Self::BadBody(_) | Self::BodyTooLarge(_) => {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             _ => {}
         }

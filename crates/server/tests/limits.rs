@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use common::{Client, Server, limits};
 use hotrow_server::config::Limits;
+use hotrow_server::metrics::CloseCause;
 
 #[test]
 fn connections_over_the_limit_are_told_and_closed_and_the_place_is_free_again() {
@@ -60,4 +61,17 @@ fn a_flood_over_the_limit_harms_nobody_within() {
     }
     server.gate.open();
     assert_eq!(inside.answer().status, 200);
+}
+
+#[test]
+fn a_handler_that_panics_costs_its_connection_and_nothing_else() {
+    let server = Server::start(Limits { connections: 2, ..limits() });
+    let mut other = server.connect();
+    assert_eq!(other.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").answer().status, 200);
+    for panics in 1..=5 {
+        let received = server.connect().send("GET /panic HTTP/1.1\r\nHost: a\r\n\r\n").rest();
+        assert_eq!((received.answers.len(), received.closed), (0, true));
+        server.await_closed(CloseCause::Cut, panics);
+    }
+    assert_eq!(other.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").answer().status, 200);
 }

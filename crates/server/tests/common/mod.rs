@@ -119,7 +119,7 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < DEADLINE, "the condition did not come true");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -213,7 +213,7 @@ fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
 }
 
 /// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the gate, `/block` blocks its thread
-/// until it is open, `/big` is 64 MB, `/ignore` does not
+/// until it is open, `/panic` panics, `/big` is 64 MB, `/ignore` does not
 /// look at its body.
 struct Echo(Gate);
 
@@ -230,6 +230,7 @@ impl Service<Request<Incoming>> for Echo {
             let text = match target.as_str() {
                 "/big" => return Ok(Response::new(Piece::of(vec![b'x'; 64 << 20]))),
                 "/ignore" => String::new(),
+                "/panic" => panic!("as the test asked"),
                 "/block" => {
                     gate.waiting.fetch_add(1, Ordering::Relaxed);
                     wait_until(|| *gate.open.borrow());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{Access, FileType};
+use rustix::fs::{Access, AtFlags, CWD, FileType};
 use rustix::io::Errno;
 
 use super::config::{Config, Watch};
@@ -39,7 +39,8 @@ pub(crate) fn locate(path: &Path) -> Result<Located, OpenError> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(OpenError::NotAFile { path: owned() });
     }
-    rustix::fs::access(path, Access::READ_OK).map_err(refused)?;
+    // With the rights that opening will have, which need not be those of the real user.
+    rustix::fs::accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).map_err(refused)?;
     let other = |e: std::io::Error| OpenError::Other { path: owned(), detail: e.to_string() };
     let real = std::fs::canonicalize(path).map_err(other)?;
     Ok(Located { real, file: FileId { dev: stat.st_dev, ino: stat.st_ino } })

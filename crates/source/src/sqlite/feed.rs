@@ -13,6 +13,7 @@ use super::connect::{Before, Link, link};
 use super::file::beside;
 use super::log::Refusals;
 use super::prune::{self, Pruner};
+use super::reader::Queue;
 use super::session::{Around, Ended, Polled, Session};
 use super::shared::Shared;
 use super::tuning::Tuning;
@@ -31,6 +32,7 @@ pub struct SqliteFeed {
     pub(crate) tuning: Tuning,
     pub(crate) shared: Arc<Shared>,
     pub(crate) schemas: Arc<[KeySchema]>,
+    pub(crate) queue: Arc<Queue>,
     /// Opened and inspected at the start.
     pub(crate) first: Option<Link>,
 }
@@ -55,7 +57,11 @@ impl SqliteFeed {
         let mut before = Before { refusals: Refusals::Keep, ..Before::nothing() };
         let mut next = first;
         while !shutdown.load(Ordering::Relaxed) {
-            let Some(link) = next.take().or_else(|| self.reopen(before, shutdown)) else { return };
+            let link = next.take().or_else(|| {
+                self.wait_for_readers(shutdown);
+                self.reopen(before, shutdown)
+            });
+            let Some(link) = link else { return };
             let ended = match Session::start(around, &link) {
                 Ok(mut session) => match self.watch(&mut session, &link, shutdown) {
                     Some(ended) => {
@@ -72,19 +78,23 @@ impl SqliteFeed {
 
     /// Polls until the session ends; none at shutdown.
     fn watch(&self, session: &mut Session<'_>, link: &Link, shutdown: &AtomicBool) -> Option<Ended> {
-        let (target, every) = if link.in_wal_mode {
-            (beside(&link.at.real, "-wal"), self.tuning.poll_every)
-        } else {
-            (link.at.real.clone(), self.tuning.poll_every_rollback)
-        };
+        let target = if link.in_wal_mode { beside(&link.at.real, "-wal") } else { link.at.real.clone() };
         let mut wake = Wake::new(target);
         let mut locked = Locked::default();
+        let mut touched = Instant::now();
         while !shutdown.load(Ordering::Relaxed) {
             match session.poll() {
                 Err(ended) => return Some(ended),
                 Ok(polled) => locked.saw(polled),
             }
+            let is_quiet = wake.is_watching() && touched.elapsed() > self.tuning.quiet_after;
+            let every = match link.in_wal_mode {
+                true if is_quiet => self.tuning.poll_every_quiet,
+                true => self.tuning.poll_every,
+                false => self.tuning.poll_every_rollback,
+            };
             if wake.wait(every) == Woken::Touched {
+                touched = Instant::now();
                 self.burst(session);
             }
         }
@@ -107,12 +117,35 @@ impl SqliteFeed {
             self.shared.down(&ended.detail);
         }
         self.shared.set_delivered(None);
-        sink.loss(ended.cause.clone(), &ended.detail);
+        sink.loss(ended.cause, &ended.detail);
+    }
+
+    /// SQLite shares the index of the write-ahead log among the connections of a process to one file. When that log was
+    /// replaced, a new connection would read the new log by the old index while an old connection is open. Queries are
+    /// bounded by their time-out, so this wait is too.
+    fn wait_for_readers(&self, shutdown: &AtomicBool) {
+        let (began, mut told) = (Instant::now(), false);
+        while self.shared.plan().is_err() && self.shared.has_connections() {
+            self.queue.nudge();
+            if !told && began.elapsed() > LOCKED_IS_LONG {
+                tracing::warn!(
+                    "a query still runs on the connection that was lost; the database is opened again after it"
+                );
+                told = true;
+            }
+            if !pause(self.tuning.poll_every, shutdown) {
+                return;
+            }
+        }
     }
 
     /// Opens the database again, however long it takes; none at shutdown.
     fn reopen(&self, before: Before, shutdown: &AtomicBool) -> Option<Link> {
         let random = RandomState::new();
+        // Whoever replaces a file may still be about to remove what lies beside it.
+        if before.past.file_changed && !pause(self.tuning.replace_settle, shutdown) {
+            return None;
+        }
         let mut told = String::new();
         for attempt in 0_u32.. {
             match link(&self.config, &self.tuning, before) {

@@ -23,7 +23,7 @@ pub(crate) struct Survey {
     pub(crate) log: Option<Log>,
     /// Collections whose triggers are not as they should be.
     pub(crate) unwatched: Vec<usize>,
-    bound_trigger_right: bool,
+    log_triggers_right: bool,
 }
 
 /// Where the change log stands.
@@ -78,14 +78,13 @@ pub(crate) fn survey(conn: &Connection, wanted: Wanted<'_>) -> rusqlite::Result<
         }
     }
     let schema_version = conn.query_row("PRAGMA main.schema_version", [], |r| r.get(0))?;
-    let mut seen = Survey { schema_version, tables, log: None, unwatched: Vec::new(), bound_trigger_right: true };
+    let mut seen = Survey { schema_version, tables, log: None, unwatched: Vec::new(), log_triggers_right: true };
     if wanted.watch == Watch::None {
         return Ok(seen);
     }
     seen.log = if present.log && present.meta { read_log(conn)? } else { None };
     let right = |t: &Trigger| present.triggers.contains(t);
-    let bound = triggers::of_log(wanted.tuning.log_rows_max, wanted.tuning.log_bound_step);
-    seen.bound_trigger_right = right(&bound);
+    seen.log_triggers_right = wanted.log_triggers().iter().all(right);
     for (i, table) in seen.tables.iter().enumerate() {
         if let Ok(table) = table
             && !triggers::of_table(table).iter().all(right)
@@ -97,6 +96,10 @@ pub(crate) fn survey(conn: &Connection, wanted: Wanted<'_>) -> rusqlite::Result<
 }
 
 impl Wanted<'_> {
+    fn log_triggers(&self) -> [Trigger; 2] {
+        triggers::of_log(self.tuning.log_rows_max, self.tuning.log_bound_step)
+    }
+
     fn check(&self, seen: &Survey) -> Result<(), OpenError> {
         match (self.refusals, seen.tables.iter().find_map(|t| t.as_ref().err())) {
             (Refusals::Fail, Some(e)) => Err(e.clone()),
@@ -108,7 +111,7 @@ impl Wanted<'_> {
 impl Survey {
     fn is_watched(&self, past: Past, file: FileId) -> bool {
         self.unwatched.is_empty()
-            && self.bound_trigger_right
+            && self.log_triggers_right
             && self.log.is_some_and(|log| !log.needs_new_id(past) && log.file_ino == file.ino)
     }
 }
@@ -192,8 +195,8 @@ pub(crate) fn mend(conn: &Connection, wanted: Wanted<'_>, past: Past, file: File
     let seen = survey(&tx, wanted)?;
     wanted.check(&seen)?;
     ensure_tables(&tx, past, file)?;
-    if !seen.bound_trigger_right {
-        replace(&tx, &triggers::of_log(wanted.tuning.log_rows_max, wanted.tuning.log_bound_step))?;
+    if !seen.log_triggers_right {
+        wanted.log_triggers().iter().try_for_each(|t| replace(&tx, t))?;
     }
     // Dropping the transaction on an error undoes all of it.
     let mut refused = Vec::new();

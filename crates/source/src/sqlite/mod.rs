@@ -118,13 +118,13 @@ fn open_tuned(config: Config, hooks: Hooks, tuning: Tuning) -> Result<Sqlite, Op
     reader::start(readers, &shared, &queue, &hooks)?;
     let source = SqliteSource {
         shared: Arc::clone(&shared),
-        queue,
+        queue: Arc::clone(&queue),
         schemas: Arc::clone(&schemas),
         read_timeout: config.read_timeout,
         readers,
         watch: config.watch,
     };
-    let feed = SqliteFeed { config: Arc::new(config), tuning, shared, schemas, first: Some(first) };
+    let feed = SqliteFeed { config: Arc::new(config), tuning, shared, schemas, queue, first: Some(first) };
     Ok(Sqlite { source: Arc::new(source), feed })
 }
 

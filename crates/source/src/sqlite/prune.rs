@@ -8,10 +8,9 @@ use hotrow_cache::version::Position;
 use hotrow_measure::clock::Nanos;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::connect::{Located, open};
 use super::log::read_log;
 use super::names::{LOG_TABLE, META_TABLE, quote};
-use super::shared::Shared;
+use super::shared::{Counted, Shared};
 use super::tuning::Tuning;
 
 /// What pruning needs to know.
@@ -56,12 +55,12 @@ impl Pruner {
     fn try_prune_to(&self, old: Position, shutdown: &AtomicBool) -> Result<(), String> {
         // Without a database there is nothing to prune, and the feed tells about that.
         let Ok(plan) = self.shared.plan() else { return Ok(()) };
-        let at = Located { real: plan.path.clone(), file: plan.file };
-        let conn = open(&at, self.tuning.prune_busy).map_err(|e| e.to_string())?;
+        let counted = Counted::open(&self.shared, &plan, self.tuning.prune_busy)?;
+        let conn = &counted.conn;
         // Should a power failure undo it, it is done again.
         conn.pragma_update(None, "synchronous", "NORMAL").map_err(|e| e.to_string())?;
         while !shutdown.load(Ordering::Relaxed) {
-            match prune_some(&conn, old, self.tuning.prune_rows).map_err(|e| e.to_string())? {
+            match prune_some(conn, old, self.tuning.prune_rows).map_err(|e| e.to_string())? {
                 Progress::More => std::thread::sleep(self.tuning.prune_busy),
                 Progress::Done => break,
             }
@@ -88,9 +87,10 @@ fn prune_some(conn: &Connection, old: Position, rows_max: u64) -> rusqlite::Resu
     if to <= log.pruned_to {
         return Ok(Progress::Done);
     }
-    tx.execute(&format!("DELETE FROM main.{table} WHERE seq <= ?1"), [to.cast_signed()])?;
-    // In the same transaction, so that another instance sees the gap with the first read that misses the rows.
+    // First the mark: rows deleted without it give the log a new id. In one transaction, so that another instance sees
+    // the gap with the first read that misses the rows.
     tx.execute(&format!("UPDATE main.{meta} SET pruned_to = max(pruned_to, ?1) WHERE id = 1"), [to.cast_signed()])?;
+    tx.execute(&format!("DELETE FROM main.{table} WHERE seq <= ?1"), [to.cast_signed()])?;
     tx.commit()?;
     Ok(if to < goal { Progress::More } else { Progress::Done })
 }

@@ -14,15 +14,14 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use self::query::{Prepared, Query};
-use super::connect::{self, Located};
 use super::error::{Fault, OpenError, fault};
-use super::shared::{Plan, Shared};
+use super::shared::{Counted, Plan, Shared};
 use super::{Hooks, SqliteSource};
 use crate::{BoxFuture, ReadError, ReadSet, Source};
 
 /// Reads that may wait for a reader thread; more are refused.
 pub(crate) const WAITING_READS_MAX: usize = 4096;
-/// How long an idle reader may hold on to a file that was replaced.
+/// How often an idle reader looks whether its connection is still of use, should a nudge have passed it by.
 const IDLE_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Steps of SQLite's machine between two looks at the clock: some tenths of a millisecond.
 const STEPS_PER_CHECK: i32 = 10_000;
@@ -48,13 +47,21 @@ pub(crate) struct Queue {
 struct Waiting {
     jobs: VecDeque<Job>,
     closed: bool,
+    /// Counts the calls of [`Queue::nudge`].
+    nudges: u64,
 }
 
 enum Next {
     Job(Job),
-    /// Nothing came for a while.
+    /// Nothing came; look whether the connection is still of use.
     Idle,
     Closed,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
 }
 
 impl Queue {
@@ -71,6 +78,7 @@ impl Queue {
 
     fn next(&self) -> Next {
         let mut waiting = self.waiting.lock();
+        let nudges = waiting.nudges;
         loop {
             if let Some(job) = waiting.jobs.pop_front() {
                 return Next::Job(job);
@@ -78,10 +86,16 @@ impl Queue {
             if waiting.closed {
                 return Next::Closed;
             }
-            if self.changed.wait_for(&mut waiting, IDLE_CHECK_EVERY).timed_out() {
+            if waiting.nudges != nudges || self.changed.wait_for(&mut waiting, IDLE_CHECK_EVERY).timed_out() {
                 return Next::Idle;
             }
         }
+    }
+
+    /// Makes idle readers look whether their connection is still of use.
+    pub(crate) fn nudge(&self) {
+        self.waiting.lock().nudges += 1;
+        self.changed.notify_all();
     }
 
     fn close(&self) {
@@ -173,11 +187,11 @@ impl Reader {
             };
             let opened = self.shared.plan().map_err(|why| unavailable(&why)).and_then(|plan| {
                 let deadline = Arc::new(AtomicU64::new(job.deadline.0));
-                open(&plan, &deadline).map(|conn| (conn, plan, deadline))
+                open(&self.shared, &plan, &deadline).map(|conn| (conn, plan, deadline))
             });
             match opened {
                 Err(e) => _ = job.answer.send(Err(e)),
-                Ok((conn, plan, deadline)) => match self.serve(&conn, plan, &deadline, job) {
+                Ok((conn, plan, deadline)) => match self.serve(&conn.conn, plan, &deadline, job) {
                     Leave::Closed => return,
                     Leave::Reopen(job) => carried = job,
                 },
@@ -260,9 +274,9 @@ fn translate(e: &rusqlite::Error) -> (Answer, Use) {
 }
 
 /// Opens a connection that cannot write and gives up at the deadline, whether it waits for a lock or works.
-fn open(plan: &Plan, deadline: &Arc<AtomicU64>) -> Result<Connection, ReadError> {
-    let at = Located { real: plan.path.clone(), file: plan.file };
-    let mut conn = connect::open(&at, Duration::ZERO).map_err(|e| unavailable(&e.to_string()))?;
+fn open(shared: &Arc<Shared>, plan: &Plan, deadline: &Arc<AtomicU64>) -> Result<Counted, ReadError> {
+    let mut counted = Counted::open(shared, plan, Duration::ZERO).map_err(|e| unavailable(&e))?;
+    let conn = &mut counted.conn;
     let over = |deadline: &Arc<AtomicU64>| {
         let deadline = Arc::clone(deadline);
         move || Nanos::now().0 >= deadline.load(Ordering::Relaxed)
@@ -279,5 +293,5 @@ fn open(plan: &Plan, deadline: &Arc<AtomicU64>) -> Result<Connection, ReadError>
         })
         .and_then(|()| conn.pragma_update(None, "query_only", true));
     set_up.map_err(|e| unavailable(&e.to_string()))?;
-    Ok(conn)
+    Ok(counted)
 }

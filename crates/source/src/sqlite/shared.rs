@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hotrow_cache::version::Position;
 use parking_lot::RwLock;
+use rusqlite::Connection;
 
+use super::connect::{self, Located};
 use super::file::FileId;
 use super::inspect::Table;
 use super::plan::Statements;
@@ -35,6 +38,8 @@ pub(crate) struct Shared {
     serial: AtomicU64,
     /// Queries sent since the start.
     pub(crate) queries: AtomicU64,
+    /// Connections that readers and pruning have open.
+    connections: AtomicUsize,
     /// How far the feed has delivered, for pruning.
     delivered: RwLock<Option<Position>>,
 }
@@ -46,6 +51,7 @@ impl Shared {
             generation: AtomicU64::new(0),
             serial: AtomicU64::new(0),
             queries: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
             delivered: RwLock::new(None),
         }
     }
@@ -90,11 +96,46 @@ impl Shared {
         }
     }
 
+    /// Whether a connection other than the feed's is open.
+    pub(crate) fn has_connections(&self) -> bool {
+        self.connections.load(Ordering::Acquire) > 0
+    }
+
     pub(crate) fn delivered(&self) -> Option<Position> {
         *self.delivered.read()
     }
 
     pub(crate) fn set_delivered(&self, position: Option<Position>) {
         *self.delivered.write() = position;
+    }
+}
+
+/// A connection that is counted while it is open, for the feed must know when all are closed.
+pub(crate) struct Counted {
+    pub(crate) conn: Connection,
+    // After the connection: fields are dropped in order.
+    _count: Count,
+}
+
+struct Count(Arc<Shared>);
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Counted {
+    /// Opens a connection to the file of the plan, unless that plan is of the past.
+    pub(crate) fn open(shared: &Arc<Shared>, plan: &Plan, busy: Duration) -> Result<Self, String> {
+        shared.connections.fetch_add(1, Ordering::AcqRel);
+        let count = Count(Arc::clone(shared));
+        // Counted first, looked second: either the feed sees the count, or we see that it took the plan back.
+        if shared.plan().map_or(u64::MAX, |now| now.generation) != plan.generation {
+            return Err("the database is being opened again".into());
+        }
+        let at = Located { real: plan.path.clone(), file: plan.file };
+        let conn = connect::open(&at, busy).map_err(|e| e.to_string())?;
+        Ok(Self { conn, _count: count })
     }
 }

@@ -48,18 +48,21 @@ pub(crate) fn of_table(table: &Table) -> Vec<Trigger> {
     triggers
 }
 
-/// Keeps the log bounded when nobody prunes: every `step` rows, those beyond `rows_max` go.
-pub(crate) fn of_log(rows_max: u64, step: u64) -> Trigger {
+/// The triggers of the log itself. One keeps it bounded when nobody prunes: every `step` rows, those beyond `rows_max`
+/// go. The other gives it a new id when rows are deleted that were not marked as pruned first: rows that come later may
+/// get the same numbers, and no reader could tell.
+pub(crate) fn of_log(rows_max: u64, step: u64) -> [Trigger; 2] {
     let (log, meta) = (quote(LOG_TABLE), quote(META_TABLE));
-    Trigger::new(
-        "bound",
-        "log",
-        &format!(
-            "AFTER INSERT ON {log} WHEN NEW.seq % {step} = 0 AND NEW.seq > {rows_max} BEGIN \
-             DELETE FROM {log} WHERE seq <= NEW.seq - {rows_max}; \
-             UPDATE {meta} SET pruned_to = NEW.seq - {rows_max} WHERE pruned_to < NEW.seq - {rows_max}; END"
-        ),
-    )
+    let bound = format!(
+        "AFTER INSERT ON {log} WHEN NEW.seq % {step} = 0 AND NEW.seq > {rows_max} BEGIN \
+         UPDATE {meta} SET pruned_to = NEW.seq - {rows_max} WHERE pruned_to < NEW.seq - {rows_max}; \
+         DELETE FROM {log} WHERE seq <= NEW.seq - {rows_max}; END"
+    );
+    let guard = format!(
+        "BEFORE DELETE ON {log} WHEN OLD.seq > (SELECT pruned_to FROM {meta}) BEGIN \
+         UPDATE {meta} SET log_id = random(); END"
+    );
+    [Trigger::new("bound", "log", &bound), Trigger::new("guard", "log", &guard)]
 }
 
 fn log_columns(parts: usize) -> String {

@@ -161,11 +161,8 @@ fn a_lock_is_named() {
 fn a_log_from_the_future_is_refused() {
     let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
     drop(db.start(&["t(id)"]));
-    db.run(
-        "UPDATE _hotrow_meta SET format = 2; DROP TRIGGER \"_hotrow_insert_\"\"t\"\"(\"\"id\"\")\""
-            .replace("\"\"t\"\"(\"\"id\"\")\"", "\"\"t\"\"(\"\"id\"\")\"")
-            .as_str(),
-    );
+    // Only when there is something to change is the format looked at: a complete log of this format is used as it is.
+    db.run("UPDATE _hotrow_meta SET format = 2; DROP TRIGGER _hotrow_guard_log");
     let message = refused(db.config(vec![spec("t(id)")]));
     assert!(message.contains("format 2") && message.contains("knows 1"), "{message}");
 }
@@ -193,7 +190,7 @@ fn removing_leaves_the_database_as_it_was() {
     drop(engine);
     let removed = unwatch(&db.path).unwrap();
     assert_eq!(removed.tables, ["_hotrow_log", "_hotrow_meta"]);
-    assert_eq!(removed.triggers.len(), 11, "{removed:?}");
+    assert_eq!(removed.triggers.len(), 12, "{removed:?}");
     assert_eq!(schema(&db), before);
     assert_eq!(db.one::<i64>("SELECT count(*) FROM sqlite_sequence"), 0);
     db.run("INSERT INTO t VALUES (2, 'y')");

@@ -1,0 +1,55 @@
+//! A configuration file in the making.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Keys and TOML values by section.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    sections: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Config {
+    /// Free ports, one worker, the database watched with triggers, few logs; no collection.
+    pub fn new(database: &Path) -> Self {
+        Self::default()
+            .set("listen.data", "\"127.0.0.1:0\"")
+            .set("listen.admin", "\"127.0.0.1:0\"")
+            .set("listen.workers", "1")
+            .set("source.url", &format!("\"sqlite:{}\"", database.display()))
+            .set("source.watch", "\"triggers\"")
+    }
+
+    /// Sets a key, named with its section, to a TOML value.
+    #[must_use]
+    pub fn set(mut self, path: &str, value: &str) -> Self {
+        let (section, key) = path.rsplit_once('.').expect("section.key");
+        self.sections.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Sets several keys.
+    #[must_use]
+    pub fn with(self, settings: &[(&str, &str)]) -> Self {
+        settings.iter().fold(self, |config, (path, value)| config.set(path, value))
+    }
+
+    /// Adds a collection, with defaults so far.
+    #[must_use]
+    pub fn collection(mut self, name: &str) -> Self {
+        self.sections.entry(format!("collections.{name}")).or_default();
+        self
+    }
+
+    /// The file.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (section, keys) in &self.sections {
+            text.push_str(&format!("[{section}]\n"));
+            for (key, value) in keys {
+                text.push_str(&format!("{key} = {value}\n"));
+            }
+        }
+        text
+    }
+}

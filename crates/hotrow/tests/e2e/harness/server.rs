@@ -1,0 +1,279 @@
+//! The real binary as a child process.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::metrics::Metrics;
+use super::{Client, Config, SOON, await_some, await_until};
+
+/// A running `hotrow serve`; killed when dropped.
+pub struct Server {
+    /// The data API.
+    pub data: SocketAddr,
+    /// The admin API.
+    pub admin: SocketAddr,
+    process: Process,
+}
+
+impl Server {
+    /// Starts on `config` and waits until it is ready.
+    #[track_caller]
+    pub fn start(config: &Config) -> Self {
+        let server = Self::start_unready(config);
+        server.await_ready();
+        server
+    }
+
+    /// Starts on `config` and waits until it listens.
+    #[track_caller]
+    pub fn start_unready(config: &Config) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    /// As [`Self::start_unready`], with variables in its environment.
+    #[track_caller]
+    pub fn start_with(config: &Config, environment: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let file = folder.path().join("hotrow.toml");
+        std::fs::write(&file, config.text()).expect("write the configuration");
+        let arguments = [OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()];
+        let process = Process::spawn(&arguments, environment, Some(folder));
+        let (data, admin) = process.await_output("its addresses", |out| {
+            let line = out.lines().find_map(|line| line.strip_prefix("records on http://"))?;
+            let (data, admin) = line.split_once(", admin on http://")?;
+            Some((data.parse().ok()?, admin.parse().ok()?))
+        });
+        Self { data, admin, process }
+    }
+
+    /// Starts `hotrow serve --demo` with more arguments, on free ports, with `TMPDIR` at `folder`.
+    #[track_caller]
+    pub fn start_demo(folder: &std::path::Path, more: &[&str]) -> Self {
+        let mut arguments = vec!["serve", "--demo", "--data", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        arguments.extend(more);
+        let folder = folder.to_str().expect("UTF-8");
+        let process = Process::spawn(&arguments, &[("TMPDIR", folder)], None);
+        let (data, admin) = process.await_output("its invitation", |out| {
+            let address = |end: &str| {
+                let line = out.lines().find(|line| line.contains("curl") && line.contains(end))?;
+                let (_, rest) = line.split_once("http://")?;
+                rest.split('/').next()?.parse().ok()
+            };
+            Some((address("/products/")?, address("/metrics")?))
+        });
+        Self { data, admin, process }
+    }
+
+    /// Waits until `/readyz` says yes.
+    #[track_caller]
+    pub fn await_ready(&self) {
+        let mut client = Client::connect(self.admin);
+        await_until("ready", SOON, || client.get("/readyz").status == 200);
+    }
+
+    /// A new connection to the data API.
+    #[track_caller]
+    pub fn client(&self) -> Client {
+        Client::connect(self.data)
+    }
+
+    /// `GET` on a connection of its own.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> super::Answer {
+        self.client().get(path)
+    }
+
+    /// A new connection to the admin API.
+    #[track_caller]
+    pub fn admin_client(&self) -> Client {
+        Client::connect(self.admin)
+    }
+
+    /// The metrics now.
+    #[track_caller]
+    pub fn metrics(&self) -> Metrics {
+        let answer = self.admin_client().get("/metrics");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        Metrics::parse(&answer.text())
+    }
+
+    /// Queries run at the database so far.
+    #[track_caller]
+    pub fn queries(&self) -> u64 {
+        self.metrics().sum("hotrow_source_queries_total", &[]) as u64
+    }
+
+    /// The status document now.
+    #[track_caller]
+    pub fn status(&self) -> serde_json::Value {
+        let answer = self.admin_client().get("/status");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// What it wrote on standard error so far.
+    pub fn log(&self) -> String {
+        self.process.stderr.text()
+    }
+
+    /// What it wrote on standard output so far.
+    pub fn output(&self) -> String {
+        self.process.stdout.text()
+    }
+
+    /// The process's id, for /proc.
+    pub fn pid(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process.child), signal).expect("signal");
+    }
+
+    /// Waits until it ends by itself.
+    #[track_caller]
+    pub fn ended(self, within: Duration) -> Ended {
+        self.process.ended(within)
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        self.process.child.try_wait().expect("wait").is_none()
+    }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Status or signal.
+    pub status: ExitStatus,
+    /// All of standard output.
+    pub output: String,
+    /// All of standard error.
+    pub log: String,
+}
+
+impl Ended {
+    /// Runs the binary with these arguments until it ends by itself.
+    #[track_caller]
+    pub fn run(arguments: &[&str], within: Duration) -> Self {
+        Process::spawn(arguments, &[], None).ended(within)
+    }
+
+    /// Runs `serve` on a configuration that must not work.
+    #[track_caller]
+    pub fn run_config(config: &Config, within: Duration) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let file = folder.path().join("hotrow.toml");
+        std::fs::write(&file, config.text()).expect("write the configuration");
+        Self::run(&["serve", "--config", file.to_str().expect("UTF-8")], within)
+    }
+
+    /// The exit status.
+    #[track_caller]
+    pub fn code(&self) -> i32 {
+        assert_eq!(self.status.signal(), None, "{self:?}");
+        self.status.code().expect("ended by itself")
+    }
+}
+
+struct Process {
+    child: Child,
+    stdout: Captured,
+    stderr: Captured,
+    _folder: Option<TempDir>,
+}
+
+impl Process {
+    fn spawn<S: AsRef<OsStr>>(arguments: &[S], environment: &[(&str, &str)], folder: Option<TempDir>) -> Self {
+        let mut command = Command::new(binary());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(environment.iter().copied());
+        let mut child = command.spawn().expect("start the binary");
+        let stdout = Captured::start(child.stdout.take().expect("piped"));
+        let stderr = Captured::start(child.stderr.take().expect("piped"));
+        Self { child, stdout, stderr, _folder: folder }
+    }
+
+    #[track_caller]
+    fn await_output<T>(&self, what: &str, mut find: impl FnMut(&str) -> Option<T>) -> T {
+        await_some(what, SOON * 2, || {
+            let closed = self.stdout.reader.is_finished();
+            let found = find(&self.stdout.text());
+            assert!(
+                found.is_some() || !closed,
+                "it ended without {what}: {}{}",
+                self.stdout.text(),
+                self.stderr.text()
+            );
+            found
+        })
+    }
+
+    #[track_caller]
+    fn ended(mut self, within: Duration) -> Ended {
+        let end = Instant::now() + within;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("wait") {
+                break status;
+            }
+            assert!(Instant::now() < end, "still running after {within:?}: {}", self.stderr.text());
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        await_until("its output to end", SOON, || self.stdout.reader.is_finished() && self.stderr.reader.is_finished());
+        Ended { status, output: self.stdout.text(), log: self.stderr.text() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of the server ---\n{}", self.stderr.text());
+        }
+    }
+}
+
+/// A pipe that is read by a thread, so that the child never blocks on it.
+struct Captured {
+    text: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Captured {
+    fn start(pipe: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let into = text.clone();
+        let reader = std::thread::spawn(move || {
+            let mut lines = BufReader::new(pipe);
+            let mut line = Vec::new();
+            while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                into.lock().expect("nobody panics here").push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().expect("nobody panics here").clone()
+    }
+}
+
+/// The binary under test.
+pub fn binary() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_hotrow"))
+}
