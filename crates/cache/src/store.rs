@@ -107,6 +107,11 @@ impl Store {
         any
     }
 
+    /// See [`crate::Cache::policy_bytes`].
+    pub(crate) fn policy_bytes(&self) -> u64 {
+        [&self.found, &self.missing].map(|shelf| shelf.memory_used().total() as u64).iter().sum()
+    }
+
     fn stats_of(&self, record: &Record) -> &CollectionStats {
         let CollectionId(id) = record.collection();
         &self.stats[usize::from(id)]
