@@ -137,6 +137,7 @@ fn targets_in_absolute_form_and_odd_but_sound_heads_are_answered() {
         "GET /products/1 HTTP/1.1\r\nHost: h\r\nRange: bytes=0-3\r\nAccept: image/png\r\n\r\n",
     ] {
         let mut client = server.client();
+        println!("{request:?}");
         client.send(request);
         let answer = client.answer();
         assert_eq!((answer.status, answer.text().as_str()), (200, ONE), "{request:?}");
