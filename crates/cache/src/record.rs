@@ -10,10 +10,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::key::{CollectionId, Key};
 use crate::version::{Position, Version};
 
-/// What keeping one record costs beyond key and body, in bytes. Measured (`cargo bench -p hotrow-cache`, 320-byte bodies):
-/// 72 in the record itself (reference count, header, hash and position), about 28 because the allocator rounds up (a
-/// sixteenth of the block on average), and 47 to 96 in the policy's tables: 37 for the entry's slot and as much for that
-/// of a remembered evicted key, in tables that double and so are between half and wholly full; 80 is taken for them.
+/// What keeping one record costs beyond key and body, in bytes: an average. 72 in the record itself by its layout
+/// (reference count, header, length, hash and position); 28 for the allocator's rounding up, an estimate (a sixteenth of a
+/// block of 450 bytes); 80 for the policy's tables, which `cargo bench -p hotrow-cache` measures: 47 to 96 per entry,
+/// least when nothing was evicted, most when evicted keys are remembered and the tables have just doubled.
 pub const ENTRY_OVERHEAD_BYTES: u64 = 180;
 
 /// Whether the database had the record.
