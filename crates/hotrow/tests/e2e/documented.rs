@@ -9,12 +9,13 @@ use crate::harness::{Config, Database, Server};
 type Shape = (String, BTreeSet<String>);
 
 fn documented() -> BTreeMap<String, Shape> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("the document");
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("the document");
     let mut families = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line[1..line.len() - 1].split('|').map(str::trim).collect();
         let [name, kind, labels, meaning, _watch] = cells[..] else { panic!("five columns: {line}") };
-       
+
         let labels = labels.split(',').map(|label| label.trim().trim_matches('`').to_owned());
         let labels = labels.filter(|label| !label.is_empty()).collect();
         let before = families.insert(name.trim_matches('`').to_owned(), (kind.to_owned(), labels));

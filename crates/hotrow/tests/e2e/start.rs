@@ -6,7 +6,6 @@ use crate::harness::{Config, Database, Ended, SOON, Server};
 
 /// Asserts that `serve` ends with this status and says all of these words on standard error, and nothing on output.
 fn refuses(config: &Config, code: i32, words: &[&str]) {
-    println!("{}", config.text());
     let ended = Ended::run_config(config, SOON);
     assert_eq!(ended.code(), code, "{ended:?}");
     for word in words {
@@ -31,7 +30,7 @@ fn databases_that_are_none() {
     assert!(!at("missing.db").exists(), "it is never created");
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)");
     let sound = std::fs::read(database.path()).unwrap();
-    std::fs::write(at("cut.db"), &sound[..sound.len() - 2000]).unwrap();
+    std::fs::write(at("cut.db"), &sound[..sound.len() - 5000]).unwrap();
     refuses(&config(&at("cut.db")), 1, &["cut.db"]);
     let rollback = Database::with_products(1);
     rollback.execute("PRAGMA journal_mode = DELETE");
@@ -73,7 +72,6 @@ fn tables_columns_and_keys_that_do_not_fit() {
         ([("collections.products.key", "[\"id\", \"name\"]")], vec!["not unique"]),
         ([("collections.loose.key", "\"id\"")], vec!["loose", "not unique"]),
         ([("collections.blobs.key", "\"id\"")], vec!["blobs", "key_type"]),
-        ([("collections.products.key_type", "\"uuid\"")], vec!["products", "id"]),
     ] {
         refuses(&at(&settings), 1, &words);
     }
@@ -95,7 +93,8 @@ fn addresses_in_use() {
     }
     // Another Hotrow, which shares its port among its own workers, does not share it with a second.
     let running = Server::start(&Config::new(database.path()).collection("products"));
-    let config = Config::new(database.path()).collection("products").set("listen.data", &format!("\"{}\"", running.data));
+    let config =
+        Config::new(database.path()).collection("products").set("listen.data", &format!("\"{}\"", running.data));
     refuses(&config, 1, &["in use"]);
     assert_eq!(running.get("/products/1").status, 200);
 }
@@ -111,7 +110,10 @@ fn wrong_configurations_and_wrong_usage_end_with_2() {
         ([("listen.data", "\"localhost:80\"")], ["listen.data", "localhost:80"]),
         ([("source.url", "\"postgres://u:pass@h/db\"")], ["source.url", "postgres"]),
         ([("source.url", "\"sqlite:${HOTROW_NOT_SET}\"")], ["source.url", "HOTROW_NOT_SET"]),
-        ([("collections.products.allow_no_cache", "\"yes\"")], ["collections.products.allow_no_cache", "true or false"]),
+        (
+            [("collections.products.allow_no_cache", "\"yes\"")],
+            ["collections.products.allow_no_cache", "true or false"],
+        ),
         ([("admin.token", "\"short\"")], ["admin.token", "16"]),
     ] {
         refuses(&fine().with(&settings), 2, &words);
@@ -120,7 +122,8 @@ fn wrong_configurations_and_wrong_usage_end_with_2() {
     let missing = Ended::run(&["serve", "--config", "/nowhere/hotrow.toml"], SOON);
     assert_eq!(missing.code(), 2, "{missing:?}");
     assert!(missing.log.contains("/nowhere/hotrow.toml"), "{missing:?}");
-    for usage in [&["serve"][..], &["serve", "--demo", "--config", "x"], &["sing"], &["serve", "--demo", "--loud"], &[]] {
+    for usage in [&["serve"][..], &["serve", "--demo", "--config", "x"], &["sing"], &["serve", "--demo", "--loud"], &[]]
+    {
         let ended = Ended::run(usage, SOON);
         assert_eq!(ended.code(), 2, "{usage:?}");
         assert!(!ended.log.is_empty());

@@ -144,7 +144,8 @@ impl Answer {
         let document = self.json();
         assert_eq!(document["status"], status, "{self:?}");
         assert_eq!(document["type"], "about:blank", "{self:?}");
-        let text = |member: &str| document[member].as_str().unwrap_or_else(|| panic!("no {member}: {self:?}")).to_owned();
+        let text =
+            |member: &str| document[member].as_str().unwrap_or_else(|| panic!("no {member}: {self:?}")).to_owned();
         (text("title"), text("detail"))
     }
 }

@@ -152,15 +152,11 @@ fn parse_labels(text: &str, line: &str) -> Vec<(String, String)> {
 }
 
 fn check_histogram(family: &Family) {
-    let without_le = |s: &Sample| -> Vec<(String, String)> {
-        s.labels.iter().filter(|(name, _)| name != "le").cloned().collect()
-    };
+    let without_le =
+        |s: &Sample| -> Vec<(String, String)> { s.labels.iter().filter(|(name, _)| name != "le").cloned().collect() };
     for count in family.samples.iter().filter(|s| s.name.ends_with("_count")) {
-        let buckets: Vec<&Sample> = family
-            .samples
-            .iter()
-            .filter(|s| s.name.ends_with("_bucket") && without_le(s) == count.labels)
-            .collect();
+        let buckets: Vec<&Sample> =
+            family.samples.iter().filter(|s| s.name.ends_with("_bucket") && without_le(s) == count.labels).collect();
         let bounds: Vec<f64> = buckets
             .iter()
             .map(|s| s.labels.iter().find(|(name, _)| name == "le").expect("a bucket has a bound"))

@@ -246,9 +246,7 @@ impl Process {
             assert!(Instant::now() < end, "still running after {within:?}: {}", self.stderr.text());
             std::thread::sleep(Duration::from_millis(1));
         };
-        await_until("its output to end", SOON, || {
-            self.stdout.reader.is_finished() && self.stderr.reader.is_finished()
-        });
+        await_until("its output to end", SOON, || self.stdout.reader.is_finished() && self.stderr.reader.is_finished());
         Ended { status, output: self.stdout.text(), log: self.stderr.text() }
     }
 }
