@@ -265,6 +265,12 @@ impl<E: Clone> Cache<E> {
         self.hasher.hash_one(key)
     }
 
+    /// Memory of the tables that find and rank the entries, in bytes; remembered evicted keys are in it, records not.
+    #[must_use]
+    pub fn policy_bytes(&self) -> u64 {
+        self.store.policy_bytes()
+    }
+
     /// The settings in force.
     #[must_use]
     pub fn config(&self) -> &Config {

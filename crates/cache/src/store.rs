@@ -107,6 +107,11 @@ impl Store {
         any
     }
 
+    /// See [`crate::Cache::policy_bytes`].
+    pub(crate) fn policy_bytes(&self) -> u64 {
+        [&self.found, &self.missing].map(|shelf| shelf.memory_used().total() as u64).iter().sum()
+    }
+
     fn stats_of(&self, record: &Record) -> &CollectionStats {
         let CollectionId(id) = record.collection();
         &self.stats[usize::from(id)]
@@ -135,6 +140,24 @@ impl Lifecycle<RecordKey, Record> for Ledger {
 
     fn on_evict(&self, evicted: &mut Evicted, _: RecordKey, record: Record) {
         evicted.0.push(record);
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Entries, missing ones among them, and bytes of each collection, counted from the shelves.
+    pub(crate) fn recount(&self) -> std::collections::HashMap<CollectionId, [u64; 3]> {
+        let mut counts: std::collections::HashMap<_, [u64; 3]> = std::collections::HashMap::new();
+        for (shelf, missing) in [(&self.found, 0), (&self.missing, 1)] {
+            for (_, record) in shelf.iter() {
+                let [entries, negative, bytes] = counts.entry(record.collection()).or_default();
+                assert_eq!(u64::from(record.presence() == Presence::Missing), missing);
+                *entries += 1;
+                *negative += missing;
+                *bytes += record.weight_bytes();
+            }
+        }
+        counts
     }
 }
 

@@ -1,0 +1,120 @@
+//! What writers, readers and the test tell each other while they run.
+
+use std::net::SocketAddr;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::harness::{SOON, await_until};
+use crate::history::Ns;
+use crate::rows::Random;
+
+/// Changed keys that readers follow.
+const RECENT: usize = 8;
+
+/// Shared by all threads of a run.
+pub(crate) struct Board {
+    start: Instant,
+    recent: [AtomicU32; RECENT],
+    cursor: AtomicUsize,
+    /// The change log's end after the newest commit that returned.
+    pub(crate) newest_at: AtomicU64,
+    /// The log's id, once an answer has told it; 0 before.
+    pub(crate) log: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) changes: AtomicU64,
+    stop_writers: AtomicBool,
+    stop_readers: AtomicBool,
+    pause: AtomicBool,
+    paused: AtomicUsize,
+    instances: RwLock<Vec<Instance>>,
+}
+
+/// An instance that readers may ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instance {
+    /// Grows with each start: a new process owes nothing to what an old one answered.
+    pub(crate) id: u8,
+    pub(crate) data: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Board {
+    pub(crate) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            recent: Default::default(),
+            cursor: AtomicUsize::new(0),
+            newest_at: AtomicU64::new(0),
+            log: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            stop_writers: AtomicBool::new(false),
+            stop_readers: AtomicBool::new(false),
+            pause: AtomicBool::new(false),
+            paused: AtomicUsize::new(0),
+            instances: RwLock::default(),
+        }
+    }
+
+    /// Now, on the clock of the run.
+    pub(crate) fn now(&self) -> Ns {
+        // Half a millennium fits.
+        self.start.elapsed().as_nanos() as Ns
+    }
+
+    /// A writer is about to change the key, or just has.
+    pub(crate) fn touched(&self, key: u32) {
+        let at = self.cursor.fetch_add(1, Ordering::Relaxed) % RECENT;
+        self.recent[at].store(key, Ordering::Relaxed);
+    }
+
+    /// A key that was changed a moment ago or is about to be.
+    pub(crate) fn recent(&self, random: &mut Random) -> u32 {
+        let back = random.below(4).min(random.below(4)) as usize + 1;
+        let at = self.cursor.load(Ordering::Relaxed) + RECENT - back;
+        self.recent[at % RECENT].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_instance(&self, instance: Instance) {
+        self.instances.write().expect("no panics here").push(instance);
+    }
+
+    pub(crate) fn instances(&self) -> Vec<Instance> {
+        self.instances.read().expect("no panics here").clone()
+    }
+
+    pub(crate) fn stop_writers(&self) {
+        self.stop_writers.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stop_readers(&self) {
+        self.stop_readers.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn readers_stopped(&self) -> bool {
+        self.stop_readers.load(Ordering::Acquire)
+    }
+
+    /// Between two transactions of a writer: waits while writers pause. `false`: it shall end.
+    pub(crate) fn may_write(&self) -> bool {
+        if self.pause.load(Ordering::Acquire) {
+            self.paused.fetch_add(1, Ordering::AcqRel);
+            while self.pause.load(Ordering::Acquire) && !self.stop_writers.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.paused.fetch_sub(1, Ordering::AcqRel);
+        }
+        !self.stop_writers.load(Ordering::Acquire)
+    }
+
+    /// Returns when all of `writers` have ended their transactions and begin no new ones.
+    pub(crate) fn pause_writers(&self, writers: usize) {
+        self.pause.store(true, Ordering::Release);
+        await_until("the writers to pause", SOON, || self.paused.load(Ordering::Acquire) == writers);
+    }
+
+    pub(crate) fn resume_writers(&self) {
+        self.pause.store(false, Ordering::Release);
+    }
+}
