@@ -16,6 +16,7 @@ fn documented() -> BTreeMap<String, Shape> {
         let cells: Vec<&str> = line[1..line.len() - 1].split('|').map(str::trim).collect();
         let [name, kind, labels, meaning, _watch] = cells[..] else { panic!("five columns: {line}") };
 
+        assert!(meaning.ends_with('.') || meaning.ends_with(')'), "a sentence says what it is: {line}");
         let labels = labels.split(',').map(|label| label.trim().trim_matches('`').to_owned());
         let labels = labels.filter(|label| !label.is_empty()).collect();
         let before = families.insert(name.trim_matches('`').to_owned(), (kind.to_owned(), labels));

@@ -6,7 +6,6 @@ use crate::harness::{Config, Database, Ended, SOON, Server};
 
 /// Asserts that `serve` ends with this status and says all of these words on standard error, and nothing on output.
 fn refuses(config: &Config, code: i32, words: &[&str]) {
-    println!("{}", config.text());
     let ended = Ended::run_config(config, SOON);
     assert_eq!(ended.code(), code, "{ended:?}");
     for word in words {
@@ -31,7 +30,7 @@ fn databases_that_are_none() {
     assert!(!at("missing.db").exists(), "it is never created");
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)");
     let sound = std::fs::read(database.path()).unwrap();
-    std::fs::write(at("cut.db"), &sound[..sound.len() - 2000]).unwrap();
+    std::fs::write(at("cut.db"), &sound[..sound.len() - 5000]).unwrap();
     refuses(&config(&at("cut.db")), 1, &["cut.db"]);
     let rollback = Database::with_products(1);
     rollback.execute("PRAGMA journal_mode = DELETE");
@@ -73,7 +72,6 @@ fn tables_columns_and_keys_that_do_not_fit() {
         ([("collections.products.key", "[\"id\", \"name\"]")], vec!["not unique"]),
         ([("collections.loose.key", "\"id\"")], vec!["loose", "not unique"]),
         ([("collections.blobs.key", "\"id\"")], vec!["blobs", "key_type"]),
-        ([("collections.products.key_type", "\"uuid\"")], vec!["products", "id"]),
     ] {
         refuses(&at(&settings), 1, &words);
     }
