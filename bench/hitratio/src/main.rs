@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use policy::{Lru, Policy, Quick, QuickSettings, S3Fifo, S3Settings};
+use policy::{Hotrow, Lru, Policy, Quick, QuickSettings, S3Fifo, S3Settings};
 use trace::Trace;
 
 /// Capacities in % of a trace's unique keys.
@@ -52,6 +52,7 @@ fn candidates() -> Vec<Candidate> {
         Candidate::new("LRU", Lru::new),
         Candidate::new("quick_cache", move |capacity| Quick::new(capacity, default)),
         Candidate::new("quick_cache tuned", |capacity| Quick::new(capacity, TUNED)),
+        Candidate::new("hotrow", Hotrow::new),
         Candidate::new("S3-FIFO, 1 hit", move |capacity| S3Fifo::new(capacity, s3)),
         Candidate::new("S3-FIFO adaptive", move |capacity| S3Fifo::new(capacity, adaptive)),
     ]

@@ -2,10 +2,12 @@
 //!
 //! To add a policy: implement [`Policy`] in a file of its own and name it in `candidates()` of `main.rs`.
 
+mod hotrow;
 mod lru;
 mod quick;
 mod s3fifo;
 
+pub use hotrow::Hotrow;
 pub use lru::Lru;
 pub use quick::{Quick, QuickSettings};
 pub use s3fifo::{S3Fifo, S3Settings};

@@ -127,6 +127,7 @@ impl<E: Clone> Flight<E> {
 
     /// Slots that were made for waiters.
     #[cfg(test)]
+    #[cfg(not(feature = "shuttle"))]
     pub(crate) fn slots(&self) -> usize {
         self.progress.lock().wakers.len()
     }

@@ -15,6 +15,9 @@ pub mod key;
 #[cfg(not(feature = "shuttle"))]
 mod model;
 mod record;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod schedules;
 pub mod stats;
 mod store;
 mod sync;

@@ -139,5 +139,23 @@ impl Lifecycle<RecordKey, Record> for Ledger {
 }
 
 #[cfg(test)]
+impl Store {
+    /// Entries, missing ones among them, and bytes of each collection, counted from the shelves.
+    pub(crate) fn recount(&self) -> std::collections::HashMap<CollectionId, [u64; 3]> {
+        let mut counts: std::collections::HashMap<_, [u64; 3]> = std::collections::HashMap::new();
+        for (shelf, missing) in [(&self.found, 0), (&self.missing, 1)] {
+            for (_, record) in shelf.iter() {
+                let [entries, negative, bytes] = counts.entry(record.collection()).or_default();
+                assert_eq!(u64::from(record.presence() == Presence::Missing), missing);
+                *entries += 1;
+                *negative += missing;
+                *bytes += record.weight_bytes();
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests;

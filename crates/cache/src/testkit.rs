@@ -1,5 +1,8 @@
 //! What the tests of this crate share: small caches, keys, answers, and a waker that counts.
 
+// The schedules use a part of it.
+#![cfg_attr(feature = "shuttle", allow(dead_code))]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

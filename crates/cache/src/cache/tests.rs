@@ -67,6 +67,23 @@ fn a_change_during_a_fill_is_not_covered_up() {
 }
 
 #[test]
+fn a_fill_begun_before_an_era_ended_is_not_kept() {
+    for how in ["flush", "lose"] {
+        let cache = cache(config());
+        let _asked = get(&cache, START);
+        let mut turn = send(&cache, START);
+        if how == "flush" {
+            cache.flush(FIRST)
+        } else {
+            cache.lose(None)
+        }
+        turn.complete(answers(5, 1), START);
+        let stats = cache.stats(FIRST);
+        assert_eq!((stats.entries, stats.dead_leases_total), (0, 1), "{how}");
+    }
+}
+
+#[test]
 fn a_change_before_the_query_is_sent_kills_nothing() {
     let cache = cache(config());
     let mut waiting = waiter(get(&cache, START));

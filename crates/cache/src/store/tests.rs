@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use hotrow_measure::clock::Nanos;
@@ -13,23 +12,6 @@ struct Bench {
     store: Store,
     stats: Arc<[CollectionStats]>,
     capacity_bytes: u64,
-}
-
-impl Store {
-    /// Entries, missing ones among them, and bytes of each collection, counted from the shelves.
-    pub(crate) fn recount(&self) -> HashMap<CollectionId, [u64; 3]> {
-        let mut counts: HashMap<_, [u64; 3]> = HashMap::new();
-        for (shelf, missing) in [(&self.found, 0), (&self.missing, 1)] {
-            for (_, record) in shelf.iter() {
-                let [entries, negative, bytes] = counts.entry(record.collection()).or_default();
-                assert_eq!(u64::from(record.presence() == Presence::Missing), missing);
-                *entries += 1;
-                *negative += missing;
-                *bytes += record.weight_bytes();
-            }
-        }
-        counts
-    }
 }
 
 impl Bench {

@@ -237,6 +237,7 @@ fn a_cancelled_turn_calls_a_waiter_to_lead_until_the_attempts_end() {
         assert_eq!(bell.rings(), 3);
         let told: Vec<_> = waiters.iter_mut().map(poll).collect();
         assert!(matches!(told[..], [Some(Waited::Lead), None, None]), "{told:?}");
+        assert!(matches!(cache.lookup(&key(1), Wish::Any, START), Lookup::Wait(_)), "one flight, as before");
     }
     let mut turn = cache.turn(FIRST).unwrap();
     query(&mut turn).unwrap();

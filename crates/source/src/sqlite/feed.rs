@@ -113,7 +113,7 @@ impl SqliteFeed {
             self.shared.down(&ended.detail);
         }
         self.shared.set_delivered(None);
-        sink.loss(ended.cause.clone(), &ended.detail);
+        sink.loss(ended.cause, &ended.detail);
     }
 
     /// SQLite shares the index of the write-ahead log among the connections of a process to one file. When that log was

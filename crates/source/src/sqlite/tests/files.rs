@@ -32,7 +32,7 @@ fn move_over(db: &Db, new: &Path) {
 /// Waits for the loss, then for the next start.
 #[track_caller]
 fn lost(engine: &Engine, from: usize, cause: &LossCause) {
-    engine.sink.wait("a loss", |events| events[from..].contains(&Event::Loss(cause.clone())).then_some(()));
+    engine.sink.wait("a loss", |events| events[from..].contains(&Event::Loss(*cause)).then_some(()));
 }
 
 #[track_caller]

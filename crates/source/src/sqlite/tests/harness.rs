@@ -242,8 +242,8 @@ impl Seen {
                     seen.keys.extend(changes.iter().map(|c| spell(&c.key)));
                     seen.last_mark = changes.last().map(|c| c.mark);
                 }
-                Event::Flush(collection, cause) => seen.flushes.push((collection.0, cause.clone())),
-                Event::Loss(cause) => seen.losses.push(cause.clone()),
+                Event::Flush(collection, cause) => seen.flushes.push((collection.0, *cause)),
+                Event::Loss(cause) => seen.losses.push(*cause),
                 Event::Started(_) => seen.starts += 1,
                 Event::Advance(..) => {}
             }

@@ -20,7 +20,7 @@ fn lost(engine: &Engine, cause: &LossCause, act: impl FnOnce()) -> Position {
     act();
     engine.sink.wait("loss and start", |events| {
         let rest = &events[from - 1..];
-        let lost = rest.iter().position(|e| *e == Event::Loss(cause.clone()))?;
+        let lost = rest.iter().position(|e| *e == Event::Loss(*cause))?;
         rest[lost..].iter().find_map(|e| if let Event::Started(p) = e { *p } else { None })
     })
 }

@@ -1,0 +1,208 @@
+//! The feed behind or the database gone: the configured policy, no wrong answer, and recovery without a restart.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::harness::{Config, Database, SOON, Server, await_until};
+
+fn config(database: &Database, when_stale: &str) -> Config {
+    Config::new(database.path())
+        .set("cache.max_staleness", "\"100ms\"")
+        .set("cache.error_ttl", "\"0s\"")
+        .set("cache.when_stale", &format!("\"{when_stale}\""))
+        .collection("products")
+}
+
+/// Takes the file away under the server's feet; what it had stays with whoever holds it open.
+fn move_away(database: &Database) {
+    std::fs::rename(database.path(), database.folder().join("away.db")).unwrap();
+}
+
+fn move_back(database: &Database) {
+    std::fs::rename(database.folder().join("away.db"), database.path()).unwrap();
+}
+
+fn await_unready(server: &Server) {
+    let mut admin = server.admin_client();
+    await_until("not ready", SOON, || admin.get("/readyz").status == 503);
+    let answer = admin.get("/readyz");
+    assert_eq!((&answer.json()["ready"], answer.header("retry-after")), (&serde_json::json!(false), Some("1")));
+    assert_eq!(answer.json()["feed"], "behind");
+    assert_eq!(admin.get("/healthz").status, 200, "alive all the same");
+}
+
+#[test]
+fn bypass_reads_the_database_and_says_when_it_cannot() {
+    let database = Database::with_products(3);
+    let server = Server::start(&config(&database, "bypass"));
+    let mut client = server.client();
+    assert_eq!(client.get("/products/1").status, 200);
+    move_away(&database);
+    await_unready(&server);
+    for path in ["/products/1", "/products/2", "/products/999", "/products?ids=1,2"] {
+        let refused = client.get(path);
+        let (title, detail) = refused.problem(503);
+        assert_eq!((title.as_str(), refused.header("retry-after")), ("Not available", Some("1")), "{path}");
+        let inside = database.path().to_str().unwrap();
+        assert!(!detail.contains(inside) && !refused.text().contains("shop"), "{detail}");
+    }
+    let metrics = server.metrics();
+    assert_eq!(metrics.sum("hotrow_feed_current", &[]), 0.0);
+    assert_eq!(metrics.sum("hotrow_source_reachable", &[]), 0.0);
+    assert!(metrics.sum("hotrow_feed_losses_total", &[("cause", "unavailable")]) >= 1.0);
+    assert!(server.log().contains("lost its place"), "{}", server.log());
+    move_back(&database);
+    server.await_ready();
+    database.execute("UPDATE products SET price = 7 WHERE id = 1");
+    await_until("fresh answers again", SOON, || client.get("/products/1").json()["price"] == 7);
+    assert_eq!(client.get("/products/2").status, 200);
+    assert!(server.metrics().sum("hotrow_feed_reconnects_total", &[]) >= 1.0);
+}
+
+#[test]
+fn stale_serves_what_it_has_and_marks_it() {
+    let database = Database::with_products(3);
+    let server = Server::start(&config(&database, "stale"));
+    let mut client = server.client();
+    let fine = client.get("/products/1");
+    assert_eq!(client.get("/products/999").status, 404);
+    database.execute("DELETE FROM products WHERE id = 3");
+    await_until("the deletion", SOON, || client.get("/products/3").status == 404);
+    move_away(&database);
+    await_unready(&server);
+    for (path, status) in [("/products/1", 200), ("/products/999", 404), ("/products/3", 404)] {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.cache()), (status, "stale"), "{path}");
+    }
+    assert_eq!(client.get("/products/1").body, fine.body);
+    assert_eq!(client.get("/products?ids=1,999").cache(), "stale");
+    assert_eq!(client.get("/products/2").status, 503, "never read, so nothing to serve");
+    await_until("Age to tell how old it is", SOON, || client.get("/products/1").header("age") != Some("0"));
+    let etag = fine.header("etag").unwrap();
+    let unchanged = client.get_with("/products/1", &[("If-None-Match", etag)]);
+    assert_eq!((unchanged.status, unchanged.cache()), (304, "stale"));
+    move_back(&database);
+    server.await_ready();
+    await_until("no more stale answers", SOON, || client.get("/products/1").cache() == "hit");
+}
+
+#[test]
+fn refuse_answers_503() {
+    let database = Database::with_products(3);
+    let server = Server::start(&config(&database, "refuse"));
+    let mut client = server.client();
+    assert_eq!(client.get("/products/1").status, 200);
+    move_away(&database);
+    await_unready(&server);
+    let queries = server.queries();
+    for path in ["/products/1", "/products/2", "/products?ids=1,2"] {
+        let refused = client.get(path);
+        assert_eq!(refused.problem(503).0, "Not available", "{path}");
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+    assert_eq!(server.queries(), queries, "the database sees nothing");
+    move_back(&database);
+    server.await_ready();
+    assert_eq!(client.get("/products/1").status, 200);
+}
+
+#[test]
+fn the_first_answer_after_a_stop_is_right() {
+    let database = Database::with_products(1);
+    let server = Server::start(&config(&database, "bypass"));
+    let mut client = server.client();
+    for price in 1..=20 {
+        client.get("/products/1");
+        assert_eq!(client.get("/products/1").cache(), "hit");
+        server.signal(Signal::STOP);
+        database.execute(&format!("UPDATE products SET price = {price} WHERE id = 1"));
+        // The request below begins more than `max_staleness` after COMMIT, and is there when the process wakes.
+        let committed = Instant::now();
+        client.send("GET /products/1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        await_until("the bound to pass", SOON, || committed.elapsed() > Duration::from_millis(101));
+        server.signal(Signal::CONT);
+        assert_eq!(client.answer().json()["price"], price);
+    }
+}
+
+#[test]
+fn another_file_in_its_place_is_noticed() {
+    let database = Database::with_products(3);
+    let config = config(&database, "bypass").set("collections.products.allow_min_position", "true");
+    let server = Server::start(&config);
+    let mut client = server.client();
+    let before = client.get("/products/1");
+    let other = Database::with_products(2);
+    other.execute("UPDATE products SET name = 'other'; PRAGMA wal_checkpoint(TRUNCATE)");
+    let (place, end) = (database.path().to_owned(), other.path().to_owned());
+    drop(other.connection);
+    let database = {
+        let Database { connection, .. } = &database;
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        database
+    };
+    // As an operator would: the files beside go with the database that they belong to.
+    for ending in ["-wal", "-shm"] {
+        let beside = format!("{}{ending}", place.display());
+        if std::fs::exists(&beside).unwrap() {
+            std::fs::rename(&beside, database.folder().join(format!("away.db{ending}"))).unwrap();
+        }
+    }
+    std::fs::rename(&end, &place).unwrap();
+    await_until("the other database's record", SOON, || {
+        let answer = client.get("/products/1");
+        answer.status == 200 && answer.json()["name"] == "other"
+    });
+    server.await_ready();
+    assert_eq!(client.get("/products/3").status, 404);
+    let now = client.get("/products/1").position();
+    assert_ne!(now.incarnation, before.position().incarnation);
+    let old = before.position().to_string();
+    assert_eq!(client.get_with("/products/1", &[("Hotrow-Min-Position", &old)]).status, 400);
+    let losses = server.metrics().sum("hotrow_feed_losses_total", &[]);
+    assert!(losses >= 1.0);
+}
+
+#[test]
+fn a_writer_that_holds_the_lock_harms_nobody() {
+    let database = Database::with_products(3);
+    let server = Server::start(&config(&database, "refuse"));
+    let mut client = server.client();
+    database.execute("BEGIN EXCLUSIVE; UPDATE products SET price = 1");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(500) {
+        let answer = client.get("/products/1");
+        assert_eq!((answer.status, &answer.json()["price"]), (200, &serde_json::json!(100)));
+    }
+    assert_eq!(client.get("/products/2").json()["price"], 200, "a cold one, too");
+    assert_eq!(server.admin_client().get("/readyz").status, 200);
+    database.execute("COMMIT");
+    await_until("the commit", SOON, || client.get("/products/1").json()["price"] == 1);
+}
+
+#[test]
+fn a_damaged_file_is_never_served_from() {
+    let database = Database::with_products(3);
+    let server = Server::start(&config(&database, "bypass"));
+    let mut client = server.client();
+    assert_eq!(client.get("/products/1").status, 200);
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+    let sound = std::fs::read(database.path()).unwrap();
+    // Over the same file, as a failing disk or a careless copy does it.
+    let overwrite = |bytes: &[u8]| {
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::OpenOptions::new().write(true).open(database.path()).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        // Closing it would drop the locks of our own connection to the same file.
+        std::mem::forget(file);
+    };
+    overwrite(&vec![0xee; sound.len()]);
+    await_unready(&server);
+    for id in 1..=3 {
+        assert_eq!(client.get(&format!("/products/{id}")).status, 503, "{id}");
+    }
+    overwrite(&sound);
+    server.await_ready();
+    assert_eq!(client.get("/products/1").json()["price"], 100);
+}

@@ -1,0 +1,153 @@
+//! Ids: every type of key, and everything that can be wrong with an id.
+
+use crate::harness::{Config, Database, Server};
+
+fn database() -> Database {
+    let database = Database::new();
+    database.execute(
+        "CREATE TABLE numbers(id INTEGER PRIMARY KEY, v TEXT);
+         INSERT INTO numbers VALUES (7,'seven'), (-7,'minus'), (0,'zero'),
+             (9223372036854775807,'max'), (-9223372036854775808,'min');
+         CREATE TABLE words(id TEXT PRIMARY KEY, v INTEGER);
+         INSERT INTO words VALUES ('a',1), ('a/b',2), ('a,b',3), ('a+b',4), ('a b',5), ('ü',6), ('100%',7), ('',8), ('7',9),
+             ('a''b\"c\\d',10), ('..',11), ('?x=#y&',12);
+         CREATE TABLE devices(id BLOB PRIMARY KEY, v INTEGER);
+         INSERT INTO devices VALUES (x'0188a1b20000700080000000000000ff', 1);
+         CREATE TABLE hashes(id BLOB PRIMARY KEY, v INTEGER);
+         INSERT INTO hashes VALUES (x'00ff', 1), (x'', 2);
+         CREATE TABLE orders(number INTEGER, line TEXT, v INTEGER, PRIMARY KEY(number, line)) WITHOUT ROWID;
+         INSERT INTO orders VALUES (7,'a',1), (7,'b,c',2), (8,'x/y',3);
+         CREATE TABLE logins(name TEXT PRIMARY KEY COLLATE NOCASE, v INTEGER);
+         INSERT INTO logins VALUES ('Alice', 1)",
+    );
+    database
+}
+
+fn server(database: &Database) -> Server {
+    let config = Config::new(database.path())
+        .collection("numbers")
+        .collection("words")
+        .set("collections.devices.key_type", "\"uuid\"")
+        .set("collections.hashes.key_type", "\"bytes\"")
+        .set("collections.orders.key", r#"["number", "line"]"#)
+        .set("collections.logins.key", "\"name\"");
+    Server::start(&config)
+}
+
+#[test]
+fn every_type_of_key_finds_its_row() {
+    let database = database();
+    let server = server(&database);
+    let mut client = server.client();
+    for (path, value) in [
+        ("/numbers/7", r#""seven""#),
+        ("/numbers/-7", r#""minus""#),
+        ("/numbers/0", r#""zero""#),
+        ("/numbers/%37", r#""seven""#),
+        ("/numbers/9223372036854775807", r#""max""#),
+        ("/numbers/-9223372036854775808", r#""min""#),
+        ("/words/a", "1"),
+        ("/words/%61", "1"),
+        ("/words/a%2Fb", "2"),
+        ("/words/a%2fb", "2"),
+        ("/words/a%2Cb", "3"),
+        ("/words/a+b", "4"),
+        ("/words/a%2Bb", "4"),
+        ("/words/a%20b", "5"),
+        ("/words/%C3%BC", "6"),
+        ("/words/100%25", "7"),
+        ("/words/", "8"),
+        ("/words/7", "9"),
+        ("/words/a%27b%22c%5Cd", "10"),
+        ("/words/%2E%2E", "11"),
+        ("/words/..", "11"),
+        ("/words/%3Fx%3D%23y%26", "12"),
+        ("/devices/0188a1b2-0000-7000-8000-0000000000ff", "1"),
+        ("/devices/0188A1B2-0000-7000-8000-0000000000FF", "1"),
+        ("/devices/0188a1b20000700080000000000000ff", "1"),
+        ("/hashes/00ff", "1"),
+        ("/hashes/00FF", "1"),
+        ("/hashes/", "2"),
+        ("/orders/7,a", "1"),
+        ("/orders/7,b%2Cc", "2"),
+        ("/orders/8,x%2Fy", "3"),
+        ("/logins/Alice", "1"),
+        ("/logins/aLiCe", "1"),
+    ] {
+        let answer = client.get(path);
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        assert_eq!(answer.json()["v"].to_string(), value, "{path}");
+    }
+}
+
+#[test]
+fn spellings_of_one_key_share_one_entry() {
+    let database = database();
+    let server = server(&database);
+    let mut client = server.client();
+    for spellings in [
+        ["/words/a%2Fb", "/words/%61%2f%62"],
+        ["/logins/Alice", "/logins/ALICE"],
+        ["/devices/0188a1b2-0000-7000-8000-0000000000ff", "/devices/0188A1B20000700080000000000000FF"],
+        ["/numbers/7", "/numbers/%37"],
+        ["/orders/7,a", "/orders/%37,%61"],
+    ] {
+        assert_eq!(client.get(spellings[0]).cache(), "miss", "{spellings:?}");
+        assert_eq!(client.get(spellings[1]).cache(), "hit", "{spellings:?}");
+    }
+    assert_eq!(client.get("/words/A").status, 404, "text without NOCASE minds the case");
+}
+
+#[test]
+fn what_cannot_be_a_key_is_400_and_never_reaches_the_database() {
+    let database = database();
+    let server = server(&database);
+    let mut client = server.client();
+    let long = format!("/words/{}", "x".repeat(1100));
+    let long_encoded = format!("/words/{}", "%78".repeat(1100));
+    for (path, says) in [
+        ("/numbers/007", "integer"),
+        ("/numbers/+7", "integer"),
+        ("/numbers/7.0", "integer"),
+        ("/numbers/-0", "integer"),
+        ("/numbers/-", "integer"),
+        ("/numbers/", "integer"),
+        ("/numbers/seven", "integer"),
+        ("/numbers/0x7", "integer"),
+        ("/numbers/7e0", "integer"),
+        ("/numbers/%207", "integer"),
+        ("/numbers/9223372036854775808", "integer"),
+        ("/numbers/-9223372036854775809", "integer"),
+        ("/numbers/99999999999999999999999999999999", "integer"),
+        ("/numbers/7,8", "parts"),
+        ("/words/%", "percent-encoding"),
+        ("/words/%2", "percent-encoding"),
+        ("/words/%zz", "percent-encoding"),
+        ("/words/a%", "percent-encoding"),
+        ("/words/%C3", "UTF-8"),
+        ("/words/%FF%FE", "UTF-8"),
+        ("/words/%ED%A0%80", "UTF-8"),
+        ("/words/%C0%AF", "UTF-8"),
+        ("/words/a%00", "NUL"),
+        (long.as_str(), "longer"),
+        (long_encoded.as_str(), "longer"),
+        ("/devices/7", "UUID"),
+        ("/devices/0188a1b2-0000-7000-8000-0000000000f", "UUID"),
+        ("/devices/0188a1b2-0000-7000-8000-0000000000fg", "UUID"),
+        ("/hashes/0", "hexadecimal"),
+        ("/hashes/0g", "hexadecimal"),
+        ("/orders/7", "parts"),
+        ("/orders/7,a,b", "parts"),
+        ("/orders/7%2Ca", "parts"),
+        ("/orders/x,a", "integer"),
+        ("/orders/,a", "integer"),
+    ] {
+        let answer = client.get(path);
+        let (title, detail) = answer.problem(400);
+        assert_eq!(title, "Bad id", "{path}");
+        assert!(detail.contains(says), "{path}: {detail}");
+        assert_eq!(client.request("HEAD", path, &[], b"").status, 400, "{path}");
+    }
+    assert_eq!(server.queries(), 0);
+    assert_eq!(client.get("/numbers/7").status, 200, "the connection is unharmed");
+}

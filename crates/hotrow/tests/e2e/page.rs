@@ -1,0 +1,36 @@
+//! The live page, in a real browser where there is one.
+
+use std::process::{Command, Stdio};
+
+use crate::harness::{Config, Database, Server};
+
+/// The page's text after its script has run for a while; `None`, with the reason printed, without a browser.
+fn rendered(url: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = format!("--user-data-dir={}", folder.path().display());
+    for browser in ["chromium", "chromium-browser", "google-chrome", "chrome"] {
+        let done = Command::new(browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", &profile, "--dump-dom", url])
+            .stdin(Stdio::null())
+            .output();
+        if let Ok(done) = done {
+            assert!(done.status.success(), "{browser}: {}", String::from_utf8_lossy(&done.stderr));
+            return Some(String::from_utf8_lossy(&done.stdout).into_owned());
+        }
+    }
+    println!("skipped: no Chromium or Chrome is installed");
+    None
+}
+
+#[test]
+fn the_page_loads_and_shows_the_numbers() {
+    let database = Database::with_products(3);
+    let server = Server::start(&Config::new(database.path()).collection("products"));
+    for _ in 0..3 {
+        server.get("/products/1");
+    }
+    let page = server.admin_client().get("/").text();
+    assert!(!page.contains("http://") && !page.contains("https://"), "nothing is loaded from elsewhere");
+    let Some(dom) = rendered(&format!("http://{}/", server.admin)) else { return };
+    assert!(dom.contains("products</td>") && dom.contains("66.67 %") && dom.contains("follows"), "{dom}");
+}
