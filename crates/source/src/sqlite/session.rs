@@ -134,7 +134,8 @@ impl<'a> Session<'a> {
     /// What the next link must know.
     pub(crate) fn before(&self, ended: &Ended) -> Before {
         let past = Past { position: self.position, file_changed: ended.file_changed };
-        Before { past, wal: self.wal, refusals: Refusals::Keep }
+        let file = Some((self.link.at.file, self.link.born, self.header));
+        Before { past, wal: self.wal, file, refusals: Refusals::Keep }
     }
 
     /// Whether something was committed since the last poll. Cheap, and nothing is promised by it.
