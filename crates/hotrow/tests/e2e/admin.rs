@@ -92,9 +92,15 @@ fn status_has_its_documented_shape() {
         assert_eq!(kind(pointer), expected, "{pointer} in {status:#}");
     }
     let products = &status["collections"]["products"];
-    for (member, expected) in
-        [("hits", 1), ("negative", 1), ("misses", 2), ("waits", 0), ("entries", 2), ("negative_entries", 1), ("queries", 2)]
-    {
+    for (member, expected) in [
+        ("hits", 1),
+        ("negative", 1),
+        ("misses", 2),
+        ("waits", 0),
+        ("entries", 2),
+        ("negative_entries", 1),
+        ("queries", 2),
+    ] {
         assert_eq!(products[member], expected, "{member} in {status:#}");
     }
     assert_eq!((&status["feed"]["when_stale"], &status["limits"]["max_batch"]), (&"stale".into(), &7.into()));

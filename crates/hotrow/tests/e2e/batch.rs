@@ -59,7 +59,8 @@ fn ids_of_text_keep_their_url_form_and_their_commas() {
     let config = Config::new(database.path()).collection("words").set("collections.orders.key", r#"["number","line"]"#);
     let server = Server::start(&config);
     let mut client = server.client();
-    let names = |answer: &Answer| -> Vec<String> { answer.json()["items"].as_object().unwrap().keys().cloned().collect() };
+    let names =
+        |answer: &Answer| -> Vec<String> { answer.json()["items"].as_object().unwrap().keys().cloned().collect() };
     let sorted = |mut names: Vec<String>| {
         names.sort_unstable();
         names
@@ -104,8 +105,21 @@ fn malformed_batches_are_400_and_never_reach_the_database() {
     let many = (1..=11).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
     let too_many = format!("?ids={many}");
     for query in [
-        "", "?", "?ids", "?ids=", "?ids=,", "?ids=1,", "?ids=,1", "?ids=1,,2", "?ids=a", "?ids=1,2.5", "?ids=01", "?ids=%zz", "?id=1",
-        "?ids=1&ids=2", &too_many,
+        "",
+        "?",
+        "?ids",
+        "?ids=",
+        "?ids=,",
+        "?ids=1,",
+        "?ids=,1",
+        "?ids=1,,2",
+        "?ids=a",
+        "?ids=1,2.5",
+        "?ids=01",
+        "?ids=%zz",
+        "?id=1",
+        "?ids=1&ids=2",
+        &too_many,
     ] {
         let answer = client.get(&format!("/products{query}"));
         assert_eq!(answer.problem(400).0, "Bad batch", "{query}");
@@ -179,7 +193,7 @@ fn the_cold_ids_of_a_batch_are_one_query() {
     let head = client.request("HEAD", "/products?ids=1,2,3", &[], b"");
     let full = client.get("/products?ids=1,2,3");
     assert_eq!(head.header("content-length"), full.header("content-length"));
-    let gone = client.get(&format!("/products?ids={}", ids(1..=999)) .replace("ids=1,", "ids=5000,"));
+    let gone = client.get(&format!("/products?ids={}", ids(1..=999)).replace("ids=1,", "ids=5000,"));
     assert_eq!((gone.cache(), &gone.json()["missing"]), ("miss", &json!(["5000"])));
     assert_eq!(server.queries(), 3);
     let metrics = server.metrics();
@@ -192,10 +206,10 @@ fn the_cold_ids_of_a_batch_are_one_query() {
 fn a_batch_tells_its_worst_outcome_and_its_largest_position() {
     let database = Database::with_products(5);
     database.add_slow_table(Duration::from_millis(300));
-    let config = Config::new(database.path()).collection("products").collection("slow").set(
-        "collections.products.allow_no_cache",
-        "true",
-    );
+    let config = Config::new(database.path())
+        .collection("products")
+        .collection("slow")
+        .set("collections.products.allow_no_cache", "true");
     let server = Server::start(&config);
     let mut client = server.client();
     let old = client.get("/products/1").position();
@@ -218,7 +232,9 @@ fn a_batch_tells_its_worst_outcome_and_its_largest_position() {
     client.get("/slow/2");
     let mut reading = server.client();
     reading.send(request_bytes("GET", "/slow/1", &[], b""));
-    await_until("the read to begin", SOON, || server.metrics().sum("hotrow_queries_in_flight", &[("collection", "slow")]) > 0.0);
+    await_until("the read to begin", SOON, || {
+        server.metrics().sum("hotrow_queries_in_flight", &[("collection", "slow")]) > 0.0
+    });
     assert_eq!(client.get("/slow?ids=2,1").cache(), "wait");
     assert_eq!(reading.answer().cache(), "miss");
 }

@@ -101,9 +101,7 @@ fn expect_100_continue_is_honoured() {
     let mut client = server.client();
     let body = br#"{"ids":[1]}"#;
     let head = |length: usize| {
-        format!(
-            "POST /products HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
-        )
+        format!("POST /products HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n")
     };
     client.send(head(body.len()));
     let interim = client.answer();

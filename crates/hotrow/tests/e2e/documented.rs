@@ -9,7 +9,8 @@ use crate::harness::{Config, Database, Server};
 type Shape = (String, BTreeSet<String>);
 
 fn documented() -> BTreeMap<String, Shape> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("the document");
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("the document");
     let mut families = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();

@@ -44,8 +44,7 @@ fn entries_and_negative_entries_live_for_their_ttl() {
 #[test]
 fn an_expired_entry_is_served_while_it_is_refreshed() {
     let database = Database::with_products(3);
-    let config =
-        config(&database).set("cache.ttl", "\"100ms\"").set("cache.stale_while_revalidate", "\"1h\"");
+    let config = config(&database).set("cache.ttl", "\"100ms\"").set("cache.stale_while_revalidate", "\"1h\"");
     let server = Server::start(&config);
     let mut client = server.client();
     assert_eq!(client.get("/products/1").cache(), "miss");

@@ -93,7 +93,9 @@ fn a_bulk_change_and_an_unfiltered_delete_show_on_every_record() {
         &[("/products/200", r#"{"id":200,"name":"bulk","price":20000}"#)],
     );
     let end = w.database.log_end();
-    await_until("the feed to take it all in", SOON, || w.server.metrics().sum("hotrow_feed_position", &[]) as u64 >= end);
+    await_until("the feed to take it all in", SOON, || {
+        w.server.metrics().sum("hotrow_feed_position", &[]) as u64 >= end
+    });
     for path in &paths {
         assert_eq!(w.client.get(path).json()["name"], "bulk", "{path}");
     }
@@ -123,7 +125,10 @@ fn a_change_of_the_table_itself_shows() {
     let status = |w: &Watched| w.server.metrics().sum_or_zero("hotrow_feed_flushes_total", &[("cause", "schema")]);
     assert_eq!(w.shown("/products/1"), r#"{"id":1,"name":"p1","price":100}"#);
     for (sql, expected) in [
-        ("ALTER TABLE products ADD COLUMN color TEXT DEFAULT 'red'", r#"{"id":1,"name":"p1","price":100,"color":"red"}"#),
+        (
+            "ALTER TABLE products ADD COLUMN color TEXT DEFAULT 'red'",
+            r#"{"id":1,"name":"p1","price":100,"color":"red"}"#,
+        ),
         ("ALTER TABLE products RENAME COLUMN price TO cents", r#"{"id":1,"name":"p1","cents":100,"color":"red"}"#),
         ("ALTER TABLE products DROP COLUMN color", r#"{"id":1,"name":"p1","cents":100}"#),
     ] {
@@ -148,7 +153,9 @@ fn a_dropped_table_is_503_and_comes_back_when_it_is_made_again() {
     assert!(!detail.contains("tags") && !detail.contains("SQL"), "what went wrong inside is not shown: {detail}");
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(client.get("/products/1").status, 200, "the others go on");
-    w.database.execute("CREATE TABLE tags(id INTEGER PRIMARY KEY, name TEXT UNIQUE, v INTEGER); INSERT INTO tags VALUES (1,'new',1)");
+    w.database.execute(
+        "CREATE TABLE tags(id INTEGER PRIMARY KEY, name TEXT UNIQUE, v INTEGER); INSERT INTO tags VALUES (1,'new',1)",
+    );
     await_until("the new table", FRESH * 4, || client.get("/tags/1").text().contains("new"));
     w.change("UPDATE tags SET v = 2 WHERE id = 1", &[("/tags/1", r#"{"id":1,"name":"new","v":2}"#)]);
 }

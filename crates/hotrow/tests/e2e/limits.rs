@@ -25,7 +25,9 @@ fn heads_targets_and_bodies_over_their_limits_are_refused() {
     };
     let chunked = |length: usize| {
         let body = format!("{{\"ids\":[1]{}}}", " ".repeat(length - 11));
-        format!("POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n")
+        format!(
+            "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n"
+        )
     };
     let query = |length: usize| format!("/products/1?{}", "x".repeat(length - 12));
     for (request, status) in [

@@ -7,9 +7,18 @@ use crate::harness::{Config, Database, SOON, Server};
 const NEXT: &str = "GET /products/1 HTTP/1.1\r\nHost: h\r\n\r\n";
 
 const SMUGGLING: &[(&str, &str)] = &[
-    ("length and coding", "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-    ("coding and length", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n"),
-    ("length 0 and coding", "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    (
+        "length and coding",
+        "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "coding and length",
+        "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "length 0 and coding",
+        "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
     ("two lengths", "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc"),
     ("two lengths in one", "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 4\r\n\r\nabc"),
     ("the same length in one", "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\n\r\nabc"),
@@ -21,12 +30,21 @@ const SMUGGLING: &[(&str, &str)] = &[
     ("endless length", "POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 18446744073709551616\r\n\r\nabc"),
     ("unknown coding", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n0\r\n\r\n"),
     ("two codings", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
-    ("chunked twice", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-    ("chunked, identity", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"),
+    (
+        "chunked twice",
+        "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "chunked, identity",
+        "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    ),
     ("identity", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n"),
     ("xchunked", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
     ("empty coding", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n"),
-    ("coding with a vertical tab", "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n"),
+    (
+        "coding with a vertical tab",
+        "POST /products HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    ),
     ("coding in HTTP/1.0", "POST /products HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
     ("folding", "GET /products/1 HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n"),
     ("folding by tab", "GET /products/1 HTTP/1.1\r\nHost: h\r\nX: a\r\n\tContent-Length: 3\r\n\r\n"),

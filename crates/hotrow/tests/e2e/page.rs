@@ -10,7 +10,15 @@ fn rendered(url: &str) -> Option<String> {
     let profile = format!("--user-data-dir={}", folder.path().display());
     for browser in ["chromium", "chromium-browser", "google-chrome", "chrome"] {
         let done = Command::new(browser)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", &profile, "--dump-dom", url])
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--virtual-time-budget=5000",
+                &profile,
+                "--dump-dom",
+                url,
+            ])
             .stdin(Stdio::null())
             .output();
         if let Ok(done) = done {

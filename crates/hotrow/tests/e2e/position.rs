@@ -98,12 +98,23 @@ fn positions_that_cannot_be_kept_are_refused() {
     let mut client = server.client();
     let here = client.get("/products/1").position();
     for malformed in [
-        "", "7", "-", "x-1", "0123456789abcdef", "0123456789abcdef-", "0123456789abcdef--1", "0123456789abcdef-01",
-        "0123456789ABCDEF-1", "123456789abcdef-1", "0123456789abcdef-18446744073709551616", "0123456789abcdef-1 x",
+        "",
+        "7",
+        "-",
+        "x-1",
+        "0123456789abcdef",
+        "0123456789abcdef-",
+        "0123456789abcdef--1",
+        "0123456789abcdef-01",
+        "0123456789ABCDEF-1",
+        "123456789abcdef-1",
+        "0123456789abcdef-18446744073709551616",
+        "0123456789abcdef-1 x",
     ] {
         assert_eq!(at_least(&mut client, malformed).problem(400).0, "Bad header", "{malformed:?}");
     }
-    let incarnation = if here.incarnation == "0123456789abcdef" { "f".repeat(16) } else { "0123456789abcdef".to_owned() };
+    let incarnation =
+        if here.incarnation == "0123456789abcdef" { "f".repeat(16) } else { "0123456789abcdef".to_owned() };
     let foreign = at_least(&mut client, &format!("{incarnation}-1"));
     assert!(foreign.problem(400).1.contains("another database"), "{foreign:?}");
     let begun = Instant::now();

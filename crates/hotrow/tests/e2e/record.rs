@@ -129,9 +129,11 @@ fn other_methods_are_405_with_allow_on_every_route() {
     let server = Server::start(&products(&database));
     let mut client = server.client();
     let methods = ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"];
-    for (path, allow, also) in
-        [("/products/1", "GET, HEAD", Some("POST")), ("/products", "GET, HEAD, POST", None), ("/products/x", "GET, HEAD", Some("POST"))]
-    {
+    for (path, allow, also) in [
+        ("/products/1", "GET, HEAD", Some("POST")),
+        ("/products", "GET, HEAD, POST", None),
+        ("/products/x", "GET, HEAD", Some("POST")),
+    ] {
         for method in methods.into_iter().chain(also) {
             let answer = client.request(method, path, &[], b"");
             assert_eq!(answer.problem(405).0, "Method not allowed", "{method} {path}");
@@ -190,14 +192,9 @@ fn every_storage_class_has_its_json_form() {
     );
     let server = Server::start(&Config::new(database.path()).collection("things"));
     let mut client = server.client();
-    for (id, value) in [
-        (1, "null"),
-        (2, "9223372036854775807"),
-        (3, "-0.5"),
-        (4, r#""a\"\\ü\n""#),
-        (7, "3.0"),
-        (8, r#""""#),
-    ] {
+    for (id, value) in
+        [(1, "null"), (2, "9223372036854775807"), (3, "-0.5"), (4, r#""a\"\\ü\n""#), (7, "3.0"), (8, r#""""#)]
+    {
         let answer = client.get(&format!("/things/{id}"));
         assert_eq!((answer.status, answer.text()), (200, format!(r#"{{"id":{id},"v":{value}}}"#)));
     }

@@ -93,7 +93,8 @@ fn addresses_in_use() {
     }
     // Another Hotrow, which shares its port among its own workers, does not share it with a second.
     let running = Server::start(&Config::new(database.path()).collection("products"));
-    let config = Config::new(database.path()).collection("products").set("listen.data", &format!("\"{}\"", running.data));
+    let config =
+        Config::new(database.path()).collection("products").set("listen.data", &format!("\"{}\"", running.data));
     refuses(&config, 1, &["in use"]);
     assert_eq!(running.get("/products/1").status, 200);
 }
@@ -109,7 +110,10 @@ fn wrong_configurations_and_wrong_usage_end_with_2() {
         ([("listen.data", "\"localhost:80\"")], ["listen.data", "localhost:80"]),
         ([("source.url", "\"postgres://u:pass@h/db\"")], ["source.url", "postgres"]),
         ([("source.url", "\"sqlite:${HOTROW_NOT_SET}\"")], ["source.url", "HOTROW_NOT_SET"]),
-        ([("collections.products.allow_no_cache", "\"yes\"")], ["collections.products.allow_no_cache", "true or false"]),
+        (
+            [("collections.products.allow_no_cache", "\"yes\"")],
+            ["collections.products.allow_no_cache", "true or false"],
+        ),
         ([("admin.token", "\"short\"")], ["admin.token", "16"]),
     ] {
         refuses(&fine().with(&settings), 2, &words);
@@ -118,7 +122,8 @@ fn wrong_configurations_and_wrong_usage_end_with_2() {
     let missing = Ended::run(&["serve", "--config", "/nowhere/hotrow.toml"], SOON);
     assert_eq!(missing.code(), 2, "{missing:?}");
     assert!(missing.log.contains("/nowhere/hotrow.toml"), "{missing:?}");
-    for usage in [&["serve"][..], &["serve", "--demo", "--config", "x"], &["sing"], &["serve", "--demo", "--loud"], &[]] {
+    for usage in [&["serve"][..], &["serve", "--demo", "--config", "x"], &["sing"], &["serve", "--demo", "--loud"], &[]]
+    {
         let ended = Ended::run(usage, SOON);
         assert_eq!(ended.code(), 2, "{usage:?}");
         assert!(!ended.log.is_empty());

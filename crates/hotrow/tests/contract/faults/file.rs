@@ -62,7 +62,9 @@ fn remove_and_put_back(policy: &str, meanwhile: impl Fn(&Observation) -> bool) {
 
 #[test]
 fn a_database_put_in_its_place_is_served_from_then_on() {
-    let (mut run, instance) = under_load(plan(), Taste::without_positions(), |config| config);
+    // No no-cache reads: a swap of files is no commit, and who has the old one open reads it until the feed has noticed.
+    let taste = Taste { no_cache: 0, ..Taste::without_positions() };
+    let (mut run, instance) = under_load(plan(), taste, |config| config);
     let mut probe = run.reader(Taste::plain());
     run.own_keys().for_each(|key| _ = probe.get(instance, key));
     let old_log = run.database.log_end();
@@ -162,7 +164,7 @@ fn damage_and_restore(script: &str, shows: bool) {
     let run = run.finish(Some(probe), true);
     let refused = run.observations.iter().filter(|o| is_refused(o)).count();
     let answered = run.observations.iter().filter(|o| matches!(o.seen, Seen::Version(_))).count();
-    println!("refused {refused}, answered {answered}\n{}", run.servers[0].log());
+    println!("refused {refused}, answered {answered}");
 }
 
 fn await_refusal_of_some_key(run: &Run, probe: &mut Reader, instance: Instance) {
