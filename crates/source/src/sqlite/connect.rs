@@ -46,8 +46,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, OpenError> {
     Ok(Located { real, file: FileId { dev: stat.st_dev, ino: stat.st_ino } })
 }
 
-/// When the file was created, where the file system tells: the number of a deleted file may be given to a new one.
-fn born(path: &Path) -> Option<(i64, u32)> {
+fn born(path: &Path) -> Born {
     let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BTIME).ok()?;
     let told = found.stx_mask & StatxFlags::BTIME.bits() != 0;
     told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
@@ -73,7 +72,7 @@ pub(crate) fn open(at: &Located, busy: Duration) -> Result<Connection, OpenError
 pub(crate) struct Link {
     pub(crate) conn: Connection,
     pub(crate) at: Located,
-    pub(crate) born: Option<(i64, u32)>,
+    pub(crate) born: Born,
     /// The write-ahead log in use; none outside WAL mode, and where a read-only database has none.
     pub(crate) wal: Option<FileId>,
     pub(crate) in_wal_mode: bool,
@@ -87,13 +86,25 @@ pub(crate) struct Link {
     pub(crate) anchor: Option<u64>,
 }
 
+/// When a file was created, in seconds and nanoseconds, where the file system tells.
+pub(crate) type Born = Option<(i64, u32)>;
+
+/// A file as it last looked sound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sound {
+    pub(crate) file: FileId,
+    /// The number of a deleted file may be given to a new one; its birth is not.
+    pub(crate) born: Born,
+    pub(crate) header: Header,
+}
+
 /// What was known of the database before it is opened again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     pub(crate) past: Past,
     pub(crate) wal: Option<FileId>,
-    /// The file with its birth, and its header when it last looked sound; none at the start.
-    pub(crate) file: Option<(FileId, Option<(i64, u32)>, Header)>,
+    /// The file; none at the start.
+    pub(crate) file: Option<Sound>,
     pub(crate) refusals: Refusals,
 }
 
@@ -166,8 +177,7 @@ fn refuse_stale_wal(at: &Located, born: Option<(i64, u32)>, header: &Header, bef
     let wal = beside(&at.real, "-wal");
     let Ok(stat) = rustix::fs::stat(&wal) else { return Ok(()) };
     let is_old = Some(FileId { dev: stat.st_dev, ino: stat.st_ino }) == before.wal;
-    let is_back = before
-        .file
-        .is_some_and(|(file, then, sound)| file == at.file && then == born && header.follows(&sound).is_ok());
+    let is_same = |sound: Sound| sound.file == at.file && sound.born == born && header.follows(&sound.header).is_ok();
+    let is_back = before.file.is_some_and(is_same);
     if is_old && !is_back && stat.st_size > 0 { Err(OpenError::StaleWal { wal }) } else { Ok(()) }
 }
