@@ -21,7 +21,7 @@ const MOVE: &str = "for end in '' -wal -shm; do if [ -e \"$1$end\" ]; then mv \"
 
 #[test]
 fn while_the_file_is_gone_reads_are_refused() {
-    remove_and_put_back("bypass", |o| is_refused(o));
+    remove_and_put_back("bypass", is_refused);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn while_the_file_is_gone_the_policy_stale_serves_and_marks() {
 
 #[test]
 fn while_the_file_is_gone_the_policy_refuse_refuses() {
-    remove_and_put_back("refuse", |o| is_refused(o));
+    remove_and_put_back("refuse", is_refused);
 }
 
 fn remove_and_put_back(policy: &str, meanwhile: impl Fn(&Observation) -> bool) {
@@ -109,7 +109,7 @@ fn other_database(run: &Run) -> PathBuf {
 }
 
 fn is_in_other(key: u32) -> bool {
-    key % 5 != 0
+    !key.is_multiple_of(5)
 }
 
 #[test]
