@@ -256,7 +256,7 @@ impl Handler {
         headers.reserve(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, self.shared.collection(id).cache_control.clone());
-        describe(headers, answers.worst, answers.position.map(position_value));
+        describe(headers, answers.worst, answers.token.position().map(position_value));
         (response, answers.worst.outcome)
     }
 }
@@ -265,14 +265,42 @@ impl Handler {
 struct Answers {
     records: Vec<Option<Record>>,
     worst: Provenance,
-    position: Option<Position>,
+    token: Token,
     bytes: usize,
+}
+
+/// The token of several records: the largest of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    None,
+    Largest(Position),
+    /// They are of two logs, for one of them has just been replaced. No point of either covers the other's records.
+    Mixed,
+}
+
+impl Token {
+    fn take_in(&mut self, position: Option<Position>) {
+        let Some(position) = position else { return };
+        *self = match *self {
+            Self::None => Self::Largest(position),
+            Self::Largest(largest) if largest.incarnation != position.incarnation => Self::Mixed,
+            Self::Largest(largest) if position.reaches(&largest) => Self::Largest(position),
+            unchanged => unchanged,
+        };
+    }
+
+    fn position(self) -> Option<Position> {
+        match self {
+            Self::Largest(position) => Some(position),
+            Self::None | Self::Mixed => None,
+        }
+    }
 }
 
 impl Answers {
     fn new(keys: usize) -> Self {
         let worst = Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO };
-        Self { records: vec![None; keys], worst, position: None, bytes: 0 }
+        Self { records: vec![None; keys], worst, token: Token::None, bytes: 0 }
     }
 
     fn put(&mut self, place: usize, record: Record, how: Provenance) {
@@ -281,12 +309,7 @@ impl Answers {
             self.worst.outcome = how.outcome;
         }
         self.worst.age = self.worst.age.max(how.age);
-        if let Some(position) = record.position() {
-            let larger = self.position.is_none_or(|p| p.incarnation != position.incarnation || position.at > p.at);
-            if larger {
-                self.position = Some(position);
-            }
-        }
+        self.token.take_in(record.position());
         self.records[place] = Some(record);
     }
 }
@@ -338,6 +361,19 @@ mod tests {
     use hotrow_cache::key::percent_decode;
 
     use super::*;
+
+    #[test]
+    fn a_token_covers_every_record_or_is_none() {
+        let p = |incarnation, at| Some(Position { incarnation, at });
+        let of = |all: &[Option<Position>]| {
+            let mut token = Token::None;
+            all.iter().for_each(|position| token.take_in(*position));
+            token.position()
+        };
+        assert_eq!(of(&[None]), None);
+        assert_eq!(of(&[p(1, 3), p(1, 5), None, p(1, 4)]), p(1, 5));
+        assert_eq!(of(&[p(1, 112), p(2, 9), p(1, 33)]), None, "a point of one log says nothing about the other");
+    }
 
     #[test]
     fn url_forms() {

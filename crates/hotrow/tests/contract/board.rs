@@ -19,6 +19,8 @@ pub(crate) struct Board {
     cursor: AtomicUsize,
     /// The change log's end after the newest commit that returned.
     pub(crate) newest_at: AtomicU64,
+    /// Added to the sequences of a log that began anew, so that points still grow.
+    pub(crate) log_base: AtomicU64,
     /// The log's id, once an answer has told it; 0 before.
     pub(crate) log: AtomicU64,
     pub(crate) reads: AtomicU64,
@@ -46,6 +48,7 @@ impl Board {
             recent: Default::default(),
             cursor: AtomicUsize::new(0),
             newest_at: AtomicU64::new(0),
+            log_base: AtomicU64::new(0),
             log: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             changes: AtomicU64::new(0),

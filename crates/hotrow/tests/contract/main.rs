@@ -10,6 +10,7 @@
 mod ask;
 mod board;
 mod explain;
+mod faults;
 mod held;
 mod history;
 mod mix;

@@ -28,6 +28,7 @@ fn plan() -> Plan {
         writers: 2,
         habit: Habit { pause_us: 20_000, burst: 8, deletes: 10, rollbacks: 0, several: 20 },
         max_staleness: BOUND,
+        ..Plan::default()
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::ask::{Ask, Known, provenance};
 use crate::board::{Board, Instance};
 use crate::harness::{Client, SOON};
+use crate::history::Ns;
 use crate::observation::{Observation, Seen, Wish};
 use crate::rows::{Random, Sizes};
 
@@ -33,6 +34,11 @@ impl Default for Taste {
 }
 
 impl Taste {
+    /// Everything but positions: for runs in which the log changes.
+    pub(crate) fn without_positions() -> Self {
+        Self { at_least: 0, session: 0, ..Self::default() }
+    }
+
     /// Nothing but ordinary reads of single records.
     pub(crate) fn plain() -> Self {
         Self { batch: 0, no_cache: 0, at_least: 0, session: 0, conditional: 0, ..Self::default() }
@@ -80,18 +86,35 @@ impl Reader {
 
     /// Sends the requests together and notes their answers.
     pub(crate) fn ask(&mut self, instance: Instance, asks: &[Ask]) {
+        let sent_ns = self.send(instance, asks);
+        self.receive(instance, asks, sent_ns);
+    }
+
+    /// Sends the requests together, and says when.
+    pub(crate) fn send(&mut self, instance: Instance, asks: &[Ask]) -> Ns {
         let log = self.board.log.load(Ordering::Relaxed);
         let bytes: Vec<u8> = asks.iter().flat_map(|ask| ask.bytes(log)).collect();
         let client = self.clients.entry(instance.id).or_insert_with(|| Client::connect(instance.data));
         let sent_ns = self.board.now();
         client.send(&bytes);
+        sent_ns
+    }
+
+    /// Notes the answers to what was sent.
+    pub(crate) fn receive(&mut self, instance: Instance, asks: &[Ask], sent_ns: Ns) {
         for ask in asks {
-            let client = self.clients.get_mut(&instance.id).expect("just used");
+            let client = self.clients.get_mut(&instance.id).expect("something was sent");
             let answer = client.try_answer("GET", SOON);
             let answer = answer.unwrap_or_else(|fault| panic!("reader {}: no answer to {ask:?}: {fault:?}", self.id));
             let received_ns = self.board.now();
             self.note(instance, ask, &answer, sent_ns, received_ns);
         }
+    }
+
+    /// Reads one record as anybody does, and gives the answer.
+    pub(crate) fn get(&mut self, instance: Instance, key: u32) -> &Observation {
+        self.ask(instance, &[Ask::One { key, wish: Wish::Any, known: None }]);
+        self.seen.last().expect("just asked")
     }
 
     /// What was seen so far.

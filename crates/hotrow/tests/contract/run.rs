@@ -32,12 +32,25 @@ pub(crate) struct Plan {
     pub(crate) writers: u8,
     pub(crate) habit: Habit,
     pub(crate) max_staleness: Duration,
+    /// So many keys at the end of the range are changed by the test alone.
+    pub(crate) own: u32,
+    /// Whether the database is in WAL mode and watched by triggers; else it has a rollback journal and is watched as a
+    /// whole.
+    pub(crate) logged: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
         let sizes = Sizes { from: 100, to: 1900 };
-        Self { keys: 3000, sizes, writers: 3, habit: Habit::default(), max_staleness: MAX_STALENESS }
+        Self {
+            keys: 3000,
+            sizes,
+            writers: 3,
+            habit: Habit::default(),
+            max_staleness: MAX_STALENESS,
+            own: 0,
+            logged: true,
+        }
     }
 }
 
@@ -49,6 +62,8 @@ pub(crate) struct Run {
     pub(crate) servers: Vec<Server>,
     writers: Vec<JoinHandle<BTreeMap<u32, History>>>,
     readers: Vec<JoinHandle<Vec<Observation>>>,
+    /// Changes the keys that are the test's own, and nothing by itself.
+    own: Option<Writer>,
     pub(crate) purges: Vec<Purge>,
     pub(crate) observations: Vec<Observation>,
     pub(crate) histories: Histories,
@@ -58,12 +73,15 @@ impl Run {
     /// Creates the database: every seventh key has no row at first.
     pub(crate) fn new(plan: Plan) -> Self {
         let database = Database::new();
+        if !plan.logged {
+            database.execute("PRAGMA journal_mode = DELETE");
+        }
         database.execute(CREATE);
         let histories = fill(&database.connection, plan, 0);
         let board = Arc::new(Board::new());
         let (writers, readers, servers) = (Vec::new(), Vec::new(), Vec::new());
         let (purges, observations) = (Vec::new(), Vec::new());
-        Self { plan, board, database, servers, writers, readers, purges, observations, histories }
+        Self { plan, board, database, servers, writers, readers, own: None, purges, observations, histories }
     }
 
     /// The configuration of an instance: everything that a client may ask is granted.
@@ -71,7 +89,8 @@ impl Run {
         Config::new(self.database.path())
             .collection("items")
             .set("collections.items.allow_no_cache", "true")
-            .set("collections.items.allow_min_position", "true")
+            .set("collections.items.allow_min_position", if self.plan.logged { "true" } else { "false" })
+            .set("source.watch", if self.plan.logged { "\"triggers\"" } else { "\"none\"" })
             .set("listen.workers", "2")
             .set("cache.capacity", "\"1MiB\"")
             .set("cache.max_staleness", &format!("\"{}ms\"", self.plan.max_staleness.as_millis()))
@@ -88,21 +107,37 @@ impl Run {
     }
 
     pub(crate) fn start_writers(&mut self) {
-        let writers = u32::from(self.plan.writers);
+        let (shared, writers) = (self.plan.keys - self.plan.own, u32::from(self.plan.writers));
         for id in 0..self.plan.writers {
-            let mine = |key: &u32| key % writers == u32::from(id);
-            let keys = (0..self.plan.keys).filter(mine);
-            let writer = Writer {
-                id,
-                connection: self.writing_connection(),
-                board: self.board.clone(),
-                histories: keys.map(|key| (key, self.histories[key as usize].clone())).collect(),
-                sizes: self.plan.sizes,
-                habit: self.plan.habit,
-                random: Random(u64::from(id) + 1),
-            };
+            let writer = self.writer(id, (0..shared).filter(|key| key % writers == u32::from(id)));
             self.writers.push(std::thread::spawn(move || writer.run()));
         }
+        self.own = Some(self.writer(self.plan.writers, shared..self.plan.keys));
+    }
+
+    fn writer(&self, id: u8, keys: impl Iterator<Item = u32>) -> Writer {
+        Writer {
+            id,
+            connection: self.writing_connection(),
+            board: self.board.clone(),
+            histories: keys.map(|key| (key, self.histories[key as usize].clone())).collect(),
+            sizes: self.plan.sizes,
+            habit: self.plan.habit,
+            random: Random(u64::from(id) + 1),
+            logged: self.plan.logged,
+        }
+    }
+
+    /// The keys that only the test changes.
+    pub(crate) fn own_keys(&self) -> std::ops::Range<u32> {
+        self.plan.keys - self.plan.own..self.plan.keys
+    }
+
+    /// Changes each of the test's own keys.
+    pub(crate) fn change_own(&mut self) {
+        let keys = self.own_keys();
+        let own = self.own.as_mut().expect("the writers were started");
+        keys.for_each(|key| own.commit(&[key]));
     }
 
     /// A connection for writers: no promise to survive a power failure, which would cost a sync per commit.
@@ -130,7 +165,7 @@ impl Run {
         let board = &self.board;
         let so_far = || (board.reads.load(Ordering::Relaxed), board.changes.load(Ordering::Relaxed));
         await_until(&format!("{reads} reads and {changes} changes"), within, || {
-            assert!(self.readers.iter().chain([]).all(|r| !r.is_finished()), "a reader gave up");
+            assert!(self.readers.iter().all(|r| !r.is_finished()), "a reader gave up");
             assert!(self.writers.iter().all(|w| !w.is_finished()), "a writer gave up");
             let (read, changed) = so_far();
             read >= reads && changed >= changes
@@ -150,11 +185,9 @@ impl Run {
     /// Ends the writers and takes their histories.
     pub(crate) fn stop_writers(&mut self) {
         self.board.stop_writers();
-        for writer in self.writers.drain(..) {
-            for (key, history) in writer.join().expect("a writer that did not fail") {
-                self.histories[key as usize] = history;
-            }
-        }
+        let ended = self.writers.drain(..).map(|writer| writer.join().expect("a writer that did not fail"));
+        let all: Vec<_> = ended.chain(self.own.take().map(|own| own.histories)).flatten().collect();
+        all.into_iter().for_each(|(key, history)| self.histories[key as usize] = history);
     }
 
     /// Ends the readers and takes what they saw.

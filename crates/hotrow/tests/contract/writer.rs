@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
@@ -44,6 +45,8 @@ pub(crate) struct Writer {
     pub(crate) sizes: Sizes,
     pub(crate) habit: Habit,
     pub(crate) random: Random,
+    /// Whether there is a change log.
+    pub(crate) logged: bool,
 }
 
 impl Writer {
@@ -95,7 +98,7 @@ impl Writer {
         for key in keys {
             present.push(self.change(*key)?);
         }
-        let at = log_end(&self.connection);
+        let at = self.board.log_base.load(Ordering::Acquire) + if self.logged { log_end(&self.connection) } else { 0 };
         let begun_ns = self.board.now();
         self.connection.execute_batch("COMMIT")?;
         let returned_ns = self.board.now();
@@ -103,8 +106,8 @@ impl Writer {
             let history = self.histories.get_mut(key).expect("a key of mine");
             history.push(State { present, begun_ns, returned_ns, at, writer: self.id });
         }
-        self.board.newest_at.fetch_max(at, std::sync::atomic::Ordering::AcqRel);
-        self.board.changes.fetch_add(keys.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.board.newest_at.fetch_max(at, Ordering::AcqRel);
+        self.board.changes.fetch_add(keys.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

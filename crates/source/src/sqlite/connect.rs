@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{Access, AtFlags, CWD, FileType};
+use rustix::fs::{Access, AtFlags, CWD, FileType, StatxFlags};
 use rustix::io::Errno;
 
 use super::config::{Config, Watch};
@@ -46,6 +46,12 @@ pub(crate) fn locate(path: &Path) -> Result<Located, OpenError> {
     Ok(Located { real, file: FileId { dev: stat.st_dev, ino: stat.st_ino } })
 }
 
+fn born(path: &Path) -> Born {
+    let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BTIME).ok()?;
+    let told = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+}
+
 /// Opens a connection to exactly that file. Written to only where the system permits it: SQLite falls back to reading.
 ///
 /// # Errors
@@ -66,6 +72,7 @@ pub(crate) fn open(at: &Located, busy: Duration) -> Result<Connection, OpenError
 pub(crate) struct Link {
     pub(crate) conn: Connection,
     pub(crate) at: Located,
+    pub(crate) born: Born,
     /// The write-ahead log in use; none outside WAL mode, and where a read-only database has none.
     pub(crate) wal: Option<FileId>,
     pub(crate) in_wal_mode: bool,
@@ -79,18 +86,32 @@ pub(crate) struct Link {
     pub(crate) anchor: Option<u64>,
 }
 
+/// When a file was created, in seconds and nanoseconds, where the file system tells.
+pub(crate) type Born = Option<(i64, u32)>;
+
+/// A file as it last looked sound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sound {
+    pub(crate) file: FileId,
+    /// The number of a deleted file may be given to a new one; its birth is not.
+    pub(crate) born: Born,
+    pub(crate) header: Header,
+}
+
 /// What was known of the database before it is opened again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     pub(crate) past: Past,
     pub(crate) wal: Option<FileId>,
+    /// The file; none at the start.
+    pub(crate) file: Option<Sound>,
     pub(crate) refusals: Refusals,
 }
 
 impl Before {
     /// Nothing: the process starts.
     pub(crate) fn nothing() -> Self {
-        Self { past: Past::default(), wal: None, refusals: Refusals::Fail }
+        Self { past: Past::default(), wal: None, file: None, refusals: Refusals::Fail }
     }
 }
 
@@ -102,12 +123,13 @@ pub(crate) fn link(config: &Config, tuning: &Tuning, before: Before) -> Result<L
     let at = locate(&config.path)?;
     let broken = |detail| OpenError::NotADatabase { path: config.path.clone(), detail };
     let driver = |e: rusqlite::Error| OpenError::from_driver(&config.path, &e);
-    if before.past.file_changed {
-        refuse_stale_wal(&at, before.wal)?;
-    }
+    let born = born(&at.real);
     let conn = open(&at, tuning.mend_busy)?;
     // Before any statement: SQLite takes an empty file for a new database and removes the log that lies beside it.
     let header = Header::read(&conn).map_err(broken)?;
+    if before.past.file_changed {
+        refuse_stale_wal(&at, born, &header, before)?;
+    }
     let mode: String = conn.query_row("PRAGMA main.journal_mode", [], |r| r.get(0)).map_err(driver)?;
     let in_wal_mode = mode == "wal";
     if config.watch == Watch::Triggers {
@@ -134,7 +156,7 @@ pub(crate) fn link(config: &Config, tuning: &Tuning, before: Before) -> Result<L
     // The feed must not sit in a wait: what is locked is asked again at the next poll.
     conn.busy_timeout(Duration::ZERO).map_err(driver)?;
     let (tables, log, schema_version) = (survey.tables, survey.log, survey.schema_version);
-    Ok(Link { conn, at, wal, in_wal_mode, header, data_version, schema_version, tables, log, anchor })
+    Ok(Link { conn, at, born, wal, in_wal_mode, header, data_version, schema_version, tables, log, anchor })
 }
 
 fn check_writable(config: &Config, conn: &Connection, mode: &str) -> Result<(), OpenError> {
@@ -149,10 +171,13 @@ fn check_writable(config: &Config, conn: &Connection, mode: &str) -> Result<(), 
     Ok(())
 }
 
-/// A new database under the old name would be read through the old write-ahead log, which SQLite does not notice.
-fn refuse_stale_wal(at: &Located, before: Option<FileId>) -> Result<(), OpenError> {
+/// A new database under the old name would be read through the old write-ahead log, which SQLite does not notice. A
+/// database that was moved away and back, or damaged and put right, belongs to its log, which holds what was committed.
+fn refuse_stale_wal(at: &Located, born: Option<(i64, u32)>, header: &Header, before: Before) -> Result<(), OpenError> {
     let wal = beside(&at.real, "-wal");
     let Ok(stat) = rustix::fs::stat(&wal) else { return Ok(()) };
-    let is_old = Some(FileId { dev: stat.st_dev, ino: stat.st_ino }) == before;
-    if is_old && stat.st_size > 0 { Err(OpenError::StaleWal { wal }) } else { Ok(()) }
+    let is_old = Some(FileId { dev: stat.st_dev, ino: stat.st_ino }) == before.wal;
+    let is_same = |sound: Sound| sound.file == at.file && sound.born == born && header.follows(&sound.header).is_ok();
+    let is_back = before.file.is_some_and(is_same);
+    if is_old && !is_back && stat.st_size > 0 { Err(OpenError::StaleWal { wal }) } else { Ok(()) }
 }

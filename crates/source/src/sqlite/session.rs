@@ -12,7 +12,7 @@ use rusqlite::{Connection, Statement, Transaction, TransactionBehavior};
 use self::rows::Watched;
 pub(crate) use self::rows::anchor;
 use super::config::{Config, Watch};
-use super::connect::{Before, Link};
+use super::connect::{Before, Link, Sound};
 use super::error::{Fault, OpenError, fault};
 use super::file::{FileId, Header, beside, identify};
 use super::inspect::{Refused, Table};
@@ -134,7 +134,8 @@ impl<'a> Session<'a> {
     /// What the next link must know.
     pub(crate) fn before(&self, ended: &Ended) -> Before {
         let past = Past { position: self.position, file_changed: ended.file_changed };
-        Before { past, wal: self.wal, refusals: Refusals::Keep }
+        let file = Some(Sound { file: self.link.at.file, born: self.link.born, header: self.header });
+        Before { past, wal: self.wal, file, refusals: Refusals::Keep }
     }
 
     /// Whether something was committed since the last poll. Cheap, and nothing is promised by it.

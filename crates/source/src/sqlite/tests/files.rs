@@ -106,6 +106,26 @@ fn a_log_left_behind_by_the_old_file_is_not_read_into_the_new_one() {
 }
 
 #[test]
+fn a_file_that_comes_back_with_its_own_log_is_served_again() {
+    let db = Db::new(T);
+    let engine = db.start(&["t(id)"]);
+    engine.settle();
+    // What was committed is in the log alone.
+    db.run("UPDATE t SET a = 'logged'");
+    engine.settle();
+    let from = engine.sink.len();
+    let p = text(&db.path);
+    let each = |from: &str, to: &str| {
+        ["", "-wal", "-shm"].iter().for_each(|end| program("mv", &[&format!("{from}{end}"), &format!("{to}{end}")]));
+    };
+    each(p, &format!("{p}.away"));
+    lost(&engine, from, &LossCause::Unavailable);
+    each(&format!("{p}.away"), p);
+    started(&engine, from);
+    assert_eq!(engine.row(0, "1").unwrap(), r#"{"id":1,"a":"logged"}"#);
+}
+
+#[test]
 fn a_removed_file_is_not_created_and_may_come_back() {
     let db = Db::new(T);
     let engine = db.start(&["t(id)"]);

@@ -1,0 +1,183 @@
+//! The database file is removed, replaced, damaged.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use super::{is_fresh, is_refused, plan, shell, under_load};
+use crate::board::Instance;
+use crate::harness::await_until;
+use crate::harness::{Config, SOON};
+use crate::history::State;
+use crate::observation::{Observation, Outcome, Seen};
+use crate::reader::{Reader, Taste};
+use crate::rows::{CREATE, payload};
+use crate::run::Run;
+
+/// Points of another log, so that they follow those of the first.
+const OTHER_LOG: u64 = 1 << 40;
+/// Moves a database with all its files from $1 to $2.
+const MOVE: &str = "for end in '' -wal -shm; do if [ -e \"$1$end\" ]; then mv \"$1$end\" \"$2$end\"; fi; done";
+
+#[test]
+fn while_the_file_is_gone_reads_are_refused() {
+    remove_and_put_back("bypass", is_refused);
+}
+
+#[test]
+fn while_the_file_is_gone_the_policy_stale_serves_and_marks() {
+    remove_and_put_back("stale", |o| o.outcome == Outcome::Stale || is_refused(o));
+}
+
+#[test]
+fn while_the_file_is_gone_the_policy_refuse_refuses() {
+    remove_and_put_back("refuse", is_refused);
+}
+
+fn remove_and_put_back(policy: &str, meanwhile: impl Fn(&Observation) -> bool) {
+    let configure = |config: Config| config.set("cache.when_stale", &format!("\"{policy}\""));
+    let (mut run, instance) = under_load(plan(), Taste::without_positions(), configure);
+    let mut probe = run.reader(Taste::plain());
+    run.own_keys().for_each(|key| _ = probe.get(instance, key));
+    run.board.pause_writers(run.writer_count());
+    run.change_own();
+    let (file, away) = (run.database.path().to_owned(), run.database.folder().join("away.db"));
+    shell(MOVE, &[&file, &away]);
+    run.await_readyz(instance, 503);
+    run.read_until(&mut probe, instance, "the policy to act", |o| meanwhile(o));
+    // From now on no answer is other than the policy says.
+    run.pass(run.plan.max_staleness);
+    for key in run.own_keys().cycle().take(500) {
+        let answer = probe.get(instance, key);
+        assert!(meanwhile(answer), "{policy}: {answer:?}");
+    }
+    assert!(run.losses(instance, None) >= 1.0);
+    shell(MOVE, &[&away, &file]);
+    run.await_readyz(instance, 200);
+    run.read_until(&mut probe, instance, "fresh answers", is_fresh);
+    run.board.resume_writers();
+    run.await_more_reads(2000);
+    run.finish(Some(probe), true);
+}
+
+#[test]
+fn a_database_put_in_its_place_is_served_from_then_on() {
+    // No no-cache reads: a swap of files is no commit, and who has the old one open reads it until the feed has noticed.
+    let taste = Taste { no_cache: 0, ..Taste::without_positions() };
+    let (mut run, instance) = under_load(plan(), taste, |config| config);
+    let mut probe = run.reader(Taste::plain());
+    run.own_keys().for_each(|key| _ = probe.get(instance, key));
+    let old_log = run.database.log_end();
+    let old_token =
+        crate::observation::Token { log: run.board.log.load(std::sync::atomic::Ordering::Relaxed), at: old_log };
+    run.stop_writers();
+    checkpoint(&run);
+    let file = run.database.path().to_owned();
+    let other = other_database(&run);
+    let begun_ns = run.board.now();
+    shell("rm -f \"$1-wal\" \"$1-shm\"; mv \"$2\" \"$1\"", &[&file, &other]);
+    let returned_ns = run.board.now();
+    for (key, history) in run.histories.iter_mut().enumerate() {
+        let present = is_in_other(key as u32);
+        history.push(State { present, begun_ns, returned_ns, at: OTHER_LOG, writer: u8::MAX });
+    }
+    await_until("a loss", SOON, || run.losses(instance, None) >= 1.0);
+    run.await_readyz(instance, 200);
+    run.read_until(&mut probe, instance, "fresh answers", is_fresh);
+    run.await_more_reads(5000);
+    let mut client = run.server(instance).client();
+    let answer = client.get_with("/items/1", &[("Hotrow-Min-Position", &old_token.to_string())]);
+    assert_eq!(answer.status, 400, "a token of the database that was there before: {answer:?}");
+    run.finish(Some(probe), true);
+}
+
+/// Builds a database in which every row has the version after its last, and other rows exist.
+fn other_database(run: &Run) -> PathBuf {
+    let path = run.database.folder().join("other.db");
+    let connection = Connection::open(&path).expect("create");
+    connection.execute_batch("PRAGMA journal_mode = WAL").expect("WAL");
+    connection.execute_batch(CREATE).expect("create");
+    connection.execute_batch("BEGIN").expect("begin");
+    for (key, history) in run.histories.iter().enumerate().filter(|(key, _)| is_in_other(*key as u32)) {
+        let (key, version) = (key as u32, history.next_version());
+        let row = (key, version.cast_signed(), payload(key, version, run.plan.sizes));
+        connection.execute("INSERT INTO items VALUES (?1, ?2, ?3)", row).expect("a row");
+    }
+    connection.execute_batch("COMMIT").expect("commit");
+    drop(connection);
+    path
+}
+
+fn is_in_other(key: u32) -> bool {
+    !key.is_multiple_of(5)
+}
+
+#[test]
+fn a_file_overwritten_with_garbage_gives_no_wrong_answer() {
+    let script =
+        "size=$(stat -c %s \"$1\"); dd if=/dev/urandom of=\"$1\" bs=4096 count=$((size / 4096)) conv=notrunc 2>&1";
+    damage_and_restore(script, true);
+}
+
+#[test]
+fn a_file_cut_to_half_gives_no_wrong_answer() {
+    damage_and_restore("truncate -s $(($(stat -c %s \"$1\") / 8192 * 4096)) \"$1\"", true);
+}
+
+#[test]
+fn a_file_cut_to_nothing_gives_no_wrong_answer() {
+    damage_and_restore("truncate -s 0 \"$1\"", true);
+}
+
+#[test]
+fn garbage_within_the_file_gives_no_wrong_answer() {
+    // The first page stays whole, so nothing but a read of the others can find it.
+    let script = "size=$(stat -c %s \"$1\"); dd if=/dev/urandom of=\"$1\" bs=4096 seek=1 count=$((size / 4096 - 1)) conv=notrunc 2>&1";
+    damage_and_restore(script, false);
+}
+
+/// Damages the file in place while nobody writes, and puts its bytes back later. `shows`: the feed must find it.
+fn damage_and_restore(script: &str, shows: bool) {
+    // A small cache, so that most reads go to the file.
+    let plan = crate::run::Plan { keys: 4000, ..plan() };
+    let (mut run, instance) = under_load(plan, Taste::without_positions(), |config| config);
+    run.board.pause_writers(run.writer_count());
+    run.change_own();
+    checkpoint(&run);
+    let (file, good) = (run.database.path().to_owned(), run.database.folder().join("good.db"));
+    shell("cp \"$1\" \"$2\"", &[&file, &good]);
+    shell(script, &[&file]);
+    let mut probe = run.reader(Taste::plain());
+    if shows {
+        run.await_readyz(instance, 503);
+        run.read_until(&mut probe, instance, "a refusal", is_refused);
+        await_until("a loss", SOON, || run.losses(instance, None) >= 1.0);
+    } else {
+        await_refusal_of_some_key(&run, &mut probe, instance);
+    }
+    run.await_more_reads(2000);
+    shell("cp \"$2\" \"$1\"", &[&file, &good]);
+    run.await_readyz(instance, 200);
+    run.read_until(&mut probe, instance, "fresh answers", is_fresh);
+    run.board.resume_writers();
+    run.await_more_reads(2000);
+    let run = run.finish(Some(probe), true);
+    let refused = run.observations.iter().filter(|o| is_refused(o)).count();
+    let answered = run.observations.iter().filter(|o| matches!(o.seen, Seen::Version(_))).count();
+    println!("refused {refused}, answered {answered}");
+}
+
+fn await_refusal_of_some_key(run: &Run, probe: &mut Reader, instance: Instance) {
+    let mut keys = (0..run.plan.keys).cycle();
+    await_until("a refusal", SOON, || is_refused(probe.get(instance, keys.next().expect("endless"))));
+}
+
+/// Brings everything from the write-ahead log into the file.
+fn checkpoint(run: &Run) {
+    let connection = run.database.another();
+    await_until("a checkpoint", SOON, || {
+        let busy: i64 =
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).expect("checkpoint");
+        busy == 0
+    });
+}
