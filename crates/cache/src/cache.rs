@@ -144,9 +144,11 @@ impl<E: Clone> Cache<E> {
     /// The entry, if it may be served at `now`; queues nothing and does not count as a use.
     #[must_use]
     pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Quality)> {
+        // In this order for the reason given in `served`.
+        let staleness = self.progress.staleness(now);
         let record = self.store.peek(key)?;
         let (collection, _) = self.collection(key.collection());
-        match judge(&record, collection.era(), self.progress.staleness(now), now, &self.config) {
+        match judge(&record, collection.era(), staleness, now, &self.config) {
             Verdict::Serve(quality) => Some((record, quality)),
             Verdict::Read | Verdict::Gone | Verdict::Refuse => None,
         }
@@ -263,6 +265,12 @@ impl<E: Clone> Cache<E> {
     pub fn hash(&self, key: &Key) -> u64 {
         use std::hash::BuildHasher;
         self.hasher.hash_one(key)
+    }
+
+    /// Memory of the tables that find and rank the entries, in bytes; remembered evicted keys are in it, records not.
+    #[must_use]
+    pub fn policy_bytes(&self) -> u64 {
+        self.store.policy_bytes()
     }
 
     /// The settings in force.

@@ -98,6 +98,7 @@ enum Repr {
 impl Key {
     /// The encoded form; equal keys have equal bytes.
     #[must_use]
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, buf } => &buf[..usize::from(*len)],
@@ -129,6 +130,7 @@ impl PartialEq for Key {
 }
 impl Eq for Key {}
 impl Hash for Key {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.as_bytes());
     }

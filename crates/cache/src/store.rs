@@ -13,9 +13,9 @@ use crate::record::{ENTRY_OVERHEAD_BYTES, Presence, Record, RecordKey};
 use crate::stats::{CollectionStats, Removal};
 
 /// Share of a shard for entries that proved to be used. Measured on the traces of `bench/hitratio`.
-const HOT_SHARE: f64 = 0.9;
+const HOT_SHARE: f64 = 0.85;
 /// Evicted keys that are remembered, as a share of the entries expected. Measured likewise.
-const GHOST_SHARE: f64 = 1.0;
+const GHOST_SHARE: f64 = 0.5;
 /// A shard is not made smaller than this: a shard refuses what does not fit its hot share.
 const SHARD_BYTES_MIN: u64 = 64 << 20;
 /// Nor for fewer entries than this: small shards lose hits.
@@ -105,6 +105,11 @@ impl Store {
             }
         }
         any
+    }
+
+    /// See [`crate::Cache::policy_bytes`].
+    pub(crate) fn policy_bytes(&self) -> u64 {
+        [&self.found, &self.missing].map(|shelf| shelf.memory_used().total() as u64).iter().sum()
     }
 
     fn stats_of(&self, record: &Record) -> &CollectionStats {

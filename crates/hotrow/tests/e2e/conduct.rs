@@ -130,7 +130,6 @@ fn targets_in_absolute_form_and_odd_but_sound_heads_are_answered() {
         "GET /products/1 HTTP/1.1\nHost: h\n\n",
         "GET /products/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",
         "GET /products/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
-        "GET /products/1 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         "GET /products/1 HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
         "GET /products/1 HTTP/1.1\r\nHost: h\r\nRange: bytes=0-3\r\nAccept: image/png\r\n\r\n",
     ] {
@@ -141,6 +140,10 @@ fn targets_in_absolute_form_and_odd_but_sound_heads_are_answered() {
         client.send(GET);
         assert_eq!(client.answer().status, 200, "and the next: {request:?}");
     }
+    // Chunks that nobody wants: the connection may close behind the answer.
+    let mut client = server.client();
+    client.send("GET /products/1 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+    assert_eq!(client.answer().text(), ONE);
 }
 
 #[test]

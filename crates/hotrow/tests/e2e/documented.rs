@@ -13,9 +13,10 @@ fn documented() -> BTreeMap<String, Shape> {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("the document");
     let mut families = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, kind, labels, _meaning, watch] = cells[..] else { panic!("five columns: {line}") };
-        assert!(!watch.is_empty(), "what to watch for: {line}");
+        let cells: Vec<&str> = line[1..line.len() - 1].split('|').map(str::trim).collect();
+        let [name, kind, labels, meaning, _watch] = cells[..] else { panic!("five columns: {line}") };
+
+        assert!(meaning.ends_with('.') || meaning.ends_with(')'), "a sentence says what it is: {line}");
         let labels = labels.split(',').map(|label| label.trim().trim_matches('`').to_owned());
         let labels = labels.filter(|label| !label.is_empty()).collect();
         let before = families.insert(name.trim_matches('`').to_owned(), (kind.to_owned(), labels));

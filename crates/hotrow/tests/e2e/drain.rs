@@ -47,7 +47,7 @@ fn a_request_in_flight_is_finished_and_idle_connections_are_closed() {
 fn what_waits_to_be_accepted_is_answered() {
     let (_database, server) = start(&[]);
     // While it is stopped it accepts nothing; the kernel does.
-    server.signal(Signal::STOP);
+    server.stop();
     let mut queued: Vec<Client> = (0..20).map(|_| server.client()).collect();
     for (i, client) in queued.iter_mut().enumerate() {
         client.send(format!("GET /slow/{} HTTP/1.1\r\nHost: h\r\n\r\n", i + 2));

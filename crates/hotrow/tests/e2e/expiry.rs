@@ -37,8 +37,8 @@ fn entries_and_negative_entries_live_for_their_ttl() {
         assert!(lived >= Duration::from_millis(ttl), "{path} lived {lived:?}");
         assert_eq!(client.get(path).cache(), "hit", "{path}: it was read again");
     }
-    let expired = |cause| server.metrics().sum("hotrow_cache_evictions_total", &[("cause", cause)]);
-    assert!(expired("expired") >= 1.0, "{:?}", server.status()["collections"]["products"]["evictions"]);
+    let replaced = server.metrics().sum("hotrow_cache_evictions_total", &[("cause", "replaced")]);
+    assert!(replaced >= 2.0, "each expired entry gave way to a new one: {replaced}");
 }
 
 #[test]
@@ -67,6 +67,7 @@ fn an_expired_entry_stands_in_for_a_failed_read_but_not_for_what_was_deleted() {
     database.add_slow_table(Duration::from_millis(300));
     let config = config(&database)
         .set("cache.ttl", "\"100ms\"")
+        .set("cache.negative_ttl", "\"100ms\"")
         .set("cache.stale_if_error", "\"1h\"")
         .set("cache.error_ttl", "\"0s\"")
         .set("source.read_timeout", "\"50ms\"")
@@ -79,16 +80,17 @@ fn an_expired_entry_stands_in_for_a_failed_read_but_not_for_what_was_deleted() {
     database.execute("DELETE FROM products WHERE id = 2");
     await_until("the deletion", SOON, || client.get("/products/2").status == 404);
     // The only reader is kept busy for longer than a read may take.
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let going = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let mut busy = server.client();
         scope.spawn(move || {
-            while going() {
+            // Until the other side is gone, be it by a failed assertion.
+            while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 let answer = busy.get_with("/slow/1", &[("Cache-Control", "no-cache")]);
-                assert_eq!(answer.problem(504).0, "Timed out");
+                assert!(matches!(answer.status, 200 | 504), "{answer:?}");
             }
         });
+        let _stop = stop;
         await_until("an expired entry and a failed read", SOON, || {
             let answer = client.get("/products/1");
             assert_eq!((answer.status, &answer.body), (200, &fine.body));
@@ -106,7 +108,6 @@ fn an_expired_entry_stands_in_for_a_failed_read_but_not_for_what_was_deleted() {
             assert!(matches!(answer.status, 404 | 504), "{answer:?}");
             answer.status == 504
         });
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     await_until("reads to work again", SOON, || client.get("/products/3").status == 200);
 }

@@ -28,8 +28,9 @@ fn databases_that_are_none() {
     refuses(&config(&at("empty")), 1, &["empty is not an SQLite database"]);
     refuses(&config(&at("folder")), 1, &["folder", "not a regular file"]);
     assert!(!at("missing.db").exists(), "it is never created");
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)");
     let sound = std::fs::read(database.path()).unwrap();
-    std::fs::write(at("cut.db"), &sound[..1000.min(sound.len())]).unwrap();
+    std::fs::write(at("cut.db"), &sound[..sound.len() - 5000]).unwrap();
     refuses(&config(&at("cut.db")), 1, &["cut.db"]);
     let rollback = Database::with_products(1);
     rollback.execute("PRAGMA journal_mode = DELETE");
@@ -71,7 +72,6 @@ fn tables_columns_and_keys_that_do_not_fit() {
         ([("collections.products.key", "[\"id\", \"name\"]")], vec!["not unique"]),
         ([("collections.loose.key", "\"id\"")], vec!["loose", "not unique"]),
         ([("collections.blobs.key", "\"id\"")], vec!["blobs", "key_type"]),
-        ([("collections.products.key_type", "\"uuid\"")], vec!["products", "id"]),
     ] {
         refuses(&at(&settings), 1, &words);
     }
@@ -106,7 +106,7 @@ fn wrong_configurations_and_wrong_usage_end_with_2() {
     for (settings, words) in [
         ([("cache.capcity", "\"1GiB\"")], ["cache.capcity", "capacity"]),
         ([("cache.ttl", "\"soon\"")], ["cache.ttl", "soon"]),
-        ([("limits.max_batch", "0")], ["limits.max_batch", "1 to"]),
+        ([("limits.max_batch", "0")], ["limits.max_batch", "between 1 and"]),
         ([("listen.data", "\"localhost:80\"")], ["listen.data", "localhost:80"]),
         ([("source.url", "\"postgres://u:pass@h/db\"")], ["source.url", "postgres"]),
         ([("source.url", "\"sqlite:${HOTROW_NOT_SET}\"")], ["source.url", "HOTROW_NOT_SET"]),

@@ -256,7 +256,9 @@ pub(crate) fn fault(e: &rusqlite::Error) -> Fault {
             | ErrorCode::DiskFull
             | ErrorCode::OutOfMemory
             | ErrorCode::FileLockingProtocolFailed
-            | ErrorCode::InternalMalfunction,
+            | ErrorCode::InternalMalfunction
+            // Only after SQLite itself has tried again many times.
+            | ErrorCode::SchemaChanged,
         ) => Fault::Unusable,
         _ => Fault::Statement,
     }

@@ -78,19 +78,23 @@ impl SqliteFeed {
 
     /// Polls until the session ends; none at shutdown.
     fn watch(&self, session: &mut Session<'_>, link: &Link, shutdown: &AtomicBool) -> Option<Ended> {
-        let (target, every) = if link.in_wal_mode {
-            (beside(&link.at.real, "-wal"), self.tuning.poll_every)
-        } else {
-            (link.at.real.clone(), self.tuning.poll_every_rollback)
-        };
+        let target = if link.in_wal_mode { beside(&link.at.real, "-wal") } else { link.at.real.clone() };
         let mut wake = Wake::new(target);
         let mut locked = Locked::default();
+        let mut touched = Instant::now();
         while !shutdown.load(Ordering::Relaxed) {
             match session.poll() {
                 Err(ended) => return Some(ended),
                 Ok(polled) => locked.saw(polled),
             }
+            let is_quiet = wake.is_watching() && touched.elapsed() > self.tuning.quiet_after;
+            let every = match link.in_wal_mode {
+                true if is_quiet => self.tuning.poll_every_quiet,
+                true => self.tuning.poll_every,
+                false => self.tuning.poll_every_rollback,
+            };
             if wake.wait(every) == Woken::Touched {
+                touched = Instant::now();
                 self.burst(session);
             }
         }

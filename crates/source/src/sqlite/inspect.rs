@@ -2,8 +2,6 @@
 
 mod keys;
 mod sql;
-#[cfg(test)]
-mod tests;
 
 use hotrow_cache::key::{CollectionId, KeySchema, KeyType};
 use rusqlite::{Connection, OptionalExtension};

@@ -108,10 +108,16 @@ fn write_real(out: &mut Vec<u8>, real: f64) {
 /// Writes a JSON string; what is not UTF-8 becomes U+FFFD.
 fn write_text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
-    for chunk in bytes.utf8_chunks() {
-        write_escaped(out, chunk.valid().as_bytes());
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{fffd}".as_bytes());
+    // Checking a whole text is much faster than looking for its bad places.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => write_escaped(out, text.as_bytes()),
+        Err(_) => {
+            for chunk in bytes.utf8_chunks() {
+                write_escaped(out, chunk.valid().as_bytes());
+                if !chunk.invalid().is_empty() {
+                    out.extend_from_slice("\u{fffd}".as_bytes());
+                }
+            }
         }
     }
     out.push(b'"');

@@ -13,8 +13,13 @@ pub(crate) struct Tuning {
     pub(crate) bulk_keys: usize,
     /// Log rows read and delivered at a time.
     pub(crate) chunk_rows: usize,
-    /// How often the database is asked for changes when nothing wakes the feed.
+    /// How often the database is asked for changes while it is being written to, and always where the kernel cannot
+    /// wake the feed.
     pub(crate) poll_every: Duration,
+    /// The same when it has been quiet for [`Self::quiet_after`]: every commit touches the log file first, which wakes.
+    pub(crate) poll_every_quiet: Duration,
+    /// See there. Longer than a commit may take between touching the file and being visible.
+    pub(crate) quiet_after: Duration,
     /// The same outside WAL mode, where asking takes a lock that a writer may meet.
     pub(crate) poll_every_rollback: Duration,
     /// How long the feed polls without a pause after the log file was touched: that happens before the commit can be
@@ -46,6 +51,8 @@ impl Default for Tuning {
             bulk_keys: 10_000,
             chunk_rows: 1_000,
             poll_every: Duration::from_millis(1),
+            poll_every_quiet: Duration::from_millis(10),
+            quiet_after: Duration::from_millis(500),
             poll_every_rollback: Duration::from_millis(10),
             burst: Duration::from_micros(300),
             prune_every: Duration::from_secs(10),

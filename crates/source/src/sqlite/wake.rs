@@ -31,6 +31,11 @@ impl Wake {
         Self { target, inotify, watching: false }
     }
 
+    /// Whether a touch of the file will be noticed.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.watching
+    }
+
     /// Waits until the file is touched, at most for `time`.
     pub(crate) fn wait(&mut self, time: Duration) -> Woken {
         let Some(inotify) = &mut self.inotify else {

@@ -86,8 +86,9 @@ impl Database {
 
 /// The change log's end, on any connection.
 pub fn log_end(connection: &Connection) -> u64 {
+    // There is no row before the first change.
     let seq: i64 = connection
-        .query_row("SELECT seq FROM sqlite_sequence WHERE name = '_hotrow_log'", [], |row| row.get(0))
+        .query_row("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = '_hotrow_log'", [], |row| row.get(0))
         .expect("the change log's sequence");
     u64::try_from(seq).expect("sequences are positive")
 }

@@ -141,6 +141,21 @@ impl Server {
         kill_process(Pid::from_child(&self.process.child), signal).expect("signal");
     }
 
+    /// Stops it (SIGSTOP) and waits until no thread of it runs any more; SIGCONT lets it go on.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        await_until("all threads to stop", SOON, || {
+            let stopped = |task: std::io::Result<std::fs::DirEntry>| {
+                let stat = std::fs::read_to_string(task.expect("a task").path().join("stat")).unwrap_or_default();
+                // The state follows the name, which is in parentheses and may hold anything.
+                stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+            };
+            std::fs::read_dir(&tasks).expect("the process lives").all(stopped)
+        });
+    }
+
     /// Waits until it ends by itself.
     #[track_caller]
     pub fn ended(self, within: Duration) -> Ended {

@@ -174,7 +174,7 @@ fn a_log_file_taken_away_is_noticed() {
     // A second reader with a connection of its own, idle when it happens.
     std::thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(|| engine.row(0, "1"))));
     db.run("PRAGMA wal_checkpoint(TRUNCATE)");
-    engine.settle();
+    let before = engine.settle().unwrap();
     let Db { dir: _dir, path, writer } = db;
     drop(writer);
     let from = engine.sink.len();
@@ -182,7 +182,8 @@ fn a_log_file_taken_away_is_noticed() {
     let p = text(&path);
     program("rm", &[&format!("{p}-wal"), &format!("{p}-shm")]);
     lost(&engine, from, &LossCause::Unavailable);
-    started(&engine, from);
+    // What only the old log had is gone, so positions must not go on.
+    assert_ne!(started(&engine, from).unwrap().incarnation, before.incarnation);
     for n in 0..3 {
         program("sqlite3", &[p, &format!("UPDATE t SET a = {n}")]);
         engine.settle();
