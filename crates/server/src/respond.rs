@@ -106,23 +106,42 @@ fn seconds(age: Duration) -> HeaderValue {
     }
 }
 
+/// What a worker writes header values with.
+struct Pen {
+    arena: BytesMut,
+    /// Most entries were read while the log stood still, so neighbours share their position.
+    last: Option<(Position, HeaderValue)>,
+}
+
+impl Pen {
+    fn position(&mut self, position: Position) -> HeaderValue {
+        match &self.last {
+            Some((last, value)) if *last == position => value.clone(),
+            _ => {
+                let value = text(&mut self.arena, Position::TEXT_BYTES_MAX, |out| put_position(out, position));
+                self.last = Some((position, value.clone()));
+                value
+            }
+        }
+    }
+}
+
 thread_local! {
-    static ARENA: RefCell<BytesMut> = RefCell::new(BytesMut::with_capacity(ARENA_BYTES));
+    static PEN: RefCell<Pen> = RefCell::new(Pen { arena: BytesMut::with_capacity(ARENA_BYTES), last: None });
 }
 
 /// `ETag` and `Hotrow-Position`, written into the worker's arena.
 fn header_values(record: &Record) -> (HeaderValue, Option<HeaderValue>) {
-    ARENA.with_borrow_mut(|arena| {
-        let etag = text(arena, ETAG_BYTES, |out| put_etag(out, record.body_hash()));
-        let position = record.position().map(|p| text(arena, Position::TEXT_BYTES_MAX, |out| put_position(out, p)));
-        (etag, position)
+    PEN.with_borrow_mut(|pen| {
+        let etag = text(&mut pen.arena, ETAG_BYTES, |out| put_etag(out, record.body_hash()));
+        (etag, record.position().map(|position| pen.position(position)))
     })
 }
 
 /// A position as a header value.
 #[must_use]
 pub(crate) fn position_value(position: Position) -> HeaderValue {
-    ARENA.with_borrow_mut(|arena| text(arena, Position::TEXT_BYTES_MAX, |out| put_position(out, position)))
+    PEN.with_borrow_mut(|pen| pen.position(position))
 }
 
 fn text(arena: &mut BytesMut, bytes_max: usize, write: impl FnOnce(&mut BytesMut)) -> HeaderValue {

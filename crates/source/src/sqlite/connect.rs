@@ -139,7 +139,9 @@ pub(crate) fn link(config: &Config, tuning: &Tuning, before: Before) -> Result<L
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false).map_err(driver)?;
     let data_version = conn.query_row("PRAGMA main.data_version", [], |r| r.get(0)).map_err(driver)?;
     let wal = identify(&beside(&at.real, "-wal")).ok().filter(|_| in_wal_mode);
-    if wal.is_none() && !header.is_complete() {
+    // Only a checkpoint leaves the file short for a moment, and it leaves its log until it is done.
+    let checkpointing = in_wal_mode && std::fs::metadata(beside(&at.real, "-wal")).is_ok_and(|wal| wal.len() > 0);
+    if !checkpointing && !header.is_complete() {
         return Err(broken("it is shorter than its header says".into()));
     }
     let (collections, watch) = (&*config.collections, config.watch);

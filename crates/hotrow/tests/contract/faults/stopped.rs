@@ -12,6 +12,8 @@ use crate::run::MAX_STALENESS;
 
 /// Connections that send requests while the process is stopped.
 const PROBES: usize = 20;
+/// Times that a stop is repeated before it must have shown something.
+const ROUNDS_MAX: usize = 8;
 /// Beyond the bound by so much, for what was committed first must be overdue when the requests are sent.
 const BEYOND: Duration = Duration::from_millis(300);
 
@@ -23,17 +25,26 @@ fn a_stopped_process_knows_on_waking_that_it_knows_nothing() {
 
 #[test]
 fn a_stopped_process_marks_what_is_stale() {
-    let probed = stop_under_load("stale");
     let ok = |(seen, outcome): &(Probe, Outcome)| *seen == Probe::New || *outcome == Outcome::Stale;
-    assert!(probed.iter().all(ok), "{probed:?}");
-    assert!(probed.iter().any(|(seen, _)| *seen == Probe::Old), "nothing was cached, so nothing was shown");
+    until_shown("stale", ok, Probe::Old);
 }
 
 #[test]
 fn a_stopped_process_refuses_what_it_does_not_know() {
-    let probed = stop_under_load("refuse");
-    assert!(probed.iter().all(|(seen, _)| *seen != Probe::Old), "{probed:?}");
-    assert!(probed.iter().any(|(seen, _)| *seen == Probe::Refused), "nothing was refused: {probed:?}");
+    until_shown("refuse", |(seen, _)| *seen != Probe::Old, Probe::Refused);
+}
+
+/// Every answer must be `ok`, every time. Which thread runs first on waking is the system's choice: if the feed does, it
+/// catches up before any request is looked at and nothing is `shown`; then it is tried again.
+fn until_shown(policy: &str, ok: impl Fn(&(Probe, Outcome)) -> bool, shown: Probe) {
+    for _ in 0..ROUNDS_MAX {
+        let probed = stop_under_load(policy);
+        assert!(probed.iter().all(&ok), "{probed:?}");
+        if probed.iter().any(|(seen, _)| *seen == shown) {
+            return;
+        }
+    }
+    panic!("the feed was first {ROUNDS_MAX} times, so nothing was shown");
 }
 
 /// What a request got that was sent while the process was stopped, long after its key had changed.

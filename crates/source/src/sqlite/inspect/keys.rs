@@ -87,7 +87,10 @@ pub(super) fn typed(
         let column = facts.column_or_refuse(spec, "key", name)?;
         let affinity = Affinity::of(&column.declared, facts.strict);
         let wanted = spec.key_types.get(i).copied();
-        let plain = plain_type(affinity, wanted).map_err(|rule| wrong_type(spec, column, rule))?;
+        let rowid = matches!(&facts.rowid, Rowid::Column(rowid) if rowid == name);
+        let plain =
+            holds_no_bytes(column, rowid, facts.strict, wanted).map_or_else(|| plain_type(affinity, wanted), Err);
+        let plain = plain.map_err(|rule| wrong_type(spec, column, rule))?;
         let ty = match plain {
             KeyTypeName::Integer => KeyType::Integer,
             KeyTypeName::Uuid => KeyType::Uuid,
@@ -150,6 +153,18 @@ impl Affinity {
             () if has("REAL") || has("FLOA") || has("DOUB") => Self::Real,
             () => Self::Numeric,
         }
+    }
+}
+
+/// Why no BLOB can ever be in the column, where `wanted` says that its keys are BLOBs.
+fn holds_no_bytes(column: &Column, rowid: bool, strict: bool, wanted: Option<KeyTypeName>) -> Option<&'static str> {
+    let upper = column.declared.to_ascii_uppercase();
+    match wanted {
+        Some(KeyTypeName::Uuid | KeyTypeName::Bytes) if rowid => Some("an INTEGER PRIMARY KEY holds integers alone"),
+        Some(KeyTypeName::Uuid | KeyTypeName::Bytes) if strict && upper != "ANY" && upper != "BLOB" => {
+            Some("a column of this type in a STRICT table holds no BLOBs")
+        }
+        _ => None,
     }
 }
 
