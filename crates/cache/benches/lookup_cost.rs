@@ -20,9 +20,6 @@ use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{OptionsBuilder, UnitWeighter};
 use rustix::time::{ClockId, clock_gettime};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const ENTRIES: usize = 100_000;
 const BODY_BYTES: usize = 320;
 const LOOKUPS: usize = 200_000;

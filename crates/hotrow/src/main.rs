@@ -3,9 +3,6 @@
 use clap::Parser;
 use hotrow::cli::{Cli, Command, Exit};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> std::process::ExitCode {
     // Wrong usage ends here with a message and status 2.
     let done = match Cli::parse().command {

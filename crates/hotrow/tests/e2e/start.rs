@@ -72,6 +72,7 @@ fn tables_columns_and_keys_that_do_not_fit() {
         ([("collections.products.key", "[\"id\", \"name\"]")], vec!["not unique"]),
         ([("collections.loose.key", "\"id\"")], vec!["loose", "not unique"]),
         ([("collections.blobs.key", "\"id\"")], vec!["blobs", "key_type"]),
+        ([("collections.products.key_type", "\"uuid\"")], vec!["products", "INTEGER PRIMARY KEY holds integers"]),
     ] {
         refuses(&at(&settings), 1, &words);
     }

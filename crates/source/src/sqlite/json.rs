@@ -70,6 +70,8 @@ pub(crate) fn row(fields: &[Field], row: &Row<'_>, first: usize) -> rusqlite::Re
         write_value(&mut out, value, field.blob);
     }
     out.push(b'}');
+    // A query's records are all held at once before any is taken over.
+    out.shrink_to_fit();
     Ok(if out.len() > BODY_BYTES_MAX { Err(TooLarge) } else { Ok(out) })
 }
 

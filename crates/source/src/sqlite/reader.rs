@@ -23,6 +23,9 @@ use crate::{BoxFuture, ReadError, ReadSet, Source};
 pub(crate) const WAITING_READS_MAX: usize = 4096;
 /// How often an idle reader looks whether its connection is still of use, should a nudge have passed it by.
 const IDLE_CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Page cache of each reader: enough for the inner pages of large tables. The rest is in the kernel's cache, and what is
+/// read often is in ours.
+const PAGE_CACHE_KIB: i64 = 512;
 /// Steps of SQLite's machine between two looks at the clock: some tenths of a millisecond.
 const STEPS_PER_CHECK: i32 = 10_000;
 
@@ -291,7 +294,8 @@ fn open(shared: &Arc<Shared>, plan: &Plan, deadline: &Arc<AtomicU64>) -> Result<
                 !waiting()
             }))
         })
-        .and_then(|()| conn.pragma_update(None, "query_only", true));
+        .and_then(|()| conn.pragma_update(None, "query_only", true))
+        .and_then(|()| conn.pragma_update(None, "cache_size", -PAGE_CACHE_KIB));
     set_up.map_err(|e| unavailable(&e.to_string()))?;
     Ok(counted)
 }
