@@ -1,5 +1,9 @@
 //! Several records in one request. A batch is no snapshot: each record is as fresh as the contract says, for itself.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use bytes::Bytes;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::key::{CollectionId, Key, KeyError};
@@ -20,34 +24,55 @@ use crate::respond::{Provenance, describe, position_value};
 use crate::shared::{Place, Shared};
 use crate::trouble::Trouble;
 
-/// The ids of a batch: each text as it was asked, once, and each key once.
-#[derive(Debug, Default)]
+/// The ids of a batch: each name as it was asked, once, and each key once.
+#[derive(Debug)]
 pub(crate) struct Ids {
-    /// What the client wrote, in its order, with the place of its key.
-    texts: Vec<(String, usize)>,
+    /// The names, one after the other: one allocation for all.
+    names: String,
+    /// Where each name ends, in the client's order, and the place of its key.
+    texts: Vec<(usize, usize)>,
     keys: Vec<Key>,
+    places: HashMap<Key, usize, foldhash::fast::RandomState>,
 }
 
 impl Ids {
-    /// Reads `text` (its URL form) as the next id.
-    fn push(&mut self, text: String, key: Result<Key, KeyError>, seen: &mut Seen) -> Result<(), Problem> {
-        let key = key.map_err(|error| Problem::BadBatch(format!("id {}: {error}", self.texts.len() + 1)))?;
-        if !seen.texts.insert(text.clone()) {
-            return Ok(());
+    fn with_capacity(ids: usize, name_bytes: usize) -> Self {
+        let hasher = foldhash::fast::RandomState::default();
+        Self {
+            names: String::with_capacity(name_bytes),
+            texts: Vec::with_capacity(ids),
+            keys: Vec::with_capacity(ids),
+            places: HashMap::with_capacity_and_hasher(ids, hasher),
         }
-        let place = *seen.keys.entry(key.clone()).or_insert_with(|| {
-            self.keys.push(key);
-            self.keys.len() - 1
-        });
-        self.texts.push((text, place));
+    }
+
+    /// Takes the next id, called `name` (its URL form).
+    fn push(&mut self, name: &str, key: Result<Key, KeyError>) -> Result<(), Problem> {
+        let key = key.map_err(|error| Problem::BadBatch(format!("id {}: {error}", self.texts.len() + 1)))?;
+        let place = match self.places.entry(key) {
+            Entry::Vacant(new) => {
+                self.keys.push(new.key().clone());
+                *new.insert(self.keys.len() - 1)
+            }
+            Entry::Occupied(known) => {
+                let place = *known.get();
+                // Rare, and bounded by `max_batch`: two spellings of a key, or the same twice.
+                if self.named().any(|(other, at)| at == place && other == name) {
+                    return Ok(());
+                }
+                place
+            }
+        };
+        self.names.push_str(name);
+        self.texts.push((self.names.len(), place));
         Ok(())
     }
-}
 
-#[derive(Default)]
-struct Seen {
-    texts: std::collections::HashSet<String, foldhash::fast::RandomState>,
-    keys: std::collections::HashMap<Key, usize, foldhash::fast::RandomState>,
+    /// The names with the places of their keys, in the client's order.
+    fn named(&self) -> impl Iterator<Item = (&str, usize)> {
+        let mut start = 0;
+        self.texts.iter().map(move |&(end, place)| (&self.names[std::mem::replace(&mut start, end)..end], place))
+    }
 }
 
 const NO_IDS: &str = "a batch names its ids: /{collection}?ids=1,2,3, or POST {\"ids\":[1,2,3]}";
@@ -69,11 +94,16 @@ pub(crate) fn parse_query(shared: &Shared, id: CollectionId, query: Option<&str>
     if schema.types().len() > 1 {
         return Err(Problem::BadBatch("keys of several columns are asked for by POST, each as an array".into()));
     }
-    let list = if schema.can_contain_comma() { list.into() } else { list.replace("%2C", ",").replace("%2c", ",") };
-    check_size(shared, list.split(',').count())?;
-    let (mut ids, mut seen) = (Ids::default(), Seen::default());
+    let list = if schema.can_contain_comma() || !list.contains('%') {
+        Cow::Borrowed(list)
+    } else {
+        Cow::Owned(list.replace("%2C", ",").replace("%2c", ","))
+    };
+    let count = list.split(',').count();
+    check_size(shared, count)?;
+    let mut ids = Ids::with_capacity(count, list.len());
     for text in list.split(',') {
-        ids.push(text.to_owned(), schema.parse_url(text), &mut seen)?;
+        ids.push(text, schema.parse_url(text))?;
     }
     Ok(ids)
 }
@@ -92,40 +122,44 @@ fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Result<Ids, Pro
         return Err(Problem::BadBatch(NO_IDS.into()));
     }
     check_size(shared, list.len())?;
-    let (mut ids, mut seen) = (Ids::default(), Seen::default());
+    let mut ids = Ids::with_capacity(list.len(), body.len());
     for (i, id) in list.iter().enumerate() {
-        let parts = match id {
-            serde_json::Value::Array(parts) => parts.iter().map(text_of).collect(),
-            single => text_of(single).map(|text| vec![text]),
-        };
-        let parts: Vec<String> = parts
-            .ok_or_else(|| bad(&format!("id {} is neither a string nor an integer nor an array of these", i + 1)))?;
-        let key = schema.parse_texts(&parts.iter().map(String::as_str).collect::<Vec<_>>());
-        let url_form = parts.iter().map(|part| percent_encode(part)).collect::<Vec<_>>().join(",");
-        ids.push(url_form, key, &mut seen)?;
+        let wrong = || bad(&format!("id {} is neither a string nor an integer nor an array of these", i + 1));
+        if let serde_json::Value::Array(parts) = id {
+            let parts: Vec<Cow<'_, str>> = parts.iter().map(text_of).collect::<Option<_>>().ok_or_else(wrong)?;
+            let key = schema.parse_texts(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+            ids.push(&parts.iter().map(|part| percent_encode(part)).collect::<Vec<_>>().join(","), key)?;
+        } else {
+            let text = text_of(id).ok_or_else(wrong)?;
+            ids.push(&percent_encode(&text), schema.parse_texts(&[&text]))?;
+        }
     }
     Ok(ids)
 }
 
-fn text_of(value: &serde_json::Value) -> Option<String> {
+fn text_of(value: &serde_json::Value) -> Option<Cow<'_, str>> {
     match value {
-        serde_json::Value::String(text) => Some(text.clone()),
-        serde_json::Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
+        serde_json::Value::String(text) => Some(Cow::Borrowed(text)),
+        serde_json::Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string().into()),
         _ => None,
     }
 }
 
 /// The URL form of a text: everything but RFC 3986's unreserved characters is encoded.
-fn percent_encode(text: &str) -> String {
+fn percent_encode(text: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    if text.bytes().all(plain) {
+        return Cow::Borrowed(text);
+    }
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if plain(byte) {
             encoded.push(char::from(byte));
         } else {
             encoded.push_str(&format!("%{byte:02X}"));
         }
     }
-    encoded
+    encoded.into()
 }
 
 fn check_size(shared: &Shared, ids: usize) -> Result<(), Problem> {
@@ -316,13 +350,12 @@ impl Answers {
 
 /// `{"items":{…},"missing":[…]}`, each id as it was asked.
 fn render_body(ids: &Ids, answers: &Answers) -> Bytes {
-    let names: usize = ids.texts.iter().map(|(text, _)| text.len() + 4).sum();
-    let mut out = Vec::with_capacity(answers.bytes + names + 32);
+    let mut out = Vec::with_capacity(answers.bytes + ids.names.len() + 4 * ids.texts.len() + 32);
     let mut missing = Vec::new();
     out.extend_from_slice(b"{\"items\":{");
     let start = out.len();
-    for (text, place) in &ids.texts {
-        let Some(record) = &answers.records[*place] else { continue };
+    for (text, place) in ids.named() {
+        let Some(record) = &answers.records[place] else { continue };
         if record.presence() == Presence::Missing {
             missing.push(text);
             continue;
