@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
 use crate::body::Body;
-use crate::handle::{Handler, Outcome, Special, Turn};
+use crate::handle::{Handler, Outcome, Special, Step};
 use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::problem::Problem;
@@ -180,18 +180,18 @@ impl Handler {
         match parsed {
             Err(problem) => (problem.response(), CacheOutcome::None),
             Ok(ids) => match self.batch(id, ids, &head.headers, now) {
-                Turn::Now(outcome) => outcome,
-                Turn::Later(future) => future.await,
+                Step::Now(outcome) => outcome,
+                Step::Later(future) => future.await,
             },
         }
     }
 
-    pub(crate) fn batch(&self, id: CollectionId, ids: Ids, asked: &HeaderMap, now: Nanos) -> Turn {
+    pub(crate) fn batch(&self, id: CollectionId, ids: Ids, asked: &HeaderMap, now: Nanos) -> Step {
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => Wish::Any,
             Ok(Special::New) => Wish::New,
             Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted),
-            Err(problem) => return Turn::Now((problem.response(), CacheOutcome::None)),
+            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
         let cache = &self.shared.cache;
         ids.keys.iter().for_each(|key| self.requested(key, now));
@@ -211,7 +211,7 @@ impl Handler {
                 Lookup::Bypass(waiter) => waiters.push((place, waiter, CacheOutcome::Bypass)),
                 Lookup::Refused(refusal) => match self.stale(&ids.keys[place], wish, now) {
                     Some((record, provenance)) => answers.put(place, record, provenance),
-                    None => return Turn::Now((Problem::from(&refusal).response(), CacheOutcome::None)),
+                    None => return Step::Now((Problem::from(&refusal).response(), CacheOutcome::None)),
                 },
             }
         }
@@ -219,7 +219,7 @@ impl Handler {
             lead(&self.shared, id);
         }
         if waiters.is_empty() {
-            return Turn::Now(self.render(id, &ids, &answers));
+            return Step::Now(self.render(id, &ids, &answers));
         }
         self.batch_later(id, ids, wish, answers, waiters)
     }
@@ -231,13 +231,13 @@ impl Handler {
         wish: Wish,
         mut answers: Answers,
         waiters: Vec<(usize, Waiter<Trouble>, CacheOutcome)>,
-    ) -> Turn {
+    ) -> Step {
         let place = match Place::take(&self.shared, wish == Wish::New) {
             Ok(place) => place,
-            Err(problem) => return Turn::Now((problem.response(), CacheOutcome::None)),
+            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
         let handler = self.clone();
-        Turn::Later(Box::pin(async move {
+        Step::Later(Box::pin(async move {
             let _place = place;
             let deadline = tokio::time::Instant::now() + handler.shared.limits.request_timeout;
             for (place, waiter, outcome) in waiters {
@@ -259,13 +259,13 @@ impl Handler {
         }))
     }
 
-    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position) -> Turn {
+    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position) -> Step {
         let place = match Place::take(&self.shared, true) {
             Ok(place) => place,
-            Err(problem) => return Turn::Now((problem.response(), CacheOutcome::None)),
+            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
         let handler = self.clone();
-        Turn::Later(Box::pin(async move {
+        Step::Later(Box::pin(async move {
             let _place = place;
             match position::read_at_least(&handler.shared, &ids.keys, wanted).await {
                 Err(problem) => (problem.response(), CacheOutcome::None),

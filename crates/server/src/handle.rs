@@ -49,8 +49,8 @@ impl hyper::service::Service<Request<Incoming>> for Handler {
     fn call(&self, request: Request<Incoming>) -> Answer {
         let now = Nanos::now();
         match self.route(request, now) {
-            Turn::Now(outcome) => Answer::Ready(Some(counted(&self.metrics, outcome, now))),
-            Turn::Later(future) => {
+            Step::Now(outcome) => Answer::Ready(Some(counted(&self.metrics, outcome, now))),
+            Step::Later(future) => {
                 let metrics = self.metrics.clone();
                 Answer::Pending(Box::pin(async move { counted(&metrics, future.await, now) }))
             }
@@ -90,50 +90,50 @@ impl Future for Answer {
 }
 
 /// Whether an answer is there at once.
-pub enum Turn {
+pub enum Step {
     /// It is.
     Now(Outcome),
     /// It needs the database, the feed or the request's body.
     Later(Pin<Box<dyn Future<Output = Outcome> + Send>>),
 }
 
-impl Turn {
+impl Step {
     fn problem(problem: &Problem) -> Self {
         Self::Now((problem.response(), CacheOutcome::None))
     }
 }
 
 impl Handler {
-    fn route(&self, request: Request<Incoming>, now: Nanos) -> Turn {
+    fn route(&self, request: Request<Incoming>, now: Nanos) -> Step {
         let uri = request.uri();
         match self.shared.router.route(request.method(), uri.path(), uri.query()) {
-            Err(problem) => Turn::problem(&problem),
+            Err(problem) => Step::problem(&problem),
             Ok(Route::Item(id, text)) => {
                 let collection = self.shared.collection(id);
                 match collection.schema.parse_url(text) {
                     Ok(key) => self.item(key, request.headers(), now),
-                    Err(error) => Turn::problem(&Problem::BadId(error)),
+                    Err(error) => Step::problem(&Problem::BadId(error)),
                 }
             }
             Ok(Route::BatchGet(id, query)) => match batch::parse_query(&self.shared, id, query) {
                 Ok(ids) => self.batch(id, ids, request.headers(), now),
-                Err(problem) => Turn::problem(&problem),
+                Err(problem) => Step::problem(&problem),
             },
             Ok(Route::BatchPost(id)) => {
                 let handler = self.clone();
-                Turn::Later(Box::pin(async move { handler.batch_post(id, request, now).await }))
+                Step::Later(Box::pin(async move { handler.batch_post(id, request, now).await }))
             }
         }
     }
 
-    fn item(&self, key: Key, asked: &HeaderMap, now: Nanos) -> Turn {
+    fn item(&self, key: Key, asked: &HeaderMap, now: Nanos) -> Step {
         let id = key.collection();
         self.requested(&key, now);
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => Wish::Any,
             Ok(Special::New) => Wish::New,
             Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, now),
-            Err(problem) => return Turn::problem(&problem),
+            Err(problem) => return Step::problem(&problem),
         };
         let cache = &self.shared.cache;
         let lookup = cache.lookup(&key, wish, now);
@@ -144,7 +144,7 @@ impl Handler {
                     lead(&self.shared, id);
                 }
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                Turn::Now(self.answer(record, provenance, asked))
+                Step::Now(self.answer(record, provenance, asked))
             }
             Lookup::Wait(waiter) => self.item_later(key, wish, waiter, CacheOutcome::Wait, asked),
             Lookup::Fill(waiter) => {
@@ -156,8 +156,8 @@ impl Handler {
                 self.item_later(key, wish, waiter, CacheOutcome::Bypass, asked)
             }
             Lookup::Refused(refusal) => match self.stand_in(&key, wish, now) {
-                Some(record) => Turn::Now(self.answer_stale(record, asked, now)),
-                None => Turn::problem(&(&refusal).into()),
+                Some(record) => Step::Now(self.answer_stale(record, asked, now)),
+                None => Step::problem(&(&refusal).into()),
             },
         }
     }
@@ -169,14 +169,14 @@ impl Handler {
         waiter: Waiter<Trouble>,
         outcome: CacheOutcome,
         asked: &HeaderMap,
-    ) -> Turn {
+    ) -> Step {
         let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
         let place = match Place::take(&self.shared, wish == Wish::New) {
             Ok(place) => place,
-            Err(problem) => return Turn::problem(&problem),
+            Err(problem) => return Step::problem(&problem),
         };
         let (handler, asked) = (self.clone(), asked.clone());
-        Turn::Later(Box::pin(async move {
+        Step::Later(Box::pin(async move {
             let _place = place;
             let result = handler.wait_for(key.collection(), waiter).await;
             let now = Nanos::now();
@@ -193,16 +193,16 @@ impl Handler {
         }))
     }
 
-    fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, now: Nanos) -> Turn {
+    fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, now: Nanos) -> Step {
         if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
-            return Turn::Now(self.answer(record, provenance, asked));
+            return Step::Now(self.answer(record, provenance, asked));
         }
         let place = match Place::take(&self.shared, true) {
             Ok(place) => place,
-            Err(problem) => return Turn::problem(&problem),
+            Err(problem) => return Step::problem(&problem),
         };
         let (handler, asked) = (self.clone(), asked.clone());
-        Turn::Later(Box::pin(async move {
+        Step::Later(Box::pin(async move {
             let _place = place;
             let keys = [key];
             match position::read_at_least(&handler.shared, &keys, wanted).await {

@@ -248,7 +248,10 @@ impl Reader {
         let query = Query { collection: job.collection, keys: &job.keys, queries: &self.shared.queries };
         let (answer, connection) = match query.run(plan, prepared) {
             Ok(answer) => (answer, Use::Good),
-            Err(e) => translate(&e),
+            Err(e) => {
+                let (error, connection) = translate(&e);
+                (Err(error), connection)
+            }
         };
         self.hooks.after_read(job.collection, &job.keys);
         _ = job.answer.send(answer);
@@ -263,16 +266,16 @@ enum Use {
     Spent,
 }
 
-fn translate(e: &rusqlite::Error) -> (Answer, Use) {
+fn translate(e: &rusqlite::Error) -> (ReadError, Use) {
     let detail = e.to_string();
     match fault(e) {
-        Fault::Busy | Fault::Interrupted => (Err(ReadError::Timeout { detail }), Use::Good),
-        Fault::Unusable => (Err(ReadError::Unavailable { detail }), Use::Spent),
+        Fault::Busy | Fault::Interrupted => (ReadError::Timeout { detail }, Use::Good),
+        Fault::Unusable => (ReadError::Unavailable { detail }, Use::Spent),
         // Our own tables are put back within moments; the user's are not ours to mend.
         Fault::Statement if detail.contains(super::names::TRIGGER_PREFIX) || detail.contains("sqlite_sequence") => {
-            (Err(ReadError::Unavailable { detail }), Use::Good)
+            (ReadError::Unavailable { detail }, Use::Good)
         }
-        Fault::Statement => (Err(ReadError::Broken { detail }), Use::Good),
+        Fault::Statement => (ReadError::Broken { detail }, Use::Good),
     }
 }
 
@@ -296,6 +299,7 @@ fn open(shared: &Arc<Shared>, plan: &Plan, deadline: &Arc<AtomicU64>) -> Result<
         })
         .and_then(|()| conn.pragma_update(None, "query_only", true))
         .and_then(|()| conn.pragma_update(None, "cache_size", -PAGE_CACHE_KIB));
-    set_up.map_err(|e| unavailable(&e.to_string()))?;
+    // Setting the cache's size reads the schema, and so waits for locks as a query does.
+    set_up.map_err(|e| translate(&e).0)?;
     Ok(counted)
 }
