@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -100,10 +100,14 @@ pub(super) struct Recorder {
     events: Mutex<Vec<Event>>,
     changed: Condvar,
     held: Mutex<()>,
+    /// Calls of the feed that have come, and those that are done.
+    came: AtomicU64,
+    done: AtomicU64,
 }
 
 impl Recorder {
     fn push(&self, event: Event) {
+        self.came.fetch_add(1, Ordering::SeqCst);
         let _held = self.held.lock();
         let mut events = self.events.lock();
         if let (Event::Advance(..), Some(Event::Advance(..))) = (&event, events.last()) {
@@ -111,11 +115,18 @@ impl Recorder {
         }
         events.push(event);
         self.changed.notify_all();
+        self.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The feed cannot deliver while the guard lives.
+    /// The feed stands still while the guard lives: it has come to deliver and cannot.
     pub(super) fn hold(&self) -> parking_lot::MutexGuard<'_, ()> {
-        self.held.lock()
+        let held = self.held.lock();
+        let until = Instant::now() + DEADLINE;
+        while self.came.load(Ordering::SeqCst) == self.done.load(Ordering::SeqCst) {
+            assert!(Instant::now() < until, "the feed does not come");
+            std::thread::yield_now();
+        }
+        held
     }
 
     pub(super) fn wait<T>(&self, what: &str, found: impl Fn(&[Event]) -> Option<T>) -> T {
