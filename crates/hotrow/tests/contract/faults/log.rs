@@ -80,7 +80,7 @@ fn an_instance_sees_what_another_pruned_before_it_could_read_it() {
     let config = run.config();
     let other = run.serve(&config, &[]);
     run.await_more_reads(2000);
-    run.server(other).signal(Signal::STOP);
+    run.server(other).stop();
     run.change_own();
     let end = run.database.log_end();
     let mut client = run.server(instance).client();

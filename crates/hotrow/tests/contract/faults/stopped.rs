@@ -64,7 +64,7 @@ fn stop_under_load(policy: &str) -> Vec<(Probe, Outcome)> {
     let keys: Vec<u32> = run.own_keys().collect();
     // All own keys are in the cache, and each connection has been accepted.
     probes.iter_mut().for_each(|probe| keys.iter().for_each(|key| _ = probe.get(instance, *key)));
-    run.server(instance).signal(Signal::STOP);
+    run.server(instance).stop();
     run.change_own();
     run.pass(MAX_STALENESS + BEYOND);
     let asks: Vec<Ask> = keys.iter().map(|key| Ask::One { key: *key, wish: Wish::Any, known: None }).collect();
