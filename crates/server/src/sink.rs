@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_cache::key::CollectionId;
-use hotrow_cache::version::Position;
+use hotrow_cache::version::{Mark, Position, Version};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 
@@ -71,7 +71,7 @@ impl Sink for CacheSink {
         self.counts.changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
     }
 
-    fn flush(&self, collection: CollectionId, cause: FlushCause) {
+    fn flush(&self, collection: CollectionId, cause: FlushCause, _mark: Option<Mark>) {
         self.shared.cache.flush(collection);
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
@@ -97,7 +97,7 @@ impl Sink for CacheSink {
         tracing::info!(position, "the feed follows the database");
     }
 
-    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
+    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, _visible: Option<&Version>) {
         let before = self.shared.cache.applied();
         self.shared.cache.advance(probe_sent_at, position);
         if before != position {

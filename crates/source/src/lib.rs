@@ -119,13 +119,19 @@ pub enum LossCause {
 pub trait Sink: Send + Sync + 'static {
     /// These records changed.
     fn changes(&self, changes: &[Change]);
-    /// Any record of the collection may have changed.
-    fn flush(&self, collection: CollectionId, cause: FlushCause);
+    /// Any record of the collection may have changed. `mark` identifies the change where a log delivered it, so that no read
+    /// that does not see it yet is kept; `None` where the change was visible before the flush.
+    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<Mark>);
     /// Changes may have been missed: everything is stale at once. `detail` is for the log.
     fn loss(&self, cause: LossCause, detail: &str);
     /// A feed (again) starts to deliver from here: whatever was read before is stale, what is read from now on is not.
     fn started(&self, position: Option<Position>);
-    /// Every change that was committed before `probe_sent_at` has been delivered, up to `position`.
-    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>);
+    /// Every change that was committed before `probe_sent_at` has been delivered, up to `position`. `visible`, where the
+    /// engine's feed can run ahead of what readers see, is what a read sent now sees at least: marks that it sees need no
+    /// fence any more.
+    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>);
 }
+
+pub mod postgres;
+pub mod spec;
 pub mod sqlite;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use crate::spec::{CollectionSpec, KeyTypeName};
+
 /// How changes are noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
@@ -36,34 +38,4 @@ pub struct Config {
     pub read_timeout: Duration,
     /// In the order of their `CollectionId`s.
     pub collections: Vec<CollectionSpec>,
-}
-
-/// One collection as the configuration names it.
-#[derive(Clone, Debug)]
-pub struct CollectionSpec {
-    /// Name in URLs and messages.
-    pub name: String,
-    /// Table in the database.
-    pub table: String,
-    /// Key columns, one to four.
-    pub key: Vec<String>,
-    /// Type per key column where the declared type does not tell (`uuid`, `bytes`); empty: from the declaration.
-    pub key_types: Vec<KeyTypeName>,
-    /// Columns to serve, in this order; `None`: all, in the table's order.
-    pub columns: Option<Vec<String>>,
-    /// Columns not to serve.
-    pub exclude: Vec<String>,
-}
-
-/// A key type as a configuration names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyTypeName {
-    /// 64-bit integer.
-    Integer,
-    /// Text.
-    Text,
-    /// UUID in a 16-byte BLOB.
-    Uuid,
-    /// Any BLOB, in hexadecimal.
-    Bytes,
 }

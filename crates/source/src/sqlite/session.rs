@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
         let sent_at = Nanos::now();
         match self.look() {
             Ok(polled) => {
-                self.around.sink.advance(sent_at, self.position);
+                self.around.sink.advance(sent_at, self.position, None);
                 Ok(polled)
             }
             Err(Stop::Busy) => Ok(Polled::Busy),
@@ -229,7 +229,7 @@ impl<'a> Session<'a> {
                 Watch::Triggers => self.deliver_log(&tx),
                 Watch::None => {
                     for schema in self.around.schemas {
-                        self.around.sink.flush(schema.collection(), FlushCause::Unlisted);
+                        self.around.sink.flush(schema.collection(), FlushCause::Unlisted, None);
                     }
                     Ok(())
                 }
@@ -275,7 +275,7 @@ impl<'a> Session<'a> {
                 Ok(_) => tracing::info!(collection = %name, "the table changed its shape"),
                 Err(e) => tracing::error!(collection = %name, error = %e, "the collection cannot be served any more"),
             }
-            sink.flush(schemas[i].collection(), FlushCause::Schema);
+            sink.flush(schemas[i].collection(), FlushCause::Schema, None);
         }
         Ok(())
     }

@@ -129,7 +129,7 @@ impl Session<'_> {
     /// Covers everything of the collection that this transaction sees, so the rest of it need not be listed.
     fn flush(&self, collection: usize, cause: FlushCause, delivery: &mut Delivery) {
         self.send(delivery);
-        self.around.sink.flush(self.around.schemas[collection].collection(), cause);
+        self.around.sink.flush(self.around.schemas[collection].collection(), cause, None);
         delivery.listed[collection] = None;
     }
 

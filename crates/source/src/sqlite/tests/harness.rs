@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hotrow_cache::key::{CollectionId, Key, KeyPart};
-use hotrow_cache::version::{Mark, Position};
+use hotrow_cache::version::{Mark, Position, Version};
 use hotrow_measure::clock::Nanos;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
@@ -151,7 +151,7 @@ impl Sink for Recorder {
     fn changes(&self, changes: &[Change]) {
         self.push(Event::Changes(changes.to_vec()));
     }
-    fn flush(&self, collection: CollectionId, cause: FlushCause) {
+    fn flush(&self, collection: CollectionId, cause: FlushCause, _: Option<Mark>) {
         self.push(Event::Flush(collection, cause));
     }
     fn loss(&self, cause: LossCause, _detail: &str) {
@@ -160,7 +160,7 @@ impl Sink for Recorder {
     fn started(&self, position: Option<Position>) {
         self.push(Event::Started(position));
     }
-    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
+    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, _: Option<&Version>) {
         self.push(Event::Advance(probe_sent_at, position));
     }
 }
