@@ -136,10 +136,15 @@ fn subsystem(error: impl std::fmt::Display) -> ServeError {
 /// Test-only: takes a fix out, so that the consistency test can show that it would be missed.
 #[cfg(feature = "sabotage")]
 fn sabotage(cache: &Cache<hotrow_server::Trouble>) {
-    if std::env::var("HOTROW_SABOTAGE").is_ok_and(|what| what == "lease") {
-        tracing::warn!("HOTROW_SABOTAGE=lease: reads outlive the changes that should end them");
-        cache.break_leases();
-    }
+    let fix = match std::env::var("HOTROW_SABOTAGE").as_deref() {
+        Ok("lease") => hotrow_cache::Fix::Lease,
+        Ok("fence") => hotrow_cache::Fix::Fence,
+        Ok("epoch") => hotrow_cache::Fix::Epoch,
+        Ok("probe") => hotrow_cache::Fix::Probe,
+        _ => return,
+    };
+    tracing::warn!(?fix, "HOTROW_SABOTAGE: a fix is taken out; this is a build for tests");
+    cache.take_out(fix);
 }
 
 /// Removes from `database` what `watch = "triggers"` added.
