@@ -72,7 +72,7 @@ impl Inside {
         let unset = |_: &str| Err(std::env::VarError::NotPresent);
         let Resolved { server, cache, collections, source, .. } =
             parse(&config.text(), "test", &unset, &Overrides::default()).expect("valid");
-        let SourceConfig::Sqlite(source) = source;
+        let SourceConfig::Sqlite(source) = source else { panic!("{source:?}") };
         let hold = Arc::new(Hold::default());
         let held = hold.clone();
         let hooks = Hooks { after_read: Some(Arc::new(move |_, _| held.pass())), ..Hooks::default() };
