@@ -86,6 +86,8 @@ struct Control {
     taken: [u64; 3],
     /// Bytes delivered since the start.
     bytes: [[u64; 2]; 3],
+    /// Bytes that are delayed or held.
+    waiting: [[u64; 2]; 3],
 }
 
 /// How one direction is treated.
@@ -112,6 +114,7 @@ impl Proxy {
             open: [0; 3],
             taken: [0; 3],
             bytes: [[0; 2]; 3],
+            waiting: [[0; 2]; 3],
         };
         let shared = Arc::new(Shared { control: Mutex::new(control), obeyed: Condvar::new() });
         let moving = shared.clone();
@@ -184,6 +187,11 @@ impl Proxy {
     /// Bytes delivered since the start.
     pub fn bytes(&self, class: Class, way: Way) -> u64 {
         self.control().bytes[class as usize][way as usize]
+    }
+
+    /// Bytes that are delayed or held now.
+    pub fn waiting(&self, class: Class, way: Way) -> u64 {
+        self.control().waiting[class as usize][way as usize]
     }
 
     #[track_caller]

@@ -67,6 +67,11 @@ impl Link {
         !pipe.ended && pipe.held_bytes < HELD_BYTES_MAX
     }
 
+    /// Bytes on their way in this direction.
+    pub(super) fn waiting(&self, way: Way) -> u64 {
+        self.pipes[way as usize].held_bytes as u64
+    }
+
     /// When the next piece of this direction is due; none when there is none or it is held.
     pub(super) fn due(&self, way: Way, conduct: Conduct) -> Option<Instant> {
         let (arrived, _) = self.pipes[way as usize].pieces.front()?;

@@ -71,6 +71,10 @@ fn obey(shared: &Shared, links: &mut Vec<Link>) -> Control {
 fn note(shared: &Shared, links: &[Link], taken: [u64; 3], bytes: [[u64; 2]; 3]) {
     let mut control = shared.control();
     control.open = open(links);
+    control.waiting = Default::default();
+    for link in links {
+        BOTH.into_iter().for_each(|way| control.waiting[link.class as usize][way as usize] += link.waiting(way));
+    }
     for class in 0..3 {
         control.taken[class] += taken[class];
         (0..2).for_each(|way| control.bytes[class][way] += bytes[class][way]);
