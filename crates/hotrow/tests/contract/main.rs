@@ -16,6 +16,7 @@ mod held;
 mod history;
 mod mix;
 mod observation;
+mod postgres;
 #[cfg(feature = "sabotage")]
 mod race_a;
 mod reader;

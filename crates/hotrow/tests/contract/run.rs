@@ -156,6 +156,11 @@ impl<E: Engine> Trial<E> {
         keys.for_each(|key| own.change(key));
     }
 
+    /// Changes one of the test's own keys.
+    pub(crate) fn change(&mut self, key: u32) {
+        self.own.as_mut().expect("the writers were started").change(key);
+    }
+
     pub(crate) fn start_readers(&mut self, count: u16, taste: Taste) {
         for _ in 0..count {
             let reader = self.reader(taste);

@@ -90,7 +90,7 @@ fn what_is_held_arrives_in_order_and_holding_presses_back() {
         numbers
     });
     assert!(is_silent(&service));
-    assert!(proxy.waiting(Class::Readers, Way::ToService) > 0);
+    await_until("something to be held", SOON, || proxy.waiting(Class::Readers, Way::ToService) > 0);
     // Far more than any buffer between: a proxy that takes everything in would let the writer end.
     assert!(!sent.is_finished(), "holding must press back");
     proxy.release(&[Class::Readers], &BOTH);
