@@ -125,14 +125,9 @@ impl Scene {
 /// The database of a scene.
 pub(super) fn stage(settings: &[(&str, &str)]) -> PostgresRun {
     let keys = 6;
-    let plan = Plan {
-        keys,
-        own: keys,
-        writers: 0,
-        sizes: Sizes { from: 50, to: 90 },
-        max_staleness: BOUND,
-        ..Plan::default()
-    };
+    let habit = Habit { deletes: 0, ..Habit::default() };
+    let (sizes, max_staleness) = (Sizes { from: 50, to: 90 }, BOUND);
+    let plan = Plan { keys, own: keys, writers: 0, sizes, habit, max_staleness, ..Plan::default() };
     Trial::over_postgres(Database::with(settings, &plan), plan)
 }
 
