@@ -8,6 +8,7 @@ use hotrow_measure::clock::Nanos;
 
 use crate::config::{CollectionConfig, Config};
 use crate::desk::Desk;
+use crate::fixes::{Fix, Fixes};
 use crate::flight::{Failure, Kind, Lease, Waiter};
 use crate::freshness::{Progress, Quality, Verdict, judge, stands_in};
 use crate::key::{CollectionId, Key};
@@ -16,7 +17,7 @@ use crate::stats::{CollectionStats, Removal, Snapshot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::turn::Turn;
-use crate::version::Position;
+use crate::version::{Mark, Position, Version};
 
 /// What a lookup found, or what has to be done.
 #[derive(Debug)]
@@ -64,8 +65,7 @@ pub struct Cache<E> {
     progress: Progress,
     hasher: FixedState,
     losses_total: std::sync::atomic::AtomicU64,
-    #[cfg(feature = "sabotage")]
-    pub(crate) leases_broken: std::sync::atomic::AtomicBool,
+    pub(crate) fixes: Fixes,
 }
 
 pub(crate) struct Collection<E> {
@@ -99,8 +99,7 @@ impl<E: Clone> Cache<E> {
             hasher: FixedState::with_seed(config.seed),
             losses_total: std::sync::atomic::AtomicU64::new(0),
             config,
-            #[cfg(feature = "sabotage")]
-            leases_broken: std::sync::atomic::AtomicBool::new(false),
+            fixes: Fixes::default(),
         })
     }
 
@@ -184,17 +183,15 @@ impl<E: Clone> Cache<E> {
         self.store.peek(key).filter(|record| stands_in(record, collection.era(), now, &self.config))
     }
 
-    /// The feed reports that the record changed: its lease dies, its entry goes.
-    pub fn invalidate(&self, key: &Key) {
+    /// The feed reports that the record changed: its lease dies, its entry goes, and what does not see the change yet is
+    /// not kept.
+    pub fn invalidate(&self, key: &Key, mark: Mark) {
         let (collection, stats) = self.collection(key.collection());
         let mut desk = collection.desk.lock();
-        #[cfg(feature = "sabotage")]
-        let intact = !self.leases_broken.load(std::sync::atomic::Ordering::Relaxed);
-        #[cfg(not(feature = "sabotage"))]
-        let intact = true;
-        if intact {
+        if self.fixes.has(Fix::Lease) {
             desk.kill_lease(key);
         }
+        desk.fence.delivered(mark, Some(key));
         desk.forget_failure(key);
         self.store.remove(key, Removal::Invalidated);
         stats.invalidations_total.add(1);
@@ -209,11 +206,13 @@ impl<E: Clone> Cache<E> {
         self.store.remove(key, Removal::Purged)
     }
 
-    /// Every record of the collection may have changed: all its entries and leases are worth nothing, in O(1).
-    pub fn flush(&self, collection: CollectionId) {
+    /// Every record of the collection may have changed: all its entries and leases are worth nothing, in O(1). `mark` as in
+    /// [`Cache::invalidate`]; `None` when every read sees the change already.
+    pub fn flush(&self, collection: CollectionId, mark: Option<Mark>) {
         let (collection, stats) = self.collection(collection);
         // Under the desk's lock, so that no fill is judged by the era of before and kept after.
-        let _desk = collection.desk.lock();
+        let mut desk = collection.desk.lock();
+        mark.into_iter().for_each(|mark| desk.fence.delivered(mark, None));
         collection.raise(Era { loss: 0, flush: 1 });
         stats.flushes_total.add(1);
     }
@@ -221,8 +220,12 @@ impl<E: Clone> Cache<E> {
     /// The feed may have missed changes, or starts anew: everything is stale at once, in O(1) per collection.
     pub fn lose(&self, position: Option<Position>) {
         for collection in &self.collections {
-            let _desk = collection.desk.lock();
-            collection.raise(Era { loss: 1, flush: 0 });
+            let mut desk = collection.desk.lock();
+            if position.is_some() {
+                // A feed starts only when every read sees what the one before delivered.
+                desk.fence.clear();
+            }
+            collection.raise(Era { loss: u32::from(self.fixes.has(Fix::Epoch)), flush: 0 });
         }
         self.progress.set_applied(position);
         self.losses_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -231,6 +234,16 @@ impl<E: Clone> Cache<E> {
     /// Every change committed before `probe_sent_at` has been taken in, up to `position`.
     pub fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
         self.progress.advance(probe_sent_at, position);
+    }
+
+    /// Reads sent from now on see at least `version`: changes that it sees need no fence any more.
+    pub fn visible(&self, version: &Version) {
+        for collection in &self.collections {
+            let mut desk = collection.desk.lock();
+            if !desk.fence.is_open() {
+                desk.fence.seen(version);
+            }
+        }
     }
 
     /// Time for which a change may have gone unseen.
@@ -291,10 +304,17 @@ impl<E: Clone> Cache<E> {
         self.losses_total.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Test-only: leases outlive the change that should kill them, which is Race A.
+    /// Test-only: takes a fix out for good.
     #[cfg(feature = "sabotage")]
-    pub fn break_leases(&self) {
-        self.leases_broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    pub fn take_out(&self, fix: Fix) {
+        self.fixes.take_out(fix);
+    }
+
+    /// Test-only: whether a fix is in place, for those whose place is elsewhere.
+    #[cfg(feature = "sabotage")]
+    #[must_use]
+    pub fn has(&self, fix: Fix) -> bool {
+        self.fixes.has(fix)
     }
 
     pub(crate) fn collection(&self, CollectionId(id): CollectionId) -> (&Collection<E>, &CollectionStats) {
@@ -374,7 +394,7 @@ impl<E: Clone> Cache<E> {
         let flight = desk.current.get(key)?;
         let joinable = match flight.lease() {
             None => flight.is_queued(),
-            Some(lease) => wish == Wish::Any && self.may_join(lease, collection.era(), now),
+            Some(lease) => wish == Wish::Any && self.may_join(lease, collection.era(), now, desk.fence.concerns(key)),
         };
         if joinable {
             return Some(Lookup::Wait(flight.join()));
@@ -383,10 +403,12 @@ impl<E: Clone> Cache<E> {
         None
     }
 
-    /// Whether a read that has begun answers a request of now: its lease must be of this era, and while the feed is
-    /// behind the read must have begun within the contract's bound.
-    fn may_join(&self, lease: Lease, era: Era, now: Nanos) -> bool {
-        lease.era == era && (self.is_current(now) || now.since(lease.started_at) <= self.config.max_staleness)
+    /// Whether a read that has begun answers a request of now: its lease must be of this era; and while the feed is
+    /// behind, or has delivered a change that the read may not see and nothing will report again, the read must have begun
+    /// within the contract's bound.
+    fn may_join(&self, lease: Lease, era: Era, now: Nanos, fenced: bool) -> bool {
+        let is_young = now.since(lease.started_at) <= self.config.max_staleness;
+        lease.era == era && (is_young || !fenced && self.is_current(now))
     }
 
     /// Frees the room of a flushed entry that was asked for.

@@ -10,6 +10,7 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::config::Config;
+use crate::fence::Fence;
 use crate::flight::{Failure, Flight, Group, Kind, Lease};
 use crate::key::Key;
 use crate::stats::CollectionStats;
@@ -26,6 +27,7 @@ pub(crate) struct Desk<E> {
     /// Turns that were given out: each sends one query after the other.
     turns: usize,
     failures: HashMap<Key, (Nanos, Failure<E>), FixedState>,
+    pub(crate) fence: Fence,
 }
 
 /// Why a read could not be queued.
@@ -40,6 +42,7 @@ impl<E: Clone> Desk<E> {
             queue: VecDeque::new(),
             turns: 0,
             failures: HashMap::with_hasher(hasher),
+            fence: Fence::new(seed),
         }
     }
 
@@ -52,6 +55,9 @@ impl<E: Clone> Desk<E> {
         stats: &CollectionStats,
     ) -> Result<Vec<Arc<Flight<E>>>, QueueFull> {
         let count = keys.len();
+        if self.turns == 0 && self.queue.len() + count > config.waiting_keys {
+            self.drop_unwanted(stats);
+        }
         if self.queue.len() + count > config.waiting_keys {
             stats.refused_total.add(count as u64);
             return Err(QueueFull);
@@ -68,6 +74,19 @@ impl<E: Clone> Desk<E> {
             flight
         });
         Ok(flights.collect())
+    }
+
+    /// Takes out what nobody waits for. Needed only when nobody has a turn, which would do it: after a turn was cancelled
+    /// and all who waited have left, a full queue would refuse everyone for ever.
+    fn drop_unwanted(&mut self, stats: &CollectionStats) {
+        for flight in std::mem::take(&mut self.queue) {
+            if flight.has_waiters() {
+                self.queue.push_back(flight);
+            } else {
+                stats.waiting_keys.sub(1);
+                self.retire(&flight);
+            }
+        }
     }
 
     /// Gives out a turn when there is work and a query may be sent.

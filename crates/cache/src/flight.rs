@@ -136,6 +136,10 @@ impl<E: Clone> Flight<E> {
         matches!(self.progress.lock().phase, Phase::Queued)
     }
 
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.progress.lock().waiting > 0
+    }
+
     /// Begins to read, unless nobody wants the answer any more.
     pub(crate) fn start(&self, lease: Lease) -> bool {
         let mut progress = self.progress.lock();

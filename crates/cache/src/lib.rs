@@ -2,12 +2,14 @@
 //! arguments, so every schedule can be tested.
 //!
 //! Reading order: [`Cache`] (look up, invalidate), [`Turn`] (read what is missing, merged), `desk` and [`flight`]
-//! (single flight and leases), `freshness` (what an entry is worth), `store` and [`Record`] (what is kept),
+//! (single flight and leases), `fence` (changes that reads do not see yet), `freshness` (what an entry is worth), `store` and [`Record`] (what is kept),
 //! [`key`] and [`version`] (the types shared with the sources).
 
 mod cache;
 pub mod config;
 mod desk;
+mod fence;
+mod fixes;
 pub mod flight;
 mod freshness;
 pub mod key;
@@ -27,6 +29,7 @@ mod turn;
 pub mod version;
 
 pub use cache::{Cache, Lookup, Refusal, Wish};
+pub use fixes::Fix;
 pub use freshness::Quality;
 pub use record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
 pub use turn::{Answers, Fetched, Turn};

@@ -63,6 +63,8 @@ enum Token {
     None,
     /// The log's end after the read, which may not have seen all of it: good as a session token, not to compare reads.
     LogEnd,
+    /// The same, of a read that missed a change that the feed had delivered.
+    Behind,
     /// Just what the read saw.
     Version,
 }
@@ -84,7 +86,17 @@ pub(crate) struct Draft<'a> {
     pub(crate) expires_at: Nanos,
     pub(crate) version: &'a Version,
     pub(crate) position: Option<Position>,
+    pub(crate) sight: Sight,
     pub(crate) era: Era,
+}
+
+/// Whether an answer saw every change of its key that the feed had delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// As far as is known.
+    Whole,
+    /// A delivered change was not visible to the read, or the feed was lost meanwhile: the answer proves no position.
+    Behind,
 }
 
 impl Record {
@@ -98,10 +110,11 @@ impl Record {
             // KEY_BYTES_MAX is far below 65,536.
             key_bytes: key.len() as u16,
             presence: if draft.body.is_some() { Presence::Found } else { Presence::Missing },
-            token: match (draft.position, draft.version) {
-                (None, _) => Token::None,
-                (Some(end), Version::Log(seen)) if end == *seen => Token::Version,
-                (Some(_), _) => Token::LogEnd,
+            token: match (draft.position, draft.version, draft.sight) {
+                (None, ..) => Token::None,
+                (Some(end), Version::Log(seen), _) if end == *seen => Token::Version,
+                (Some(_), _, Sight::Whole) => Token::LogEnd,
+                (Some(_), _, Sight::Behind) => Token::Behind,
             },
         };
         let Position { incarnation, at } = draft.position.unwrap_or(Position { incarnation: 0, at: 0 });
@@ -134,6 +147,19 @@ impl Record {
         (self.0.header.header.token != Token::None).then(position)
     }
 
+    /// Whether the read missed a change that the feed had delivered, so that it proves no position, whatever the log's end
+    /// was (Race B).
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.0.header.header.token == Token::Behind
+    }
+
+    /// The point up to which the record reflects every commit, where the read itself could tell.
+    #[must_use]
+    pub fn reflects(&self) -> Option<Position> {
+        self.position().filter(|_| self.0.header.header.token == Token::Version)
+    }
+
     /// When the read that brought the record was sent.
     #[must_use]
     pub fn read_at(&self) -> Nanos {
@@ -160,10 +186,7 @@ impl Record {
 
     /// What the read saw, as far as it is kept.
     pub(crate) fn version(&self) -> Version {
-        match (self.0.header.header.token, self.position()) {
-            (Token::Version, Some(position)) => Version::Log(position),
-            _ => Version::Unknown,
-        }
+        self.reflects().map_or(Version::Unknown, Version::Log)
     }
 
     #[inline]

@@ -16,7 +16,7 @@ use shuttle::thread;
 
 use crate::config::Config;
 use crate::flight::{Failure, Waited, Waiter};
-use crate::testkit::{Broken, FIRST, START, TestCache, answers, cache, config, key};
+use crate::testkit::{Broken, FIRST, LOGGED, START, TestCache, answers, cache, config, key};
 use crate::{Lookup, Record, Wish};
 
 /// Schedules per scenario and scheduler.
@@ -134,7 +134,7 @@ fn reads(n: usize, wish: Wish) -> Act {
 #[test]
 fn reads_and_changes() {
     explore(|| {
-        let invalidate = |world: &World| (0..2).for_each(|_| world.change(|cache| cache.invalidate(&key(KEY))));
+        let invalidate = |world: &World| (0..2).for_each(|_| world.change(|cache| cache.invalidate(&key(KEY), LOGGED)));
         run(&World::new(config()), vec![reads(2, Wish::Any), reads(2, Wish::Any), Box::new(invalidate)]);
     });
 }
@@ -142,7 +142,7 @@ fn reads_and_changes() {
 #[test]
 fn new_reads_between_reads_and_changes() {
     explore(|| {
-        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY)));
+        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY), LOGGED));
         let threads = vec![reads(2, Wish::Any), reads(2, Wish::New), reads(1, Wish::New), Box::new(invalidate) as _];
         run(&World::new(Config { reads_in_flight: 3, ..config() }), threads);
     });
@@ -152,7 +152,7 @@ fn new_reads_between_reads_and_changes() {
 fn flushes_losses_and_purges() {
     explore(|| {
         let feed = |world: &World| {
-            world.change(|cache| cache.flush(FIRST));
+            world.change(|cache| cache.flush(FIRST, None));
             world.change(|cache| {
                 cache.lose(None);
                 cache.lose(None);
@@ -175,7 +175,7 @@ fn evictions_between_reads_and_changes() {
                 assert!(world.wait(waiter).is_some());
             }
         };
-        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY)));
+        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY), LOGGED));
         run(&world, vec![reads(3, Wish::Any), Box::new(others), Box::new(invalidate)]);
     });
 }
@@ -203,7 +203,7 @@ fn a_dropped_turn_leaves_nobody_waiting() {
             drop(waiter);
         };
         let client = |world: &World| _ = world.get(Wish::Any);
-        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY)));
+        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY), LOGGED));
         let threads: Vec<Act> = vec![Box::new(cancelled), Box::new(client), Box::new(client), Box::new(invalidate)];
         run(&World::new(Config { reads_in_flight: 1, ..config() }), threads);
     });
@@ -250,7 +250,7 @@ fn overtaken_by(take_in: fn(&TestCache)) {
 
 #[test]
 fn a_watermark_vouches_for_no_entry_that_was_found_before_it() {
-    explore(|| overtaken_by(|cache| cache.invalidate(&key(KEY))));
+    explore(|| overtaken_by(|cache| cache.invalidate(&key(KEY), LOGGED)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use hotrow_measure::clock::Nanos;
 use crate::config::{CollectionConfig, Config, WhenStale};
 use crate::flight::{Waited, Waiter};
 use crate::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
-use crate::version::{Position, Version};
+use crate::version::{Mark, Position, Version};
 use crate::{Answers, Cache, Fetched, Lookup};
 
 /// The source's error in tests.
@@ -26,6 +26,9 @@ pub(crate) type TestCache = Arc<Cache<Broken>>;
 pub(crate) const FIRST: CollectionId = CollectionId(0);
 /// A time at which the feed of [`cache`] is current.
 pub(crate) const START: Nanos = ms(1_000_000);
+
+/// The mark of a change in a log whose order is the order of visibility.
+pub(crate) const LOGGED: Mark = Mark::Log(Position { incarnation: 1, at: 1 });
 
 pub(crate) const fn ms(n: u64) -> Nanos {
     Nanos(n * 1_000_000)

@@ -11,9 +11,10 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::cache::Cache;
+use crate::fixes::Fix;
 use crate::flight::{Failure, Flight, Lease};
 use crate::key::{CollectionId, Key};
-use crate::record::{Draft, Record};
+use crate::record::{Draft, Record, Sight};
 use crate::stats::Removal;
 use crate::version::{Position, Version};
 
@@ -48,13 +49,15 @@ pub struct Turn<E: Clone> {
     /// Which row of the query answers which of its flights.
     row_of_flight: Vec<usize>,
     lease: Lease,
+    /// Of the query under way, for the fence.
+    number: u64,
     over: bool,
 }
 
 impl<E: Clone> Turn<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
         let lease = Lease { started_at: Nanos::ZERO, era: cache.collection(collection).0.era() };
-        Self { cache, collection, query: Vec::new(), row_of_flight: Vec::new(), lease, over: false }
+        Self { cache, collection, query: Vec::new(), row_of_flight: Vec::new(), lease, number: 0, over: false }
     }
 
     /// The collection whose keys these are.
@@ -84,6 +87,7 @@ impl<E: Clone> Turn<E> {
             self.over = true;
             return None;
         };
+        self.number = desk.fence.query_sent();
         drop(desk);
         self.query = query;
         let keys = self.rows_of_query();
@@ -122,11 +126,13 @@ impl<E: Clone> Turn<E> {
                 query.iter().for_each(|flight| self.fail(flight, Failure::Source(error.clone()), now));
             }
         }
+        self.cache.collection(self.collection).0.desk.lock().fence.query_ended(self.number);
     }
 
     fn take_in(&self, query: Vec<Arc<Flight<E>>>, answers: &Answers<E>, now: Nanos) {
         let mut again = Vec::new();
-        for (flight, &row) in query.into_iter().zip(&self.row_of_flight) {
+        let sight = self.sight(&query, &answers.version);
+        for ((flight, &row), sight) in query.into_iter().zip(&self.row_of_flight).zip(sight) {
             let body = match answers.rows.get(row) {
                 Some(Fetched::Found(body)) => Some(body.as_slice()),
                 Some(Fetched::Missing) => None,
@@ -139,7 +145,7 @@ impl<E: Clone> Turn<E> {
                     continue;
                 }
             };
-            let record = self.record(&flight.key, body, answers, now);
+            let record = self.record(&flight.key, body, sight, answers, now);
             if !self.answer(&flight, record, &answers.version) {
                 again.push(flight);
             }
@@ -151,14 +157,40 @@ impl<E: Clone> Turn<E> {
         }
     }
 
-    fn record(&self, key: &Key, body: Option<&[u8]>, answers: &Answers<E>, now: Nanos) -> Record {
+    /// Per flight, whether its answer sees what the feed delivered. Changes that are delivered from now on end leases.
+    fn sight(&self, query: &[Arc<Flight<E>>], version: &Version) -> Vec<Sight> {
+        let collection = self.cache.collection(self.collection).0;
+        let mut desk = collection.desk.lock();
+        let lost = self.lease.era.loss != collection.era().loss;
+        let fenced = !desk.fence.is_open() && self.cache.fixes.has(Fix::Fence);
+        let sight = |flight: &Arc<Flight<E>>| match lost || fenced && desk.fence.hides(&flight.key, version) {
+            true => Sight::Behind,
+            false => Sight::Whole,
+        };
+        let sights = query.iter().map(sight).collect();
+        if !desk.fence.is_open() {
+            desk.fence.seen(version);
+        }
+        sights
+    }
+
+    fn record(&self, key: &Key, body: Option<&[u8]>, sight: Sight, answers: &Answers<E>, now: Nanos) -> Record {
         let (collection, _) = self.cache.collection(self.collection);
         let ttl = if body.is_some() { collection.config.ttl } else { collection.config.negative_ttl };
         let config = &self.cache.config;
         let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
         let Lease { started_at: read_at, era } = self.lease;
         let Answers { version, position, .. } = answers;
-        Record::new(&Draft { key, body, read_at, expires_at: read_at.after(life), version, position: *position, era })
+        Record::new(&Draft {
+            key,
+            body,
+            read_at,
+            expires_at: read_at.after(life),
+            version,
+            position: *position,
+            sight,
+            era,
+        })
     }
 
     /// Gives the answer to the flight's waiters; `false` when it must be read again because someone got a newer one.
@@ -168,7 +200,7 @@ impl<E: Clone> Turn<E> {
         if !flight.accept(version) {
             return false;
         }
-        let alive = desk.is_current(flight) && self.lease.era == collection.era();
+        let alive = desk.is_current(flight) && self.lease.era == collection.era() && !record.is_behind();
         desk.retire(flight);
         desk.forget_failure(&flight.key);
         if alive {
@@ -212,6 +244,7 @@ impl<E: Clone> Turn<E> {
         let (collection, stats) = self.cache.collection(self.collection);
         stats.queries_in_flight.sub(1);
         let mut desk = collection.desk.lock();
+        desk.fence.query_ended(self.number);
         let (again, ended): (Vec<_>, Vec<_>) = query.into_iter().partition(|flight| flight.hand_over());
         ended.iter().for_each(|flight| desk.retire(flight));
         desk.put_back(again.into_iter(), stats);

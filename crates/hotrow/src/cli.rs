@@ -185,10 +185,13 @@ fn tell(mut out: impl Write, line: &str) {
 }
 
 fn summary(resolved: &Resolved) -> String {
-    let SourceConfig::Sqlite(source) = &resolved.source;
-    let names: Vec<&str> = source.collections.iter().map(|c| c.name.as_str()).collect();
+    let (collections, database) = match &resolved.source {
+        SourceConfig::Sqlite(source) => (&source.collections, source.path.display().to_string()),
+        SourceConfig::Postgres(source) => (&source.collections, "PostgreSQL".to_owned()),
+    };
+    let names: Vec<&str> = collections.iter().map(|c| c.name.as_str()).collect();
     let noun = if names.len() == 1 { "collection" } else { "collections" };
-    format!("{} {noun} ({}) from {}", names.len(), names.join(", "), source.path.display())
+    format!("{} {noun} ({}) from {}", names.len(), names.join(", "), database)
 }
 
 /// `hotrow unwatch`.
@@ -198,10 +201,15 @@ fn summary(resolved: &Resolved) -> String {
 pub fn unwatch(args: &UnwatchArgs) -> Result<(), Failure> {
     let database = match (&args.database, &args.config) {
         (Some(database), _) => database.clone(),
-        (None, Some(file)) => {
-            let SourceConfig::Sqlite(source) = config::load(file, &Overrides::default())?.source;
-            source.path
-        }
+        (None, Some(file)) => match config::load(file, &Overrides::default())?.source {
+            SourceConfig::Sqlite(source) => source.path,
+            SourceConfig::Postgres(source) => {
+                return Err(Failure::Unwatch(format!(
+                    "on PostgreSQL only the publication stays when Hotrow stops; remove it with DROP PUBLICATION {}",
+                    source.publication
+                )));
+            }
+        },
         // clap demands one of the two.
         (None, None) => return Err(Failure::Unwatch("name a database with --config or --database".to_owned())),
     };

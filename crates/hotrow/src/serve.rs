@@ -14,6 +14,7 @@ use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, FeedCounts};
 use hotrow_source::sqlite::{self, Sqlite};
+use hotrow_source::{Sink, Source};
 use tokio::sync::watch;
 
 use crate::config::{Resolved, SourceConfig};
@@ -65,9 +66,8 @@ pub fn run(
 
 /// Lowers `limits.connections` to what the limit on open files allows, loudly.
 fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
-    let SourceConfig::Sqlite(source) = &resolved.source;
     let connections = resolved.server.limits.connections;
-    let wanted = Wanted { connections, workers: resolved.server.workers, readers: source.reads_in_flight };
+    let wanted = Wanted { connections, workers: resolved.server.workers, readers: resolved.cache.reads_in_flight };
     let limit = open_files::raise_limit();
     match open_files::fit(&wanted, limit) {
         Fit::Fits => {}
@@ -87,11 +87,10 @@ fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
 
 fn compose(resolved: Resolved, phase: watch::Receiver<Phase>, ready: impl FnOnce(Addresses)) -> Result<(), ServeError> {
     let Resolved { server, cache, collections, source, .. } = resolved;
-    let SourceConfig::Sqlite(source) = source;
     // Listeners first: a port in use is told before anything is added to the database.
     let service = Service::bind(&server).map_err(subsystem)?;
     let addresses = Addresses { data: service.data(), admin: service.admin() };
-    let Sqlite { source, feed } = sqlite::open(source, sqlite::Hooks::default()).map_err(subsystem)?;
+    let (source, follow) = open(source)?;
     let cache = Cache::new(cache, collections);
     #[cfg(feature = "sabotage")]
     sabotage(&cache);
@@ -101,7 +100,7 @@ fn compose(resolved: Resolved, phase: watch::Receiver<Phase>, ready: impl FnOnce
     let stop_feed = Arc::new(AtomicBool::new(false));
     let following = {
         let stop = stop_feed.clone();
-        std::thread::Builder::new().name("feed".to_owned()).spawn(move || feed.run(sink, stop)).map_err(subsystem)?
+        std::thread::Builder::new().name("feed".to_owned()).spawn(move || follow(sink, stop)).map_err(subsystem)?
     };
     let shutdown = Shutdown::new();
     drain_on(phase, shutdown.clone()).map_err(subsystem)?;
@@ -109,6 +108,19 @@ fn compose(resolved: Resolved, phase: watch::Receiver<Phase>, ready: impl FnOnce
     stop_feed.store(true, Ordering::Release);
     let followed = following.join().map_err(|_| subsystem("the feed panicked; this is a bug in Hotrow"));
     served.and(followed)
+}
+
+/// Runs a feed until the flag is set.
+type Follow = Box<dyn FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) + Send>;
+
+fn open(source: SourceConfig) -> Result<(Arc<dyn Source>, Follow), ServeError> {
+    match source {
+        SourceConfig::Sqlite(config) => {
+            let Sqlite { source, feed } = sqlite::open(config, sqlite::Hooks::default()).map_err(subsystem)?;
+            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+        }
+        SourceConfig::Postgres(_) => Err(subsystem("postgres: is not in this build yet")),
+    }
 }
 
 /// Begins the drain when the process is asked to stop.
@@ -136,10 +148,15 @@ fn subsystem(error: impl std::fmt::Display) -> ServeError {
 /// Test-only: takes a fix out, so that the consistency test can show that it would be missed.
 #[cfg(feature = "sabotage")]
 fn sabotage(cache: &Cache<hotrow_server::Trouble>) {
-    if std::env::var("HOTROW_SABOTAGE").is_ok_and(|what| what == "lease") {
-        tracing::warn!("HOTROW_SABOTAGE=lease: reads outlive the changes that should end them");
-        cache.break_leases();
-    }
+    let fix = match std::env::var("HOTROW_SABOTAGE").as_deref() {
+        Ok("lease") => hotrow_cache::Fix::Lease,
+        Ok("fence") => hotrow_cache::Fix::Fence,
+        Ok("epoch") => hotrow_cache::Fix::Epoch,
+        Ok("probe") => hotrow_cache::Fix::Probe,
+        _ => return,
+    };
+    tracing::warn!(?fix, "HOTROW_SABOTAGE: a fix is taken out; this is a build for tests");
+    cache.take_out(fix);
 }
 
 /// Removes from `database` what `watch = "triggers"` added.

@@ -90,7 +90,7 @@ impl View {
         let collection: CollectionId = self.shared.router.collection(name)?;
         match id {
             None => {
-                self.shared.cache.flush(collection);
+                self.shared.cache.flush(collection, None);
                 tracing::info!(collection = name, "purged by request");
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
             }

@@ -1,12 +1,14 @@
 //! Read your writes: answers that reflect every commit up to a position (contract, point 3).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hotrow_cache::key::Key;
 use hotrow_cache::version::Position;
 use hotrow_cache::{Lookup, Quality, Record, Wish};
 use hotrow_measure::clock::Nanos;
 use http::HeaderValue;
+use tokio::time::Instant;
 
 use crate::metrics::CacheOutcome;
 use crate::problem::Problem;
@@ -32,20 +34,23 @@ const BAD: Problem = Problem::BadHeader(
     "Hotrow-Min-Position is no position: 16 hexadecimal digits, a hyphen and a decimal number, as in an earlier Hotrow-Position",
 );
 
-/// An answer that needs neither the feed nor the database: the entry is new enough itself, or the feed has already
-/// passed the position and left the entry standing.
+/// An answer that needs neither the feed nor the database: the entry itself proves that it reflects the position, or the
+/// feed has already passed the position and left the entry standing.
 pub(crate) fn at_once(shared: &Arc<Shared>, key: &Key, wanted: Position, now: Nanos) -> Option<(Record, Provenance)> {
     let passed = shared.cache.applied().is_some_and(|applied| applied.reaches(&wanted));
     // `peek`, so that nothing is queued that nobody waits for.
     let (record, quality) = shared.cache.peek(key, now)?;
-    let reached = passed || record.position().is_some_and(|position| position.reaches(&wanted));
+    let reached = passed || record.reflects().is_some_and(|position| position.reaches(&wanted));
     // A stale answer may be of before a loss, whatever the feed has passed since.
     (reached && quality == Quality::Fresh)
         .then(|| (record.clone(), Provenance::of_hit(quality, shared.cache.age(&record, now))))
 }
 
+/// Pauses between reads that do not see a delivered change yet: the first, and the longest.
+const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
+
 /// Waits for the feed to pass `wanted`, at most `position_wait`, and then answers by the ordinary way; else reads the
-/// database, which must have reached it.
+/// database, which must have reached it. Reads again, within `request_timeout`, while a delivered change is not visible.
 ///
 /// # Errors
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
@@ -55,6 +60,29 @@ pub(crate) async fn read_at_least(
     wanted: Position,
 ) -> Result<Vec<(Record, Provenance)>, Problem> {
     let passed = feed_passes(shared, wanted).await?;
+    let deadline = Instant::now() + shared.limits.request_timeout;
+    let mut pause = RETRY.start;
+    loop {
+        let answers = read_once(shared, keys, wanted, passed, deadline).await?;
+        // A hit that is behind was a fill's answer once, and is never kept: only fills can be (Race B).
+        if !answers.iter().any(|(record, _)| record.is_behind()) {
+            return Ok(answers);
+        }
+        if Instant::now() + pause >= deadline {
+            return Err(NO_TIME);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY.end);
+    }
+}
+
+async fn read_once(
+    shared: &Arc<Shared>,
+    keys: &[Key],
+    wanted: Position,
+    passed: bool,
+    deadline: Instant,
+) -> Result<Vec<(Record, Provenance)>, Problem> {
     let now = Nanos::now();
     // While the feed is behind, the ordinary way may end in an entry of before a loss, marked as stale.
     let passed = passed && shared.cache.is_current(now);
@@ -63,7 +91,6 @@ pub(crate) async fn read_at_least(
     if let Some(key) = keys.first() {
         lead(shared, key.collection());
     }
-    let deadline = tokio::time::Instant::now() + shared.limits.request_timeout;
     let mut answers = Vec::with_capacity(keys.len());
     for (key, lookup) in keys.iter().zip(lookups) {
         let (waiter, outcome) = match lookup {
@@ -91,7 +118,7 @@ pub(crate) async fn read_at_least(
 
 /// Whether the feed passes the position in time.
 async fn feed_passes(shared: &Arc<Shared>, wanted: Position) -> Result<bool, Problem> {
-    let deadline = tokio::time::Instant::now() + shared.limits.position_wait;
+    let deadline = Instant::now() + shared.limits.position_wait;
     loop {
         let moved = shared.feed_moved.notified();
         tokio::pin!(moved);

@@ -67,12 +67,12 @@ impl CacheSink {
 
 impl Sink for CacheSink {
     fn changes(&self, changes: &[Change]) {
-        changes.iter().for_each(|change| self.shared.cache.invalidate(&change.key));
+        changes.iter().for_each(|change| self.shared.cache.invalidate(&change.key, change.mark));
         self.counts.changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
     }
 
-    fn flush(&self, collection: CollectionId, cause: FlushCause, _mark: Option<Mark>) {
-        self.shared.cache.flush(collection);
+    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<Mark>) {
+        self.shared.cache.flush(collection, mark);
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
             FlushCause::Schema => {
@@ -97,9 +97,14 @@ impl Sink for CacheSink {
         tracing::info!(position, "the feed follows the database");
     }
 
-    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, _visible: Option<&Version>) {
+    fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
+        #[cfg(feature = "sabotage")]
+        let probe_sent_at = if self.shared.cache.has(hotrow_cache::Fix::Probe) { probe_sent_at } else { Nanos::now() };
         let before = self.shared.cache.applied();
         self.shared.cache.advance(probe_sent_at, position);
+        if let Some(version) = visible {
+            self.shared.cache.visible(version);
+        }
         if before != position {
             self.shared.feed_moved.notify_waiters();
         }

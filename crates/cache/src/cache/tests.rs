@@ -48,9 +48,9 @@ fn a_change_during_a_fill_is_not_covered_up() {
         let mut early = waiter(get(&cache, START));
         let mut turn = send(&cache, START);
         match how {
-            "invalidate" => cache.invalidate(&key(KEY)),
+            "invalidate" => cache.invalidate(&key(KEY), LOGGED),
             "purge" => drop(cache.purge(&key(KEY))),
-            "flush" => cache.flush(FIRST),
+            "flush" => cache.flush(FIRST, None),
             _ => cache.lose(None),
         }
         let late = get(&cache, START);
@@ -73,7 +73,7 @@ fn a_fill_begun_before_an_era_ended_is_not_kept() {
         let _asked = get(&cache, START);
         let mut turn = send(&cache, START);
         if how == "flush" {
-            cache.flush(FIRST)
+            cache.flush(FIRST, None)
         } else {
             cache.lose(None)
         }
@@ -87,7 +87,7 @@ fn a_fill_begun_before_an_era_ended_is_not_kept() {
 fn a_change_before_the_query_is_sent_kills_nothing() {
     let cache = cache(config());
     let mut waiting = waiter(get(&cache, START));
-    cache.invalidate(&key(KEY));
+    cache.invalidate(&key(KEY), LOGGED);
     assert!(matches!(get(&cache, START), Lookup::Wait(_)));
     let mut turn = send(&cache, START);
     turn.complete(answers(5, 1), START);
@@ -265,7 +265,7 @@ fn expired_entries_are_served_while_refreshed_and_invalidated_ones_never() {
     let now = after(120_000);
     cache.advance(now, None);
     assert_eq!(served_at(&cache, now), Some((6, Quality::Expired)));
-    cache.invalidate(&key(KEY));
+    cache.invalidate(&key(KEY), LOGGED);
     assert_eq!(served_at(&cache, now), None);
     let end = after(125_000);
     cache.advance(end, None);
@@ -315,9 +315,9 @@ fn an_entry_stands_in_for_a_failed_read_but_not_once_it_was_taken_out() {
     for how in ["invalidate", "purge", "flush", "replaced by nothing"] {
         let cache = filled();
         match how {
-            "invalidate" => cache.invalidate(&key(KEY)),
+            "invalidate" => cache.invalidate(&key(KEY), LOGGED),
             "purge" => assert!(cache.purge(&key(KEY))),
-            "flush" => cache.flush(FIRST),
+            "flush" => cache.flush(FIRST, None),
             _ => {
                 let _new = cache.lookup(&key(KEY), Wish::New, START);
                 send(&cache, START).complete(missing(6, 1), START);
@@ -339,7 +339,7 @@ fn what_is_missing_has_its_own_ttl_and_is_fenced_alike() {
     let expired = get(&cache, after(10_000));
     assert!(matches!(expired, Lookup::Fill(_)));
     let mut turn = send(&cache, after(10_000));
-    cache.invalidate(&key(KEY));
+    cache.invalidate(&key(KEY), LOGGED);
     turn.complete(missing(4, 1), after(10_000));
     assert!(matches!(get(&cache, after(10_000)), Lookup::Fill(_)));
 }
@@ -348,7 +348,7 @@ fn what_is_missing_has_its_own_ttl_and_is_fenced_alike() {
 fn flushed_entries_give_their_room_back_when_they_are_asked_for() {
     let cache = cache(config());
     fill(&cache, 5, START);
-    cache.flush(FIRST);
+    cache.flush(FIRST, None);
     assert_eq!(cache.stats(FIRST).entries, 1);
     assert_eq!(served_at(&cache, START), None);
     let stats = cache.stats(FIRST);
@@ -358,7 +358,7 @@ fn flushed_entries_give_their_room_back_when_they_are_asked_for() {
     let _waiter = cache.lookup(&other, Wish::Any, START);
     let mut turn = cache.turn(CollectionId(1)).unwrap();
     turn.next_query(START).unwrap();
-    cache.flush(FIRST);
+    cache.flush(FIRST, None);
     turn.complete(answers(1, 1), START);
     assert!(matches!(cache.lookup(&other, Wish::Any, START), Lookup::Hit(..)), "another collection's affair");
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::Draft;
+use crate::record::{Draft, Sight};
 use crate::testkit::{config, key, log, ms};
 
 const NOW: Nanos = ms(1_000_000);
@@ -7,7 +7,16 @@ const ERA: Era = Era { loss: 3, flush: 5 };
 
 fn record(era: Era, read_at: Nanos, expires_at: Nanos) -> Record {
     let (key, version) = (key(1), log(1));
-    Record::new(&Draft { key: &key, body: Some(b"1"), read_at, expires_at, version: &version, position: None, era })
+    Record::new(&Draft {
+        key: &key,
+        body: Some(b"1"),
+        read_at,
+        expires_at,
+        version: &version,
+        position: None,
+        sight: Sight::Whole,
+        era,
+    })
 }
 
 /// What an entry is worth, first line that fits: policy, feed, era of the entry, time since it was read (within

@@ -1,5 +1,7 @@
 //! What an answer must be, from what was known when it was asked for.
 
+use std::time::Duration;
+
 use hotrow_measure::clock::Nanos;
 
 use super::db::Db;
@@ -58,9 +60,9 @@ pub(super) fn check(asked: &Asked, way: Way, record: &Record, seen: u64, db: &Db
     rule(read_at > fences.flush, "older than a flush")?;
     let marked = way == Way::StandIn || way == Way::Entry(Quality::Stale);
     if !marked {
-        let due = db.row_at_time(key, at.before(BOUND));
+        let due = db.row_at(key, at.before(BOUND).before(Duration::from_nanos(1)));
         rule(seen >= due, "not fresh (point 2)")?;
-        rule(seen >= db.row(key, *applied), "not fresh, by position (point 3)")?;
+        rule(record.is_behind() || seen >= db.row(key, *applied), "not fresh, by position (point 3)")?;
         rule(read_at > fences.loss, "of before a loss, not marked (point 5)")?;
     }
     if let Some(position) = record.position() {
@@ -125,4 +127,6 @@ counts!(
     purges,
     flushes,
     refreshes,
+    hidden_commits,
+    behind_the_feed,
 );

@@ -80,6 +80,7 @@ impl World {
             Way::StandIn => &mut self.counts.stand_ins,
         };
         *count += 1;
+        self.counts.behind_the_feed += u64::from(record.is_behind());
         self.counts.negative += u64::from(record.presence() == Presence::Missing);
         let newest = self.answered.entry(asked.key.clone()).or_default();
         *newest = seen.max(*newest);

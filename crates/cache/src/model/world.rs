@@ -13,8 +13,8 @@ use crate::flight::Waiter;
 use crate::key::{CollectionId, Key};
 use crate::stats::Removal;
 use crate::testkit::{Bell, Broken, START, TestCache, key_of};
-use crate::version::{Position, Snapshot, Version};
-use crate::{Answers, Cache, Fetched, Turn, Wish};
+use crate::version::{Mark, Position, Version};
+use crate::{Answers, Cache, Fetched, Fix, Turn, Wish};
 
 pub(super) const BOUND: Duration = Duration::from_millis(100);
 pub(super) const TTL: Duration = Duration::from_millis(600);
@@ -36,6 +36,7 @@ pub(super) enum Op {
     NextQuery,
     Complete,
     Commit,
+    Reveal,
     Deliver,
     CatchUp,
     Clock,
@@ -51,7 +52,8 @@ pub(super) enum Op {
 impl Op {
     pub(super) fn of(byte: u8) -> Self {
         match byte {
-            0..50 => Self::Look,
+            0..46 => Self::Look,
+            46..50 => Self::Reveal,
             50..58 => Self::LookNew,
             58..72 => Self::Batch,
             72..104 => Self::NextQuery,
@@ -71,6 +73,9 @@ impl Op {
     }
 }
 
+/// Of [`Settings::versions`].
+const SNAPSHOTS: usize = 1;
+
 /// The feed: how far it has delivered, and the probes that it has not passed yet.
 #[derive(Default)]
 struct Feed {
@@ -81,8 +86,8 @@ struct Feed {
 
 pub(super) struct Reader {
     pub(super) turn: Turn<Broken>,
-    /// The query under way: its keys, and the log's end when it was sent.
-    pub(super) query: Option<(Vec<Key>, u64)>,
+    /// The query under way: its keys, and when it was sent.
+    pub(super) query: Option<(Vec<Key>, Nanos)>,
 }
 
 pub(super) struct Pending {
@@ -109,14 +114,12 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(settings: &Settings, sabotage: bool) -> Self {
+    pub(super) fn new(settings: &Settings, without: Option<Fix>) -> Self {
         let own = CollectionConfig { ttl: TTL, negative_ttl: NEGATIVE_TTL };
         let cache = Cache::new(settings.cache.clone(), vec![own; usize::from(COLLECTIONS)]);
         #[cfg(feature = "sabotage")]
-        if sabotage {
-            cache.break_leases();
-        }
-        let _ = sabotage;
+        without.into_iter().for_each(|fix| cache.take_out(fix));
+        let _ = without;
         Self {
             cache,
             versions: settings.versions,
@@ -164,8 +167,14 @@ impl World {
             Op::Commit => {
                 self.counts.commits += 1;
                 let whole = b % 64 == 63;
-                self.db.log.push(Commit { at: self.now, collection: key.collection(), key: (!whole).then_some(key) });
+                // Only engines whose reads carry a snapshot have a feed that runs ahead of visibility.
+                let hidden = self.versions == SNAPSHOTS && a % 64 < 24;
+                self.counts.hidden_commits += u64::from(hidden);
+                let (at, collection) = (self.now, key.collection());
+                let visible_at = (!hidden).then_some(at);
+                self.db.commit(Commit { at, visible_at, collection, key: (!whole).then_some(key) });
             }
+            Op::Reveal => self.db.reveal(Some(a.into()), self.now),
             Op::Deliver => self.deliver(1 + u64::from(a % 3)),
             Op::CatchUp => {
                 self.feed.probes.push((self.now, self.db.end()));
@@ -190,9 +199,11 @@ impl World {
                 self.cache.purge(&key);
                 self.fence(&key, |fences, now| fences.key = now);
             }
-            Op::Flush => self.flush(key.collection()),
+            Op::Flush => self.flush(key.collection(), None),
             Op::Lose => self.lose(None),
             Op::Start if self.feed.lost => {
+                // A feed starts when every read sees what was written before.
+                self.db.reveal(None, self.now);
                 self.feed = Feed { delivered: self.db.end(), ..Feed::default() };
                 self.lose(Some(self.position(self.db.end())));
             }
@@ -217,9 +228,13 @@ impl World {
         }
     }
 
-    fn flush(&mut self, collection: CollectionId) {
+    fn mark(&self, number: u64) -> Mark {
+        if self.versions == SNAPSHOTS { Mark::Transaction(number) } else { Mark::Log(self.position(number)) }
+    }
+
+    fn flush(&mut self, collection: CollectionId, mark: Option<Mark>) {
         self.counts.flushes += 1;
-        self.cache.flush(collection);
+        self.cache.flush(collection, mark);
         self.fence_all(Some(collection), |fences, now| fences.flush = now);
     }
 
@@ -239,18 +254,22 @@ impl World {
         let until = self.db.end().min(self.feed.delivered.saturating_add(most));
         for i in self.feed.delivered..until {
             let Commit { collection, key, .. } = &self.db.log[i as usize];
+            let mark = self.mark(i + 1);
             match (*collection, key.clone()) {
                 (_, Some(key)) => {
-                    self.cache.invalidate(&key);
+                    self.cache.invalidate(&key, mark);
                     self.fence(&key, |fences, now| fences.key = now);
                 }
-                (collection, None) => self.flush(collection),
+                (collection, None) => self.flush(collection, Some(mark)),
             }
         }
         self.feed.delivered = until;
         let passed = self.feed.probes.iter().rposition(|(_, end)| *end <= until);
         if let Some((sent_at, _)) = passed.and_then(|i| self.feed.probes.drain(..=i).next_back()) {
             self.cache.advance(sent_at, Some(self.position(until)));
+            if self.versions == SNAPSHOTS {
+                self.cache.visible(&self.db.snapshot(self.now));
+            }
         }
     }
 
@@ -258,7 +277,7 @@ impl World {
         let idle: Vec<usize> = (0..self.readers.len()).filter(|&i| self.readers[i].query.is_none()).collect();
         if let Some(&i) = idle.get(usize::from(a) % idle.len().max(1)) {
             match self.readers[i].turn.next_query(self.now) {
-                Some(keys) => self.readers[i].query = Some((keys, self.db.end())),
+                Some(keys) => self.readers[i].query = Some((keys, self.now)),
                 None => drop(self.readers.swap_remove(i)),
             }
         }
@@ -268,17 +287,18 @@ impl World {
     fn complete(&mut self, a: u16, b: u16) {
         let busy: Vec<usize> = (0..self.readers.len()).filter(|&i| self.readers[i].query.is_some()).collect();
         let Some(&i) = busy.get(usize::from(a) % busy.len().max(1)) else { return };
-        let Some((keys, sent_end)) = self.readers[i].query.take() else { return };
+        let Some((keys, sent_at)) = self.readers[i].query.take() else { return };
         if b.is_multiple_of(32) {
             keys.iter().for_each(|key| _ = self.failed_at.insert(key.clone(), self.now));
             self.readers[i].turn.complete(Err("down"), self.now);
             return;
         }
-        let end = sent_end + u64::from(b >> 5) % (self.db.end() - sent_end + 1);
+        let time = Nanos(sent_at.0 + (self.now.0 - sent_at.0) * u64::from(b >> 5) / (u64::from(u16::MAX) >> 5));
+        let end = self.db.end_at(time);
         let read_at = self.readers[i].turn.lease().started_at;
         let mut rows: Vec<Fetched<Broken>> = Vec::new();
         for key in &keys {
-            let version = self.db.row(key, end);
+            let version = self.db.row_at(key, time);
             if b % 32 == 1 && rows.len() == 1 {
                 self.failed_at.insert(key.clone(), self.now);
                 rows.push(Fetched::Failed("bad"));
@@ -292,10 +312,7 @@ impl World {
         let (version, position) = match self.versions {
             0 => (Version::Unknown, None),
             // The log's end is read after the snapshot: it may be ahead of it.
-            1 => {
-                let snapshot = Snapshot { xmin: end + 1, xmax: end + 1, running: Vec::new() };
-                (Version::Snapshot(Arc::new(snapshot)), Some(self.position(self.db.end())))
-            }
+            SNAPSHOTS => (self.db.snapshot(time), Some(self.position(self.db.end()))),
             _ => (Version::Log(self.position(end)), Some(self.position(end))),
         };
         self.readers[i].turn.complete(Ok(Answers { version, position, rows }), self.now);
@@ -323,6 +340,7 @@ impl World {
     /// Ends well: reads return, waiters that are woken are polled, and those told to lead do; nothing else happens. All
     /// must be answered, nothing may be left, and when the feed has caught up every key equals the database.
     pub(super) fn settle(&mut self) -> Result<(), String> {
+        self.db.reveal(None, self.now);
         self.work_off()?;
         if !self.pending.is_empty() {
             return Err(format!("{} waiters were never answered", self.pending.len()));

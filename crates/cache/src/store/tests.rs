@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 
 use super::*;
-use crate::record::{Draft, Era};
+use crate::record::{Draft, Era, Sight};
 use crate::testkit::{FIRST, config, key_of, log};
 
 const SECOND: CollectionId = CollectionId(1);
@@ -24,7 +24,8 @@ impl Bench {
     fn put(&self, key: &Key, body: Option<&[u8]>, read_at: u64) {
         let (era, version) = (Era { loss: 0, flush: 0 }, log(1));
         let (read_at, expires_at) = (Nanos(read_at), Nanos::MAX);
-        let draft = Draft { key, body, read_at, expires_at, version: &version, position: None, era };
+        let draft =
+            Draft { key, body, read_at, expires_at, version: &version, position: None, sight: Sight::Whole, era };
         self.store.insert(key, &Record::new(&draft));
     }
 

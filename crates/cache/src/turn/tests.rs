@@ -208,7 +208,7 @@ fn an_error_is_shared_with_those_who_wait_and_kept_for_error_ttl() {
     let mut turn = cache.turn(FIRST).unwrap();
     query(&mut turn).unwrap();
     turn.complete(Err("down"), START);
-    cache.invalidate(&key(1));
+    cache.invalidate(&key(1), LOGGED);
     assert!(matches!(cache.lookup(&key(1), Wish::Any, START), Lookup::Fill(_)));
 }
 
@@ -335,4 +335,19 @@ fn a_jittered_life_is_within_its_bounds() {
     }
     assert!(jittered(Duration::MAX, 0.5, 3) > Duration::from_secs(1 << 33), "for ever stays for ever");
     assert_eq!(jittered(Duration::ZERO, 0.5, 3), Duration::ZERO);
+}
+
+#[test]
+fn a_queue_that_everyone_has_left_does_not_refuse_for_ever() {
+    let cache = cache(Config { waiting_keys: 2, ..config() });
+    let waiters = [ask(&cache, 1), ask(&cache, 2)];
+    drop(cache.turn(FIRST).unwrap());
+    assert!(matches!(cache.lookup(&key(3), Wish::Any, START), Lookup::Refused(Refusal::QueueFull)), "they still wait");
+    drop(waiters);
+    let mut late = ask(&cache, 3);
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn), Some(vec![3]));
+    turn.complete(answers(1, 1), START);
+    assert_eq!((body(poll(&mut late)), query(&mut turn)), (Some(1), None));
+    assert_idle(&cache);
 }

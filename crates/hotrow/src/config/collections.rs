@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use hotrow_cache::config::CollectionConfig;
 use hotrow_cache::key::KEY_PARTS_MAX;
 use hotrow_server::config::Collection;
-use hotrow_source::sqlite::config::{CollectionSpec, KeyTypeName, Watch};
+use hotrow_source::spec::{CollectionSpec, KeyTypeName};
 
 use super::problem::shown;
 use super::reader::Section;
@@ -27,7 +27,7 @@ pub(super) struct Collections {
     pub(super) source: Vec<CollectionSpec>,
 }
 
-pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, watch: Watch) -> Collections {
+pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, has_positions: bool) -> Collections {
     let mut all = Collections::default();
     let tables = section.sections();
     let rule = match tables.len() {
@@ -41,12 +41,12 @@ pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, watch: Watch
         section.refuse_whole(&rule);
     }
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        collection(name, table, defaults, watch, &mut all);
+        collection(name, table, defaults, has_positions, &mut all);
     }
     all
 }
 
-fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, watch: Watch, all: &mut Collections) {
+fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, has_positions: bool, all: &mut Collections) {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
             "the name of a collection must begin with a letter a to z and have at most {NAME_BYTES_MAX} of a to z, 0 to 9, _ \
@@ -71,7 +71,7 @@ fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, watch: Wat
     let cache_control = cache_control(&mut section);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
-    if allow_min_position && watch == Watch::None {
+    if allow_min_position && !has_positions {
         section.refuse(
             "allow_min_position",
             "must not be true with source.watch = \"none\": without a change log there are no positions",

@@ -1,6 +1,6 @@
 //! The configuration: one TOML file, read once into what the subsystems take.
 //!
-//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `collections`, `reader`
+//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `source`, `collections`, `reader`
 //! (how a key is read), `problem` (how a refusal reads), `units`, `expand`.
 //!
 //! All values are checked at start, and all problems are told at once with file, line, path, rule and value.
@@ -10,6 +10,7 @@ mod expand;
 mod problem;
 mod reader;
 mod resolve;
+mod source;
 mod units;
 
 #[cfg(test)]
@@ -51,6 +52,8 @@ pub struct Resolved {
 pub enum SourceConfig {
     /// SQLite, in this process.
     Sqlite(hotrow_source::sqlite::config::Config),
+    /// A PostgreSQL server.
+    Postgres(hotrow_source::postgres::config::Config),
 }
 
 /// Settings of the log on standard error.

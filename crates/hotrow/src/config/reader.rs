@@ -16,7 +16,7 @@ use super::problem::{Problem, nearest, shown};
 use super::units;
 
 /// Keys whose values may be or hold secrets: no message repeats them.
-const SECRET: [&str; 2] = ["token", "url"];
+const SECRET: [&str; 3] = ["token", "url", "feed_url"];
 
 /// A key that the configuration knows.
 #[derive(Clone, Debug, PartialEq, Eq)]

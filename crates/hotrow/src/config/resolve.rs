@@ -3,36 +3,35 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use hotrow_cache::config::WhenStale;
 use hotrow_server::config::Limits;
-use hotrow_source::sqlite::config::Watch;
 use toml::de::DeTable;
 
 use super::reader::{Context, Section};
-use super::{Log, LogFormat, LogLevel, Overrides, Resolved, SourceConfig, collections};
+use super::source::{Source, source};
+use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections};
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
 const DAY: Duration = Duration::from_hours(24);
 const YEAR: Duration = Duration::from_hours(24 * 365);
 /// Most keys of one query: with four key columns this stays below SQLite's 32,766 parameters.
-const QUERY_KEYS_MAX: usize = 8_000;
+pub(super) const QUERY_KEYS_MAX: usize = 8_000;
 const TOKEN_CHARS_MIN: usize = 16;
 const TOKEN_CHARS_MAX: usize = 256;
 
 /// Lifetimes of entries, forever excluded.
 pub(super) const TTL: RangeInclusive<Duration> = ms(10)..=YEAR;
 /// Time-outs: never zero, never so long that nobody would wait.
-const TIMEOUT: RangeInclusive<Duration> = ms(10)..=Duration::from_hours(1);
+pub(super) const TIMEOUT: RangeInclusive<Duration> = ms(10)..=Duration::from_hours(1);
 
-const fn ms(ms: u64) -> Duration {
+pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-const fn s(s: u64) -> Duration {
+pub(super) const fn s(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
@@ -44,7 +43,7 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
     let (limits, shared) = limits(root.section("limits"));
     let source = source(root.section("source"), limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
-    let collections = collections::collections(root.section("collections"), &cache_section.ttl, source.watch);
+    let collections = collections::collections(root.section("collections"), &cache_section.ttl, source.has_positions());
     let log = log(root.section("log"));
     root.finish();
 
@@ -55,16 +54,9 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
              purge the cache; set a token or listen on 127.0.0.1"
         ));
     }
-    let sqlite = hotrow_source::sqlite::config::Config {
-        path: source.path?,
-        watch: source.watch,
-        reads_in_flight: source.reads_in_flight,
-        read_timeout: source.read_timeout,
-        collections: collections.source,
-    };
     let server =
         hotrow_server::config::Config { data, admin, admin_token, workers, limits, collections: collections.server };
-    let source = SourceConfig::Sqlite(sqlite);
+    let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved { server, cache: cache_section.config, collections: collections.cache, source, log, warnings })
 }
 
@@ -149,80 +141,6 @@ fn limits(mut section: Section<'_>) -> (Limits, Shared) {
     }
     section.finish();
     (limits, Shared { waiting_keys })
-}
-
-/// `[source]` as read; `path` is missing when the URL was refused.
-struct Source {
-    path: Option<PathBuf>,
-    watch: Watch,
-    reads_in_flight: usize,
-    query_keys: usize,
-    query_bytes: usize,
-    read_timeout: Duration,
-}
-
-fn source(mut section: Section<'_>, max_batch: usize) -> Source {
-    let path = match section.text("url", "required", "sqlite: and the path of a file") {
-        Some(url) => sqlite_path(&url.value).map_err(|what| section.refuse("url", what)).ok(),
-        None => {
-            if !section.has("url") {
-                section.refuse("url", "is required; for instance url = \"sqlite:shop.db\"");
-            }
-            None
-        }
-    };
-    let watch = section.choice("watch", [("none", Watch::None), ("triggers", Watch::Triggers)]);
-    let merge = section.flag("merge", true);
-    let reads_in_flight = section.count("reads_in_flight", 4, 1..=256);
-    let query_keys = section.count("query_keys", 1_000, 1..=QUERY_KEYS_MAX);
-    let query_bytes = section.size_in_memory("query_bytes", 8 * MIB, 64 * KIB..=1024 * MIB);
-    let read_timeout = section.duration("read_timeout", s(2), ms(10)..=Duration::from_mins(10));
-    if merge && query_keys < max_batch {
-        section.refuse(
-            "query_keys",
-            format!(
-                "must be at least limits.max_batch, for a batch is one query: {query_keys} is less than {max_batch}"
-            ),
-        );
-    }
-    section.finish();
-    let query_keys = if merge { query_keys } else { 1 };
-    Source { path, watch, reads_in_flight, query_keys, query_bytes, read_timeout }
-}
-
-/// The file that `sqlite:FILE` names. The URL may hold a password, so that no message repeats more than its scheme.
-fn sqlite_path(url: &str) -> Result<PathBuf, String> {
-    let Some((scheme, rest)) = url.split_once(':') else {
-        return Err("must begin with a scheme, for instance sqlite:shop.db; there is no colon in it".to_owned());
-    };
-    match scheme {
-        "sqlite" => {}
-        "postgres" | "postgresql" | "mysql" | "mariadb" | "mongodb" | "mongodb+srv" => {
-            return Err(format!("{scheme}: is not in this build; it serves sqlite: only"));
-        }
-        _ => {
-            let scheme = super::problem::shown(scheme);
-            return Err(format!(
-                "must begin with sqlite:, for instance sqlite:shop.db; the scheme {scheme} is unknown"
-            ));
-        }
-    }
-    // `sqlite:///var/shop.db` is how other tools write an absolute path.
-    let path = match rest.strip_prefix("//") {
-        Some(path) if path.starts_with('/') => path,
-        Some(_) => return Err("has no host in it: write sqlite:relative.db or sqlite:/absolute.db".to_owned()),
-        None => rest,
-    };
-    if path.is_empty() || path.ends_with('/') {
-        return Err("must name a file after sqlite:, for instance sqlite:shop.db".to_owned());
-    }
-    if path == ":memory:" {
-        return Err(":memory: cannot be shared with whoever writes it; name a file".to_owned());
-    }
-    if path.contains(['?', '#', '\0']) {
-        return Err("must be sqlite: and a path alone; parameters (?, #) and NUL are not known here".to_owned());
-    }
-    Ok(PathBuf::from(path))
 }
 
 /// Defaults that collections take over.

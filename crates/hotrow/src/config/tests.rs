@@ -23,8 +23,10 @@ fn parse_text(text: &str) -> Result<Resolved, ConfigError> {
 }
 
 fn sqlite(resolved: &Resolved) -> &hotrow_source::sqlite::config::Config {
-    let SourceConfig::Sqlite(config) = &resolved.source;
-    config
+    match &resolved.source {
+        SourceConfig::Sqlite(config) => config,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -209,12 +211,19 @@ const BAD_FILES: &[(&str, &str)] = &[
     ("[source]\nurl = 'sqlite:x'", "collections: there must be at least one"),
     ("[source]\nurl = 'sqlite:x'\n[collections]", "f.toml:3: collections: there must be at least one"),
     ("collections = 3", "f.toml:1: collections: must be a table, [collections], not a number"),
-    ("[source]\nurl = 'postgres://u:pw@h/db'", "source.url: postgres: is not in this build"),
+    ("[source]\nurl = 'postgres://u:pw@h/db?nope=1'", "source.url: the connection string has the parameter `nope`"),
+    ("[source]\nurl = 'postgres://u@h/db'\nwatch = 'none'", "source.watch: is for sqlite: databases"),
+    ("[source]\nurl = 'postgres://u@h/db'\npublication = ''", "source.publication: must have 1 to 63 bytes"),
+    (
+        "[source]\nurl = 'postgres://u@h/db'\nfeed_url = 'postgres://u@h:0x/db'",
+        "source.feed_url: the connection string",
+    ),
+    ("[source]\nurl = 'sqlite:x'\nfeed_url = 'postgres://u@h/db'", "source.feed_url: is for postgres: databases"),
     ("[source]\nurl = 'mysql://h/db'", "source.url: mysql: is not in this build"),
     ("[source]\nurl = 'mongodb+srv://h/db'", "source.url: mongodb+srv: is not in this build"),
     (
         "[source]\nurl = 'redis://h'",
-        "source.url: must begin with sqlite:, for instance sqlite:shop.db; the scheme \"redis\" is unknown",
+        "source.url: must be like sqlite:shop.db or postgres://user@host/database; the scheme \"redis\" is unknown",
     ),
     ("[source]\nurl = 'shop.db'", "source.url: must begin with a scheme"),
     ("[source]\nurl = 'sqlite:'", "source.url: must name a file"),
@@ -309,12 +318,14 @@ fn known_keys_are_listed_once_and_accept_their_default() {
     assert_eq!((paths.len(), count), (count, count));
     assert!(paths.contains(&"collections.NAME.key_type") && paths.contains(&"limits.max_batch"), "{paths:?}");
     for key in known.iter().filter(|k| !k.path.starts_with("collections.")) {
-        if ["required", "none", "available cores"].contains(&key.default.as_str()) {
+        if ["required", "none", "available cores", "url"].contains(&key.default.as_str()) {
             continue;
         }
-        let text = format!("{} = {}\nsource.url = 'sqlite:x'\n[collections.a]\n", key.path, key.default);
-        let outcome = parse_text(&text);
-        assert!(outcome.is_ok(), "{}: {:?}", key.path, outcome.err().map(|e| e.to_string()));
+        let outcomes = ["sqlite:x", "postgres://u@h/db"].map(|url| {
+            let text = format!("{} = {}\nsource.url = '{url}'\n[collections.a]\n", key.path, key.default);
+            parse_text(&text).map_err(|e| e.to_string())
+        });
+        assert!(outcomes.iter().any(Result::is_ok), "{}: {outcomes:?}", key.path);
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
             let text = configuration(Path::new(name));
             let env = |_: &str| Err(std::env::VarError::NotPresent);
             let resolved = config::parse(&text, "(demo)", &env, &Overrides::default()).expect(name);
-            let SourceConfig::Sqlite(source) = resolved.source;
+            let SourceConfig::Sqlite(source) = resolved.source else { panic!("{:?}", resolved.source) };
             assert_eq!(source.path, Path::new(name));
             assert!(resolved.server.collections[0].allow_no_cache && resolved.server.collections[0].allow_min_position);
         }

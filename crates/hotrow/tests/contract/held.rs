@@ -72,7 +72,7 @@ impl Inside {
         let unset = |_: &str| Err(std::env::VarError::NotPresent);
         let Resolved { server, cache, collections, source, .. } =
             parse(&config.text(), "test", &unset, &Overrides::default()).expect("valid");
-        let SourceConfig::Sqlite(source) = source;
+        let SourceConfig::Sqlite(source) = source else { panic!("{source:?}") };
         let hold = Arc::new(Hold::default());
         let held = hold.clone();
         let hooks = Hooks { after_read: Some(Arc::new(move |_, _| held.pass())), ..Hooks::default() };
@@ -151,5 +151,9 @@ fn race_a_a_read_after_the_change_does_not_join_one_from_before_it() {
 #[cfg(feature = "sabotage")]
 #[test]
 fn race_a_without_its_fix_the_old_row_stays() {
-    assert_eq!(price_after_the_race(false, Cache::break_leases), (None, 100), "the switch does not take the fix out");
+    assert_eq!(
+        price_after_the_race(false, |cache| cache.take_out(hotrow_cache::Fix::Lease)),
+        (None, 100),
+        "the switch does not take the fix out"
+    );
 }

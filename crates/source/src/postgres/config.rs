@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::target::Target;
+pub use super::target::TargetError;
 pub use crate::spec::{CollectionSpec, KeyTypeName};
 
 /// Settings of the engine.
@@ -25,4 +27,12 @@ pub struct Config {
     pub schema_poll: Duration,
     /// In the order of their `CollectionId`s.
     pub collections: Vec<CollectionSpec>,
+}
+
+/// Checks a connection string without connecting.
+///
+/// # Errors
+/// What is wrong with it; no password is repeated.
+pub fn check_url(url: &str) -> Result<(), TargetError> {
+    Target::parse(url).map(drop)
 }

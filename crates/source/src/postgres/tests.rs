@@ -1,0 +1,3 @@
+//! Tests against a real server, and what they share.
+
+pub(crate) mod certs;
