@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 
 from lib import data, host
 from lib.http import Connection
@@ -11,6 +12,7 @@ from lib.process import Failed, Process, free_port
 
 BENCH = os.path.join(host.REPOSITORY, "bench")
 DATE_BYTES = 29
+READY_TIMEOUT_S = 30
 
 
 def _run(command, cwd, environment=None):
@@ -45,14 +47,20 @@ def build_gin(folder):
     return binary
 
 
+def build_pgx(folder):
+    binary = os.path.join(folder, "pgx-service")
+    _run(["go", "build", "-o", binary, "."], os.path.join(BENCH, "serve", "pgx"), {"CGO_ENABLED": "0"})
+    return binary
+
+
 HOTROW_TOML = """\
 [listen]
 data = "127.0.0.1:{port}"
 admin = "127.0.0.1:{admin}"
-workers = 1
+workers = {workers}
 [source]
-url = "sqlite:{database}"
-watch = "triggers"
+url = "{url}"
+{source}
 [cache]
 capacity = "{capacity}"
 [collections.products]
@@ -62,17 +70,43 @@ key = "id"
 
 
 def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0):
-    """One worker on one core. `admin_port` of the process is the admin listener's."""
+    """Over a SQLite file, watched with triggers: one worker on one core."""
+    return start_hotrow_over(folder, f"sqlite:{database}", capacity, name, core, source='watch = "triggers"')
+
+
+def start_hotrow_over(folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source=""):
+    """`source`: more lines of that section. `admin_port` of the process is the admin listener's. Ready when it returns."""
     binary = hotrow_binary()
     if binary is None:
         raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the binary")
     port, admin = free_port(), free_port()
     path = os.path.join(folder, f"{name}.toml")
     with open(path, "w") as file:
-        file.write(HOTROW_TOML.format(port=port, admin=admin, database=database, capacity=capacity))
+        file.write(HOTROW_TOML.format(port=port, admin=admin, url=url, capacity=capacity, workers=workers, source=source))
     process = Process(name, [binary, "serve", "--config", path], port, folder, core)
     process.admin_port = admin
+    _await_ready(process)
     return process
+
+
+def _await_ready(process):
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while True:
+        connection = Connection(process.admin_port)
+        answer = connection.get("/readyz")
+        connection.close()
+        if answer.status == 200:
+            return
+        if time.monotonic() > deadline:
+            process.end()
+            raise Failed(f"{process.name} is not ready after {READY_TIMEOUT_S} s: {answer.body[:500]!r}")
+        time.sleep(0.02)
+
+
+def start_pgx(folder, url, pool, core):
+    port = free_port()
+    command = [build_pgx(folder), "-listen", f"127.0.0.1:{port}", "-url", url, "-pool", str(pool)]
+    return Process("pgx", command, port, folder, core)
 
 
 def start_replayer(name, folder, records):

@@ -12,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import data, process, report, stats, subjects, wrk  # noqa: E402
+from lib import data, postgres, process, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Answer, Connection  # noqa: E402
 
 SPIN_S = 0.3
@@ -106,6 +106,28 @@ class Http(unittest.TestCase):
 
     def test_names_are_compared_without_case(self):
         self.assertEqual(Answer(200, b"HTTP/1.1 200 OK\r\nETag: 1\r\nage: 0\r\n\r\n", b"").names(), ["age", "etag"])
+
+
+class Postgres(unittest.TestCase):
+    def test_rows_are_cut_at_their_lengths(self):
+        body = b"\x00\x03" + b"\x00\x00\x00\x02ab" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
+        self.assertEqual(postgres.Session._row(body), ["ab", None, ""])
+
+    def test_a_private_server_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = postgres.Server(folder)
+            try:
+                server.load_products(1_500, 319)
+                with postgres.Session(server.port) as session:
+                    self.assertEqual(session.run("SELECT 1; SELECT count(*), NULL FROM products"), [["1"], ["1500", None]])
+                    self.assertEqual(session.run("SELECT * FROM products WHERE id = 7"),
+                                     [[str(value) for value in data.product(7, 319)]])
+                    with self.assertRaises(process.Failed):
+                        session.run("SELECT nonsense")
+                    self.assertEqual(session.run("SELECT 2"), [["2"]])
+                    self.assertEqual(len(server.backends("application_name = 'bench'")), 1)
+            finally:
+                server.end()
 
 
 class Processes(unittest.TestCase):

@@ -46,20 +46,23 @@ def _children_s():
     return used.ru_utime + used.ru_stime
 
 
-def measured(process, requests_file, seconds, warm_up_s=1, connections=50):
+def measured(process, requests_file, seconds, warm_up_s=1, connections=50, core=1, beside=None):
     """One round against `process`: wrk's counts, CPU time per request of the whole process tree, and its core's share.
 
     `foreign_share` is what neither the server nor wrk used, over all cores: other work that disturbed the round. The
-    warm-up is a run of its own whose figures are dropped; 0 leaves it out.
+    warm-up is a run of its own whose figures are dropped; 0 leaves it out. `beside` is a process that works for this one, such as
+    its database: its CPU time per request is weighed too, and is no other work.
     """
     if warm_up_s:
-        load(process.port, requests_file, warm_up_s, connections)
+        load(process.port, requests_file, warm_up_s, connections, core)
+    beside_cpu = beside.cpu_ns() if beside else 0
     cpu, ticks, start = process.cpu_ns(), processes.cpu_ticks_s(process.pid), time.monotonic_ns()
     busy, children = _busy_s(), _children_s()
-    result = load(process.port, requests_file, seconds, connections)
+    result = load(process.port, requests_file, seconds, connections, core)
     elapsed = time.monotonic_ns() - start
     busy, children = _busy_s() - busy, _children_s() - children
     cpu, ticks = process.cpu_ns() - cpu, processes.cpu_ticks_s(process.pid) - ticks
+    beside_cpu = (beside.cpu_ns() if beside else 0) - beside_cpu
     # Two counters of the kernel must agree; they differ by ticks of 10 ms per process.
     if abs(cpu / 1e9 - ticks) > 0.05 + 0.05 * ticks:
         raise Failed(f"CPU time of {process.name}: {cpu / 1e9:.3f} s by its clock, {ticks:.3f} s by stat")
@@ -68,7 +71,8 @@ def measured(process, requests_file, seconds, warm_up_s=1, connections=50):
         "throughput_rps": result["requests"] / (result["duration_us"] / 1e6),
         "cpu_us_per_request": cpu / 1e3 / result["requests"],
         "cpu_share": cpu / elapsed,
-        "foreign_share": max(0, (busy - children - cpu / 1e9) / (elapsed / 1e9)) / os.cpu_count(),
+        "beside_cpu_us_per_request": beside_cpu / 1e3 / result["requests"],
+        "foreign_share": max(0, busy - children - (cpu + beside_cpu) / 1e9) / (elapsed / 1e9) / os.cpu_count(),
     }
 
 

@@ -1,203 +1,48 @@
 #!/usr/bin/env python3
-"""From COMMIT to visible over HTTP, at a steady rate of writes by another process.
+"""From COMMIT to visible over HTTP with SQLite, at a steady rate of writes by another process.
 
-Half of the writes go to tracked keys. A reader polls a tracked key from the moment of each commit until it sees the new
-value, so the key is cached again before its next write: no sample is fresh only because its entry was already gone. The
-other half goes to keys that nobody reads. `visible` is the time from COMMIT's return to the arrival of the first answer
-with the new value, so one round trip is part of it; `still old` is from COMMIT's return to the sending of the last request
-that got the old value. The truth lies between the two.
+lib/freshness.py says what a sample is.
 """
 
-import argparse
-import multiprocessing
+import contextlib
 import os
-import queue
-import re
 import sqlite3
-import struct
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import data, report, stats, subjects  # noqa: E402
-from lib.http import Connection  # noqa: E402
-from lib.process import Failed  # noqa: E402
-
-AIM_P99_MS = 5
-GIVE_UP_S = 5
-RECORD = struct.Struct("<qqq")  # key, revision, time of the commit; small enough for an atomic write to a pipe
-REVISION = re.compile(rb'"revision":(\d+)')
-RATE_REACHED = 0.98
+from lib import cli, data, freshness, report, subjects  # noqa: E402
 
 
-def now_ns():
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=int, default=1_000, help="writes per second")
-    parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--readers", type=int, default=3, help="reader processes, each with a connection")
-    parser.add_argument("--keys", type=int, default=600, help="tracked keys, and as many untracked")
-    parser.add_argument("--body-bytes", type=int, default=319)
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
-    return parser.parse_args()
-
-
-def write(database, given, pipes, results):
-    """The writer: evenly paced commits; each tracked one is announced to its reader as soon as COMMIT returned."""
-    db = sqlite3.connect(database, isolation_level=None, timeout=GIVE_UP_S)
+def writer(database):
+    db = sqlite3.connect(database, isolation_level=None, timeout=freshness.GIVE_UP_S)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
-    count = given.rate * given.seconds
-    start = now_ns() + 100_000_000
-    late_ns, revision = [], 0
-    for number in range(count):
-        at = number // 2 % given.keys
-        tracked = number % 2 == 0
-        key = 1 + at + (0 if tracked else given.keys)
-        revision = 1 + number // (2 * given.keys)
-        intended = start + number * 1_000_000_000 // given.rate
-        if (wait := intended - now_ns()) > 0:
-            time.sleep(wait / 1e9)
-        late_ns.append(max(0, now_ns() - intended))
+
+    def commit(revision, key):
         db.execute("BEGIN IMMEDIATE")
         db.execute("UPDATE products SET revision = ? WHERE id = ?", (revision, key))
         db.execute("COMMIT")
-        committed = now_ns()
-        if tracked:
-            os.write(pipes[at % given.readers], RECORD.pack(key, revision, committed))
-    elapsed_s = (now_ns() - start) / 1e9
-    for pipe in pipes:
-        os.close(pipe)
-    results.put({"writes": count, "rate": count / elapsed_s, "late_ms_p99": stats.percentile(late_ns, 99) / 1e6})
 
-
-def poll(connection, key):
-    """(sent, received, revision)"""
-    sent = now_ns()
-    answer = connection.get(f"/products/{key}")
-    received = now_ns()
-    found = REVISION.search(answer.body)
-    if answer.status != 200 or not found:
-        raise Failed(f"/products/{key} answers {answer.head!r} {answer.body[:200]!r}")
-    return sent, received, int(found.group(1))
-
-
-def follow(connection, key, revision, committed):
-    """(visible, still old, begin of the first poll), each in ns after the commit."""
-    first, still_old = None, 0
-    while True:
-        sent, received, seen = poll(connection, key)
-        first = sent - committed if first is None else first
-        if seen >= revision:
-            return received - committed, still_old, first
-        still_old = sent - committed
-        if still_old > GIVE_UP_S * 1e9:
-            raise Failed(f"/products/{key} still has revision {seen} {GIVE_UP_S} s after {revision} was committed")
-
-
-def read(port, pipe, ends, keys, results):
-    """A reader: fills its keys, then follows each write that it is told of."""
-    for end in ends:  # while a reader holds a writing end, no pipe ever ends
-        os.close(end)
-    try:
-        connection = Connection(port)
-        floor_ns = []
-        for _ in range(3):
-            for key in keys:
-                sent, received, _ = poll(connection, key)
-                floor_ns.append(received - sent)
-        results.put("ready")
-        samples = []
-        with os.fdopen(pipe, "rb", buffering=0) as source:
-            while record := source.read(RECORD.size):
-                samples.append(follow(connection, *RECORD.unpack(record)))
-        # The first pass filled the cache; the others were hits.
-        results.put({"samples": samples, "round_trip_ns": floor_ns[len(keys):]})
-    except (Failed, OSError) as failure:
-        results.put(failure)
-
-
-def take(results, timeout_s):
-    try:
-        result = results.get(timeout=timeout_s)
-    except queue.Empty:
-        raise Failed(f"a reader or the writer said nothing for {timeout_s} s") from None
-    if isinstance(result, Exception):
-        raise Failed(str(result))
-    return result
-
-
-def measure(port, database, given):
-    context = multiprocessing.get_context("fork")
-    pipes = [os.pipe() for _ in range(given.readers)]
-    read_results, write_results = context.Queue(), context.Queue()
-    ends = [end for _, end in pipes]
-    readers = []
-    for number, (pipe, _) in enumerate(pipes):
-        keys = [1 + at for at in range(given.keys) if at % given.readers == number]
-        readers.append(context.Process(target=read, args=(port, pipe, ends, keys, read_results), daemon=True))
-    for reader in readers:
-        reader.start()
-    for pipe, _ in pipes:
-        os.close(pipe)
-    for _ in readers:
-        take(read_results, 60)
-    writer = context.Process(target=write, args=(database, given, ends, write_results), daemon=True)
-    writer.start()
-    for end in ends:
-        os.close(end)
-    written = take(write_results, given.seconds * 2 + 60)
-    found = [take(read_results, 60) for _ in readers]
-    for process in [writer, *readers]:
-        process.join(10)
-    return written, found
-
-
-def spread(values_ns):
-    ms = [value / 1e6 for value in values_ns]
-    return {"p50": stats.percentile(ms, 50), "p90": stats.percentile(ms, 90), "p99": stats.percentile(ms, 99),
-            "p999": stats.percentile(ms, 99.9), "max": max(ms)}
+    return commit
 
 
 def main():
-    given = arguments()
+    parser = freshness.parser(__doc__)
+    parser.add_argument("--rate", type=int, default=1_000, help="writes per second")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         database = os.path.join(folder, "products.db")
         data.generate(database, 2 * given.keys, given.body_bytes)
         process = subjects.start_hotrow(folder, database)
         try:
-            written, found = measure(process.port, database, given)
+            results, table, verdict = freshness.measure(process.port, lambda: writer(database), given.rate, given,
+                                                        contextlib.nullcontext())
         finally:
             process.end()
-    samples = [sample for one in found for sample in one["samples"]]
-    if len(samples) != (written["writes"] + 1) // 2:
-        raise Failed(f"{len(samples)} samples of {written['writes']} writes, half of which are tracked")
-    if written["rate"] < RATE_REACHED * given.rate:
-        raise Failed(f"the writer reached {written['rate']:.0f} of {given.rate} writes per second: no figure at that rate")
-    figures = {
-        "visible": spread([s[0] for s in samples]),
-        "still old": spread([s[1] for s in samples]),
-        "first poll began": spread([s[2] for s in samples]),
-        "round trip of a hit (floor of visible)": spread([ns for one in found for ns in one["round_trip_ns"]]),
-    }
-    rows = [[name, *(f"{f[p]:.3f}" for p in ("p50", "p90", "p99", "p999", "max"))] for name, f in figures.items()]
-    table = report.table(["ms after COMMIT returned", "p50", "p90", "p99", "p99.9", "max"], rows)
-    table += (f"\n\n{written['writes']:,} writes at {written['rate']:,.0f}/s (a commit began late by p99 "
-              f"{written['late_ms_p99']:.2f} ms), {len(samples):,} tracked.")
-    verdicts = [report.verdict(f"commit to visible over HTTP at {given.rate:,} writes/s, p99", figures["visible"]["p99"],
-                               AIM_P99_MS, "ms")]
-    results = {"settings": vars(given), "written": written, "figures_ms": figures}
-    return report.keep("freshness", results, table, verdicts, given.runs)
+    return report.keep("freshness", {"settings": vars(given), **results}, table, [verdict], given.runs)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        sys.exit(1)
+    cli.run(main)

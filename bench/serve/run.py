@@ -9,7 +9,7 @@ import tempfile
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import data, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
@@ -192,8 +192,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        sys.exit(1)
+    cli.run(main)
