@@ -1,3 +1,5 @@
 //! PostgreSQL.
 
 pub mod config;
+pub mod pgoutput;
+mod wire;
