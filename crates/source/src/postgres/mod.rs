@@ -3,3 +3,5 @@
 pub mod config;
 pub mod pgoutput;
 mod wire;
+#[cfg(test)]
+mod tests;
