@@ -61,7 +61,8 @@ pub(crate) struct Progress {
     layout: LogLayout,
     delivered: Lsn,
     waiting: VecDeque<Probe>,
-    passed: Option<Nanos>,
+    /// The newest passed probe's time and end.
+    passed: Option<(Nanos, Lsn)>,
 }
 
 /// What to tell the sink.
@@ -109,12 +110,11 @@ impl Progress {
             if self.layout.reachable(probe.end) > self.delivered {
                 break;
             }
-            // Nothing lies between the reachable end and this one.
-            self.delivered = self.delivered.max(probe.end);
-            self.passed = Some(probe.sent_at);
+            self.passed = Some((probe.sent_at, probe.end));
             visible = self.waiting.pop_front().map(|probe| probe.visible);
         }
-        self.passed.map(|sent_at| Advance { sent_at, to: self.delivered, visible })
+        // Nothing lies between the reachable end of a probe and its end.
+        self.passed.map(|(sent_at, end)| Advance { sent_at, to: self.delivered.max(end), visible })
     }
 }
 

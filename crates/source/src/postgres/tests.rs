@@ -1,6 +1,8 @@
-//! Against real servers, each private to its test.
+//! Tests against a real server, each private to its test, and what they share.
 
+pub(crate) mod certs;
 #[path = "../../../hotrow/tests/common_pg/server.rs"]
-mod server;
-
+pub(crate) mod server;
+mod feed;
+mod recorder;
 mod wire;

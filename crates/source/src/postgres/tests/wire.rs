@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn login(server: &Server, user: &str, password: Option<&str>) -> Result<Wire<TcpStream>, WireError> {
     let stream = TcpStream::connect(("127.0.0.1", server.port())).await?;
     let password = password.map(str::as_bytes);
-    let login = Login { user, database: "postgres", password, channel_binding: Binding::Plain };
+    let login = Login { user, database: "postgres", password, channel_binding: Binding::None };
     startup::start(stream, &login, deadline(PATIENCE)).await
 }
 

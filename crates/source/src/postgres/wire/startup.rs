@@ -14,19 +14,18 @@ pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
     pub(crate) database: &'a str,
     pub(crate) password: Option<&'a [u8]>,
-    /// Hash of the server's certificate (`tls-server-end-point`), when the stream is encrypted and it is known.
     pub(crate) channel_binding: Binding,
 }
 
-/// What SCRAM can be bound to.
+/// What SCRAM is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
-    /// The stream is not encrypted.
-    Plain,
-    /// It is, and the certificate's hash cannot be had.
-    Unknown,
-    /// The certificate's hash.
+    /// Nothing.
+    None,
+    /// The hash of the server's certificate (`tls-server-end-point`), if the server offers that.
     EndPoint(Vec<u8>),
+    /// That hash, and no login without.
+    Required(Vec<u8>),
 }
 
 const APPLICATION_NAME: &str = "hotrow feed";
@@ -67,13 +66,15 @@ async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
     login: &Login<'_>,
     deadline: Instant,
 ) -> Result<(), WireError> {
+    let mut is_bound = false;
     loop {
         let frame = wire.answer(deadline, "authentication").await?;
         let (b'R', Some((kind, rest))) = (frame.tag, frame.body.split_first_chunk::<4>()) else {
             return Err(WireError::Protocol(format!("`{}` instead of a login", frame.tag.escape_ascii())));
         };
         match i32::from_be_bytes(*kind) {
-            0 => return Ok(()),
+            0 if is_bound || !matches!(login.channel_binding, Binding::Required(_)) => return Ok(()),
+            0 | 3 | 5 if matches!(login.channel_binding, Binding::Required(_)) => return Err(unbound()),
             3 => {
                 let password = password(login)?;
                 wire.send(deadline, |out| frontend::password_message(password, out)).await?;
@@ -84,7 +85,10 @@ async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
                 let hash = md5_hash(login.user.as_bytes(), password(login)?, salt);
                 wire.send(deadline, |out| frontend::password_message(hash.as_bytes(), out)).await?;
             }
-            10 => scram(wire, login, rest, deadline).await?,
+            10 => {
+                scram(wire, login, rest, deadline).await?;
+                is_bound = true;
+            }
             kind => {
                 return Err(WireError::Login(format!(
                     "the server asks for authentication method {kind}; this program knows scram-sha-256, md5 and password (change pg_hba.conf)"
@@ -92,6 +96,10 @@ async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     }
+}
+
+fn unbound() -> WireError {
+    WireError::Login("the server does not offer what `channel_binding=require` asks for (SCRAM-SHA-256-PLUS)".to_owned())
 }
 
 fn password<'a>(login: &Login<'a>) -> Result<&'a [u8], WireError> {
@@ -107,9 +115,10 @@ async fn scram<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(), WireError> {
     let offers = |name: &str| texts(mechanisms).any(|offered| offered == name.as_bytes());
     let (mechanism, binding) = match &login.channel_binding {
-        Binding::EndPoint(hash) if offers(SCRAM_SHA_256_PLUS) => {
+        Binding::EndPoint(hash) | Binding::Required(hash) if offers(SCRAM_SHA_256_PLUS) => {
             (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash.clone()))
         }
+        Binding::Required(_) => return Err(unbound()),
         // We could and the server could not: it checks that nobody in between took its offer away.
         Binding::EndPoint(_) if offers(SCRAM_SHA_256) => (SCRAM_SHA_256, ChannelBinding::unrequested()),
         _ if offers(SCRAM_SHA_256) => (SCRAM_SHA_256, ChannelBinding::unsupported()),

@@ -1,0 +1,89 @@
+//! Certificates made with openssl for one test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder with an authority and what it signed.
+pub(crate) struct Certs {
+    folder: tempfile::TempDir,
+}
+
+impl Certs {
+    pub(crate) fn new() -> Self {
+        let certs = Self { folder: tempfile::tempdir().unwrap() };
+        certs.authority("root");
+        certs
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `name.crt` and `name.key`, an authority of its own.
+    pub(crate) fn authority(&self, name: &str) {
+        self.self_signed(name, &format!("/CN=authority {name}"), "basicConstraints=critical,CA:TRUE");
+    }
+
+    /// A certificate that only it itself vouches for.
+    pub(crate) fn self_signed(&self, name: &str, subject: &str, extension: &str) {
+        let (key, crt) = (format!("{name}.key"), format!("{name}.crt"));
+        self.openssl(&[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-sha256",
+            "-days",
+            "30",
+            "-subj",
+            subject,
+            "-addext",
+            extension,
+            "-keyout",
+            &key,
+            "-out",
+            &crt,
+        ]);
+    }
+
+    /// `name.crt` and `name.key`, signed by `root`, with this subject and these extensions.
+    pub(crate) fn signed(&self, name: &str, subject: &str, extensions: &str, hash: &str) {
+        let (key, csr, crt) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.crt"));
+        std::fs::write(self.path("extensions"), format!("{extensions}\nkeyUsage=digitalSignature\n")).unwrap();
+        let new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+        self.openssl(&[&["req"][..], &new_key, &["-subj", subject, "-keyout", &key, "-out", &csr]].concat());
+        self.openssl(&[
+            "x509",
+            "-req",
+            "-in",
+            &csr,
+            "-CA",
+            "root.crt",
+            "-CAkey",
+            "root.key",
+            "-CAcreateserial",
+            "-days",
+            "30",
+            hash,
+            "-extfile",
+            "extensions",
+            "-out",
+            &crt,
+        ]);
+    }
+
+    fn openssl(&self, args: &[&str]) {
+        let done = Command::new("openssl").args(args).current_dir(self.folder.path()).output();
+        let done = done.expect("openssl must be installed for this test");
+        assert!(done.status.success(), "openssl {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+/// Gives a file the mode that servers and clients ask of keys.
+pub(crate) fn restrict(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
