@@ -16,7 +16,10 @@ pub(crate) struct State {
     pub(crate) begun_ns: Ns,
     /// Just after COMMIT returned.
     pub(crate) returned_ns: Ns,
-    /// The change log's end with this commit in it: a read that saw the log up to here saw the commit.
+    /// No answer with a token below this saw the commit.
+    pub(crate) from: u64,
+    /// The log's end with this commit in it: what reflects the log up to here reflects the commit. The same as `from` where
+    /// the database tells a commit's exact place.
     pub(crate) at: u64,
     /// Who wrote it.
     pub(crate) writer: u8,
@@ -31,13 +34,16 @@ pub(crate) struct History {
 impl History {
     /// A key that has been in its state since before the run.
     pub(crate) fn starting(present: bool) -> Self {
-        Self { states: vec![State { present, begun_ns: 0, returned_ns: 0, at: 0, writer: u8::MAX }] }
+        Self { states: vec![State { present, begun_ns: 0, returned_ns: 0, from: 0, at: 0, writer: u8::MAX }] }
     }
 
     /// Notes the next state and returns its version.
     pub(crate) fn push(&mut self, state: State) -> u64 {
         if let Some(last) = self.states.last() {
-            assert!(last.returned_ns <= state.begun_ns && last.at <= state.at, "a key's commits do not overlap");
+            assert!(
+                last.returned_ns <= state.begun_ns && last.at <= state.at && state.from <= state.at,
+                "a key's commits do not overlap"
+            );
         }
         self.states.push(state);
         self.states.len() as u64 - 1
@@ -73,9 +79,14 @@ impl History {
         last(self.states.partition_point(|s| s.begun_ns <= moment))
     }
 
-    /// The version that a read sees which sees the change log up to `at`.
+    /// The oldest version of what reflects the log up to `at`.
     pub(crate) fn at(&self, at: u64) -> u64 {
         last(self.states.partition_point(|s| s.at <= at))
+    }
+
+    /// The newest version that an answer with the token `at` may have seen.
+    pub(crate) fn newest_at(&self, at: u64) -> u64 {
+        last(self.states.partition_point(|s| s.from <= at))
     }
 
     /// Whether a change of the key was under way less than `near` before `from` or after `to`.

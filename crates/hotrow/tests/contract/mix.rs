@@ -7,20 +7,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::board::Board;
+use crate::engine::Engine;
 use crate::harness::{Client, await_until};
 use crate::history::Ns;
 use crate::observation::{Observation, Outcome, Purge, Seen, Wish};
 use crate::reader::Taste;
 use crate::rows::Random;
 use crate::rules::{RULES, reads_near_changes};
-use crate::run::{Plan, Run};
+use crate::run::{Plan, Run, Trial};
 
 /// A read counts as near a change within this time.
 const NEAR_NS: Ns = 10_000_000;
 /// Least share of reads near a change.
-const NEAR_SHARE_MIN: f64 = 0.2;
+pub(crate) const NEAR_SHARE_MIN: f64 = 0.2;
 /// Between two purges.
-const PURGE_EVERY: Duration = Duration::from_millis(40);
+pub(crate) const PURGE_EVERY: Duration = Duration::from_millis(40);
 /// Of so many purges, one is of the whole collection.
 const PURGE_ALL_ONE_IN: u64 = 30;
 
@@ -54,6 +56,7 @@ fn mixed_run(name: &str, reads: u64, changes: u64, within: Duration) -> Value {
     run.stop_readers();
     let report = run.judge(&run.terms());
     let mut summary = summarize(&run, name, began.elapsed());
+    summary["log_pruned_to"] = json!(log_pruned_to(&run));
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
     summary["rules_applied"] = RULES.iter().map(|r| (format!("{r:?}"), json!(report.applied.get(r)))).collect();
     println!("{summary:#}");
@@ -73,22 +76,27 @@ fn purge_until(run: &mut Run, reads: u64, changes: u64, within: Duration) {
     while board.reads.load(Ordering::Relaxed) < reads || board.changes.load(Ordering::Relaxed) < changes {
         run.await_counts(0, 0, within);
         assert!(Instant::now() < end, "not within {within:?}: {reads} reads and {changes} changes");
-        let instance = random.one_of(&board.instances());
-        let key = (random.below(PURGE_ALL_ONE_IN) > 0).then(|| board.recent(&mut random));
-        let path = key.map_or("/purge/items".to_owned(), |key| format!("/purge/items/{key}"));
-        let mut admin = Client::connect(instance.admin);
-        let sent_ns = board.now();
-        let answer = admin.post(&path, b"");
-        let received_ns = board.now();
-        assert!((200..300).contains(&answer.status), "{answer:?}");
-        run.purges.push(Purge { instance: instance.id, key, sent_ns, received_ns });
-        let due = received_ns + PURGE_EVERY.as_nanos() as Ns;
+        purge_something(&mut run.purges, &board, &mut random);
+        let due = board.now() + PURGE_EVERY.as_nanos() as Ns;
         await_until("the next purge", PURGE_EVERY * 100, || board.now() >= due);
     }
 }
 
+/// Purges a key that was just changed, or now and then all, at one of the instances.
+pub(crate) fn purge_something(purges: &mut Vec<Purge>, board: &Board, random: &mut Random) {
+    let instance = random.one_of(&board.instances());
+    let key = (random.below(PURGE_ALL_ONE_IN) > 0).then(|| board.recent(random));
+    let path = key.map_or("/purge/items".to_owned(), |key| format!("/purge/items/{key}"));
+    let mut admin = Client::connect(instance.admin);
+    let sent_ns = board.now();
+    let answer = admin.post(&path, b"");
+    let received_ns = board.now();
+    assert!((200..300).contains(&answer.status), "{answer:?}");
+    purges.push(Purge { instance: instance.id, key, sent_ns, received_ns });
+}
+
 /// Everything that was counted, by the test and by the instances.
-fn summarize(run: &Run, name: &str, took: Duration) -> Value {
+pub(crate) fn summarize<E: Engine>(run: &Trial<E>, name: &str, took: Duration) -> Value {
     let seen = &run.observations;
     let count = |pick: &dyn Fn(&Observation) -> bool| seen.iter().filter(|o| pick(o)).count();
     let outcomes: BTreeMap<&str, usize> = [
@@ -113,7 +121,6 @@ fn summarize(run: &Run, name: &str, took: Duration) -> Value {
         "run": name,
         "took_s": took.as_secs_f64(),
         "instances": run.servers.len(),
-        "log_pruned_to": log_pruned_to(run),
         "reads": seen.len(),
         "changes": states().count(),
         "deletes": states().filter(|(_, state)| !state.present).count(),
@@ -140,7 +147,7 @@ fn log_pruned_to(run: &Run) -> i64 {
 }
 
 /// Counts that the instances made, added up.
-fn service_counts(run: &Run) -> BTreeMap<String, f64> {
+fn service_counts<E: Engine>(run: &Trial<E>) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for metrics in run.servers.iter().map(crate::harness::Server::metrics) {
         let mut add = |name: &str, value: f64| *counts.entry(name.to_owned()).or_default() += value;
@@ -163,44 +170,52 @@ fn assert_counts(summary: &Value, reads: u64, changes: u64) {
     let number = |path: &str| summary.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path}"));
     assert!(number("/reads") >= reads as f64 && number("/changes") >= changes as f64);
     assert!(number("/near_share") >= NEAR_SHARE_MIN, "too few reads near a change");
-    let must = [
-        "deletes",
-        "reinserts",
-        "in_batches",
-        "conditional",
-        "no_cache",
-        "min_position",
-        "sessions",
-        "absent",
-        "purges_of_keys",
-        "purges_of_all",
-        "outcomes/hit",
-        "outcomes/miss",
-        "outcomes/wait",
-        "outcomes/bypass",
-        "service/hit",
-        "service/negative",
-        "service/miss",
-        "service/wait",
-        "service/bypass",
-        "service/dead_leases",
-        "service/evicted_capacity",
-        "service/evicted_invalidated",
-        "service/evicted_purged",
-        "service/invalidations",
-        "service/flushes",
-    ];
-    for path in must {
-        assert!(number(&format!("/{path}")) > 0.0, "{path}: none");
-    }
+    assert_all(summary, &ORDINARY);
+    assert_all(summary, &["service/dead_leases"]);
     // May be 0, must be counted; a loss is none here, for nothing went wrong.
     number("/service/rereads");
     assert_eq!(number("/service/losses"), 0.0, "the feed lost its place");
     assert_eq!(number("/refused"), 0.0, "requests were refused");
 }
 
+/// What every run must have had some of.
+pub(crate) const ORDINARY: [&str; 24] = [
+    "deletes",
+    "reinserts",
+    "in_batches",
+    "conditional",
+    "no_cache",
+    "min_position",
+    "sessions",
+    "absent",
+    "purges_of_keys",
+    "purges_of_all",
+    "outcomes/hit",
+    "outcomes/miss",
+    "outcomes/wait",
+    "outcomes/bypass",
+    "service/hit",
+    "service/negative",
+    "service/miss",
+    "service/wait",
+    "service/bypass",
+    "service/evicted_capacity",
+    "service/evicted_invalidated",
+    "service/evicted_purged",
+    "service/invalidations",
+    "service/flushes",
+];
+
+/// Asserts that none of these counts is 0.
+pub(crate) fn assert_all(summary: &Value, paths: &[&str]) {
+    for path in paths {
+        let count = summary.pointer(&format!("/{path}")).and_then(Value::as_f64);
+        assert!(count.is_some_and(|count| count > 0.0), "{path}: none");
+    }
+}
+
 /// Keeps the summary where the environment says.
-fn keep(name: &str, summary: &Value) {
+pub(crate) fn keep(name: &str, summary: &Value) {
     let Some(folder) = std::env::var_os("HOTROW_RESULTS_DIR") else { return };
     let path = std::path::Path::new(&folder).join(format!("contract-{name}.json"));
     std::fs::create_dir_all(&folder).expect("the folder for results");

@@ -26,7 +26,7 @@ fn plan() -> Plan {
         keys: 12,
         sizes: Sizes { from: 100_000, to: 200_000 },
         writers: 2,
-        habit: Habit { pause_us: 20_000, burst: 8, deletes: 10, rollbacks: 0, several: 20 },
+        habit: Habit { pause_us: 20_000, burst: 8, deletes: 10, moves: 0, rollbacks: 0, several: 20 },
         max_staleness: BOUND,
         ..Plan::default()
     }

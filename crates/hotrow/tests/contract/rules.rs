@@ -25,7 +25,7 @@ pub(crate) enum Rule {
     Age,
     /// A `no-cache` read sees every commit that returned before it was sent.
     NoCache,
-    /// Point 3: the answer is the state at its own token.
+    /// Point 3: the answer is the state at its own token; where an engine's tokens are not exact, no newer than it.
     Token,
     /// Point 3: the answer reflects every commit up to the position that was asked for.
     MinPosition,
@@ -57,6 +57,8 @@ pub(crate) struct Terms {
     pub(crate) max_staleness_ns: Ns,
     /// The log to whose points the histories refer; tokens are judged against it alone. `None`: not at all.
     pub(crate) log: Option<u64>,
+    /// Whether an answer is the state at its token; else it is no newer than that.
+    pub(crate) tokens_are_exact: bool,
 }
 
 /// A broken rule.
@@ -173,19 +175,19 @@ impl KeyCheck<'_> {
     /// The version that the answer's own token determines. A batch's token is the largest of several.
     fn version_at_token(&self, observation: &Observation) -> Option<u64> {
         let token = observation.token.filter(|token| Some(token.log) == self.terms.log)?;
-        (!observation.batch).then(|| self.history.at(token.at))
+        (self.terms.tokens_are_exact && !observation.batch).then(|| self.history.newest_at(token.at))
     }
 
     fn check_token(&mut self, index: usize, candidates: &[u64]) {
         let observation = &self.observations[index];
         let Some(token) = observation.token.filter(|token| Some(token.log) == self.terms.log) else { return };
         *self.report.applied.entry(Rule::Token).or_default() += 1;
-        let newest = self.history.at(token.at);
-        let agrees = if observation.batch {
-            // No record of a batch is newer than its token.
-            candidates.iter().any(|version| *version <= newest)
-        } else {
+        let newest = self.history.newest_at(token.at);
+        let agrees = if self.terms.tokens_are_exact && !observation.batch {
             candidates.contains(&newest)
+        } else {
+            // A batch's token is the largest of several: no record of it is newer.
+            candidates.iter().any(|version| *version <= newest)
         };
         if !agrees {
             self.violate(Rule::Token, index, newest, None);

@@ -1,23 +1,22 @@
 //! A run: a database, instances, writers and readers, and the judgement at its end.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::Connection;
-
 use crate::ask::Ask;
 use crate::board::{Board, Instance};
+use crate::engine::Engine;
 use crate::explain::explain;
-use crate::harness::{Config, Database, SOON, Server, await_until};
+use crate::harness::{Config, SOON, Server, await_until};
 use crate::history::{Histories, History, Ns};
 use crate::observation::{Observation, Purge, Seen, Wish};
 use crate::reader::{Reader, Taste};
-use crate::rows::{CREATE, Random, Sizes, payload};
+use crate::rows::{Random, Sizes};
 use crate::rules::{Report, Terms, check};
-use crate::writer::{Habit, Writer};
+use crate::sqlite::Sqlite;
+use crate::writer::{Habit, Kept, Writer};
 
 /// The default of `cache.max_staleness`.
 pub(crate) const MAX_STALENESS: Duration = Duration::from_secs(1);
@@ -34,8 +33,8 @@ pub(crate) struct Plan {
     pub(crate) max_staleness: Duration,
     /// So many keys at the end of the range are changed by the test alone.
     pub(crate) own: u32,
-    /// Whether the database is in WAL mode and watched by triggers; else it has a rollback journal and is watched as a
-    /// whole.
+    /// SQLite: whether the database is in WAL mode and watched by triggers; else it has a rollback journal and is watched
+    /// as a whole.
     pub(crate) logged: bool,
 }
 
@@ -54,43 +53,58 @@ impl Default for Plan {
     }
 }
 
+impl Plan {
+    /// Every seventh key has no row at first.
+    pub(crate) fn has_first_row(key: u32) -> bool {
+        key % 7 != 3
+    }
+
+    /// All keys in their first state.
+    pub(crate) fn first_histories(&self) -> Histories {
+        (0..self.keys).map(|key| History::starting(Self::has_first_row(key))).collect()
+    }
+}
+
+/// A run over SQLite.
+pub(crate) type Run = Trial<Sqlite>;
+
 /// A run under way.
-pub(crate) struct Run {
+pub(crate) struct Trial<E: Engine> {
     pub(crate) plan: Plan,
     pub(crate) board: Arc<Board>,
-    pub(crate) database: Database,
     pub(crate) servers: Vec<Server>,
-    writers: Vec<JoinHandle<BTreeMap<u32, History>>>,
+    pub(crate) database: E::Database,
+    writers: Vec<JoinHandle<()>>,
     readers: Vec<JoinHandle<Vec<Observation>>>,
     /// Changes the keys that are the test's own, and nothing by itself.
-    own: Option<Writer>,
+    own: Option<Writer<E::Session>>,
+    /// What the writers did, each for itself.
+    pub(crate) kept: Vec<Kept>,
     pub(crate) purges: Vec<Purge>,
     pub(crate) observations: Vec<Observation>,
     pub(crate) histories: Histories,
 }
 
-impl Run {
-    /// Creates the database: every seventh key has no row at first.
+impl<E: Engine> Trial<E> {
+    /// Creates the database.
     pub(crate) fn new(plan: Plan) -> Self {
-        let database = Database::new();
-        if !plan.logged {
-            database.execute("PRAGMA journal_mode = DELETE");
-        }
-        database.execute(CREATE);
-        let histories = fill(&database.connection, plan, 0);
+        Self::over(E::create(&plan), plan)
+    }
+
+    /// Over a database as [`Engine::create`] makes it.
+    pub(crate) fn over(database: E::Database, plan: Plan) -> Self {
+        let histories = plan.first_histories();
         let board = Arc::new(Board::new());
-        let (writers, readers, servers) = (Vec::new(), Vec::new(), Vec::new());
+        let (writers, readers, servers, kept) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (purges, observations) = (Vec::new(), Vec::new());
-        Self { plan, board, database, servers, writers, readers, own: None, purges, observations, histories }
+        Self { plan, board, database, servers, writers, readers, own: None, kept, purges, observations, histories }
     }
 
     /// The configuration of an instance: everything that a client may ask is granted.
     pub(crate) fn config(&self) -> Config {
-        Config::new(self.database.path())
+        E::config(&self.database, &self.plan)
             .collection("items")
             .set("collections.items.allow_no_cache", "true")
-            .set("collections.items.allow_min_position", if self.plan.logged { "true" } else { "false" })
-            .set("source.watch", if self.plan.logged { "\"triggers\"" } else { "\"none\"" })
             .set("listen.workers", "2")
             .set("cache.capacity", "\"1MiB\"")
             .set("cache.max_staleness", &format!("\"{}ms\"", self.plan.max_staleness.as_millis()))
@@ -115,16 +129,18 @@ impl Run {
         self.own = Some(self.writer(self.plan.writers, shared..self.plan.keys));
     }
 
-    fn writer(&self, id: u8, keys: impl Iterator<Item = u32>) -> Writer {
+    fn writer(&mut self, id: u8, keys: impl Iterator<Item = u32>) -> Writer<E::Session> {
+        let histories = keys.map(|key| (key, self.histories[key as usize].clone())).collect();
+        let histories = Kept::new(Mutex::new(histories));
+        self.kept.push(histories.clone());
         Writer {
             id,
-            connection: self.writing_connection(),
+            session: E::session(&self.database, &self.plan),
             board: self.board.clone(),
-            histories: keys.map(|key| (key, self.histories[key as usize].clone())).collect(),
+            histories,
             sizes: self.plan.sizes,
             habit: self.plan.habit,
             random: Random(u64::from(id) + 1),
-            logged: self.plan.logged,
         }
     }
 
@@ -137,14 +153,12 @@ impl Run {
     pub(crate) fn change_own(&mut self) {
         let keys = self.own_keys();
         let own = self.own.as_mut().expect("the writers were started");
-        keys.for_each(|key| own.commit(&[key]));
+        keys.for_each(|key| own.change(key));
     }
 
-    /// A connection for writers: no promise to survive a power failure, which would cost a sync per commit.
-    pub(crate) fn writing_connection(&self) -> Connection {
-        let connection = self.database.another();
-        connection.execute_batch("PRAGMA synchronous = OFF").expect("no sync");
-        connection
+    /// Changes one of the test's own keys.
+    pub(crate) fn change(&mut self, key: u32) {
+        self.own.as_mut().expect("the writers were started").change(key);
     }
 
     pub(crate) fn start_readers(&mut self, count: u16, taste: Taste) {
@@ -185,9 +199,12 @@ impl Run {
     /// Ends the writers and takes their histories.
     pub(crate) fn stop_writers(&mut self) {
         self.board.stop_writers();
-        let ended = self.writers.drain(..).map(|writer| writer.join().expect("a writer that did not fail"));
-        let all: Vec<_> = ended.chain(self.own.take().map(|own| own.histories)).flatten().collect();
-        all.into_iter().for_each(|(key, history)| self.histories[key as usize] = history);
+        self.writers.drain(..).for_each(|writer| writer.join().expect("a writer that did not fail"));
+        self.own = None;
+        for kept in self.kept.drain(..) {
+            let kept = std::mem::take(&mut *kept.lock().expect("no panics here"));
+            kept.into_iter().for_each(|(key, history)| self.histories[key as usize] = history);
+        }
     }
 
     /// Ends the readers and takes what they saw.
@@ -203,7 +220,7 @@ impl Run {
         let last = self.histories.iter().map(|h| h.last().returned_ns).max().unwrap_or_default();
         let due = last + self.plan.max_staleness.as_nanos() as Ns;
         await_until("max_staleness to pass", self.plan.max_staleness * 2, || self.board.now() > due);
-        let rows = rows(&self.database.another());
+        let rows = E::rows(&self.database);
         let mut reader = self.reader(Taste::plain());
         for instance in self.board.instances() {
             let keys: Vec<u32> = (0..self.plan.keys).collect();
@@ -234,29 +251,7 @@ impl Run {
     /// The contract with the log that the answers named.
     pub(crate) fn terms(&self) -> Terms {
         let log = Some(self.board.log.load(Ordering::Relaxed)).filter(|log| *log != 0);
-        Terms { max_staleness_ns: self.plan.max_staleness.as_nanos() as Ns, log }
+        let max_staleness_ns = self.plan.max_staleness.as_nanos() as Ns;
+        Terms { max_staleness_ns, log, tokens_are_exact: E::TOKENS_ARE_EXACT }
     }
-}
-
-/// Gives the table its first rows, of this version.
-pub(crate) fn fill(connection: &Connection, plan: Plan, version: u64) -> Histories {
-    connection.execute_batch("BEGIN").expect("begin");
-    let mut insert = connection.prepare("INSERT INTO items VALUES (?1, ?2, ?3)").expect("insert");
-    let mut histories = Histories::new();
-    for key in 0..plan.keys {
-        let present = key % 7 != 3;
-        if present {
-            insert.execute((key, version.cast_signed(), payload(key, version, plan.sizes))).expect("a row");
-        }
-        histories.push(History::starting(present));
-    }
-    connection.execute_batch("COMMIT").expect("commit");
-    histories
-}
-
-/// Key and version of every row.
-fn rows(connection: &Connection) -> BTreeMap<u32, u64> {
-    let mut statement = connection.prepare("SELECT id, version FROM items").expect("the table");
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()))).expect("rows");
-    rows.collect::<Result<_, _>>().expect("whole rows")
 }

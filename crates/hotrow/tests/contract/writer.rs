@@ -1,14 +1,12 @@
 //! A writer: one connection that changes the keys it owns, and writes down what it did.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode};
-
 use crate::board::Board;
-use crate::harness::database::log_end;
+use crate::engine::{Commit, Row, Session, Step};
 use crate::history::{History, State};
 use crate::rows::{Random, Sizes, payload};
 
@@ -21,6 +19,8 @@ pub(crate) struct Habit {
     pub(crate) burst: u64,
     /// Chance of a delete, in per cent; a key without a row is inserted again.
     pub(crate) deletes: u64,
+    /// Chance that a row gets another key, in per cent.
+    pub(crate) moves: u64,
     /// Chance of a transaction that is rolled back, in per cent.
     pub(crate) rollbacks: u64,
     /// Chance that a transaction changes several keys, in per cent.
@@ -29,124 +29,115 @@ pub(crate) struct Habit {
 
 impl Default for Habit {
     fn default() -> Self {
-        Self { pause_us: 6000, burst: 5, deletes: 12, rollbacks: 2, several: 8 }
+        Self { pause_us: 6000, burst: 5, deletes: 12, moves: 3, rollbacks: 2, several: 8 }
     }
 }
 
 /// A version that no commit ever has: what is rolled back carries it.
 const ROLLED_BACK: u64 = 1 << 40;
+/// Keys that are looked at for one without a row, to move a row there.
+const LOOKS_FOR_A_GAP: usize = 8;
+
+/// The histories of a writer's keys. The test changes them only while the writers pause.
+pub(crate) type Kept = Arc<Mutex<BTreeMap<u32, History>>>;
 
 /// One writer with what it knows.
-pub(crate) struct Writer {
+pub(crate) struct Writer<S> {
     pub(crate) id: u8,
-    pub(crate) connection: Connection,
+    pub(crate) session: S,
     pub(crate) board: Arc<Board>,
-    pub(crate) histories: BTreeMap<u32, History>,
+    pub(crate) histories: Kept,
     pub(crate) sizes: Sizes,
     pub(crate) habit: Habit,
     pub(crate) random: Random,
-    /// Whether there is a change log.
-    pub(crate) logged: bool,
 }
 
-impl Writer {
-    /// Writes until the board says stop, and returns the histories.
-    pub(crate) fn run(mut self) -> BTreeMap<u32, History> {
-        let keys: Vec<u32> = self.histories.keys().copied().collect();
+impl<S: Session> Writer<S> {
+    /// Writes until the board says stop.
+    pub(crate) fn run(mut self) {
+        let keys: Vec<u32> = self.histories.lock().expect("no panics here").keys().copied().collect();
         while self.board.may_write() {
             let hot = keys[self.random.skewed(keys.len() as u64) as usize];
             self.board.touched(hot);
             for _ in 0..=self.random.below(self.habit.burst) {
-                let changed = if self.random.percent(self.habit.several) {
-                    let more = [self.random.one_of(&keys), self.random.one_of(&keys)];
-                    let mut all = vec![hot, more[0], more[1]];
-                    all.sort_unstable();
-                    all.dedup();
-                    all
-                } else {
-                    vec![hot]
-                };
                 if self.random.percent(self.habit.rollbacks) {
-                    self.roll_back(hot);
+                    self.session.roll_back(hot, ROLLED_BACK);
                 } else {
-                    self.commit(&changed);
+                    let steps = self.choose(hot, &keys);
+                    self.commit(&steps);
                 }
             }
             self.board.touched(hot);
             std::thread::sleep(Duration::from_micros(self.random.below(self.habit.pause_us + 1)));
         }
-        self.histories
     }
 
-    /// Changes the keys in one transaction. A locked database is tried again by whoever calls next.
-    pub(crate) fn commit(&mut self, keys: &[u32]) {
-        match self.try_commit(keys) {
-            Ok(()) => {}
-            Err(error) if is_busy(&error) => {
-                // Nothing was committed: SQLite says so of a busy COMMIT too.
-                if !self.connection.is_autocommit() {
-                    self.connection.execute_batch("ROLLBACK").expect("roll back");
-                }
-            }
-            Err(error) => panic!("writer {}: {error}", self.id),
+    /// Changes the key in a transaction of its own.
+    pub(crate) fn change(&mut self, key: u32) {
+        let step = self.step(key);
+        self.commit(&[step]);
+    }
+
+    fn choose(&mut self, hot: u32, keys: &[u32]) -> Vec<Step> {
+        if self.random.percent(self.habit.moves)
+            && let Some(step) = self.choose_move(hot, keys)
+        {
+            return vec![step];
+        }
+        let mut changed = vec![hot];
+        if self.random.percent(self.habit.several) {
+            changed.extend([self.random.one_of(keys), self.random.one_of(keys)]);
+            changed.sort_unstable();
+            changed.dedup();
+        }
+        changed.into_iter().map(|key| self.step(key)).collect()
+    }
+
+    /// The row of `hot` to a key that has none, if one is found soon.
+    fn choose_move(&mut self, hot: u32, keys: &[u32]) -> Option<Step> {
+        let histories = self.histories.lock().expect("no panics here");
+        let present = |key: u32| histories[&key].last().present;
+        let to = (0..LOOKS_FOR_A_GAP).map(|_| self.random.one_of(keys)).find(|key| !present(*key))?;
+        let version = histories[&to].next_version();
+        present(hot).then(|| Step::Move { from: hot, row: row(to, version, self.sizes) })
+    }
+
+    /// What gives the key its next state.
+    fn step(&mut self, key: u32) -> Step {
+        let histories = self.histories.lock().expect("no panics here");
+        let history = &histories[&key];
+        let row = || row(key, history.next_version(), self.sizes);
+        match history.last().present {
+            true if self.random.percent(self.habit.deletes) => Step::Delete { key },
+            true => Step::Update { row: row(), way: self.random.below(4) },
+            false => Step::Insert(row()),
         }
     }
 
-    fn try_commit(&mut self, keys: &[u32]) -> rusqlite::Result<()> {
-        self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        let mut present = Vec::with_capacity(keys.len());
-        for key in keys {
-            present.push(self.change(*key)?);
+    /// Makes the steps in one transaction and notes what it did; a failure changes nothing, and the next call tries anew.
+    pub(crate) fn commit(&mut self, steps: &[Step]) {
+        let Some(commit) = self.session.commit(steps, &self.board) else { return };
+        let changes: Vec<(u32, bool)> = steps.iter().flat_map(Step::changes).collect();
+        let mut histories = self.histories.lock().expect("no panics here");
+        for (key, present) in &changes {
+            histories.get_mut(key).expect("a key of mine").push(state(&commit, *present, self.id));
         }
-        let at = self.board.log_base.load(Ordering::Acquire) + if self.logged { log_end(&self.connection) } else { 0 };
-        let begun_ns = self.board.now();
-        self.connection.execute_batch("COMMIT")?;
-        let returned_ns = self.board.now();
-        for (key, present) in keys.iter().zip(present) {
-            let history = self.histories.get_mut(key).expect("a key of mine");
-            history.push(State { present, begun_ns, returned_ns, at, writer: self.id });
-        }
-        self.board.newest_at.fetch_max(at, Ordering::AcqRel);
-        self.board.changes.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Gives the key its next state, and says whether that is a row.
-    fn change(&mut self, key: u32) -> rusqlite::Result<bool> {
-        let history = &self.histories[&key];
-        let version = history.next_version();
-        let was_there = history.last().present;
-        if was_there && self.random.percent(self.habit.deletes) {
-            self.connection.prepare_cached("DELETE FROM items WHERE id = ?1")?.execute([key])?;
-            return Ok(false);
-        }
-        // Three ways to the same row, as different tools go.
-        let sql = match (was_there, self.random.below(4)) {
-            (true, 0) => "INSERT OR REPLACE INTO items(id, version, payload) VALUES (?1, ?2, ?3)",
-            (true, 1) => {
-                "INSERT INTO items(id, version, payload) VALUES (?1, ?2, ?3)
-                 ON CONFLICT(id) DO UPDATE SET version = excluded.version, payload = excluded.payload"
-            }
-            (true, _) => "UPDATE items SET version = ?2, payload = ?3 WHERE id = ?1",
-            (false, _) => "INSERT INTO items(id, version, payload) VALUES (?1, ?2, ?3)",
-        };
-        let row = (key, version.cast_signed(), payload(key, version, self.sizes));
-        let rows = self.connection.prepare_cached(sql)?.execute(row)?;
-        assert_eq!(rows, 1, "key {key}: the history and the database disagree");
-        Ok(true)
-    }
-
-    fn roll_back(&mut self, key: u32) {
-        let row = (key, ROLLED_BACK.cast_signed(), "never committed");
-        let sql = "INSERT OR REPLACE INTO items(id, version, payload) VALUES (?1, ?2, ?3)";
-        if self.connection.execute_batch("BEGIN IMMEDIATE").is_ok() {
-            self.connection.execute(sql, row).expect("write");
-            self.connection.execute_batch("ROLLBACK").expect("roll back");
-        }
+        note(&self.board, &commit, changes.len());
     }
 }
 
-/// Someone else holds the lock.
-pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+/// The state that a commit gives a key.
+pub(crate) fn state(commit: &Commit, present: bool, writer: u8) -> State {
+    let Commit { begun_ns, returned_ns, from, at } = *commit;
+    State { present, begun_ns, returned_ns, from, at, writer }
+}
+
+/// Tells the readers of a commit.
+pub(crate) fn note(board: &Board, commit: &Commit, changes: usize) {
+    board.newest_at.fetch_max(commit.at, Ordering::AcqRel);
+    board.changes.fetch_add(changes as u64, Ordering::Relaxed);
+}
+
+fn row(key: u32, version: u64, sizes: Sizes) -> Row {
+    Row { key, version, payload: payload(key, version, sizes) }
 }

@@ -96,7 +96,12 @@ enum Told {
 
 impl<'a> Delivery<'a> {
     /// `xmax` is that of a snapshot taken in this session.
-    pub(crate) fn new(schemas: &'a [KeySchema], sink: &'a dyn Sink, followed: Vec<Option<Followed>>, xmax: u64) -> Self {
+    pub(crate) fn new(
+        schemas: &'a [KeySchema],
+        sink: &'a dyn Sink,
+        followed: Vec<Option<Followed>>,
+        xmax: u64,
+    ) -> Self {
         Self {
             schemas,
             sink,
@@ -275,13 +280,7 @@ impl<'a> Delivery<'a> {
 }
 
 /// Which collections a table's rows belong to: by oid, or by name when a table of that name was made anew.
-fn targets(
-    followed: &[Option<Followed>],
-    oid: u32,
-    namespace: &str,
-    name: &str,
-    columns: &[Column],
-) -> Vec<Target> {
+fn targets(followed: &[Option<Followed>], oid: u32, namespace: &str, name: &str, columns: &[Column]) -> Vec<Target> {
     let is_same = |f: &Followed| f.oids.contains(&oid) || (f.namespace == namespace && f.name == name);
     let place = |key: &String| columns.iter().position(|c| c.name == *key);
     let target = |(collection, f): (usize, &Option<Followed>)| {

@@ -15,11 +15,13 @@ use tokio_postgres::Client;
 use super::backoff;
 use super::config::Config;
 use super::error::{Finding, Findings};
+use super::inspect::{Refused, Table};
 use super::link::{self, Reach};
+use super::publication::Mend;
 use super::server::Identity;
 use super::session::{Ended, Ground, Looked, Session, Watcher};
 use super::shared::Shared;
-use super::survey::{Mend, Survey};
+use super::survey::Survey;
 use super::target::Target;
 use super::tuning::Tuning;
 use super::wire::deadline;
@@ -131,10 +133,9 @@ impl Life<'_> {
         let sql = reach.sql().await?;
         self.meet(&sql.identity);
         let client = &sql.client;
-        let mut survey = self.look(client, Mend::Yes).await?;
-        hold_to(&mut survey, schemas, config);
+        let survey = self.look(client, Mend::Yes).await?;
         // First the readers: they can answer, by policy, while the feed waits for its start.
-        shared.publish(&sql.host, &sql.identity, &survey.tables);
+        shared.publish(sql.identity, &readable(&survey));
         if !survey.findings.is_empty() {
             return Err(Ended::new(LossCause::NotWatched, told_together(&survey.findings)));
         }
@@ -151,7 +152,7 @@ impl Life<'_> {
         self.sink.started(Some(Position { incarnation, at: start.0 }));
         let ground = Ground { client, wire: &mut wire, incarnation, layout, start, snapshot };
         let followed = survey.followed();
-        let catalogue = Catalogue { life: self, host: &sql, survey: Mutex::new(survey) };
+        let catalogue = Catalogue { life: self, identity: sql.identity, survey: Mutex::new(survey) };
         let session = Session::new(ground, tuning, schemas, self.sink, followed);
         Ok(session.run(&catalogue).await)
     }
@@ -171,7 +172,11 @@ impl Life<'_> {
     async fn look(&self, client: &Client, mend: Mend) -> Result<Survey, Ended> {
         let limit = self.feed.tuning.silence_max;
         match tokio::time::timeout(limit, Survey::take(client, &self.feed.config, mend)).await {
-            Ok(survey) => survey.map_err(|e| Ended::sql("looking at the catalogue", &e)),
+            Ok(Ok(mut survey)) => {
+                hold_to(&mut survey, &self.feed.schemas, &self.feed.config);
+                Ok(survey)
+            }
+            Ok(Err(e)) => Err(Ended::sql("looking at the catalogue", &e)),
             Err(_) => Err(Ended::silent("the feed's SQL connection", limit)),
         }
     }
@@ -190,6 +195,12 @@ fn told_together(findings: &[Finding]) -> String {
     format!("to mend:{}", Findings(findings.to_vec()))
 }
 
+/// The tables as readers want them.
+fn readable(survey: &Survey) -> Vec<Result<Table, String>> {
+    let why = |findings: &Refused| findings.iter().map(|f| f.what.clone()).collect::<Vec<_>>().join("; ");
+    survey.tables.iter().map(|table| table.clone().map_err(|findings| why(&findings))).collect()
+}
+
 /// Ids are parsed by the schemas of the start; a table whose key is of another type now cannot be served by them.
 fn hold_to(survey: &mut Survey, schemas: &[KeySchema], config: &Config) {
     for ((table, schema), spec) in survey.tables.iter_mut().zip(schemas).zip(&config.collections) {
@@ -203,25 +214,29 @@ fn hold_to(survey: &mut Survey, schemas: &[KeySchema], config: &Config) {
 /// The catalogue as a session saw it last.
 struct Catalogue<'a> {
     life: &'a Life<'a>,
-    host: &'a super::connect::Session,
+    identity: Identity,
     survey: Mutex<Survey>,
 }
 
 impl Watcher for Catalogue<'_> {
     fn look<'a>(&'a self, client: &'a Client) -> Pin<Box<dyn Future<Output = Looked> + 'a>> {
         Box::pin(async move {
-            match self.life.look(client, Mend::Yes).await {
-                Ok(now) => self.compare(now),
-                Err(ended) => Looked::Ended(ended),
-            }
+            let looked = async {
+                let seen = self.life.look(client, Mend::No).await?;
+                // What cannot be mended is tried once, not at every look.
+                if seen == *self.survey.lock() {
+                    return Ok(Looked::Same);
+                }
+                self.life.look(client, Mend::Yes).await.map(|now| self.compare(now))
+            };
+            looked.await.unwrap_or_else(Looked::Ended)
         })
     }
 }
 
 impl Catalogue<'_> {
-    fn compare(&self, mut now: Survey) -> Looked {
+    fn compare(&self, now: Survey) -> Looked {
         let Life { feed, sink, .. } = self.life;
-        hold_to(&mut now, &feed.schemas, &feed.config);
         if !now.findings.is_empty() {
             return Looked::Ended(Ended::new(LossCause::NotWatched, told_together(&now.findings)));
         }
@@ -233,7 +248,7 @@ impl Catalogue<'_> {
             return Looked::Same;
         }
         // First the readers, then the flush: a read that begins after it reads by the new shape.
-        feed.shared.publish(&self.host.host, &self.host.identity, &now.tables);
+        feed.shared.publish(self.identity, &readable(&now));
         for i in (0..feed.schemas.len()).filter(|i| now.differs(&before, *i)) {
             let name = &feed.config.collections[i].name;
             match &now.tables[i] {

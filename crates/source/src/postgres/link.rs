@@ -54,25 +54,25 @@ impl Reach<'_> {
     ///
     /// # Errors
     /// When it cannot be had, or leads to another server.
-    pub(crate) async fn wire(&self, host: &Host, identity: &Identity) -> Result<Wire<Stream>, Ended> {
+    pub(crate) async fn wire(&self, host: &Host, identity: &Identity) -> Result<Wire<Stream>, Attempt> {
         let limit = deadline(self.target.connect_timeout.unwrap_or(self.config.connect_timeout));
         let mut wire = self.log_in(host, limit).await?;
-        let system = wire.identify_system(limit).await?;
+        let system = wire.identify_system(limit).await.map_err(|e| refused(host, &e))?;
         if (system.identifier, system.timeline) != (identity.system, identity.timeline) {
             let detail = format!(
                 "{host} led to {identity} first, and to system {} on timeline {} for the replication session",
                 system.identifier, system.timeline
             );
-            return Err(Ended::new(LossCause::Unavailable, detail));
+            return Err(Attempt { detail, finding: None });
         }
         Ok(wire)
     }
 
-    async fn log_in(&self, host: &Host, limit: Instant) -> Result<Wire<Stream>, Ended> {
-        let mut failed: Option<Ended> = None;
+    async fn log_in(&self, host: &Host, limit: Instant) -> Result<Wire<Stream>, Attempt> {
+        let mut failed: Option<Attempt> = None;
         for encryption in self.target.attempts(host) {
-            let unreachable = |e: &ConnectError| Ended::new(LossCause::Unavailable, e.to_string());
-            let (ended, may_be_for_encryption) = match stream::open(self.target, host, *encryption, limit).await {
+            let unreachable = |e: &ConnectError| Attempt { detail: e.to_string(), finding: None };
+            let (attempt, may_be_for_encryption) = match stream::open(self.target, host, *encryption, limit).await {
                 Err(e) => (unreachable(&e), e.may_be_for_encryption()),
                 Ok(stream) => match self.start(stream, limit).await {
                     Ok(wire) => return Ok(wire),
@@ -84,19 +84,21 @@ impl Reach<'_> {
                 },
             };
             if !may_be_for_encryption {
-                return Err(failed.unwrap_or(ended));
+                return Err(failed.unwrap_or(attempt));
             }
             // As libpq: what the first attempt said counts when the second fails too.
-            failed = failed.or(Some(ended));
+            failed = failed.or(Some(attempt));
         }
-        Err(failed.unwrap_or_else(|| Ended::new(LossCause::Unavailable, format!("{host}: no way to connect"))))
+        Err(failed.unwrap_or_else(|| Attempt { detail: format!("{host}: no way to connect"), finding: None }))
     }
 
     async fn start(&self, stream: Stream, limit: Instant) -> Result<Wire<Stream>, WireError> {
         let end_point = stream.server_end_point();
         let channel_binding = match (self.target.channel_binding, &stream, end_point) {
             (target::Binding::Require, _, None) => {
-                return Err(WireError::Login("`channel_binding=require` needs TLS with a certificate that has a hash".into()));
+                return Err(WireError::Login(
+                    "`channel_binding=require` needs TLS with a certificate that has a hash".into(),
+                ));
             }
             (target::Binding::Require, _, Some(hash)) => Binding::Required(hash),
             (target::Binding::Prefer, _, Some(hash)) => Binding::EndPoint(hash),
@@ -108,13 +110,38 @@ impl Reach<'_> {
     }
 }
 
-fn refused(host: &Host, e: &WireError) -> Ended {
-    let mend = session_finding(e).map(|finding| format!("; {}: {}", finding.what, finding.mend));
-    Ended::new(LossCause::Unavailable, format!("{host}: {e}{}", mend.unwrap_or_default()))
+/// Why there is no replication session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    detail: String,
+    /// What it means, where that is known.
+    finding: Option<Finding>,
+}
+
+impl From<Attempt> for Ended {
+    fn from(attempt: Attempt) -> Self {
+        Self::new(LossCause::Unavailable, with_mend(attempt.detail, attempt.finding.as_ref()))
+    }
+}
+
+fn refused(host: &Host, e: &WireError) -> Attempt {
+    Attempt { detail: format!("{host}: {e}"), finding: session_finding(e) }
+}
+
+fn with_mend(detail: String, finding: Option<&Finding>) -> String {
+    finding.map_or(detail.clone(), |f| format!("{detail}; {}: {}", f.what, f.mend.replace('\n', " ")))
+}
+
+/// A failed attempt as a finding at the start.
+pub(crate) fn attempt_finding(attempt: &Attempt) -> Finding {
+    match &attempt.finding {
+        Some(finding) => Finding::new(format!("{} ({})", finding.what, attempt.detail), finding.mend.clone()),
+        None => Finding::new(format!("no replication session: {}", attempt.detail), "see the server's log"),
+    }
 }
 
 /// What a refused replication session or slot means, and what mends it.
-pub(crate) fn session_finding(e: &WireError) -> Option<Finding> {
+fn session_finding(e: &WireError) -> Option<Finding> {
     let WireError::Server(error) = e else { return None };
     let says = |text: &str| error.message.contains(text);
     Some(match error.code.as_str() {
@@ -130,7 +157,10 @@ pub(crate) fn session_finding(e: &WireError) -> Option<Finding> {
             "`wal_level` is not `logical`",
             "ALTER SYSTEM SET wal_level = 'logical';\nthen restart the server",
         ),
-        "42501" => Finding::new("the user may not replicate", "ALTER ROLE … REPLICATION; (on managed services, grant the role that the service has for it)"),
+        "42501" => Finding::new(
+            "the user may not replicate",
+            "ALTER ROLE the_user REPLICATION; (managed services have a role of their own to grant, such as rds_replication)",
+        ),
         "28000" if says("replication") || says("pg_hba.conf") => Finding::new(
             "`pg_hba.conf` has no line for this user's replication connection to this database",
             "add a line with this database and user (a line for the database `replication` does not count), then SELECT pg_reload_conf();",
@@ -148,7 +178,8 @@ pub(crate) async fn log_layout(client: &Client, tuning: &Tuning) -> Result<LogLa
     const SQL: &str = "SELECT (SELECT setting::int8 FROM pg_catalog.pg_settings WHERE name = 'wal_block_size'), \
          (SELECT setting::int8 FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size')";
     let row = timely(tuning.silence_max, "the log's layout", client.query_one(SQL, &[])).await?;
-    let bytes = |i: usize| row.try_get::<_, i64>(i).map(i64::unsigned_abs).map_err(|e| Ended::sql("the log's layout", &e));
+    let bytes =
+        |i: usize| row.try_get::<_, i64>(i).map(i64::unsigned_abs).map_err(|e| Ended::sql("the log's layout", &e));
     Ok(LogLayout { page_bytes: bytes(0)?, segment_bytes: bytes(1)? })
 }
 
@@ -174,9 +205,8 @@ pub(crate) async fn slot(
     loop {
         tokio::select! {
             made = &mut made => {
-                let mend = |e: &WireError| session_finding(e).map(|f| format!("; {}: {}", f.what, f.mend));
                 return made.map_err(|e| {
-                    let detail = format!("{e}{}", mend(&e).unwrap_or_default());
+                    let detail = with_mend(e.to_string(), session_finding(&e).as_ref());
                     Ended { detail, ..Ended::from(e) }
                 });
             }

@@ -12,6 +12,17 @@ const INSUFFICIENT_PRIVILEGE: &str = "42501";
 /// Somebody else was quicker.
 const DUPLICATE_OBJECT: &str = "42710";
 
+/// Whether a publication that lacks something is mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mend {
+    /// As far as that is permitted.
+    Yes,
+    /// Nothing is touched, and what lacks is told.
+    No,
+    /// Nothing is touched, and what could be mended is not told.
+    Later,
+}
+
 /// A table that must be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -38,7 +49,7 @@ impl Wanted {
 }
 
 /// What a check brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checked {
     /// Changes whenever the publication as a whole changes, also back and forth. Empty when there is none.
     pub(crate) version: String,
@@ -46,18 +57,39 @@ pub(crate) struct Checked {
     pub(crate) versions: Vec<String>,
     /// What is wrong with all of it, with the SQL that mends it.
     pub(crate) findings: Vec<Finding>,
-    /// Collections whose table is not published, or not with all of its rows and columns.
-    pub(crate) refused: Vec<(String, Finding)>,
+    /// Collections whose table is not published.
+    pub(crate) lacking: Vec<(String, Finding)>,
+    /// Collections whose table is published without some of its rows or columns.
+    pub(crate) narrowed: Vec<(String, Finding)>,
 }
 
-/// Makes the publication or completes it, as far as that is permitted, and looks at the result.
+/// Looks at the publication, and makes or completes it before when `mend` says so.
 ///
 /// # Errors
 /// When the server fails, or does not answer in time (the client's connection has a limit).
-pub(crate) async fn prepare(client: &Client, name: &str, wanted: &[Wanted]) -> Result<Checked, Error> {
+pub(crate) async fn check(client: &Client, name: &str, wanted: &[Wanted], mend: Mend) -> Result<Checked, Error> {
+    if mend == Mend::Yes {
+        make(client, name, wanted).await?;
+    }
+    let mut checked = look(client, name, wanted).await?;
+    if mend == Mend::Later && may_mend(client, name, wanted).await? {
+        checked.lacking.clear();
+        if checked.version.is_empty() {
+            checked.findings.clear();
+        }
+    }
+    Ok(checked)
+}
+
+/// Makes the publication or completes it, as far as that is permitted.
+async fn make(client: &Client, name: &str, wanted: &[Wanted]) -> Result<(), Error> {
     // Another instance may make the same one at this moment; then the second look finds it.
     for _ in 0..2 {
         let Some(sql) = missing(client, name, wanted).await? else { break };
+        // Asked first, for each refusal would be an error in the server's log.
+        if !may_mend(client, name, wanted).await? {
+            break;
+        }
         match client.batch_execute(&sql).await {
             Ok(()) => tracing::info!(publication = name, %sql, "the publication was made or completed"),
             Err(e) if e.code().is_some_and(|code| code.code() == DUPLICATE_OBJECT) => {}
@@ -69,7 +101,18 @@ pub(crate) async fn prepare(client: &Client, name: &str, wanted: &[Wanted]) -> R
             Err(e) => return Err(e),
         }
     }
-    check(client, name, wanted).await
+    Ok(())
+}
+
+/// Whether this user may make the publication with these tables, or add them to the one that is there.
+async fn may_mend(client: &Client, name: &str, wanted: &[Wanted]) -> Result<bool, Error> {
+    const SQL: &str = "SELECT (SELECT coalesce((SELECT pg_catalog.pg_has_role(pubowner, 'USAGE') \
+             FROM pg_catalog.pg_publication WHERE pubname = $1::text), \
+             pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'))) \
+         AND NOT EXISTS (SELECT FROM pg_catalog.pg_class \
+             WHERE oid = ANY ($2::oid[]) AND NOT pg_catalog.pg_has_role(relowner, 'USAGE'))";
+    let oids: Vec<u32> = wanted.iter().map(|w| w.oid).collect();
+    client.query_one(SQL, &[&name, &oids]).await?.try_get(0)
 }
 
 /// The SQL that makes or completes the publication; none when nothing is missing.
@@ -101,37 +144,38 @@ fn distinct<'a>(wanted: impl Iterator<Item = &'a Wanted>) -> Vec<String> {
     tables
 }
 
-/// Looks at the publication without a change to it.
-///
-/// # Errors
-/// As [`prepare`].
-pub(crate) async fn check(client: &Client, name: &str, wanted: &[Wanted]) -> Result<Checked, Error> {
+async fn look(client: &Client, name: &str, wanted: &[Wanted]) -> Result<Checked, Error> {
     let Some(publication) = Publication::read(client, name).await? else {
-        let what = format!("the publication `{name}` does not exist, and this user may not make it (that takes CREATE on the database and ownership of the tables)");
+        let what = format!(
+            "the publication `{name}` does not exist, and this user may not make it (that takes CREATE on the database and ownership of the tables)"
+        );
         let findings = vec![Finding::new(what, create_sql(name, wanted))];
-        return Ok(Checked { version: String::new(), versions: Vec::new(), findings, refused: Vec::new() });
+        return Ok(Checked { findings, ..Checked::default() });
     };
     let findings = publication.findings(name, wanted);
     let published = publication.tables(client, name, wanted).await?;
-    let mut refused = Vec::new();
+    let (mut lacking, mut narrowed) = (Vec::new(), Vec::new());
     for w in wanted.iter().filter(|w| !published.contains(&w.oid)) {
         let what = format!(
             "collection `{}`: the publication `{name}` lacks `{}.{}`, and this user may not add it (that takes ownership of both)",
             w.collection, w.namespace, w.name
         );
-        refused.push((w.collection.clone(), Finding::new(what, add_sql(name, &[w]))));
+        lacking.push((w.collection.clone(), Finding::new(what, add_sql(name, &[w]))));
     }
     for (w, narrow) in publication.narrowed(client, wanted).await? {
         let (publication, table) = (quote_identifier(name), w.sql());
-        let mend = format!("ALTER PUBLICATION {publication} DROP TABLE {table};\nALTER PUBLICATION {publication} ADD TABLE {table};");
+        let mend = format!(
+            "ALTER PUBLICATION {publication} DROP TABLE {table};\nALTER PUBLICATION {publication} ADD TABLE {table};"
+        );
         let what = format!(
             "collection `{}`: the publication `{name}` has a {narrow} for `{}.{}`, so changes would be missed",
             w.collection, w.namespace, w.name
         );
-        refused.push((w.collection.clone(), Finding::new(what, mend)));
+        narrowed.push((w.collection.clone(), Finding::new(what, mend)));
     }
     let versions = publication.versions(client, wanted).await?;
-    Ok(Checked { version: format!("{}:{}", publication.oid, publication.version), versions, findings, refused })
+    let version = format!("{}:{}", publication.oid, publication.version);
+    Ok(Checked { version, versions, findings, lacking, narrowed })
 }
 
 /// A row of `pg_publication`.

@@ -133,7 +133,18 @@ impl<'a> Session<'a> {
     ) -> Self {
         let delivery = Delivery::new(schemas, sink, followed, ground.snapshot.xmax);
         let progress = Progress::new(ground.layout, ground.start);
-        Self { ground, tuning, sink, delivery, progress, told: None, unanswered: 0, look_now: false, flushed: Lsn(0), flush_at: None }
+        Self {
+            ground,
+            tuning,
+            sink,
+            delivery,
+            progress,
+            told: None,
+            unanswered: 0,
+            look_now: false,
+            flushed: Lsn(0),
+            flush_at: None,
+        }
     }
 
     /// Delivers until something ends it.
@@ -251,7 +262,8 @@ async fn ask(client: &Client, limit: Duration) -> Result<Seen, Ended> {
          pg_catalog.pg_current_snapshot()::text";
     // Before the question is sent: what was committed by now is seen by the answer.
     let sent_at = Nanos::now();
-    let row = timely(limit, "the probe", client.query_one(SQL, &[])).await?;
+    let row = timely(limit, "the probe", client.query_typed(SQL, &[])).await?;
+    let row = row.first().ok_or_else(|| Ended::new(LossCause::Unavailable, "a probe without an answer"))?;
     let text = |i: usize| row.try_get::<_, String>(i).map_err(|e| Ended::sql("the probe's answer", &e));
     let snapshot = parse_snapshot(&text(2)?).ok_or_else(|| Ended::new(LossCause::Unavailable, "a broken snapshot"))?;
     let (end, flushed, xmax) = (text(0)?.parse()?, text(1)?.parse()?, snapshot.xmax);

@@ -7,7 +7,7 @@ use super::config::Config;
 use super::delivery::Followed;
 use super::error::Finding;
 use super::inspect::{self, Kind, Refused, Table};
-use super::publication::{self, Checked, Partitioned, Wanted};
+use super::publication::{self, Checked, Mend, Partitioned, Wanted};
 
 /// The state of the catalogue. Two that are equal are served alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,13 +26,6 @@ pub(crate) struct Survey {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Whether a publication that lacks something is mended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mend {
-    Yes,
-    No,
-}
-
 impl Survey {
     /// Looks at everything.
     ///
@@ -45,15 +38,12 @@ impl Survey {
             .zip(&config.collections)
             .filter_map(|(table, spec)| table.as_ref().ok().map(|table| wanted(&spec.name, table)))
             .collect();
-        let checked = match mend {
-            Mend::Yes => publication::prepare(client, &config.publication, &wanted).await?,
-            Mend::No => publication::check(client, &config.publication, &wanted).await?,
-        };
-        let Checked { version, versions, findings, refused } = checked;
+        let Checked { version, versions, findings, lacking, narrowed } =
+            publication::check(client, &config.publication, &wanted, mend).await?;
         let mut versions = versions.into_iter();
         let mut published: Vec<Option<String>> =
             tables.iter().map(|table| table.as_ref().ok().and_then(|_| versions.next())).collect();
-        for (collection, finding) in refused {
+        for (collection, finding) in lacking.into_iter().chain(narrowed) {
             let place = config.collections.iter().position(|spec| spec.name == collection);
             if let Some(i) = place {
                 tables[i] = Err(vec![finding]);

@@ -79,7 +79,7 @@ fn a_database_put_in_its_place_is_served_from_then_on() {
     let returned_ns = run.board.now();
     for (key, history) in run.histories.iter_mut().enumerate() {
         let present = is_in_other(key as u32);
-        history.push(State { present, begun_ns, returned_ns, at: OTHER_LOG, writer: u8::MAX });
+        history.push(State { present, begun_ns, returned_ns, from: OTHER_LOG, at: OTHER_LOG, writer: u8::MAX });
     }
     await_until("a loss", SOON, || run.losses(instance, None) >= 1.0);
     run.await_readyz(instance, 200);

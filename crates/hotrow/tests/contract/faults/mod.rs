@@ -5,12 +5,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::board::Instance;
+use crate::engine::Engine;
 use crate::harness::{Client, Config, SOON, Server, await_until};
 use crate::history::Ns;
 use crate::observation::{Observation, Outcome, Seen};
 use crate::reader::{Reader, Taste};
 use crate::rows::Sizes;
-use crate::run::{Plan, Run};
+use crate::run::{Plan, Run, Trial};
 
 mod file;
 mod locked;
@@ -35,39 +36,45 @@ fn under_load(plan: Plan, taste: Taste, configure: impl FnOnce(Config) -> Config
     (run, instance)
 }
 
-impl Run {
-    fn server(&self, instance: Instance) -> &Server {
+impl<E: Engine> Trial<E> {
+    pub(crate) fn server(&self, instance: Instance) -> &Server {
         &self.servers[usize::from(instance.id)]
     }
 
     /// Waits until `/readyz` answers with this status.
     #[track_caller]
-    fn await_readyz(&self, instance: Instance, status: u16) {
+    pub(crate) fn await_readyz(&self, instance: Instance, status: u16) {
         let mut admin = Client::connect(instance.admin);
         await_until(&format!("/readyz to say {status}"), SOON, || admin.get("/readyz").status == status);
     }
 
     /// Losses that the instance counted, of any cause or of one.
-    fn losses(&self, instance: Instance, cause: Option<&str>) -> f64 {
+    pub(crate) fn losses(&self, instance: Instance, cause: Option<&str>) -> f64 {
         let labels: Vec<(&str, &str)> = cause.map(|cause| ("cause", cause)).into_iter().collect();
         self.server(instance).metrics().sum("hotrow_feed_losses_total", &labels)
     }
 
     /// Reads the test's own keys in turn until an answer is as wanted.
     #[track_caller]
-    fn read_until(&self, reader: &mut Reader, instance: Instance, what: &str, wanted: impl Fn(&Observation) -> bool) {
+    pub(crate) fn read_until(
+        &self,
+        reader: &mut Reader,
+        instance: Instance,
+        what: &str,
+        wanted: impl Fn(&Observation) -> bool,
+    ) {
         let mut keys = self.own_keys().cycle();
         await_until(what, SOON, || wanted(reader.get(instance, keys.next().expect("endless"))));
     }
 
     /// Lets time pass on the run's clock while readers and writers go on.
-    fn pass(&self, time: Duration) {
+    pub(crate) fn pass(&self, time: Duration) {
         let due = self.board.now() + time.as_nanos() as Ns;
         await_until("time to pass", time + SOON, || self.board.now() >= due);
     }
 
     /// The end of a run that must hold the contract: the writers stop, the keys equal the database, all is judged.
-    fn finish(mut self, probe: Option<Reader>, judge_tokens: bool) -> Run {
+    pub(crate) fn finish(mut self, probe: Option<Reader>, judge_tokens: bool) -> Self {
         self.stop_writers();
         self.converged();
         self.stop_readers();
@@ -83,12 +90,12 @@ impl Run {
 }
 
 /// Whether the answer is a refusal.
-fn is_refused(observation: &Observation) -> bool {
+pub(crate) fn is_refused(observation: &Observation) -> bool {
     matches!(observation.seen, Seen::Refused(_))
 }
 
 /// Whether the answer is within all bounds.
-fn is_fresh(observation: &Observation) -> bool {
+pub(crate) fn is_fresh(observation: &Observation) -> bool {
     !is_refused(observation) && observation.outcome != Outcome::Stale
 }
 

@@ -7,7 +7,7 @@ use crate::observation::Token;
 
 const MS: Ns = 1_000_000;
 const LOG: u64 = 0xab;
-const TERMS: Terms = Terms { max_staleness_ns: 1000 * MS, log: Some(LOG) };
+const TERMS: Terms = Terms { max_staleness_ns: 1000 * MS, log: Some(LOG), tokens_are_exact: true };
 
 /// Key 0: a row; at 100 ms changed (log 1), at 200 ms deleted (2), at 300 ms inserted again (3), at 400 ms deleted (4).
 /// Each COMMIT takes 1 ms.
@@ -15,7 +15,14 @@ fn histories() -> Histories {
     let mut history = History::starting(true);
     for (i, present) in [true, false, true, false].into_iter().enumerate() {
         let begun_ns = (i as Ns + 1) * 100 * MS;
-        history.push(State { present, begun_ns, returned_ns: begun_ns + MS, at: i as u64 + 1, writer: 0 });
+        history.push(State {
+            present,
+            begun_ns,
+            returned_ns: begun_ns + MS,
+            from: i as u64 + 1,
+            at: i as u64 + 1,
+            writer: 0,
+        });
     }
     vec![history]
 }
@@ -205,4 +212,32 @@ fn a_violation_tells_its_story() {
     ] {
         assert!(story.contains(part), "{part:?} is missing in\n{story}");
     }
+}
+
+/// As [`histories`], but each commit lies somewhere between the point before its own and its own, times ten.
+fn vague_histories() -> Histories {
+    let mut vague = History::starting(true);
+    for (_, state) in histories()[0].iter().skip(1) {
+        vague.push(State { from: state.at * 10 - 9, at: state.at * 10, ..*state });
+    }
+    vec![vague]
+}
+
+#[test]
+fn where_tokens_are_not_exact_an_answer_is_no_newer_than_its_token() {
+    let terms = Terms { tokens_are_exact: false, ..TERMS };
+    let rules = |observation: Observation| {
+        let report = check(&vague_histories(), &[observation], &[], &terms);
+        report.violations.iter().map(|v| v.rule).collect::<Vec<_>>()
+    };
+    // Version 3 lies between 21 and 30: a token of 20 cannot have seen it, one of 21 may have, one of 29 may not have yet.
+    assert_eq!(rules(at(20, version(320, 330, 3))), [Rule::Token]);
+    assert_eq!(rules(at(21, version(320, 330, 3))), []);
+    assert_eq!(rules(at(29, absent(320, 330))), []);
+    // The deletion before it lies between 11 and 20.
+    assert_eq!(rules(at(11, absent(220, 230))), []);
+    assert_eq!(rules(at(10, absent(220, 230))), [Rule::Token]);
+    // Nothing is asked of a position until the commit lies before it for certain.
+    assert_eq!(rules(wishing(Wish::AtLeast(29), absent(320, 330))), []);
+    assert_eq!(rules(wishing(Wish::AtLeast(30), absent(320, 330))), [Rule::MinPosition]);
 }

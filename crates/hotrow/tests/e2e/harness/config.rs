@@ -12,12 +12,16 @@ pub struct Config {
 impl Config {
     /// Free ports, one worker, the database watched with triggers, few logs; no collection.
     pub fn new(database: &Path) -> Self {
+        Self::over(&format!("sqlite:{}", database.display())).set("source.watch", "\"triggers\"")
+    }
+
+    /// Free ports, one worker; no collection.
+    pub fn over(url: &str) -> Self {
         Self::default()
             .set("listen.data", "\"127.0.0.1:0\"")
             .set("listen.admin", "\"127.0.0.1:0\"")
             .set("listen.workers", "1")
-            .set("source.url", &format!("\"sqlite:{}\"", database.display()))
-            .set("source.watch", "\"triggers\"")
+            .set("source.url", &format!("\"{url}\""))
     }
 
     /// Sets a key, named with its section, to a TOML value.

@@ -3,9 +3,9 @@
 use hotrow_cache::key::KeyPart;
 use hotrow_cache::version::Mark;
 
+use super::recorder::config;
 use super::recorder::{Event, Feed};
 use super::server::Server;
-use super::recorder::config;
 use crate::{FlushCause, LossCause};
 
 mod delivers;

@@ -5,18 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema};
 use hotrow_cache::version::{Mark, Position, Version};
 use hotrow_measure::clock::Nanos;
 use parking_lot::{Condvar, Mutex};
 
 use super::server::Server;
 use crate::postgres::config::{CollectionSpec, Config};
-use crate::postgres::feed::PostgresFeed;
-use crate::postgres::shared::Shared;
-use crate::postgres::target::Target;
 use crate::postgres::tuning::Tuning;
-use crate::{Change, FlushCause, LossCause, Sink};
+use crate::postgres::{Hooks, Postgres, PostgresSource, open};
+use crate::{Change, FlushCause, LossCause, Sink, Source as _};
 
 /// A condition that does not come true within this time has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -139,7 +137,8 @@ pub(crate) struct Feed {
     pub(crate) sink: Arc<Recorder>,
     shutdown: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    schemas: Arc<[KeySchema]>,
+    pub(crate) source: Arc<PostgresSource>,
+    schemas: Vec<KeySchema>,
 }
 
 impl Drop for Feed {
@@ -158,32 +157,15 @@ impl Feed {
         feed
     }
 
-    /// Runs; keys are integers, or of the types that a name ends with (`id:text`).
-    pub(crate) fn launch(mut config: Config, tune: impl FnOnce(&mut Tuning)) -> Self {
-        let mut schemas = Vec::new();
-        for (i, spec) in config.collections.iter_mut().enumerate() {
-            let types = spec.key.iter_mut().map(|name| {
-                let (bare, ty) = match name.split_once(':') {
-                    Some((bare, "text")) => (bare, KeyType::Text(hotrow_cache::key::Collation::Binary)),
-                    Some((bare, "uuid")) => (bare, KeyType::Uuid),
-                    Some((bare, "bytes")) => (bare, KeyType::Bytes),
-                    _ => (name.as_str(), KeyType::Integer),
-                };
-                *name = bare.to_owned();
-                ty
-            });
-            schemas.push(KeySchema::new(CollectionId(u16::try_from(i).unwrap()), types.collect()));
-        }
-        let schemas: Arc<[KeySchema]> = schemas.into();
-        let mut tuning = Tuning::new(&config);
-        tune(&mut tuning);
-        let target = Arc::new(Target::parse(config.feed_url.as_deref().unwrap_or(&config.url)).unwrap());
-        let shared = Arc::new(Shared::new());
-        let feed = PostgresFeed { config: Arc::new(config), target, tuning, shared, schemas: Arc::clone(&schemas) };
+    /// Runs.
+    pub(crate) fn launch(config: Config, tune: impl FnOnce(&mut Tuning)) -> Self {
+        let Postgres { source, mut feed } = open(config, Hooks::default()).unwrap_or_else(|e| panic!("{e}"));
+        tune(&mut feed.tuning);
+        let schemas: Vec<KeySchema> = source.schemas().to_vec();
         let (sink, shutdown) = (Arc::new(Recorder::default()), Arc::new(AtomicBool::new(false)));
         let (for_feed, stop) = (Arc::clone(&sink), Arc::clone(&shutdown));
         let thread = std::thread::spawn(move || feed.run(for_feed, stop));
-        Self { sink, shutdown, thread: Some(thread), schemas }
+        Self { sink, source, shutdown, thread: Some(thread), schemas }
     }
 
     /// Waits until the feed has told that all which was committed before this call is delivered.

@@ -99,11 +99,14 @@ async fn authenticate<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 fn unbound() -> WireError {
-    WireError::Login("the server does not offer what `channel_binding=require` asks for (SCRAM-SHA-256-PLUS)".to_owned())
+    WireError::Login(
+        "the server does not offer what `channel_binding=require` asks for (SCRAM-SHA-256-PLUS)".to_owned(),
+    )
 }
 
 fn password<'a>(login: &Login<'a>) -> Result<&'a [u8], WireError> {
-    let missing = || WireError::Login(format!("the server asks user `{}` for a password, and none is configured", login.user));
+    let missing =
+        || WireError::Login(format!("the server asks user `{}` for a password, and none is configured", login.user));
     login.password.ok_or_else(missing)
 }
 

@@ -56,7 +56,7 @@ fn keys_of_every_type_are_those_of_the_url() {
         "CREATE TABLE t (id text PRIMARY KEY); CREATE TABLE u (id uuid PRIMARY KEY); CREATE TABLE b (id bytea PRIMARY KEY);
          CREATE TABLE c (a bigint, v varchar(20), x text, PRIMARY KEY (v, a))",
     );
-    let feed = Feed::start(&server, &["t(id:text)", "u(id:uuid)", "b(id:bytes)", "c(a,v:text)"]);
+    let feed = Feed::start(&server, &["t(id)", "u(id)", "b(id)", "c(a,v)"]);
     let text = feed.key(0, &[KeyPart::Text("Gr\u{fc}\u{df}e, \u{1f980}")]);
     assert_eq!(feed.keys(&server, "INSERT INTO t VALUES ('Gr\u{fc}\u{df}e, \u{1f980}')"), [text]);
     let uuid: Vec<u8> = (0..16).map(|i| i * 16 + i).collect();
@@ -83,8 +83,11 @@ fn full_and_index_identities_name_their_rows() {
          ALTER TABLE f ALTER v SET STORAGE EXTERNAL; ALTER TABLE i ALTER long SET STORAGE EXTERNAL;
          ALTER TABLE i ALTER code SET STORAGE EXTERNAL",
     );
-    let feed = Feed::start(&server, &["f(id)", "i(code:text)"]);
-    assert_eq!(feed.keys(&server, "INSERT INTO f VALUES (1, repeat('x', 9000)), (2, '')"), [feed.int(0, 1), feed.int(0, 2)]);
+    let feed = Feed::start(&server, &["f(id)", "i(code)"]);
+    assert_eq!(
+        feed.keys(&server, "INSERT INTO f VALUES (1, repeat('x', 9000)), (2, '')"),
+        [feed.int(0, 1), feed.int(0, 2)]
+    );
     assert_eq!(feed.keys(&server, "UPDATE f SET id = 3 WHERE id = 1"), [feed.int(0, 1), feed.int(0, 3)]);
     assert_eq!(feed.keys(&server, "DELETE FROM f WHERE id = 3"), [feed.int(0, 3)]);
     let code = |text: &str| feed.key(1, &[KeyPart::Text(text)]);
@@ -93,7 +96,10 @@ fn full_and_index_identities_name_their_rows() {
     assert_eq!(feed.keys(&server, "UPDATE i SET code = 'b'"), [code("a"), code("b")]);
     // A key stored out of line is in the old row when the new one leaves it out.
     let long = "k".repeat(990);
-    assert_eq!(feed.keys(&server, &format!("UPDATE i SET code = '{long}', long = repeat('y', 3000)")), [code("b"), code(&long)]);
+    assert_eq!(
+        feed.keys(&server, &format!("UPDATE i SET code = '{long}', long = repeat('y', 3000)")),
+        [code("b"), code(&long)]
+    );
     assert_eq!(feed.keys(&server, "UPDATE i SET id = 4"), [code(&long)]);
     assert_eq!(feed.keys(&server, "DELETE FROM i"), [code(&long)]);
 }

@@ -78,7 +78,8 @@ fn commits_that_wait_for_no_disk_are_delivered() {
 #[test]
 fn a_busy_database_stays_fresh() {
     let server = Server::start(&[]);
-    server.batch("CREATE TABLE p (id int PRIMARY KEY, n int); INSERT INTO p SELECT i, 0 FROM generate_series(1, 1000) i");
+    server
+        .batch("CREATE TABLE p (id int PRIMARY KEY, n int); INSERT INTO p SELECT i, 0 FROM generate_series(1, 1000) i");
     let feed = fresh_feed(&server);
     std::thread::scope(|scope| {
         scope.spawn(|| {

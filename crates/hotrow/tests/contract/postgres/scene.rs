@@ -1,0 +1,167 @@
+//! One key under a microscope: nothing else is written or read, so that a fault shows with the first answer.
+
+use std::time::Duration;
+
+use super::proxy::{Class, Way};
+use super::{Database, PostgresRun};
+use crate::board::Instance;
+use crate::explain::explain;
+use crate::harness::{SOON, await_until};
+use crate::observation::Seen;
+use crate::reader::{Reader, Taste};
+use crate::rows::Sizes;
+use crate::rules::{Rule, check};
+use crate::run::{Plan, Trial};
+use crate::writer::Habit;
+
+/// Short, so that a scene shows soon what stayed behind.
+pub(super) const BOUND: Duration = Duration::from_millis(300);
+/// Past the bound by so much, an answer must know.
+pub(super) const BEYOND: Duration = Duration::from_millis(100);
+
+/// The key that is looked at.
+pub(super) const KEY: u32 = 1;
+/// Another one, for warming up.
+pub(super) const OTHER: u32 = 2;
+
+/// A run of which every key is the test's own.
+pub(super) struct Scene {
+    pub(super) run: PostgresRun,
+    pub(super) instance: Instance,
+    pub(super) reader: Reader,
+}
+
+/// What a scene came to.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// All rules held.
+    Clean,
+    /// The first broken rule, and the story of it.
+    Broken(Rule, String),
+}
+
+impl Scene {
+    /// Every key is read once, so that it is in the cache and the readers' connection is there.
+    pub(super) fn start(environment: &[(&str, &str)]) -> Self {
+        Self::start_with(&[], environment)
+    }
+
+    /// As [`Self::start`], on a server with more settings.
+    pub(super) fn start_with(settings: &[(&str, &str)], environment: &[(&str, &str)]) -> Self {
+        let mut run = stage(settings);
+        let config = config(&run);
+        let instance = run.serve(&config, environment);
+        run.start_writers();
+        let mut reader = run.reader(Taste::plain());
+        for key in run.own_keys() {
+            assert_eq!(reader.get(instance, key).seen, first(key));
+        }
+        Self { run, instance, reader }
+    }
+
+    /// Commits a change of the key, and waits until the feed has delivered it.
+    #[track_caller]
+    pub(super) fn change_and_deliver(&mut self, key: u32) {
+        let before = self.delivered();
+        self.run.change(key);
+        self.await_delivery(before);
+    }
+
+    /// Waits until the feed has delivered more than `before`.
+    #[track_caller]
+    pub(super) fn await_delivery(&self, before: f64) {
+        await_until("the change to be delivered", SOON, || self.delivered() > before);
+    }
+
+    /// Changes that the feed has delivered.
+    pub(super) fn delivered(&self) -> f64 {
+        self.run.server(self.instance).metrics().sum("hotrow_invalidations_total", &[])
+    }
+
+    /// Sends a read of the key whose query reaches the server and whose answer is held on its way. Its snapshot is taken.
+    #[track_caller]
+    pub(super) fn begin_held_read(&mut self, reader: &mut Reader, key: u32) -> u64 {
+        let proxy = &self.run.database.proxy;
+        proxy.hold(&[Class::Readers], &[Way::ToService]);
+        let sent_ns = reader.send(self.instance, &[read(key)]);
+        await_until("the row to be read", SOON, || proxy.waiting(Class::Readers, Way::ToService) > 0);
+        sent_ns
+    }
+
+    /// Lets the held answer through and notes it.
+    pub(super) fn end_held_read(&mut self, reader: &mut Reader, key: u32, sent_ns: u64) {
+        self.run.database.proxy.release(&[Class::Readers], &[Way::ToService]);
+        reader.receive(self.instance, &[read(key)], sent_ns);
+    }
+
+    /// Reads the key and gives what was seen.
+    pub(super) fn get(&mut self, key: u32) -> Seen {
+        self.reader.get(self.instance, key).seen.clone()
+    }
+
+    /// Lets the bound pass, reads the key some times, and judges everything.
+    pub(super) fn end(mut self, key: u32, more: Vec<Reader>) -> Ended {
+        self.run.pass(BOUND + BEYOND);
+        for _ in 0..5 {
+            self.reader.get(self.instance, key);
+        }
+        self.judge(more)
+    }
+
+    /// Judges everything.
+    pub(super) fn judge(mut self, more: Vec<Reader>) -> Ended {
+        self.run.stop_writers();
+        let readers = more.into_iter().chain([self.reader]);
+        let run = &mut self.run;
+        readers.for_each(|reader| run.observations.extend(reader.into_seen()));
+        let report = check(&run.histories, &run.observations, &run.purges, &run.terms());
+        match report.violations.first() {
+            None => Ended::Clean,
+            Some(first) => Ended::Broken(first.rule, explain(first, &run.histories, &run.observations, &run.purges)),
+        }
+    }
+}
+
+/// The database of a scene.
+pub(super) fn stage(settings: &[(&str, &str)]) -> PostgresRun {
+    let keys = 6;
+    let habit = Habit { deletes: 0, ..Habit::default() };
+    let (sizes, max_staleness) = (Sizes { from: 50, to: 90 }, BOUND);
+    let plan = Plan { keys, own: keys, writers: 0, sizes, habit, max_staleness, ..Plan::default() };
+    Trial::over_postgres(Database::with(settings, &plan), plan)
+}
+
+/// Its configuration: reads may be held for as long as a scene takes.
+pub(super) fn config(run: &PostgresRun) -> crate::harness::Config {
+    run.config().set("source.read_timeout", "\"20s\"").set("limits.request_timeout", "\"20s\"")
+}
+
+/// A plain read.
+pub(super) fn read(key: u32) -> crate::ask::Ask {
+    crate::ask::Ask::One { key, wish: crate::observation::Wish::Any, known: None }
+}
+
+/// What a key shows before it was ever changed.
+pub(super) fn first(key: u32) -> Seen {
+    if Plan::has_first_row(key) { Seen::Version(0) } else { Seen::Absent }
+}
+
+#[track_caller]
+pub(super) fn assert_clean(ended: Ended) {
+    if let Ended::Broken(rule, story) = ended {
+        panic!("{rule:?} broken although the fix is in place\n{story}");
+    }
+}
+
+/// With its fix taken out, a scene must break this rule.
+#[cfg(feature = "sabotage")]
+#[track_caller]
+pub(super) fn assert_broken(ended: Ended, rule: Rule) {
+    match ended {
+        Ended::Broken(broken, story) => {
+            assert_eq!(broken, rule, "{story}");
+            println!("found:\n{story}");
+        }
+        Ended::Clean => panic!("nothing found, so either the switch or the scene is too weak"),
+    }
+}
