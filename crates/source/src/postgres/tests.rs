@@ -6,3 +6,5 @@ mod reads;
 mod refusals;
 #[path = "../../../hotrow/tests/common_pg/server.rs"]
 pub(crate) mod server;
+mod servers;
+mod troubles;
