@@ -8,3 +8,4 @@ mod refusals;
 pub(crate) mod server;
 mod servers;
 mod troubles;
+mod types;
