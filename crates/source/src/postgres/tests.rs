@@ -2,7 +2,13 @@
 
 pub(crate) mod certs;
 mod feed;
+mod harness;
+mod reads;
 mod recorder;
+mod refusals;
 #[path = "../../../hotrow/tests/common_pg/server.rs"]
 pub(crate) mod server;
+mod servers;
+mod troubles;
+mod types;
 mod wire;
