@@ -195,6 +195,13 @@ impl Feed {
         self.key(collection, &[KeyPart::Integer(id)])
     }
 
+    /// What a read of this row sees.
+    pub(crate) fn version_of_a_read(&self, collection: usize, id: i64) -> Version {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let key = self.int(collection, id);
+        runtime.block_on(self.source.read(key.collection(), vec![key])).unwrap().version
+    }
+
     /// Runs `sql` and gives what the feed delivered of it.
     pub(crate) fn delivered(&self, server: &Server, sql: &str) -> Vec<Event> {
         let from = self.sink.len();
@@ -226,7 +233,7 @@ impl Feed {
 
 /// What `open` says against this configuration.
 pub(crate) fn refusal(config: Config) -> String {
-    open(config, Hooks::default()).err().expect("it must be refused").to_string()
+    open(config, Hooks::default()).map(drop).expect_err("it must be refused").to_string()
 }
 
 /// The blockers as the log would name them.

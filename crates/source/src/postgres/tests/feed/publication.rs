@@ -15,7 +15,8 @@ fn it_is_made_and_completed() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE \"B \"\"x\" (id int PRIMARY KEY)");
     drop(Feed::start(&server, &["a(id)"]));
-    let tables = "SELECT string_agg(tablename, ',' ORDER BY tablename) FROM pg_publication_tables WHERE pubname = 'hotrow'";
+    let tables =
+        "SELECT string_agg(tablename, ',' ORDER BY tablename) FROM pg_publication_tables WHERE pubname = 'hotrow'";
     assert_eq!(server.query(tables), "a");
     let feed = Feed::start(&server, &["a(id)", "B \"x(id)"]);
     assert_eq!(server.query(tables), "B \"x,a");
@@ -26,11 +27,21 @@ fn it_is_made_and_completed() {
 #[test]
 fn what_is_wrong_with_it_is_told_with_the_sql() {
     let server = Server::start(&[]);
-    server.batch("CREATE TABLE a (id int PRIMARY KEY, n int); CREATE TABLE m (id int PRIMARY KEY) PARTITION BY HASH (id)");
+    server.batch(
+        "CREATE TABLE a (id int PRIMARY KEY, n int); CREATE TABLE m (id int PRIMARY KEY) PARTITION BY HASH (id)",
+    );
     let url = server.url();
     for (publication, collections, mend) in [
-        ("FOR TABLE a WITH (publish = 'insert, update')", &["a(id)"][..], "SET (publish = 'insert, update, delete, truncate')"),
-        ("FOR TABLE a WITH (publish = 'insert, update, delete')", &["a(id)"], "SET (publish = 'insert, update, delete, truncate')"),
+        (
+            "FOR TABLE a WITH (publish = 'insert, update')",
+            &["a(id)"][..],
+            "SET (publish = 'insert, update, delete, truncate')",
+        ),
+        (
+            "FOR TABLE a WITH (publish = 'insert, update, delete')",
+            &["a(id)"],
+            "SET (publish = 'insert, update, delete, truncate')",
+        ),
         ("FOR TABLE a WHERE (id > 5)", &["a(id)"], "DROP TABLE \"public\".\"a\";"),
         ("FOR TABLE a (id)", &["a(id)"], "DROP TABLE \"public\".\"a\";"),
         ("FOR TABLE m", &["m(id)"], "SET (publish_via_partition_root = true)"),

@@ -16,6 +16,15 @@ fn until(server: &Server, sql: &str, wanted: &str) {
     }
 }
 
+/// Lets go those that wait for a standby, also when a test fails: its threads wait for them.
+struct Release<'a>(&'a Server);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        _ = self.0.try_query("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    }
+}
+
 const IN_SYNC_REP: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
 #[test]
@@ -54,11 +63,14 @@ fn a_running_transaction_holds_the_start_up_and_is_named() {
     server.batch("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE u (id int)");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            server.batch("SET application_name = 'slowpoke'; BEGIN; INSERT INTO u VALUES (1); SELECT pg_sleep(2); COMMIT");
+            server.batch(
+                "SET application_name = 'slowpoke'; BEGIN; INSERT INTO u VALUES (1); SELECT pg_sleep(2); COMMIT",
+            );
         });
         until(&server, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
         let feed = Feed::launch(config(server.url(), &["a(id)"]), |_| {});
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event_type = 'Lock'";
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event_type = 'Lock'";
         until(&server, waits, "1");
         assert_eq!(feed.sink.since(0), [], "nothing starts before it ends");
         let who = crate::postgres::tests::recorder::blockers(&server, None);
@@ -93,8 +105,11 @@ fn the_start_waits_until_all_before_it_is_visible() {
     server.batch("COMMIT PREPARED 'first'");
     says("found initial consistent point");
     std::thread::scope(|scope| {
+        let _release = Release(&server);
         // It is in the log and waits for a standby that never comes.
-        scope.spawn(|| server.try_query("SET application_name = 'racer'; SET synchronous_commit = on; UPDATE a SET n = 1"));
+        scope.spawn(|| {
+            server.try_query("SET application_name = 'racer'; SET synchronous_commit = on; UPDATE a SET n = 1")
+        });
         until(&server, IN_SYNC_REP, "1");
         server.batch("COMMIT PREPARED 'second'");
         says("logical decoding found consistent point");
@@ -121,6 +136,7 @@ fn a_change_that_is_delivered_before_it_is_visible_carries_its_mark() {
     server.batch("CREATE TABLE a (id int PRIMARY KEY, n int); INSERT INTO a VALUES (1, 0)");
     let feed = Feed::start(&server, &["a(id)"]);
     std::thread::scope(|scope| {
+        let _release = Release(&server);
         scope.spawn(|| server.try_query("SET synchronous_commit = on; UPDATE a SET n = 1"));
         let mark = feed.sink.wait("the change", |events| {
             events.iter().find_map(|e| if let Event::Change(c) = e { Some(c.mark) } else { None })
@@ -131,11 +147,13 @@ fn a_change_that_is_delivered_before_it_is_visible_carries_its_mark() {
         // Later probes pass, and what they see does not include it.
         feed.settle();
         assert!(!feed.sink.visible().sees(&mark));
+        assert!(!feed.version_of_a_read(0, 1).sees(&mark), "the fence of such a read rejects it");
         server.batch("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
         until(&server, "SELECT n FROM a", "1");
         feed.settle();
         feed.settle();
         assert!(feed.sink.visible().sees(&mark));
+        assert!(feed.version_of_a_read(0, 1).sees(&mark));
     });
 }
 
@@ -157,7 +175,8 @@ fn transactions_are_widened_across_the_wrap() {
         let wanted: Vec<Event> = (0..).zip(xids.lines()).map(change).collect();
         assert_eq!(wanted.len(), 100);
         assert_eq!(feed.sink.since(from), wanted);
-        let past_wrap = xids.lines().filter(|xid| xid.parse::<u64>().unwrap() >> 32 == epoch.parse::<u64>().unwrap() + 1);
+        let past_wrap =
+            xids.lines().filter(|xid| xid.parse::<u64>().unwrap() >> 32 == epoch.parse::<u64>().unwrap() + 1);
         assert_eq!(past_wrap.count() > 0, epoch == "7", "{xids}");
     }
 }
