@@ -129,6 +129,13 @@ fn missing_privileges_are_named_with_their_grants() {
 }
 
 #[test]
+fn a_database_without_an_encoding_is_refused() {
+    let server = Server::start(&[]);
+    server.batch("CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+    assert!(refusal(config(&server.url_for("postgres", "bytes"), &["t(id)"])).contains("SQL_ASCII"));
+}
+
+#[test]
 fn settings_that_do_not_fit_the_table_are_refused() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE t (id int PRIMARY KEY, a int)");
