@@ -109,7 +109,7 @@ pub(crate) fn parse_query(shared: &Shared, id: CollectionId, query: Option<&str>
 }
 
 /// Reads the ids of `{"ids":[…]}`: strings, integers, and arrays of these for keys of several columns.
-fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Result<Ids, Problem> {
+pub(crate) fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Result<Ids, Problem> {
     let schema = &shared.collection(id).schema;
     let bad = |what: &str| Problem::BadBatch(format!("{what}; the body is {{\"ids\":[…]}}"));
     let document: serde_json::Value = serde_json::from_slice(body).map_err(|_| bad("the body is not JSON"))?;

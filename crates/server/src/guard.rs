@@ -11,6 +11,8 @@
 
 mod chunked;
 mod framing;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod head;
 pub mod phase;
 pub mod refusal;

@@ -10,6 +10,8 @@ mod body;
 pub mod config;
 pub mod connection;
 pub mod drain;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod guard;
 pub mod handle;
 pub mod listen;

@@ -132,6 +132,7 @@ pub trait Sink: Send + Sync + 'static {
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>);
 }
 
+mod json;
 pub mod postgres;
 pub mod spec;
 pub mod sqlite;

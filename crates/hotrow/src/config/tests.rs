@@ -7,6 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+#[path = "../../../../fuzz/mutate.rs"]
+mod mutate;
+
 const GOOD: &str = "[source]\nurl = \"sqlite:shop.db\"\n[collections.products]\n";
 
 fn env(name: &str) -> Result<String, VarError> {
@@ -365,4 +368,34 @@ proptest! {
             prop_assert!(!e.problems.is_empty() && !e.to_string().is_empty());
         }
     }
+}
+
+/// A text that somebody typed, or a part of one, read as a file.
+fn configuration(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match (parse_text(text), parse_text(text)) {
+        (Ok(once), Ok(again)) => assert_eq!(format!("{:?}", once.server), format!("{:?}", again.server)),
+        (Err(once), Err(again)) => {
+            assert!(!once.problems.is_empty() && once.to_string() == again.to_string(), "{once}");
+        }
+        (once, again) => panic!("{:?} and then {:?}", once.is_ok(), again.is_ok()),
+    }
+}
+
+#[test]
+fn the_configuration_survives_mutated_files() {
+    const PIECES: [&[u8]; 10] = [
+        b"= [",
+        b"'''",
+        b"\"",
+        b"${WORKERS}",
+        b"${",
+        b"[collections.x]\n",
+        b"99999999999999999999",
+        b"\n= 3\n",
+        b"{a = ",
+        b"\xc3\xa4",
+    ];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/configuration");
+    mutate::run(folder, 20_000, &PIECES, configuration);
 }

@@ -1,0 +1,191 @@
+//! What the fuzz targets drive: the path of a request from bytes to what it asks for. Not in ordinary builds.
+
+use std::future::ready;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hotrow_cache::Cache;
+use hotrow_cache::config::{CollectionConfig, Config as CacheConfig, WhenStale};
+use hotrow_cache::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_measure::clock::Nanos;
+use hotrow_source::{BoxFuture, ReadError, ReadSet, Source};
+use http::Method;
+
+use crate::batch;
+use crate::config::{Collection, Config, Limits};
+use crate::guard::fuzzing::follow;
+use crate::lookups::Calendar;
+use crate::route::Route;
+use crate::shared::Shared;
+
+/// Takes the bytes of a connection, the first of which says into what pieces the others are cut, and follows every request
+/// in them.
+///
+/// # Panics
+/// When pieces are understood differently from the whole, or a key from a URL is another than the one its parts make.
+pub fn request_path(input: &[u8]) {
+    let Some((cut, stream)) = input.split_first() else { return };
+    let shared = shared();
+    let whole = follow([stream], &shared.limits);
+    let pieces = follow(stream.chunks(usize::from(*cut).max(1)), &shared.limits);
+    assert_eq!(whole, pieces, "the same bytes in pieces of {cut}");
+    for message in &whole {
+        let mut words = message.splitn(3, |byte| *byte == b' ').map(std::str::from_utf8);
+        if let (Some(Ok(method)), Some(Ok(target))) = (words.next(), words.next()) {
+            ask(shared, method, target);
+        }
+        let body = message.windows(4).position(|four| four == b"\r\n\r\n").map_or(&[][..], |at| &message[at + 4..]);
+        for id in 0..shared.collections.len() {
+            let _ = batch::parse_body(shared, CollectionId(id as u16), body);
+        }
+    }
+}
+
+fn ask(shared: &Shared, method: &str, target: &str) {
+    let Ok(method) = Method::from_bytes(method.trim_start().as_bytes()) else { return };
+    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    match shared.router.route(&method, path, query) {
+        Ok(Route::Item(_, id)) => shared.collections.iter().for_each(|collection| check_key(&collection.schema, id)),
+        Ok(Route::BatchGet(id, query)) => drop(batch::parse_query(shared, id, query)),
+        Ok(Route::BatchPost(_)) | Err(_) => {}
+    }
+}
+
+/// A key from a URL is the one that the feed makes of its parts.
+fn check_key(schema: &KeySchema, id: &str) {
+    let Ok(key) = schema.parse_url(id) else { return };
+    let parts: Vec<KeyPart<'_>> = key.parts().collect();
+    assert_eq!(schema.key(&parts).as_ref(), Ok(&key), "{id:?}");
+}
+
+/// One collection of every shape of key.
+fn shared() -> &'static Arc<Shared> {
+    static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let types = [
+            vec![KeyType::Integer],
+            vec![KeyType::Text(Collation::Binary)],
+            vec![KeyType::Text(Collation::NoCaseAscii)],
+            vec![KeyType::Uuid],
+            vec![KeyType::Bytes],
+            vec![KeyType::Integer, KeyType::Text(Collation::RightTrim), KeyType::Uuid],
+        ];
+        let schemas: Vec<KeySchema> =
+            types.into_iter().enumerate().map(|(i, types)| KeySchema::new(CollectionId(i as u16), types)).collect();
+        let named = |i| Collection {
+            name: format!("c{i}"),
+            cache_control: "no-cache".to_owned(),
+            allow_no_cache: true,
+            allow_min_position: true,
+        };
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = Config {
+            data: address,
+            admin: address,
+            admin_token: None,
+            workers: 1,
+            limits: limits(),
+            collections: (0..schemas.len()).map(named).collect(),
+        };
+        let day = Duration::from_hours(24);
+        let cache = Cache::new(cache_config(), vec![CollectionConfig { ttl: day, negative_ttl: day }; schemas.len()]);
+        let shared = Shared::new(&config, cache, Arc::new(Nowhere(schemas)), Calendar::new(Nanos(0), 0));
+        shared.unwrap_or_else(|e| unreachable!("the header values are fixed: {e}"))
+    })
+}
+
+fn limits() -> Limits {
+    let second = Duration::from_secs(1);
+    Limits {
+        connections: 1,
+        requests_in_flight: 1,
+        header_bytes: 1024,
+        headers: 16,
+        target_bytes: 512,
+        body_bytes: 1024,
+        header_timeout: second,
+        body_timeout: second,
+        idle_timeout: second,
+        write_timeout: second,
+        request_timeout: second,
+        drain_timeout: second,
+        max_batch: 10,
+        position_wait: second,
+        privileged_waiters: 1,
+    }
+}
+
+fn cache_config() -> CacheConfig {
+    CacheConfig {
+        enabled: true,
+        capacity_bytes: 1 << 20,
+        negative_share: 0.1,
+        entry_bytes_estimate: 100,
+        max_staleness: Duration::from_secs(1),
+        when_stale: WhenStale::Bypass,
+        ttl_jitter: 0.0,
+        error_ttl: Duration::ZERO,
+        stale_while_revalidate: Duration::ZERO,
+        stale_if_error: Duration::ZERO,
+        reads_in_flight: 1,
+        query_keys: 10,
+        query_bytes: 1024,
+        waiting_keys: 10,
+        seed: 1,
+    }
+}
+
+/// A database that nobody reads.
+struct Nowhere(Vec<KeySchema>);
+
+impl Source for Nowhere {
+    fn read(&self, _: CollectionId, _: Vec<Key>) -> BoxFuture<'_, Result<ReadSet, ReadError>> {
+        Box::pin(ready(Err(ReadError::Unavailable { detail: String::new() })))
+    }
+
+    fn schemas(&self) -> &[KeySchema] {
+        &self.0
+    }
+
+    fn queries_total(&self) -> u64 {
+        0
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn watch(&self) -> &'static str {
+        "none"
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../fuzz/mutate.rs"]
+mod mutate;
+
+#[cfg(test)]
+mod tests {
+    use super::mutate;
+
+    const PIECES: [&[u8]; 12] = [
+        b"\r\n",
+        b"\n",
+        b"\0",
+        b"%2C",
+        b"%00",
+        b"%",
+        b"Content-Length: 5\r\n",
+        b"Content-Length: 99999999999999999999\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"9223372036854775808",
+        b"ffffffffffffffff\r\n",
+        b"[[\"",
+    ];
+
+    #[test]
+    fn the_request_path_survives_mutated_input() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/request_path");
+        mutate::run(folder, 200_000, &PIECES, super::request_path);
+    }
+}

@@ -1,0 +1,93 @@
+//! Pieces of JSON that every engine writes the same way, straight into bytes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Largest record in bytes as JSON. A larger one is not served; databases themselves allow values of up to 1 GB.
+pub const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// The shortest decimal that reads back as the same number, always with a point or an exponent, so that it stays a
+/// floating-point number. JSON has no NaN and no infinities: those become texts.
+pub(crate) fn write_real(out: &mut Vec<u8>, real: f64) {
+    use std::io::Write as _;
+    if real.is_finite() {
+        // Writing to a Vec cannot fail.
+        let _ = write!(out, "{real:?}");
+    } else if real.is_nan() {
+        out.extend_from_slice(b"\"NaN\"");
+    } else if real > 0.0 {
+        out.extend_from_slice(b"\"Infinity\"");
+    } else {
+        out.extend_from_slice(b"\"-Infinity\"");
+    }
+}
+
+/// Writes a JSON string; what is not UTF-8 becomes U+FFFD.
+pub(crate) fn write_text(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    // Checking a whole text is much faster than looking for its bad places.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => write_escaped(out, text.as_bytes()),
+        Err(_) => {
+            for chunk in bytes.utf8_chunks() {
+                write_escaped(out, chunk.valid().as_bytes());
+                if !chunk.invalid().is_empty() {
+                    out.extend_from_slice("\u{fffd}".as_bytes());
+                }
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    let mut plain = 0;
+    for (i, byte) in text.iter().enumerate() {
+        if *byte >= 0x20 && *byte != b'"' && *byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&text[plain..i]);
+        plain = i + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            _ => {
+                out.extend_from_slice(b"\\u00");
+                push_hex(out, *byte);
+            }
+        }
+    }
+    out.extend_from_slice(&text[plain..]);
+}
+
+pub(crate) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    let start = out.len();
+    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    // The space is exactly what base64 with padding takes.
+    let written = STANDARD.encode_slice(bytes, &mut out[start..]).unwrap_or(0);
+    out.truncate(start + written);
+    out.push(b'"');
+}
+
+pub(crate) fn write_uuid(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            out.push(b'-');
+        }
+        push_hex(out, *byte);
+    }
+    out.push(b'"');
+}
+
+pub(crate) fn push_hex(out: &mut Vec<u8>, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.push(DIGITS[usize::from(byte >> 4)]);
+    out.push(DIGITS[usize::from(byte & 15)]);
+}
