@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::weather::{WEATHERS, Weather};
-use super::{Database, PostgresRun};
+use super::{Database, Postgres, PostgresRun};
 use crate::board::Instance;
+use crate::engine::Engine as _;
 use crate::harness::await_until;
 use crate::mix::{NEAR_SHARE_MIN, ORDINARY, PURGE_EVERY, assert_all, keep, purge_something, summarize};
 use crate::reader::Taste;
@@ -21,6 +22,34 @@ use crate::run::{Plan, Trial};
 const BREAK: Duration = Duration::from_millis(500);
 /// How long the service may take to come back by itself, its back-off included.
 const RECOVERY: Duration = Duration::from_secs(15);
+
+/// The writers checked: what they wrote down is what the database has, whatever happened to it.
+#[test]
+fn histories_equal_the_database_after_crashes() {
+    let plan = Plan { keys: 300, sizes: Sizes { from: 10, to: 90 }, own: 5, ..Plan::default() };
+    let mut run: PostgresRun = Trial::over_postgres(Database::with(&[], &plan), plan);
+    run.start_writers();
+    for round in 1..=4 {
+        run.await_counts(0, 300 * round, RECOVERY);
+        run.database.server.kill9();
+        run.database.server.restart();
+        run.change_own();
+        match round {
+            2 => run.truncate(),
+            3 => run.change_all(),
+            _ => {}
+        }
+    }
+    run.await_counts(0, 300 * 5, RECOVERY);
+    run.stop_writers();
+    let rows = Postgres::rows(&run.database);
+    for (key, history) in run.histories.iter().enumerate() {
+        let last = history.last().present.then(|| history.next_version() - 1);
+        assert_eq!(rows.get(&(key as u32)).copied(), last, "key {key}");
+    }
+    let newest = run.histories.iter().map(|history| history.last().at).max();
+    assert!(newest <= Some(run.database.log_end()), "a commit past the log's end");
+}
 
 #[test]
 fn contract_holds_over_postgresql_in_all_weathers() {
