@@ -13,6 +13,7 @@ use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, FeedCounts};
+use hotrow_source::postgres::{self, Postgres};
 use hotrow_source::sqlite::{self, Sqlite};
 use hotrow_source::{Sink, Source};
 use tokio::sync::watch;
@@ -119,7 +120,10 @@ fn open(source: SourceConfig) -> Result<(Arc<dyn Source>, Follow), ServeError> {
             let Sqlite { source, feed } = sqlite::open(config, sqlite::Hooks::default()).map_err(subsystem)?;
             Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
         }
-        SourceConfig::Postgres(_) => Err(subsystem("postgres: is not in this build yet")),
+        SourceConfig::Postgres(config) => {
+            let Postgres { source, feed } = postgres::open(config, postgres::Hooks::default()).map_err(subsystem)?;
+            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+        }
     }
 }
 

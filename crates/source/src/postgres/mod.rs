@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`config`], `target`, `tls`, `stream` (reaching a server), `connect` and `server` (a session, and with
 //! whom), `inspect` (what the table is), `plan`, `pool`, `reader` and `json` (a read), `shared` (what the feed tells the
-//! readers).
+//! readers); then `feed`, `link` (from nothing to a slot), `session`, `delivery`, `probe` (changes), `wire` and
+//! [`pgoutput`] (the protocol), `survey` and `publication` (the catalogue), `checks` (at the start).
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,27 +22,42 @@ use self::inspect::Table;
 use self::pool::Pool;
 use self::shared::Shared;
 use self::target::Target;
+use self::tuning::Tuning;
 use crate::{BoxFuture, ReadError, ReadSet, Source};
 
 pub use self::error::{Finding, Findings, OpenError};
+pub use self::feed::PostgresFeed;
 pub use self::stream::ConnectError;
 pub use self::target::TargetError;
 pub use self::tls::TlsSetupError;
 
 mod background;
+mod backoff;
+mod checks;
 pub mod config;
 mod connect;
+mod delivery;
 mod error;
+mod feed;
 mod inspect;
 mod json;
+mod link;
+pub mod pgoutput;
 mod plan;
 mod pool;
+mod probe;
+mod publication;
 mod reader;
 mod server;
+mod session;
 mod shared;
 mod stream;
+mod survey;
 mod target;
 mod tls;
+mod tuning;
+mod visibility;
+mod wire;
 
 /// How long the checks at the start may take once a server is reached.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,8 +65,10 @@ const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// One database.
 #[derive(Debug)]
 pub struct Postgres {
-    /// Reads records.
+    /// Reads records. It answers from the start, but freshness is told only while the feed runs.
     pub source: Arc<PostgresSource>,
+    /// Delivers changes; run it once.
+    pub feed: PostgresFeed,
 }
 
 /// Reads records through a pool of connections.
@@ -109,14 +127,15 @@ impl Hooks {
 pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
     let target = |setting, url: &str| Target::parse(url).map_err(|error| OpenError::Target { setting, error });
     let readers = target("url", &config.url)?;
+    let for_feed = config.feed_url.as_ref().map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    let config = Arc::new(config);
     let background = Background::start("postgres")?;
     let settings = Settings { statement_timeout: config.read_timeout, connect_timeout: config.connect_timeout };
-    let specs = config.collections.clone();
     let (session, tables) = {
-        let target = readers.clone();
+        let (target, feed_target, config) = (readers.clone(), for_feed.clone(), Arc::clone(&config));
         background.run(async move {
             let session = connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
-            let tables = tokio::time::timeout(CHECKS_TIMEOUT, check(&session, &specs)).await;
+            let tables = tokio::time::timeout(CHECKS_TIMEOUT, check(&session, &config, &feed_target)).await;
             let tables = tables.map_err(|_| OpenError::Failed { detail: "they took too long".into() })??;
             Ok((session, tables))
         })?
@@ -127,24 +146,32 @@ pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
     let runtime = background.handle();
     let pool = Arc::new(Pool::new(readers, settings, Arc::clone(&shared), runtime, config.reads_in_flight));
     pool.adopt(session);
+    let feed = PostgresFeed {
+        config: Arc::clone(&config),
+        target: Arc::new(for_feed),
+        tuning: Tuning::new(&config),
+        shared: Arc::clone(&shared),
+        schemas: Arc::clone(&schemas),
+    };
     let source = PostgresSource {
         shared,
         pool,
         schemas,
-        specs: config.collections,
+        specs: config.collections.clone(),
         read_timeout: config.read_timeout,
         hooks,
         _background: background,
     };
-    Ok(Postgres { source: Arc::new(source) })
+    Ok(Postgres { source: Arc::new(source), feed })
 }
 
 /// Looks at everything before it complains.
-async fn check(session: &connect::Session, specs: &[CollectionSpec]) -> Result<Vec<Table>, OpenError> {
+async fn check(session: &connect::Session, config: &Config, for_feed: &Target) -> Result<Vec<Table>, OpenError> {
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
     let mut findings = Vec::new();
-    let looked_at = inspect::tables(&session.client, specs).await.map_err(failed)?;
+    let looked_at = inspect::tables(&session.client, &config.collections).await.map_err(failed)?;
     let tables: Vec<Table> = looked_at.into_iter().filter_map(|t| t.map_err(|f| findings.extend(f)).ok()).collect();
+    let findings = checks::feed(config, for_feed, &session.identity, findings).await?;
     if findings.is_empty() { Ok(tables) } else { Err(OpenError::Findings(Findings(findings))) }
 }
 

@@ -1,3 +1,14 @@
-//! Tests against a real server, and what they share.
+//! Tests against a real server, each private to its test, and what they share.
 
 pub(crate) mod certs;
+mod feed;
+mod harness;
+mod reads;
+mod recorder;
+mod refusals;
+#[path = "../../../hotrow/tests/common_pg/server.rs"]
+pub(crate) mod server;
+mod servers;
+mod troubles;
+mod types;
+mod wire;

@@ -1,0 +1,133 @@
+//! What the catalogue says about everything that is served: the tables, their publication, and what else changes how a
+//! row looks.
+
+use tokio_postgres::{Client, Error};
+
+use super::config::Config;
+use super::delivery::Followed;
+use super::error::Finding;
+use super::inspect::{self, Kind, Refused, Table};
+use super::publication::{self, Checked, Mend, Partitioned, Wanted};
+
+/// The state of the catalogue. Two that are equal are served alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Survey {
+    /// Per collection: its table, or what keeps it from being served.
+    pub(crate) tables: Vec<Result<Table, Refused>>,
+    /// Per collection what else its rows depend on, in a form that can be compared only.
+    pub(crate) depends: Vec<String>,
+    /// Per collection the oids that its changes may come under.
+    pub(crate) oids: Vec<Vec<u32>>,
+    /// Changes whenever the publication as a whole does.
+    pub(crate) publication: String,
+    /// Per collection the same for its table's part in the publication; none where there is no such table.
+    pub(crate) published: Vec<Option<String>>,
+    /// What is wrong with the publication as a whole: nothing can be followed.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Survey {
+    /// Looks at everything.
+    ///
+    /// # Errors
+    /// Of the driver: nothing is known then.
+    pub(crate) async fn take(client: &Client, config: &Config, mend: Mend) -> Result<Self, Error> {
+        let mut tables = inspect::tables(client, &config.collections).await?;
+        let wanted: Vec<Wanted> = tables
+            .iter()
+            .zip(&config.collections)
+            .filter_map(|(table, spec)| table.as_ref().ok().map(|table| wanted(&spec.name, table)))
+            .collect();
+        let Checked { version, versions, findings, lacking, narrowed } =
+            publication::check(client, &config.publication, &wanted, mend).await?;
+        let mut versions = versions.into_iter();
+        let mut published: Vec<Option<String>> =
+            tables.iter().map(|table| table.as_ref().ok().and_then(|_| versions.next())).collect();
+        for (collection, finding) in lacking.into_iter().chain(narrowed) {
+            let place = config.collections.iter().position(|spec| spec.name == collection);
+            if let Some(i) = place {
+                tables[i] = Err(vec![finding]);
+                published[i] = None;
+            }
+        }
+        let mut oids = Vec::with_capacity(tables.len());
+        let mut depends = Vec::with_capacity(tables.len());
+        for table in &tables {
+            let (of, on) = match table {
+                Ok(table) => dependencies(client, table).await?,
+                Err(_) => (Vec::new(), String::new()),
+            };
+            oids.push(of);
+            depends.push(on);
+        }
+        Ok(Self { tables, depends, oids, publication: version, published, findings })
+    }
+
+    /// What the feed follows.
+    pub(crate) fn followed(&self) -> Vec<Option<Followed>> {
+        let follow = |(table, oids): (&Result<Table, Refused>, &Vec<u32>)| {
+            let table = table.as_ref().ok()?;
+            Some(Followed {
+                oids: oids.clone(),
+                namespace: table.schema.clone(),
+                name: table.name.clone(),
+                key: table.key.iter().map(|k| k.name.clone()).collect(),
+            })
+        };
+        self.tables.iter().zip(&self.oids).map(follow).collect()
+    }
+
+    /// Why changes may have been missed since `before`. What was written by a transaction that is open across a change of
+    /// the publication comes under the old rule, whenever it commits; only a new session's start waits for it.
+    pub(crate) fn gap_since(&self, before: &Self) -> Option<String> {
+        if self.publication != before.publication {
+            return Some("the publication changed".to_owned());
+        }
+        let mut collections = self.published.iter().zip(&before.published).zip(&self.tables);
+        let changed = collections.find(|((now, before), _)| now.is_some() && now != before);
+        changed.and_then(|(_, table)| table.as_ref().ok()).map(|table| {
+            format!("`{}.{}` was put into the publication, or was taken out for a while", table.schema, table.name)
+        })
+    }
+
+    /// Whether a collection's records may look different from those of `before`.
+    pub(crate) fn differs(&self, before: &Self, collection: usize) -> bool {
+        self.tables.get(collection) != before.tables.get(collection)
+            || self.depends.get(collection) != before.depends.get(collection)
+    }
+}
+
+fn wanted(collection: &str, table: &Table) -> Wanted {
+    Wanted {
+        collection: collection.to_owned(),
+        oid: table.oid,
+        namespace: table.schema.clone(),
+        name: table.name.clone(),
+        is_partitioned: if table.kind == Kind::Partitioned { Partitioned::Yes } else { Partitioned::No },
+    }
+}
+
+/// The oids that a table's changes may come under, which are its own and those of the tables that it is a partition of;
+/// and its partitions with their files (a TRUNCATE of one partition, and its coming and going, are in no feed that
+/// publishes by the root) and its types with their parts.
+async fn dependencies(client: &Client, table: &Table) -> Result<(Vec<u32>, String), Error> {
+    const SQL: &str = "WITH RECURSIVE types(oid) AS (\
+             SELECT atttypid FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped \
+           UNION SELECT next.oid FROM types JOIN pg_catalog.pg_type t ON t.oid = types.oid \
+             CROSS JOIN LATERAL (SELECT t.typelem AS oid UNION ALL SELECT t.typbasetype \
+               UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a \
+                 WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped \
+               UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid) AS next \
+             WHERE next.oid <> 0) \
+         SELECT ARRAY(SELECT $1::oid UNION SELECT relid::oid FROM pg_catalog.pg_partition_ancestors($1)), \
+         (SELECT coalesce(string_agg(c.oid || ':' || pg_relation_filenode(c.oid), ',' ORDER BY c.oid), '') \
+            FROM pg_catalog.pg_partition_tree($1) p JOIN pg_catalog.pg_class c ON c.oid = p.relid WHERE p.isleaf \
+            AND (SELECT relkind FROM pg_catalog.pg_class WHERE oid = $1) = 'p') || ';' || \
+         (SELECT coalesce(string_agg(e.oid || ':' || e.xmin::text, ',' ORDER BY e.oid), '') \
+            FROM pg_catalog.pg_enum e JOIN types ON types.oid = e.enumtypid) || ';' || \
+         (SELECT coalesce(string_agg(t.oid || ':' || a.attnum || ':' || a.xmin::text, ',' ORDER BY t.oid, a.attnum), '') \
+            FROM types JOIN pg_catalog.pg_type t ON t.oid = types.oid \
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = t.typrelid WHERE a.attnum > 0)";
+    let row = client.query_one(SQL, &[&table.oid]).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}

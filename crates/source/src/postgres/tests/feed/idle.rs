@@ -1,0 +1,127 @@
+use std::time::{Duration, Instant};
+
+use hotrow_measure::clock::Nanos;
+
+use super::*;
+
+/// Looks at the staleness every few milliseconds; the sorted values.
+fn watch(feed: &Feed, time: Duration) -> Vec<Duration> {
+    let until = Instant::now() + time;
+    let mut all = Vec::new();
+    let mut newest = Nanos::ZERO;
+    while Instant::now() < until {
+        if let Some(sent_at) = feed.sink.newest_advance() {
+            newest = sent_at;
+        }
+        all.push(Nanos::now().since(newest));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    all.sort_unstable();
+    all
+}
+
+fn print(what: &str, all: &[Duration]) {
+    let at = |share: f64| all[((all.len() - 1) as f64 * share) as usize];
+    println!("{what}: p50 {:?}, p99 {:?}, max {:?} of {} looks", at(0.5), at(0.99), at(1.0), all.len());
+}
+
+/// The bound is as users have it: one second.
+fn fresh_feed(server: &Server) -> Feed {
+    let mut config = config(server.url(), &["p(id)"]);
+    config.max_staleness = Duration::from_secs(1);
+    config.schema_poll = Duration::from_secs(1);
+    let feed = Feed::launch(config, |_| {});
+    feed.settle();
+    feed
+}
+
+#[test]
+fn an_idle_database_stays_fresh() {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE u (id int)");
+    let feed = fresh_feed(&server);
+    let all = watch(&feed, Duration::from_secs(3));
+    print("idle", &all);
+    assert!(all[all.len() * 99 / 100] < Duration::from_millis(600), "{:?}", all.last());
+}
+
+#[test]
+fn an_open_transaction_on_an_idle_database_does_not_hide_what_is_committed() {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE u (id int)");
+    let feed = fresh_feed(&server);
+    std::thread::scope(|scope| {
+        // It leaves a little in the log that nobody writes to disk.
+        scope.spawn(|| server.batch("BEGIN; INSERT INTO u VALUES (1); SELECT pg_sleep(3); ROLLBACK"));
+        feed.sink.wait("its start", |_| {
+            (server.query("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1").then_some(())
+        });
+        let all = watch(&feed, Duration::from_secs(2));
+        print("idle with an open transaction", &all);
+        assert!(all[all.len() * 99 / 100] < Duration::from_millis(1000), "{:?}", all.last());
+    });
+}
+
+#[test]
+fn commits_that_wait_for_no_disk_are_delivered() {
+    let server = Server::start(&[("synchronous_commit", "off"), ("wal_writer_delay", "200ms")]);
+    server.batch("CREATE TABLE p (id int PRIMARY KEY)");
+    let feed = fresh_feed(&server);
+    server.batch("INSERT INTO p VALUES (1)");
+    feed.sink.wait("the change", |events| events.iter().any(|e| matches!(e, Event::Change(_))).then_some(()));
+    feed.settle();
+    let all = watch(&feed, Duration::from_secs(2));
+    print("asynchronous commits", &all);
+    assert!(all[all.len() * 99 / 100] < Duration::from_millis(1000), "{:?}", all.last());
+}
+
+#[test]
+fn a_busy_database_stays_fresh() {
+    let server = Server::start(&[]);
+    server
+        .batch("CREATE TABLE p (id int PRIMARY KEY, n int); INSERT INTO p SELECT i, 0 FROM generate_series(1, 1000) i");
+    let feed = fresh_feed(&server);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            server.batch(
+                "CREATE PROCEDURE busy() LANGUAGE plpgsql AS $$ DECLARE stop timestamptz := clock_timestamp() + interval '3 s'; i int;
+                 BEGIN WHILE clock_timestamp() < stop LOOP i := 1 + random() * 999; UPDATE p SET n = n + 1 WHERE id = i; COMMIT;
+                 PERFORM pg_sleep(0.001);
+                 END LOOP; END $$; CALL busy()",
+            );
+        });
+        let all = watch(&feed, Duration::from_secs(3));
+        print("busy", &all);
+        assert!(all[all.len() * 99 / 100] < Duration::from_millis(1000), "{:?}", all.last());
+    });
+    let changes = feed.sink.since(0).iter().filter(|e| matches!(e, Event::Change(_))).count();
+    println!("busy: {changes} changes delivered");
+    assert!(changes > 500, "{changes}");
+}
+
+#[test]
+fn a_huge_transaction_becomes_a_flush() {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE p (id int PRIMARY KEY, n text); CREATE TABLE q (id int PRIMARY KEY)");
+    let feed = Feed::launch(config(server.url(), &["p(id)", "q(id)"]), |_| {});
+    feed.settle();
+    let before_bytes = resident_bytes();
+    let events = feed.delivered(
+        &server,
+        "BEGIN; INSERT INTO p SELECT i, repeat('x', 500) FROM generate_series(1, 100000) i; INSERT INTO q VALUES (1); COMMIT",
+    );
+    let grown_bytes = resident_bytes().saturating_sub(before_bytes);
+    let changes = events.iter().filter(|e| matches!(e, Event::Change(_))).count();
+    let flushes: Vec<&Event> = events.iter().filter(|e| matches!(e, Event::Flush(..))).collect();
+    assert!(matches!(flushes[..], [Event::Flush(c, FlushCause::Bulk, Some(_))] if c.0 == 0), "{flushes:?}");
+    assert_eq!(changes, crate::postgres::delivery::KEYS_PER_TRANSACTION_MAX + 1);
+    assert!(feed.sink.longest_portion() <= 1000);
+    println!("100,000 rows (50 MB): resident memory grew by {} KiB", grown_bytes >> 10);
+    // The sink of this test keeps 10,000 changes; the rows themselves are 50 MB.
+    assert!(grown_bytes < 24 << 20, "{grown_bytes}");
+}
+
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
