@@ -64,7 +64,10 @@ fn readers_connections_are_bounded() {
         }
         await_until("readers' connections", SOON, || shop.proxy.open(Class::Readers) >= 2);
     });
-    assert!(shop.proxy.open(Class::Readers) <= 3, "{}", shop.proxy.open(Class::Readers));
+    let sessions = shop
+        .server
+        .query("SELECT application_name, state, query FROM pg_stat_activity WHERE backend_type = 'client backend'");
+    assert!(shop.proxy.open(Class::Readers) <= 3, "{}:\n{sessions}", shop.proxy.open(Class::Readers));
 }
 
 #[test]
@@ -72,13 +75,21 @@ fn a_query_that_takes_too_long_is_ended_at_the_server() {
     let shop = Shop::with_products();
     let server = Server::start(&shop.config(&["products"]).set("source.read_timeout", "\"300ms\""));
     cached(&mut server.client(), "/products/1");
+    let count = |condition: &str| {
+        shop.server
+            .query(&format!("SELECT count(*) FROM pg_locks l JOIN pg_stat_activity USING (pid) WHERE {condition}"))
+    };
     std::thread::scope(|scope| {
         let locked = scope.spawn(|| {
-            shop.server.batch("BEGIN; LOCK TABLE products IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT")
+            shop.server.batch("BEGIN; LOCK TABLE products IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3); COMMIT");
         });
-        await_until("a time-out", SOON, || server.get("/products/2").status == 504);
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%pg_current_snapshot%'";
-        await_until("the server to have given it up", SOON, || shop.server.query(waiting) == "0");
+        await_until("the lock", SOON, || {
+            count("mode = 'AccessExclusiveLock' AND granted AND relation = 'products'::regclass") != "0"
+        });
+        assert_eq!(server.get("/products/2").status, 504);
+        let waiting = "NOT granted AND query LIKE '%pg_current_snapshot%'";
+        await_until("the server to have given it up", SOON, || count(waiting) == "0");
+        assert!(!locked.is_finished(), "that was the lock's end and not the query's");
         locked.join().expect("the lock goes");
     });
     await_until("reads to work again", SOON, || server.get("/products/2").status == 200);

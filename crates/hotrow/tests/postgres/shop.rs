@@ -46,7 +46,7 @@ impl Shop {
 
     /// The configuration that serves these tables, by way of the proxy.
     pub(crate) fn config(&self, collections: &[&str]) -> Config {
-        let config = Config::over(&self.proxy.url());
+        let config = Config::over(&self.proxy.url()).set("source.feed_url", &format!("\"{}\"", self.proxy.feed_url()));
         collections.iter().fold(config, |config, name| {
             config
                 .collection(name)
@@ -65,6 +65,17 @@ impl Shop {
     #[track_caller]
     pub(crate) fn position(&self) -> String {
         self.server.query(POSITION)
+    }
+}
+
+impl Shop {
+    /// Waits until the feed has taken in all that was committed so far.
+    #[track_caller]
+    pub(crate) fn await_delivery(&self, server: &Server) {
+        let position = self.position();
+        let (_, end) = position.split_once('-').expect("two parts");
+        let end: f64 = end.parse().expect("a number");
+        await_until("the feed to catch up", SOON, || server.metrics().sum("hotrow_feed_position", &[]) >= end);
     }
 }
 
@@ -102,6 +113,18 @@ pub(crate) fn await_status(client: &mut Client, path: &str, status: u16) {
 #[track_caller]
 pub(crate) fn await_readyz(server: &Server, status: u16) {
     await_status(&mut server.admin_client(), "/readyz", status);
+}
+
+/// Times that the feed began to follow the database.
+pub(crate) fn starts(server: &Server) -> f64 {
+    server.metrics().sum("hotrow_feed_starts_total", &[])
+}
+
+/// Waits until the feed follows the database again, having started more than `before` times.
+#[track_caller]
+pub(crate) fn await_started(server: &Server, before: f64) {
+    await_until("the feed to start again", SOON, || starts(server) > before);
+    await_readyz(server, 200);
 }
 
 /// Losses that were counted, of any cause or of one.

@@ -43,7 +43,7 @@ fn everything_that_is_missing_is_said_at_once_and_what_mends_it_does() {
         &["`wal_level`", "bare", "ADD PRIMARY KEY", "mute", "REPLICA IDENTITY", "fleeting", "SET LOGGED"],
     );
     assert_says(&text, &["seen", "view", "prices", "nowhere"]);
-    assert!(!text.contains("`fine`"), "nothing is wrong with that one:\n{text}");
+    assert!(!text.contains("collection `fine`"), "nothing is wrong with that one:\n{text}");
     // As told.
     shop.server.batch(
         "ALTER SYSTEM SET wal_level = logical; ALTER TABLE bare ADD PRIMARY KEY (id);

@@ -79,7 +79,8 @@ fn keys_of_every_kind_name_their_rows_and_their_changes() {
         ("/texts/a%2Fb%20c%25%C3%A9", "\"id\":\"a/b c%é\",", "texts WHERE id <> ''"),
         (&format!("/uuids/{}", uuid.to_uppercase()), &format!("\"id\":\"{uuid}\","), "uuids"),
         ("/pairs/7,x%2Cy", "\"a\":7,\"b\":\"x,y\",", "pairs"),
-        ("/blobs/00ff", "\"id\":\"AP8=\",", "blobs"),
+        // As the URL names it; other columns of the type are in base64.
+        ("/blobs/00ff", "\"id\":\"00ff\",", "blobs"),
     ];
     for (path, key, table) in rows {
         assert_eq!(cached(&mut client, path).text(), format!("{{{key}\"n\":1}}"));

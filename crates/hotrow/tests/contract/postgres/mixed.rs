@@ -114,19 +114,17 @@ fn run(name: &str, reads: u64, changes: u64, rounds: u32, within: Duration) {
 
 /// A weather comes and goes, and both instances recover by themselves.
 fn come(run: &mut PostgresRun, weather: Weather, instances: [Instance; 2], random: &mut Random) {
-    let losses = || instances.map(|instance| run.losses(instance, None));
-    let before = losses();
+    let starts = |run: &PostgresRun, instance| run.server(instance).metrics().sum("hotrow_feed_starts_total", &[]);
+    let before = instances.map(|instance| (run.losses(instance, None), starts(run, instance)));
     let victim = random.one_of(&instances);
     weather.come(run, victim, random);
-    for instance in instances {
+    for (instance, (losses, started)) in instances.into_iter().zip(before) {
+        if weather.ends_the_feed() {
+            let again = || run.losses(instance, None) > losses && starts(run, instance) > started;
+            await_until(&format!("a loss and a start after {weather:?}"), RECOVERY, again);
+        }
         let mut admin = crate::harness::Client::connect(instance.admin);
         await_until(&format!("/readyz after {weather:?}"), RECOVERY, || admin.get("/readyz").status == 200);
-    }
-    if weather.ends_the_feed() {
-        for (instance, before) in instances.into_iter().zip(before) {
-            let loud = || run.losses(instance, None) > before;
-            await_until(&format!("a loss after {weather:?}"), RECOVERY, loud);
-        }
     }
     purge_for(run, random, BREAK);
 }
