@@ -80,7 +80,8 @@ fn run(name: &str, reads: u64, changes: u64, rounds: u32, within: Duration) {
     run.start_readers(2, Taste { pipeline: 6, recent: 65, ..Taste::default() });
     let mut random = Random(11);
     purge_for(&mut run, &mut random, BREAK);
-    let second = run.serve(&config, &[]);
+    // One instance reads the database when the feed is behind, the other serves what it has and says so.
+    let second = run.serve(&config.clone().set("cache.when_stale", "\"stale\""), &[]);
     let mut came: BTreeMap<String, u64> = BTreeMap::new();
     let end = began + within;
     for round in 0.. {
@@ -151,7 +152,7 @@ fn assert_counts(summary: &Value, reads: u64, changes: u64) {
     assert!(number("/reads") >= reads as f64 && number("/changes") >= changes as f64);
     assert!(number("/near_share") >= NEAR_SHARE_MIN, "too few reads near a change");
     assert_all(summary, &ORDINARY);
-    assert_all(summary, &["refused", "service/losses", "service/failed_keys"]);
+    assert_all(summary, &["refused", "outcomes/stale", "service/losses", "service/failed_keys"]);
     // Most of the time the weather is bad; even so most requests must be answered.
     let refused = number("/refused") / number("/reads");
     assert!(refused < 0.2, "{refused} of the reads were refused");
