@@ -43,8 +43,10 @@ const DATABASES: &[&str] = &[
     "mongodb",
 ];
 const DATABASE_KNOWERS: &[&str] = &["source", "reference", "verify"];
-/// `hotrow` makes the demonstration's database and writes to it, as its user would; its manifest says so.
-const DATABASE_EXCEPTION: (&str, &str) = ("hotrow", "rusqlite");
+/// `hotrow` makes the demonstration's database and writes to it, as its user would, and its tests play the writer of a server;
+/// its manifest says so. Crate, kind of dependency, package.
+const DATABASE_EXCEPTIONS: &[(&str, &str, &str)] =
+    &[("hotrow", "dependencies", "rusqlite"), ("hotrow", "dev-dependencies", "tokio-postgres")];
 
 /// A crate's manifest, parsed, with the line of text it came from.
 struct Manifest<'a> {
@@ -73,13 +75,25 @@ fn manifests(tree: &Tree) -> (Vec<Manifest<'_>>, Vec<String>) {
 impl Manifest<'_> {
     /// Every package it depends on, for tests and builds and single platforms too.
     fn dependencies(&self) -> Vec<&str> {
+        self.kinds_and_dependencies().into_iter().map(|(_, dependency)| dependency).collect()
+    }
+
+    /// The same, each with the name of its table.
+    fn kinds_and_dependencies(&self) -> Vec<(&str, &str)> {
         let mut tables = vec![&self.table];
         let targets = self.table.get("target").and_then(toml::Value::as_table);
         tables.extend(targets.into_iter().flat_map(|t| t.values()).filter_map(toml::Value::as_table));
         let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
-        let lists = tables.iter().flat_map(|t| kinds.iter().filter_map(|kind| t.get(*kind)?.as_table()));
-        lists.flatten().map(|(key, value)| value.get("package").and_then(toml::Value::as_str).unwrap_or(key)).collect()
+        let lists =
+            tables.iter().flat_map(|t| kinds.iter().filter_map(|kind| Some((*kind, t.get(*kind)?.as_table()?))));
+        let named = |(kind, list)| list_of(list).map(move |name| (kind, name));
+        lists.flat_map(named).collect()
     }
+}
+
+/// The packages that a table of dependencies names.
+fn list_of(table: &toml::Table) -> impl Iterator<Item = &str> {
+    table.iter().map(|(key, value)| value.get("package").and_then(toml::Value::as_str).unwrap_or(key))
 }
 
 pub(crate) fn arrows(tree: &Tree) -> Vec<String> {
@@ -109,12 +123,12 @@ pub(crate) fn protocols(tree: &Tree) -> Vec<String> {
     let (manifests, _) = manifests(tree);
     let mut complaints = Vec::new();
     for m in &manifests {
-        for dependency in m.dependencies() {
+        for (kind, dependency) in m.kinds_and_dependencies() {
             if HTTP.contains(&dependency) && !HTTP_SPEAKERS.contains(&m.name) {
                 complaints.push(format!("crates/{} must not speak HTTP ({dependency}); {HTTP_SPEAKERS:?} do", m.name));
             }
             if DATABASES.contains(&dependency) && !DATABASE_KNOWERS.contains(&m.name) {
-                if (m.name, dependency) != DATABASE_EXCEPTION {
+                if !DATABASE_EXCEPTIONS.contains(&(m.name, kind, dependency)) {
                     complaints.push(format!(
                         "crates/{} must not know databases ({dependency}); {DATABASE_KNOWERS:?} do",
                         m.name
@@ -187,4 +201,8 @@ fn protocols_complains() {
         &[("crates/hotrow/Cargo.toml", "[dependencies]\nrusqlite = '1'\n")],
         "in a comment above",
     );
+    let reason = "[dev-dependencies]\n# The tests play the writer of a server.\ntokio-postgres = '1'\n";
+    assert_silent(protocols, &[("crates/hotrow/Cargo.toml", reason)]);
+    let serving = "[dependencies]\n# Because it would be convenient here.\ntokio-postgres = '1'\n";
+    assert_complains(protocols, &[("crates/hotrow/Cargo.toml", serving)], "must not know databases");
 }

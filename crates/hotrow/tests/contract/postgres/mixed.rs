@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::weather::{WEATHERS, Weather};
-use super::{Database, PostgresRun};
+use super::{Database, Postgres, PostgresRun};
 use crate::board::Instance;
+use crate::engine::Engine as _;
 use crate::harness::await_until;
 use crate::mix::{NEAR_SHARE_MIN, ORDINARY, PURGE_EVERY, assert_all, keep, purge_something, summarize};
 use crate::reader::Taste;
@@ -21,6 +22,34 @@ use crate::run::{Plan, Trial};
 const BREAK: Duration = Duration::from_millis(500);
 /// How long the service may take to come back by itself, its back-off included.
 const RECOVERY: Duration = Duration::from_secs(15);
+
+/// The writers checked: what they wrote down is what the database has, whatever happened to it.
+#[test]
+fn histories_equal_the_database_after_crashes() {
+    let plan = Plan { keys: 300, sizes: Sizes { from: 10, to: 90 }, own: 5, ..Plan::default() };
+    let mut run: PostgresRun = Trial::over_postgres(Database::with(&[], &plan), plan);
+    run.start_writers();
+    for round in 1..=4 {
+        run.await_counts(0, 300 * round, RECOVERY);
+        run.database.server.kill9();
+        run.database.server.restart();
+        run.change_own();
+        match round {
+            2 => run.truncate(),
+            3 => run.change_all(),
+            _ => {}
+        }
+    }
+    run.await_counts(0, 300 * 5, RECOVERY);
+    run.stop_writers();
+    let rows = Postgres::rows(&run.database);
+    for (key, history) in run.histories.iter().enumerate() {
+        let last = history.last().present.then(|| history.next_version() - 1);
+        assert_eq!(rows.get(&(key as u32)).copied(), last, "key {key}");
+    }
+    let newest = run.histories.iter().map(|history| history.last().at).max();
+    assert!(newest <= Some(run.database.log_end()), "a commit past the log's end");
+}
 
 #[test]
 fn contract_holds_over_postgresql_in_all_weathers() {
@@ -51,7 +80,8 @@ fn run(name: &str, reads: u64, changes: u64, rounds: u32, within: Duration) {
     run.start_readers(2, Taste { pipeline: 6, recent: 65, ..Taste::default() });
     let mut random = Random(11);
     purge_for(&mut run, &mut random, BREAK);
-    let second = run.serve(&config, &[]);
+    // One instance reads the database when the feed is behind, the other serves what it has and says so.
+    let second = run.serve(&config.clone().set("cache.when_stale", "\"stale\""), &[]);
     let mut came: BTreeMap<String, u64> = BTreeMap::new();
     let end = began + within;
     for round in 0.. {
@@ -85,19 +115,17 @@ fn run(name: &str, reads: u64, changes: u64, rounds: u32, within: Duration) {
 
 /// A weather comes and goes, and both instances recover by themselves.
 fn come(run: &mut PostgresRun, weather: Weather, instances: [Instance; 2], random: &mut Random) {
-    let losses = || instances.map(|instance| run.losses(instance, None));
-    let before = losses();
+    let starts = |run: &PostgresRun, instance| run.server(instance).metrics().sum("hotrow_feed_starts_total", &[]);
+    let before = instances.map(|instance| (run.losses(instance, None), starts(run, instance)));
     let victim = random.one_of(&instances);
     weather.come(run, victim, random);
-    for instance in instances {
+    for (instance, (losses, started)) in instances.into_iter().zip(before) {
+        if weather.ends_the_feed() {
+            let again = || run.losses(instance, None) > losses && starts(run, instance) > started;
+            await_until(&format!("a loss and a start after {weather:?}"), RECOVERY, again);
+        }
         let mut admin = crate::harness::Client::connect(instance.admin);
         await_until(&format!("/readyz after {weather:?}"), RECOVERY, || admin.get("/readyz").status == 200);
-    }
-    if weather.ends_the_feed() {
-        for (instance, before) in instances.into_iter().zip(before) {
-            let loud = || run.losses(instance, None) > before;
-            await_until(&format!("a loss after {weather:?}"), RECOVERY, loud);
-        }
     }
     purge_for(run, random, BREAK);
 }
@@ -124,7 +152,7 @@ fn assert_counts(summary: &Value, reads: u64, changes: u64) {
     assert!(number("/reads") >= reads as f64 && number("/changes") >= changes as f64);
     assert!(number("/near_share") >= NEAR_SHARE_MIN, "too few reads near a change");
     assert_all(summary, &ORDINARY);
-    assert_all(summary, &["refused", "service/losses", "service/failed_keys"]);
+    assert_all(summary, &["refused", "outcomes/stale", "service/losses", "service/failed_keys"]);
     // Most of the time the weather is bad; even so most requests must be answered.
     let refused = number("/refused") / number("/reads");
     assert!(refused < 0.2, "{refused} of the reads were refused");

@@ -70,6 +70,22 @@ pub(super) fn fence(environment: &[(&str, &str)]) -> Ended {
     scene.end(KEY, Vec::new())
 }
 
+/// The reproducer checked.
+#[test]
+fn a_hidden_commit_is_in_the_log_and_nobody_sees_it() {
+    let mut run = stage(&SETTINGS);
+    run.start_writers();
+    let version = format!("SELECT version FROM items WHERE id = {KEY}");
+    let before = run.database.log_end();
+    let hidden = Hidden::begin(&run, KEY);
+    assert!(run.database.log_end() > before);
+    assert_eq!(run.database.server.query(&version), "0");
+    run.change(OTHER);
+    assert_eq!(run.database.server.query(&version), "0", "others commit and do not wait");
+    hidden.end(&run);
+    assert_eq!(run.database.server.query(&version), "1");
+}
+
 #[test]
 fn a_row_read_before_its_change_is_visible_is_not_kept() {
     assert_clean(fence(&[]));
