@@ -124,11 +124,14 @@ fn claim_encryption(config: &mut Config, stream: &Stream) {
     };
 }
 
-/// What the session is set to. In the start-up message, so that nothing is left behind on a pooler's connection. The
-/// forms of text matter only for values that the server itself turns into text.
+/// What the session is set to. In the start-up message, so that nothing is left behind on a pooler's connection.
+///
+/// Every read is by a unique key, so its plan is always the walk down that index: it is planned once, and not by how few
+/// rows the table had then. The forms of text matter only for values that the server itself turns into text.
 fn options(target: &Target, settings: Settings) -> String {
     let own = format!(
         "-c statement_timeout={} -c default_transaction_read_only=on -c plan_cache_mode=force_generic_plan -c jit=off \
+         -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
          -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 -c extra_float_digits=1 -c bytea_output=hex",
         settings.statement_timeout.as_millis().clamp(1, i32::MAX as u128),
     );

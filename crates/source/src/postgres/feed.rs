@@ -143,7 +143,7 @@ impl Life<'_> {
         let layout = link::log_layout(client, tuning).await?;
         let slot = SlotName::new(random);
         let start = link::slot(&mut wire, client, &slot, tuning).await?;
-        let snapshot = link::snapshot(client, tuning).await?;
+        let snapshot = link::listing_snapshot(client, tuning).await?;
         link::fence(client, &snapshot, tuning).await?;
         wire.start_replication(&slot, &config.publication, deadline(tuning.silence_max)).await?;
         let incarnation = sql.identity.incarnation();

@@ -120,7 +120,7 @@ pub(crate) struct Attempt {
 
 impl From<Attempt> for Ended {
     fn from(attempt: Attempt) -> Self {
-        Self::new(LossCause::Unavailable, with_mend(attempt.detail, attempt.finding.as_ref()))
+        Self::new(LossCause::Unavailable, with_mend(&attempt.detail, attempt.finding.as_ref()))
     }
 }
 
@@ -128,8 +128,8 @@ fn refused(host: &Host, e: &WireError) -> Attempt {
     Attempt { detail: format!("{host}: {e}"), finding: session_finding(e) }
 }
 
-fn with_mend(detail: String, finding: Option<&Finding>) -> String {
-    finding.map_or(detail.clone(), |f| format!("{detail}; {}: {}", f.what, f.mend.replace('\n', " ")))
+fn with_mend(detail: &str, finding: Option<&Finding>) -> String {
+    finding.map_or_else(|| detail.to_owned(), |f| format!("{detail}; {}: {}", f.what, f.mend.replace('\n', " ")))
 }
 
 /// A failed attempt as a finding at the start.
@@ -184,11 +184,19 @@ pub(crate) async fn log_layout(client: &Client, tuning: &Tuning) -> Result<LogLa
 }
 
 /// What readers see now.
-pub(crate) async fn snapshot(client: &Client, tuning: &Tuning) -> Result<Snapshot, Ended> {
+async fn snapshot(client: &Client, tuning: &Tuning) -> Result<Snapshot, Ended> {
     const SQL: &str = "SELECT pg_catalog.pg_current_snapshot()::text";
     let row = timely(tuning.silence_max, "a snapshot", client.query_one(SQL, &[])).await?;
     let text: String = row.try_get(0).map_err(|e| Ended::sql("a snapshot", &e))?;
     parse_snapshot(&text).ok_or_else(|| Ended::new(LossCause::Unavailable, format!("`{text}` is no snapshot")))
+}
+
+/// A snapshot that lists every transaction that runs. A snapshot ends behind the newest transaction that is complete, and
+/// what runs beyond is not visible in it without being listed; so a transaction of our own is completed first.
+pub(crate) async fn listing_snapshot(client: &Client, tuning: &Tuning) -> Result<Snapshot, Ended> {
+    const SQL: &str = "SELECT pg_catalog.pg_current_xact_id()";
+    timely(tuning.silence_max, "a transaction number", client.batch_execute(SQL)).await?;
+    snapshot(client, tuning).await
 }
 
 /// Makes the slot. The server waits for the transactions that are running; meanwhile they are named in the log, and the
@@ -206,7 +214,7 @@ pub(crate) async fn slot(
         tokio::select! {
             made = &mut made => {
                 return made.map_err(|e| {
-                    let detail = with_mend(e.to_string(), session_finding(&e).as_ref());
+                    let detail = with_mend(&e.to_string(), session_finding(&e).as_ref());
                     Ended { detail, ..Ended::from(e) }
                 });
             }

@@ -146,6 +146,7 @@ pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
     let runtime = background.handle();
     let pool = Arc::new(Pool::new(readers, settings, Arc::clone(&shared), runtime, config.reads_in_flight));
     pool.adopt(session);
+    background.handle().spawn(Pool::keep_pruned(Arc::downgrade(&pool)));
     let feed = PostgresFeed {
         config: Arc::clone(&config),
         target: Arc::new(for_feed),

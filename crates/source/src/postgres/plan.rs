@@ -10,12 +10,14 @@ use hotrow_cache::version::Snapshot;
 use tokio_postgres::Row as DatabaseRow;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use super::inspect::{KeyStored, Select, Served, Table, quote};
+use super::inspect::{KeyColumn, KeyStored, Select, Served, Table, quote};
 use super::json::{self, BODY_BYTES_MAX, Field, JsonError, Wire};
 use crate::Row;
 
 /// Columns of an answer before the row's own: snapshot and log position.
 const LEADING: usize = 2;
+/// Named, so that no function of the same name in the search path comes before.
+const CATALOG: &str = "pg_catalog";
 
 /// The statement of one collection and how to read its answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ impl ReadPlan {
             }
         }
         let sql = format!(
-            "SELECT f.s, f.l, {} FROM (SELECT pg_current_snapshot() AS s, pg_current_wal_insert_lsn() AS l) AS f LEFT JOIN {}",
+            "SELECT f.s, f.l, {} FROM (SELECT {CATALOG}.pg_current_snapshot() AS s, {CATALOG}.pg_current_wal_insert_lsn() AS l) AS f LEFT JOIN {}",
             columns.join(", "),
             join(table)
         );
@@ -153,7 +155,7 @@ fn select(served: &Served) -> String {
         Select::Plain => column,
         Select::Text => format!("{column}::text"),
         Select::TextArray => format!("{column}::text[]"),
-        Select::ToJson => format!("to_json({column})"),
+        Select::ToJson => format!("{CATALOG}.to_json({column})"),
     }
 }
 
@@ -162,12 +164,12 @@ fn join(table: &Table) -> String {
     if let [key] = &table.key[..] {
         return format!("{name} AS t ON t.{} = ANY ($1::{})", quote(&key.name), array_type(key.stored).0);
     }
-    let arrays: Vec<String> =
-        table.key.iter().enumerate().map(|(i, k)| format!("${}::{}", i + 1, array_type(k.stored).0)).collect();
+    let array = |(i, k): (usize, &KeyColumn)| format!("{CATALOG}.unnest(${}::{})", i + 1, array_type(k.stored).0);
+    let arrays: Vec<String> = table.key.iter().enumerate().map(array).collect();
     let names: Vec<String> = (0..table.key.len()).map(|i| format!("k{i}")).collect();
     let on: Vec<String> = table.key.iter().enumerate().map(|(i, k)| format!("t.{} = k.k{i}", quote(&k.name))).collect();
     let (arrays, names, on) = (arrays.join(", "), names.join(", "), on.join(" AND "));
-    format!("(unnest({arrays}) AS k ({names}) JOIN {name} AS t ON {on}) ON true")
+    format!("(ROWS FROM ({arrays}) AS k ({names}) JOIN {name} AS t ON {on}) ON true")
 }
 
 fn array_type(stored: KeyStored) -> (&'static str, Type) {

@@ -1,7 +1,7 @@
 //! Connections of the readers: opened when needed, kept, never more than the bound, and all to one server.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,6 +21,8 @@ use crate::ReadError;
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 /// Longest wait: a server that is back is found again within that.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// How often idle connections are looked through.
+const PRUNE_EVERY: Duration = Duration::from_secs(1);
 /// How long a connection whose query was given up may take until it can be used again; after that it is closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -47,6 +49,8 @@ struct Outage {
     failures: u32,
     /// Nobody tries before.
     retry_at: Instant,
+    /// Whether a connection that is open already has answered since.
+    answered: bool,
     why: Arc<str>,
 }
 
@@ -110,15 +114,27 @@ impl Pool {
         self.state.lock().idle.push(Connection { session, generation, prepared: Vec::new() });
     }
 
-    /// Closes idle connections of another generation than the current one.
-    pub(crate) fn prune(&self) {
+    /// Closes idle connections that lead to another server than the current one, as long as there is a pool.
+    pub(crate) async fn keep_pruned(pool: Weak<Self>) {
+        let mut every = tokio::time::interval(PRUNE_EVERY);
+        loop {
+            every.tick().await;
+            match pool.upgrade() {
+                Some(pool) => pool.prune(),
+                None => return,
+            }
+        }
+    }
+
+    fn prune(&self) {
         let generation = self.shared.generation();
         self.state.lock().idle.retain(|c| c.generation == generation && !c.session.is_closed());
     }
 
-    /// Why no connection can be opened at present.
+    /// Why the database was out of reach when it was last asked.
     pub(crate) fn outage(&self) -> Option<Arc<str>> {
-        self.state.lock().outage.as_ref().map(|outage| Arc::clone(&outage.why))
+        let state = self.state.lock();
+        state.outage.as_ref().filter(|outage| !outage.answered).map(|outage| Arc::clone(&outage.why))
     }
 
     fn take_idle(&self, generation: u64) -> Option<Connection> {
@@ -165,7 +181,8 @@ impl Pool {
         // One pool tries once at a time, so instances alone could fall into step; the process's own clock tells them
         // apart.
         let jitter = 0.5 + f64::from(hotrow_measure::clock::Nanos::now().0 as u32 % 512) / 1024.0;
-        state.outage = Some(Outage { failures, retry_at: Instant::now() + wait.mul_f64(jitter), why: why.into() });
+        let retry_at = Instant::now() + wait.mul_f64(jitter);
+        state.outage = Some(Outage { failures, retry_at, answered: false, why: why.into() });
     }
 }
 
@@ -231,7 +248,11 @@ impl Drop for Lease {
 impl Pool {
     fn keep(&self, connection: Connection) {
         if connection.generation == self.shared.generation() && !connection.session.is_closed() {
-            self.state.lock().idle.push(connection);
+            let mut state = self.state.lock();
+            if let Some(outage) = &mut state.outage {
+                outage.answered = true;
+            }
+            state.idle.push(connection);
         }
     }
 
@@ -312,7 +333,7 @@ pub(crate) fn fault(e: &Error) -> Fault {
         // A server in recovery has no end of the log.
         "55000" => Fault::Gone(ReadError::Unavailable { detail }),
         // Connection, resources, intervention, system, internal; serialization with recovery.
-        code if ["08", "53", "57", "58", "XX", "40"].contains(&&code[..2]) => {
+        code if ["08", "53", "57", "58", "XX", "40"].iter().any(|class| code.starts_with(class)) => {
             Fault::Gone(ReadError::Unavailable { detail })
         }
         _ => Fault::Query(ReadError::Broken { detail }),

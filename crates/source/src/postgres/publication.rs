@@ -232,9 +232,10 @@ impl Publication {
     async fn tables(&self, client: &Client, name: &str, wanted: &[Wanted]) -> Result<Vec<u32>, Error> {
         const SQL: &str = "SELECT w.oid FROM pg_catalog.unnest($2::oid[]) AS w(oid) WHERE EXISTS (\
              SELECT FROM pg_catalog.pg_get_publication_tables($1::text) AS p WHERE p.relid = w.oid \
-             OR p.relid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(w.oid)))";
+             OR p.relid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(w.oid))) \
+             OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel WHERE prpubid = $3 AND prrelid = w.oid)";
         let oids: Vec<u32> = wanted.iter().map(|w| w.oid).collect();
-        client.query(SQL, &[&name, &oids]).await?.iter().map(|row| row.try_get(0)).collect()
+        client.query(SQL, &[&name, &oids, &self.oid]).await?.iter().map(|row| row.try_get(0)).collect()
     }
 
     /// Tables of which only some rows or columns are published.

@@ -41,7 +41,7 @@ impl fmt::Display for Identity {
 const IDENTITY_SQL: &str = "SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(), \
     CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_walfile_name(pg_current_wal_insert_lsn()) END, \
     (SELECT oid FROM pg_database WHERE datname = current_database()), \
-    (SELECT system_identifier FROM pg_control_system())";
+    (SELECT system_identifier FROM pg_control_system()), current_setting('server_encoding')";
 
 /// Asks a server who it is.
 ///
@@ -64,6 +64,11 @@ pub(crate) async fn identify(client: &Client, host: &Host) -> Result<Identity, C
     }
     if row.try_get(1).map_err(failed)? {
         let detail = "it is a replica (in recovery): changes show there later than they happen; name the primary";
+        return Err(unusable(detail.into()));
+    }
+    if row.try_get::<_, &str>(5).map_err(failed)? == "SQL_ASCII" {
+        let detail =
+            "the database has the encoding SQL_ASCII, so its texts may be anything; load it into one with UTF8";
         return Err(unusable(detail.into()));
     }
     let wal: Option<&str> = row.try_get(2).map_err(failed)?;

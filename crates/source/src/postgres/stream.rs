@@ -150,15 +150,6 @@ impl Stream {
             Self::Tcp(_) | Self::Unix(_) => None,
         }
     }
-
-    /// The server's address, so that the next connection goes to the same one of a name's addresses.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(stream) => stream.peer_addr().ok(),
-            Self::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
-            Self::Unix(_) => None,
-        }
-    }
 }
 
 /// Tries the addresses of a name one after the other, each with an equal share of the time that is left.

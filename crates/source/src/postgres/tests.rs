@@ -1,5 +1,6 @@
 //! Tests against a real server, each private to its test, and what they share.
 
+mod bench;
 pub(crate) mod certs;
 mod feed;
 mod harness;

@@ -32,8 +32,8 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// `first` was taken after the slot was made: whatever committed before the slot's first position and is not visible
-    /// in it is among its running transactions.
+    /// `first` was taken after the slot was made, and lists every transaction that ran then: whatever committed before the
+    /// slot's first position and is not visible is among them.
     pub(crate) fn new(first: &Snapshot) -> Self {
         Self { waiting: first.running.clone() }
     }

@@ -1,2 +1,118 @@
+use std::path::Path;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use super::*;
+
+/// Messages recorded from a server; the fuzz target of `fuzz/` begins with the same.
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/pgoutput");
+    let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
 #[test]
-fn x() {}
+fn every_recorded_message_is_understood() {
+    let corpus = corpus();
+    let understood = corpus.iter().filter(|bytes| Message::decode(bytes).is_ok()).count();
+    // Two were cut when they were recorded, for they are long.
+    assert!(corpus.len() >= 30 && understood + 3 >= corpus.len(), "{understood} of {}", corpus.len());
+    for kind in b"BCRYIUDTO" {
+        assert!(corpus.iter().any(|bytes| bytes.first() == Some(kind)), "{}", char::from(*kind));
+    }
+}
+
+#[test]
+fn the_front_of_a_message_is_an_error_and_no_panic() {
+    for bytes in corpus().iter().filter(|bytes| Message::decode(bytes).is_ok()) {
+        for end in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..end]).is_err(), "{:?} cut at {end}", bytes.escape_ascii().to_string());
+        }
+        let longer = [bytes, &b"\0"[..]].concat();
+        assert!(Message::decode(&longer).is_err());
+    }
+}
+
+#[test]
+fn lengths_that_cannot_be_are_refused() {
+    let insert = |count: &[u8], rest: &[u8]| [b"I\0\0\0\x07N", count, rest].concat();
+    assert!(Message::decode(&insert(b"\0\x01", b"n")).is_ok());
+    for (count, rest) in [
+        (b"\0\x02", &b"n"[..]),
+        (b"\xff\xff", b"n"),
+        (b"\0\x01", b"t\xff\xff\xff\xff"),
+        (b"\0\x01", b"t\x7f\xff\xff\xffx"),
+        (b"\0\x01", b"x"),
+        (b"\0\x01", b"nn"),
+    ] {
+        assert!(Message::decode(&insert(count, rest)).is_err(), "{count:?} {rest:?}");
+    }
+    assert!(Message::decode(b"T\x7f\xff\xff\xff\0").is_err());
+    assert!(Message::decode(b"T\xff\xff\xff\xff\0").is_err());
+    assert!(Message::decode(b"S\0\0\0\x07\x01").is_err(), "streaming is not asked for");
+    assert!(Message::decode(b"Y\0\0\0\x07a\xff\0b\0").is_err());
+}
+
+/// Looks at every part of what was decoded, as the feed does.
+fn walk(bytes: &[u8]) {
+    let values = |tuple: Tuple<'_>| assert_eq!(tuple.values().count(), tuple.count());
+    assert!(relation_of_row(bytes).is_none() || bytes.len() >= 5);
+    match Message::decode(bytes) {
+        Ok(Message::Relation(relation)) => assert_eq!(relation.columns().count(), usize::from(relation.count)),
+        Ok(Message::Insert { new, .. }) => values(new),
+        Ok(Message::Update { old, new, .. }) => {
+            values(new);
+            old.iter().for_each(|old| values(old.tuple()));
+        }
+        Ok(Message::Delete { old, .. }) => values(old.tuple()),
+        Ok(Message::Truncate(oids)) => assert!(oids.iter().count() <= bytes.len()),
+        Ok(_) => {}
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// Changes a message here and there, puts pieces of two together, and cuts.
+fn mutate(corpus: &[Vec<u8>], rng: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+    let mut bytes = corpus[rng(corpus.len())].clone();
+    for _ in 0..=rng(4) {
+        let at = rng(bytes.len() + 1);
+        match rng(5) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, rng(256) as u8),
+            2 => {
+                let other = &corpus[rng(corpus.len())];
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[rng(other.len() + 1)..]);
+            }
+            3 => bytes.extend_from_slice(&[[0, 0xff, 0x7f][rng(3)]; 4]),
+            _ if at < bytes.len() => bytes[at] = [0, 0xff, 0x7f, 0x80, b'n', b't', rng(256) as u8][rng(7)],
+            _ => {}
+        }
+    }
+    bytes
+}
+
+fn fuzz(rounds: usize) {
+    let corpus = corpus();
+    let seed = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), seed);
+    let mut rng = |below: usize| {
+        use proptest::prelude::Rng as _;
+        (runner.rng().next_u64() % below.max(1) as u64) as usize
+    };
+    for _ in 0..rounds {
+        walk(&mutate(&corpus, &mut rng));
+    }
+}
+
+#[test]
+fn no_bytes_make_it_panic() {
+    fuzz(200_000);
+}
+
+#[test]
+#[ignore = "takes a minute; part of the long run"]
+fn no_bytes_make_it_panic_for_long() {
+    fuzz(50_000_000);
+}

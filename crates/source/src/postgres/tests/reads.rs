@@ -3,9 +3,9 @@
 use hotrow_cache::version::{Position, Version};
 use serde_json::json;
 
-use super::harness::{Reader, config};
+use super::harness::{Reader, config, wait};
 use super::server::Server;
-use crate::{ReadError, Row};
+use crate::{ReadError, Row, Source as _};
 
 #[test]
 fn rows_come_in_the_order_asked_with_what_the_query_saw() {
@@ -188,6 +188,53 @@ fn a_changed_table_is_read_as_it_is_now() {
         let error = reader.read(0, &["1"]).unwrap_err();
         assert!(matches!(&error, ReadError::Broken { .. }), "{error}");
     }
+}
+
+#[test]
+fn a_plan_made_for_a_small_table_serves_a_large_one() {
+    let server = Server::start(&[("autovacuum", "off")]);
+    server.batch("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (a int, b text, PRIMARY KEY (a, b))");
+    let reader = Reader::on(&server, &["t(id)", "u(a, b)"]);
+    for _ in 0..8 {
+        reader.read(0, &["1", "2"]).unwrap();
+        reader.read(1, &["1,1", "2,2"]).unwrap();
+    }
+    server.batch(
+        "INSERT INTO t SELECT generate_series(1, 100000); INSERT INTO u SELECT i, i::text FROM generate_series(1, 100000) i",
+    );
+    assert_eq!(reader.text(0, "77777"), r#"{"id":77777}"#);
+    assert_eq!(reader.text(1, "77777,77777"), r#"{"a":77777,"b":"77777"}"#);
+    // Rows read one after the other are those of sequential scans; counts arrive when a session ends.
+    drop(reader);
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hotrow'";
+    wait("the sessions to end", || server.query(sessions) == "0");
+    let by_index = "SELECT string_agg(relname || seq_tup_read || ' ' || (idx_scan > 0), ',' ORDER BY relname) FROM pg_stat_user_tables";
+    wait("the counts to arrive", || server.query(by_index) == "t0 true,u0 true");
+}
+
+#[test]
+fn a_new_plan_of_the_feed_counts_from_the_next_read_on() {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
+    let reader = Reader::on(&server, &["t(id)"]);
+    let (shared, plan) = (&reader.source.shared, reader.source.shared.plan().unwrap());
+    let sessions = "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'hotrow'";
+    let first = server.query(sessions);
+    shared.down("the feed looks for its place");
+    shared.explain("the feed is still looking");
+    let error = reader.read(0, &["1"]).unwrap_err();
+    assert!(matches!(&error, ReadError::Unavailable { detail } if detail == "the feed is still looking"), "{error}");
+    assert!(reader.source.health().is_err());
+    wait("idle connections to be closed", || server.query(sessions).is_empty());
+    shared.publish(plan.identity, &[Err("the table is gone".into())]);
+    let error = reader.read(0, &["1"]).unwrap_err();
+    assert!(matches!(&error, ReadError::Broken { detail } if detail == "the table is gone"), "{error}");
+    // Another timeline of the same server: whoever answers is not it.
+    let other = crate::postgres::server::Identity { timeline: 2, ..plan.identity };
+    shared.publish(other, &[Err("the table is gone".into())]);
+    let error = reader.read(0, &["1"]).unwrap_err();
+    assert!(matches!(&error, ReadError::Unavailable { detail } if detail.contains("not the server")), "{error}");
+    assert_ne!(first, "");
 }
 
 #[test]

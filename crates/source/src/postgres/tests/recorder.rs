@@ -35,6 +35,7 @@ pub(crate) struct Recorder {
     changed: Condvar,
     /// Longest portion of changes.
     longest: AtomicU64,
+    visible: Mutex<Option<Version>>,
 }
 
 impl Recorder {
@@ -79,6 +80,11 @@ impl Recorder {
         })
     }
 
+    /// What readers see at least, as it was told last.
+    pub(crate) fn visible(&self) -> Version {
+        self.visible.lock().clone().expect("a probe was passed")
+    }
+
     pub(crate) fn longest_portion(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
     }
@@ -101,6 +107,9 @@ impl Sink for Recorder {
         self.push(Event::Started(position.expect("PostgreSQL has positions")));
     }
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
+        if let Some(visible) = visible {
+            *self.visible.lock() = Some(visible.clone());
+        }
         self.push(Event::Advance(probe_sent_at, position.expect("PostgreSQL has positions"), visible.cloned()));
     }
 }
@@ -186,6 +195,13 @@ impl Feed {
         self.key(collection, &[KeyPart::Integer(id)])
     }
 
+    /// What a read of this row sees.
+    pub(crate) fn version_of_a_read(&self, collection: usize, id: i64) -> Version {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let key = self.int(collection, id);
+        runtime.block_on(self.source.read(key.collection(), vec![key])).unwrap().version
+    }
+
     /// Runs `sql` and gives what the feed delivered of it.
     pub(crate) fn delivered(&self, server: &Server, sql: &str) -> Vec<Event> {
         let from = self.sink.len();
@@ -213,4 +229,21 @@ impl Feed {
             Some(detail.clone())
         })
     }
+}
+
+/// What `open` says against this configuration.
+pub(crate) fn refusal(config: Config) -> String {
+    open(config, Hooks::default()).map(drop).expect_err("it must be refused").to_string()
+}
+
+/// The blockers as the log would name them.
+pub(crate) fn blockers(server: &Server, xids: Option<&[u64]>) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+        let driver = tokio::spawn(connection);
+        let who = crate::postgres::visibility::blockers(&client, xids).await.unwrap();
+        driver.abort();
+        who
+    })
 }

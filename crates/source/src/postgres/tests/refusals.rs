@@ -105,7 +105,7 @@ fn tables_with_other_identities_are_fine() {
 fn missing_privileges_are_named_with_their_grants() {
     let server = Server::start(&[]);
     server.batch(
-        "CREATE ROLE reader LOGIN; CREATE SCHEMA s; CREATE TABLE s.t (id int PRIMARY KEY, a int, b int);
+        "CREATE ROLE reader LOGIN REPLICATION; CREATE SCHEMA s; CREATE TABLE s.t (id int PRIMARY KEY, a int, b int);
          CREATE TABLE rls (id int PRIMARY KEY); ALTER TABLE rls ENABLE ROW LEVEL SECURITY; GRANT SELECT ON rls TO reader;",
     );
     let url = server.url_for("reader", "postgres");
@@ -120,11 +120,19 @@ fn missing_privileges_are_named_with_their_grants() {
     }
     // Columns alone will do.
     server.batch(
-        "GRANT USAGE ON SCHEMA s TO reader; GRANT SELECT (id, a) ON s.t TO reader; INSERT INTO s.t VALUES (1, 2, 3)",
+        "GRANT USAGE ON SCHEMA s TO reader; GRANT SELECT (id, a) ON s.t TO reader; INSERT INTO s.t VALUES (1, 2, 3);
+         CREATE PUBLICATION hotrow FOR TABLE s.t WITH (publish_via_partition_root = true)",
     );
     let mut some = config(&url, &["s.t(id)"]);
     some.collections[0].exclude = vec!["b".into()];
     assert_eq!(super::harness::Reader::open(some).text(0, "1"), r#"{"id":1,"a":2}"#);
+}
+
+#[test]
+fn a_database_without_an_encoding_is_refused() {
+    let server = Server::start(&[]);
+    server.batch("CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+    assert!(refusal(config(&server.url_for("postgres", "bytes"), &["t(id)"])).contains("SQL_ASCII"));
 }
 
 #[test]

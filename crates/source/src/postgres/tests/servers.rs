@@ -23,7 +23,10 @@ fn with_tls(certs: &Certs) -> Server {
     ]);
     server.restart();
     server.batch(TABLE);
-    server.batch("CREATE ROLE u LOGIN PASSWORD 'p w'; GRANT SELECT ON t TO u");
+    server.batch(
+        "CREATE ROLE u LOGIN REPLICATION PASSWORD 'p w'; GRANT SELECT ON t TO u;
+        CREATE PUBLICATION hotrow FOR TABLE t WITH (publish_via_partition_root = true)",
+    );
     server
 }
 
@@ -75,7 +78,9 @@ fn passwords_are_proven_and_bound_to_the_channel() {
     let certs = Certs::new();
     certs.signed("server", "/CN=localhost", "subjectAltName=DNS:localhost", "-sha384");
     let server = with_tls(&certs);
-    server.batch("SET password_encryption = md5; CREATE ROLE old LOGIN PASSWORD 'p w'; GRANT SELECT ON t TO old");
+    server.batch(
+        "SET password_encryption = md5; CREATE ROLE old LOGIN REPLICATION PASSWORD 'p w'; GRANT SELECT ON t TO old",
+    );
     server.set_hba(
         "local all all trust\nhost all postgres all trust\nhost all old all md5\nhost all u 127.0.0.1/32 scram-sha-256\n",
     );

@@ -57,7 +57,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 fn one_of(literals: &'static [&'static str]) -> impl Strategy<Value = String> {
-    prop::sample::select(literals).prop_map(|l| quoted(l))
+    prop::sample::select(literals).prop_map(quoted)
 }
 
 fn numeric() -> impl Strategy<Value = String> {

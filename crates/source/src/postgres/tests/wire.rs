@@ -82,6 +82,13 @@ fn every_kind_of_message_is_understood() {
         server.batch(EVERYTHING);
         messages(&mut wire, 10).await
     });
+    // How the kept messages were recorded: HOTROW_RECORD=fuzz/corpus/pgoutput cargo test every_kind
+    if let Some(folder) = std::env::var_os("HOTROW_RECORD") {
+        for (i, message) in all.iter().enumerate() {
+            let name = format!("{i:02}-{}", char::from(message[0]));
+            std::fs::write(std::path::Path::new(&folder).join(name), &message[..message.len().min(4096)]).unwrap();
+        }
+    }
     let kinds: String = all.iter().map(|m| char::from(m[0])).collect();
     // Each statement is a transaction; a relation is described before its first row, a type before its relation, and
     // both again after a TRUNCATE, which gives the table a new file.

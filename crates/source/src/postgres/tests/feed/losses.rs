@@ -1,1 +1,142 @@
+use std::time::Duration;
+
 use super::*;
+use crate::postgres::tests::server::Stop;
+
+fn one_table() -> Server {
+    let server = Server::start(&[]);
+    server.batch("CREATE TABLE p (id int PRIMARY KEY, n int)");
+    server
+}
+
+/// Losses and starts since event `from`, in order.
+fn story(feed: &Feed, from: usize) -> Vec<String> {
+    let word = |event| match event {
+        Event::Loss(cause, _) => Some(format!("{cause:?}")),
+        Event::Started(_) => Some("started".to_owned()),
+        _ => None,
+    };
+    feed.sink.since(from).into_iter().filter_map(word).collect()
+}
+
+#[test]
+fn an_ended_session_is_one_loss_and_a_new_start() {
+    let server = one_table();
+    let feed = Feed::start(&server, &["p(id)"]);
+    for ends in [
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_replication",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hotrow'",
+    ] {
+        let from = feed.sink.len();
+        server.batch(ends);
+        feed.recovers(from, LossCause::Unavailable);
+        feed.settle();
+        assert_eq!(story(&feed, from), ["Unavailable", "started"], "{ends}");
+        assert_eq!(feed.keys(&server, "INSERT INTO p SELECT 1 + coalesce(max(id), 0) FROM p RETURNING id").len(), 1);
+        // The old session's slot went with it.
+        let alone = |_: &[Event]| (server.query("SELECT count(*) FROM pg_replication_slots") == "1").then_some(());
+        feed.sink.wait("the old slot to go", alone);
+    }
+}
+
+#[test]
+fn a_restart_and_a_crash_are_survived() {
+    let mut server = one_table();
+    let feed = Feed::start(&server, &["p(id)"]);
+    for (i, how) in [Some(Stop::Fast), Some(Stop::Immediate), None].into_iter().enumerate() {
+        let from = feed.sink.len();
+        match how {
+            Some(how) => server.stop(how),
+            None => server.kill9(),
+        }
+        feed.sink.wait("the loss", |events| {
+            events[from..].iter().any(|e| matches!(e, Event::Loss(LossCause::Unavailable, _))).then_some(())
+        });
+        server.restart();
+        feed.recovers(from, LossCause::Unavailable);
+        feed.settle();
+        assert_eq!(story(&feed, from), ["Unavailable", "started"], "{how:?}");
+        let id = i64::try_from(i).unwrap();
+        assert_eq!(feed.keys(&server, &format!("INSERT INTO p VALUES ({i})")), [feed.int(0, id)]);
+    }
+}
+
+#[test]
+fn a_server_that_stands_still_makes_stale_and_is_given_up() {
+    let server = one_table();
+    let feed = Feed::launch(config(server.url(), &["p(id)"]), |tuning| tuning.silence_max = Duration::from_millis(700));
+    feed.settle();
+    let from = feed.sink.len();
+    server.pause();
+    let advances_to = feed.sink.newest_advance();
+    let stood_still_at = hotrow_measure::clock::Nanos::now();
+    let detail = feed.sink.wait("the loss", |events| {
+        events[from..].iter().find_map(|e| match e {
+            Event::Loss(LossCause::Unavailable, detail) => Some(detail.clone()),
+            _ => None,
+        })
+    });
+    assert!(detail.contains("has not answered for 700ms"), "{detail}");
+    // Nothing claimed to be fresh meanwhile: what may still have come was asked before.
+    let newest = feed.sink.newest_advance();
+    assert!(newest.is_none_or(|sent_at| sent_at <= stood_still_at), "{advances_to:?} {newest:?}");
+    server.resume();
+    feed.recovers(from, LossCause::Unavailable);
+    feed.settle();
+    assert_eq!(feed.keys(&server, "INSERT INTO p VALUES (1)"), [feed.int(0, 1)]);
+}
+
+#[test]
+fn a_fail_over_is_another_log() {
+    let mut server = one_table();
+    let standby = server.standby(&[]);
+    let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", server.port(), standby.port());
+    let feed = Feed::launch(config(url, &["p(id)"]), |_| {});
+    let before = feed.settle();
+    let from = feed.sink.len();
+    server.stop(Stop::Immediate);
+    // As long as the other one is a replica, nothing starts.
+    standby.promote();
+    feed.recovers(from, LossCause::OtherLog);
+    let after = feed.settle();
+    assert_eq!(story(&feed, from), ["Unavailable", "OtherLog", "started"]);
+    assert_ne!(before.incarnation, after.incarnation);
+    assert_eq!(feed.keys(&standby, "INSERT INTO p VALUES (1)"), [feed.int(0, 1)]);
+}
+
+#[test]
+fn another_cluster_is_another_database() {
+    let mut server = one_table();
+    let other = Server::start_other(&[]);
+    other.batch("CREATE TABLE p (id int PRIMARY KEY, n int)");
+    let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", server.port(), other.port());
+    let feed = Feed::launch(config(url, &["p(id)"]), |_| {});
+    feed.settle();
+    let from = feed.sink.len();
+    server.stop(Stop::Fast);
+    feed.recovers(from, LossCause::OtherDatabase);
+    feed.settle();
+    assert_eq!(feed.keys(&other, "INSERT INTO p VALUES (1)"), [feed.int(0, 1)]);
+}
+
+#[test]
+fn nothing_starts_while_there_are_no_slots_and_then_it_does() {
+    let server = Server::start(&[("max_replication_slots", "2")]);
+    server.batch("CREATE TABLE p (id int PRIMARY KEY)");
+    let feed = Feed::start(&server, &["p(id)"]);
+    let from = feed.sink.len();
+    server.batch("SELECT pg_create_physical_replication_slot('a')");
+    // The freed slot is taken by another before the feed comes back.
+    server.batch(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_replication;
+         DO $$ BEGIN LOOP BEGIN PERFORM pg_create_physical_replication_slot('b'); EXIT;
+         EXCEPTION WHEN configuration_limit_exceeded THEN NULL; END; END LOOP; END $$",
+    );
+    feed.sink.wait("the loss", |events| events[from..].iter().any(|e| matches!(e, Event::Loss(..))).then_some(()));
+    let got = server.query("SELECT count(*) FROM pg_replication_slots WHERE slot_name IN ('a', 'b')");
+    assert_eq!(got, "2");
+    server.batch("SELECT pg_drop_replication_slot('b')");
+    feed.recovers(from, LossCause::Unavailable);
+    feed.settle();
+    assert_eq!(story(&feed, from), ["Unavailable", "started"]);
+}
