@@ -19,9 +19,10 @@ use super::inspect::{Refused, Table};
 use super::link::{self, Reach};
 use super::publication::Mend;
 use super::server::Identity;
-use super::session::{Ended, Ground, Looked, Session, Watcher};
+use super::session::{Ended, Ground, Looked, Session, Watcher, timely};
 use super::shared::Shared;
 use super::survey::Survey;
+use super::survey::fingerprint::{Fingerprint, Scanner, Surveyed};
 use super::target::Target;
 use super::tuning::Tuning;
 use super::wire::deadline;
@@ -137,6 +138,9 @@ impl Life<'_> {
         let sql = reach.sql().await?;
         self.meet(&sql.identity);
         let client = &sql.client;
+        let prepared = Scanner::prepare(client, config);
+        let scanner = timely(tuning.silence_max, "preparing to look at the catalogue", prepared).await?;
+        let print = self.scan(client, &scanner).await?;
         let survey = self.look(client, Mend::Yes).await?;
         // First the readers: they can answer, by policy, while the feed waits for its start.
         shared.publish(sql.identity, &readable(&survey));
@@ -156,7 +160,8 @@ impl Life<'_> {
         self.sink.started(Some(Position { incarnation, at: start.0 }));
         let ground = Ground { client, wire: &mut wire, incarnation, layout, start, snapshot };
         let followed = survey.followed();
-        let catalogue = Catalogue { life: self, identity: sql.identity, survey: Mutex::new(survey) };
+        let surveyed = Mutex::new(Surveyed::once(print));
+        let catalogue = Catalogue { life: self, identity: sql.identity, scanner, surveyed, survey: Mutex::new(survey) };
         let session = Session::new(ground, tuning, schemas, self.sink, followed);
         Ok(session.run(&catalogue).await)
     }
@@ -171,6 +176,10 @@ impl Life<'_> {
         // First the readers: a read that begins after the loss must not see what is gone.
         self.feed.shared.down(&detail);
         self.sink.loss(cause, &detail);
+    }
+
+    async fn scan(&self, client: &Client, scanner: &Scanner) -> Result<Fingerprint, Ended> {
+        timely(self.feed.tuning.silence_max, "looking whether the catalogue changed", scanner.scan(client)).await
     }
 
     async fn look(&self, client: &Client, mend: Mend) -> Result<Survey, Ended> {
@@ -219,6 +228,8 @@ fn hold_to(survey: &mut Survey, schemas: &[KeySchema], config: &Config) {
 struct Catalogue<'a> {
     life: &'a Life<'a>,
     identity: Identity,
+    scanner: Scanner,
+    surveyed: Mutex<Surveyed>,
     survey: Mutex<Survey>,
 }
 
@@ -226,6 +237,10 @@ impl Watcher for Catalogue<'_> {
     fn look<'a>(&'a self, client: &'a Client) -> Pin<Box<dyn Future<Output = Looked> + 'a>> {
         Box::pin(async move {
             let looked = async {
+                let print = self.life.scan(client, &self.scanner).await?;
+                if !self.surveyed.lock().wants_another(print) {
+                    return Ok(Looked::Same);
+                }
                 let seen = self.life.look(client, Mend::No).await?;
                 // What cannot be mended is tried once, not at every look.
                 if seen == *self.survey.lock() {

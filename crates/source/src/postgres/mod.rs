@@ -6,7 +6,7 @@
 //! Reading order: [`config`], `target`, `tls`, `stream` (reaching a server), `connect` and `server` (a session, and with
 //! whom), `inspect` (what the table is), `plan`, `pool`, `reader` and `json` (a read), `shared` (what the feed tells the
 //! readers); then `feed`, `link` (from nothing to a slot), `session`, `delivery`, `probe` (changes), `wire` and
-//! [`pgoutput`] (the protocol), `survey` and `publication` (the catalogue), `checks` (at the start).
+//! [`pgoutput`] (the protocol), `survey` with its fingerprint and `publication` (the catalogue), `checks` (at the start).
 
 use std::fmt;
 use std::sync::Arc;

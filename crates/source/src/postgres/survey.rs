@@ -2,6 +2,8 @@
 //! row looks.
 
 use tokio_postgres::types::Type;
+pub(crate) mod fingerprint;
+
 use tokio_postgres::{Client, Error};
 
 use super::config::Config;

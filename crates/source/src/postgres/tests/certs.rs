@@ -75,6 +75,14 @@ impl Certs {
         ]);
     }
 
+    /// A certificate of its own with an RSA key, signed with this hash and padding.
+    pub(crate) fn rsa(&self, name: &str, hash: &str, padding: &str) {
+        let (key, crt) = (format!("{name}.key"), format!("{name}.crt"));
+        let signing = format!("rsa_padding_mode:{padding}");
+        let new_key = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", &key];
+        self.openssl(&[&["req", "-x509", "-sigopt", &signing, hash, "-out", &crt][..], &new_key].concat());
+    }
+
     fn openssl(&self, args: &[&str]) {
         let done = Command::new("openssl").args(args).current_dir(self.folder.path()).output();
         let done = done.expect("openssl must be installed for this test");

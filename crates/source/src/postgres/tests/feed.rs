@@ -11,6 +11,7 @@ use crate::{FlushCause, LossCause};
 mod delivers;
 mod idle;
 mod losses;
+mod poll;
 mod publication;
 mod schema;
 mod start;
