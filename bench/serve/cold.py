@@ -27,8 +27,8 @@ ALL_CORES = "0-1"
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--ids", type=int, default=200_000, help="different requests, in turn")
+    parser.add_argument("--rows", type=int, default=600_000)
+    parser.add_argument("--ids", type=int, default=500_000, help="different requests, in turn")
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--pool", type=int, default=16, help="connections of the Go service to the database")
     parser.add_argument("--reads-in-flight", type=int, default=4, help="queries that hotrow sends at once")
