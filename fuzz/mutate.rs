@@ -6,13 +6,14 @@ use std::path::Path;
 /// Inputs longer than this are cut.
 const INPUT_BYTES_MAX: usize = 8192;
 
-/// Runs `target` over every input that is kept in `folder`, and over mutations of them: `HOTROW_FUZZ_RUNS`, or `runs`.
+/// Runs `target` over every input that is kept in `folder`, and over `runs` mutations of them; `HOTROW_FUZZ_TIMES` as many
+/// where that is set.
 pub(crate) fn run(folder: &str, runs: u64, pieces: &[&[u8]], target: fn(&[u8])) {
     let kept = corpus(Path::new(folder));
     assert!(kept.len() >= 5, "{folder} holds {} inputs", kept.len());
     kept.iter().for_each(|input| target(input));
-    let runs = std::env::var("HOTROW_FUZZ_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(runs);
-    for seed in 0..runs {
+    let times = std::env::var("HOTROW_FUZZ_TIMES").map_or(1, |n| n.parse().expect("HOTROW_FUZZ_TIMES is a number"));
+    for seed in 0..runs * times {
         let mut random = Random(seed);
         let mut input = kept[random.below(kept.len())].clone();
         for _ in 0..=random.below(6) {

@@ -22,7 +22,7 @@ const TRACES: [&str; 2] = ["orm-busy", "web12"];
 const USAGE: &str = "usage: hitratio [--traces DIR] [--json] [--explore]
 
 Hit ratio and cost of cache policies on real traces, beside published figures.
-  --traces DIR   folder with *.trace.xz (default: $HOTROW_TRACES, else ../shared/traces beside the repository)
+  --traces DIR   folder with *.trace.xz (default: $HOTROW_TRACES)
   --json         one JSON object instead of Markdown tables
   --explore      a grid of settings instead of the table";
 
@@ -65,20 +65,20 @@ struct Arguments {
 }
 
 fn arguments() -> Result<Option<Arguments>, String> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
-    let traces = std::env::var_os("HOTROW_TRACES").map_or_else(|| beside.into(), PathBuf::from);
-    let mut parsed = Arguments { traces, json: false, explore: false };
+    let mut traces = std::env::var_os("HOTROW_TRACES").map(PathBuf::from);
+    let (mut json, mut explore) = (false, false);
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
         match argument.as_str() {
-            "--traces" => parsed.traces = given.next().ok_or("--traces needs a folder")?.into(),
-            "--json" => parsed.json = true,
-            "--explore" => parsed.explore = true,
+            "--traces" => traces = Some(given.next().ok_or("--traces needs a folder")?.into()),
+            "--json" => json = true,
+            "--explore" => explore = true,
             "--help" | "-h" => return Ok(None),
             other => return Err(format!("unknown argument {other:?}\n{USAGE}")),
         }
     }
-    Ok(Some(parsed))
+    let traces = traces.ok_or("name the folder of the traces with --traces or HOTROW_TRACES")?;
+    Ok(Some(Arguments { traces, json, explore }))
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bounds of the first wait and of all: exponential, each drawn evenly between zero and its bound ("full jitter"), so
 /// that instances which lost one server do not come back together.
 const FIRST_MAX: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST: Duration = Duration::from_secs(5);
 
 /// The wait before attempt `attempt` (0 is the first after a loss). `random` is any evenly distributed number.
 pub(crate) fn pause(attempt: u32, random: u64) -> Duration {

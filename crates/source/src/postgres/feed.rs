@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotrow_cache::key::KeySchema;
 use hotrow_cache::version::Position;
@@ -73,11 +73,15 @@ impl PostgresFeed {
         let mut life = Life { feed: self, sink, server: None, told: String::new() };
         let (mut attempt, mut draws) = (0_u32, 0_u64);
         loop {
+            let began_at = Instant::now();
             match life.session(random.hash_one(("slot", draws))).await {
                 Lived { ended, began: Began::Yes } => {
                     tracing::warn!(cause = ?ended.cause, detail = %ended.detail, "the change feed lost its place; everything is read anew");
                     sink.loss(ended.cause, &ended.detail);
-                    attempt = 0;
+                    // What ends at once again and again is not tried without a pause.
+                    if began_at.elapsed() > backoff::LONGEST {
+                        attempt = 0;
+                    }
                 }
                 Lived { ended, began: Began::No } => life.tell(&ended),
             }

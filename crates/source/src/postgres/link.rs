@@ -226,7 +226,7 @@ pub(crate) async fn slot(
 /// Waits until everything is visible that was committed before the slot's first position.
 ///
 /// # Errors
-/// When the server goes away.
+/// When the server goes away, or it takes too long.
 pub(crate) async fn fence(client: &Client, first: &Snapshot, tuning: &Tuning) -> Result<(), Ended> {
     let began = Instant::now();
     let mut fence = Fence::new(first);
@@ -234,6 +234,14 @@ pub(crate) async fn fence(client: &Client, first: &Snapshot, tuning: &Tuning) ->
     while !fence.is_open(&snapshot(client, tuning).await?) {
         if began.elapsed() >= reminder.after {
             reminder.name(client, Some(fence.waiting()), tuning).await?;
+        }
+        // The slot keeps the log from being recycled meanwhile; the next one begins where the log is by then.
+        if began.elapsed() >= tuning.slot_wait_max {
+            let who = format!("{} transactions", fence.waiting().len());
+            return Err(Ended::new(
+                LossCause::Unavailable,
+                format!("{who} that ran when the slot was made have not ended for {:?}", tuning.slot_wait_max),
+            ));
         }
         tokio::time::sleep(tuning.fence_every).await;
     }

@@ -1,6 +1,7 @@
 //! What the catalogue says about everything that is served: the tables, their publication, and what else changes how a
 //! row looks.
 
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error};
 
 use super::config::Config;
@@ -128,6 +129,7 @@ async fn dependencies(client: &Client, table: &Table) -> Result<(Vec<u32>, Strin
          (SELECT coalesce(string_agg(t.oid || ':' || a.attnum || ':' || a.xmin::text, ',' ORDER BY t.oid, a.attnum), '') \
             FROM types JOIN pg_catalog.pg_type t ON t.oid = types.oid \
             JOIN pg_catalog.pg_attribute a ON a.attrelid = t.typrelid WHERE a.attnum > 0)";
-    let row = client.query_one(SQL, &[&table.oid]).await?;
-    Ok((row.try_get(0)?, row.try_get(1)?))
+    let rows = client.query_typed(SQL, &[(&table.oid, Type::OID)]).await?;
+    // One row always comes.
+    rows.first().map_or_else(|| Ok(Default::default()), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
 }

@@ -1,0 +1,4 @@
+//! Any bytes on a connection are requests or a refusal, the same however they are cut; see `hotrow_server::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hotrow_server::fuzzing::request_path(bytes));
