@@ -46,15 +46,17 @@ def _children_s():
     return used.ru_utime + used.ru_stime
 
 
-def measured(process, requests_file, seconds, warm_up_s=1, connections=50, core=1, beside=None):
+def measured(process, requests_file, seconds, warm_up_s=1, connections=50, core=1, beside=None,
+             warm_up_file=None):
     """One round against `process`: wrk's counts, CPU time per request of the whole process tree, and its core's share.
 
     `foreign_share` is what neither the server nor wrk used, over all cores: other work that disturbed the round. The
     warm-up is a run of its own whose figures are dropped; 0 leaves it out. `beside` is a process that works for this one, such as
-    its database: its CPU time per request is weighed too, and is no other work.
+    its database: its CPU time per request is weighed too, and is no other work. `warm_up_file` has other requests for the
+    warm-up, where the measured ones must not have been seen before.
     """
     if warm_up_s:
-        load(process.port, requests_file, warm_up_s, connections, core)
+        load(process.port, warm_up_file or requests_file, warm_up_s, connections, core)
     beside_cpu = beside.cpu_ns() if beside else 0
     cpu, ticks, start = process.cpu_ns(), processes.cpu_ticks_s(process.pid), time.monotonic_ns()
     busy, children = _busy_s(), _children_s()

@@ -27,8 +27,8 @@ ALL_CORES = "0-1"
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--ids", type=int, default=200_000, help="different requests, in turn")
+    parser.add_argument("--rows", type=int, default=600_000)
+    parser.add_argument("--ids", type=int, default=500_000, help="different requests, in turn")
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--pool", type=int, default=16, help="connections of the Go service to the database")
     parser.add_argument("--reads-in-flight", type=int, default=4, help="queries that hotrow sends at once")
@@ -53,6 +53,11 @@ def probe(name, port, given):
     connection.close()
 
 
+def write_requests(path, chosen, given):
+    wrk.write_requests(path, [("GET", f"/products/{chosen.randint(1, given.rows)}", "") for _ in range(given.ids)])
+    return path
+
+
 def counters(hotrow):
     """hotrow's own: lookups that were hits, all lookups, queries."""
     connection = Connection(hotrow.admin_port)
@@ -66,7 +71,7 @@ def counters(hotrow):
             "queries": total("hotrow_queries_total")}
 
 
-def measure(running, server, requests, given):
+def measure(running, server, requests, warm_up, given):
     order = random.Random(given.seed)
 
     def one_round(_):
@@ -76,7 +81,7 @@ def measure(running, server, requests, given):
         for name in names:
             running[name].resume()
             results[name] = wrk.measured(running[name], requests, given.seconds, connections=given.connections,
-                                         core=ALL_CORES, beside=server)
+                                         core=ALL_CORES, beside=server, warm_up_file=warm_up)
             running[name].pause()
         return results
 
@@ -96,16 +101,15 @@ def main():
         server = postgres.Server(folder, core=ALL_CORES)
         try:
             server.load_products(given.rows, given.body_bytes)
-            requests = os.path.join(folder, "requests")
             chosen = random.Random(given.seed)
-            wrk.write_requests(requests, [("GET", f"/products/{chosen.randint(1, given.rows)}", "") for _ in range(given.ids)])
+            requests, warm_up = (write_requests(os.path.join(folder, name), chosen, given) for name in ("requests", "warm-up"))
             running["hotrow"] = subjects.start_hotrow_over(folder, server.url, capacity="1MiB", core=ALL_CORES, workers=2,
                                                            source=f"reads_in_flight = {given.reads_in_flight}")
             running["pgx"] = subjects.start_pgx(folder, server.url, given.pool, core=ALL_CORES)
             for name, process in running.items():
                 probe(name, process.port, given)
             before = counters(running["hotrow"])
-            quiet, disturbed = measure(running, server, requests, given)
+            quiet, disturbed = measure(running, server, requests, warm_up, given)
             after = counters(running["hotrow"])
         finally:
             for process in running.values():

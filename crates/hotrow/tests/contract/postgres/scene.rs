@@ -15,9 +15,13 @@ use crate::run::{Plan, Trial};
 use crate::writer::Habit;
 
 /// Short, so that a scene shows soon what stayed behind.
-pub(super) const BOUND: Duration = Duration::from_millis(300);
+pub(super) const BOUND: Duration = Duration::from_millis(400);
 /// Past the bound by so much, an answer must know.
 pub(super) const BEYOND: Duration = Duration::from_millis(100);
+
+/// Times that a scene without its fix is played before it must have shown something.
+#[cfg(feature = "sabotage")]
+const TRIES: usize = 5;
 
 /// The key that is looked at.
 pub(super) const KEY: u32 = 1;
@@ -153,15 +157,17 @@ pub(super) fn assert_clean(ended: Ended) {
     }
 }
 
-/// With its fix taken out, a scene must break this rule.
+/// With its fix taken out, a scene must break this rule. On a machine so busy that probes take longer than the bound, the
+/// service reads the database instead and nothing shows; then it is tried again.
 #[cfg(feature = "sabotage")]
 #[track_caller]
-pub(super) fn assert_broken(ended: Ended, rule: Rule) {
-    match ended {
-        Ended::Broken(broken, story) => {
+pub(super) fn assert_broken(scene: impl Fn() -> Ended, rule: Rule) {
+    for _ in 0..TRIES {
+        if let Ended::Broken(broken, story) = scene() {
             assert_eq!(broken, rule, "{story}");
             println!("found:\n{story}");
+            return;
         }
-        Ended::Clean => panic!("nothing found, so either the switch or the scene is too weak"),
     }
+    panic!("nothing found in {TRIES} tries, so either the switch or the scene is too weak");
 }
