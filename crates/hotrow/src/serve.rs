@@ -149,18 +149,21 @@ fn subsystem(error: impl std::fmt::Display) -> ServeError {
     ServeError::Subsystem(error.to_string())
 }
 
-/// Test-only: takes a fix out, so that the consistency test can show that it would be missed.
+/// Test-only: takes fixes out, named with commas between, so that the consistency test can show that they would be missed.
 #[cfg(feature = "sabotage")]
 fn sabotage(cache: &Cache<hotrow_server::Trouble>) {
-    let fix = match std::env::var("HOTROW_SABOTAGE").as_deref() {
-        Ok("lease") => hotrow_cache::Fix::Lease,
-        Ok("fence") => hotrow_cache::Fix::Fence,
-        Ok("epoch") => hotrow_cache::Fix::Epoch,
-        Ok("probe") => hotrow_cache::Fix::Probe,
-        _ => return,
-    };
-    tracing::warn!(?fix, "HOTROW_SABOTAGE: a fix is taken out; this is a build for tests");
-    cache.take_out(fix);
+    let wanted = std::env::var("HOTROW_SABOTAGE").unwrap_or_default();
+    for name in wanted.split(',') {
+        let fix = match name {
+            "lease" => hotrow_cache::Fix::Lease,
+            "fence" => hotrow_cache::Fix::Fence,
+            "epoch" => hotrow_cache::Fix::Epoch,
+            "probe" => hotrow_cache::Fix::Probe,
+            _ => continue,
+        };
+        tracing::warn!(?fix, "HOTROW_SABOTAGE: a fix is taken out; this is a build for tests");
+        cache.take_out(fix);
+    }
 }
 
 /// Removes from `database` what `watch = "triggers"` added.

@@ -1,8 +1,9 @@
 use std::path::Path;
 
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-
 use super::*;
+
+#[path = "../../../../../fuzz/mutate.rs"]
+mod mutate;
 
 /// Messages recorded from a server; the fuzz target of `fuzz/` begins with the same.
 fn corpus() -> Vec<Vec<u8>> {
@@ -72,47 +73,9 @@ fn walk(bytes: &[u8]) {
     }
 }
 
-/// Changes a message here and there, puts pieces of two together, and cuts.
-fn mutate(corpus: &[Vec<u8>], rng: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
-    let mut bytes = corpus[rng(corpus.len())].clone();
-    for _ in 0..=rng(4) {
-        let at = rng(bytes.len() + 1);
-        match rng(5) {
-            0 => bytes.truncate(at),
-            1 => bytes.insert(at, rng(256) as u8),
-            2 => {
-                let other = &corpus[rng(corpus.len())];
-                bytes.truncate(at);
-                bytes.extend_from_slice(&other[rng(other.len() + 1)..]);
-            }
-            3 => bytes.extend_from_slice(&[[0, 0xff, 0x7f][rng(3)]; 4]),
-            _ if at < bytes.len() => bytes[at] = [0, 0xff, 0x7f, 0x80, b'n', b't', rng(256) as u8][rng(7)],
-            _ => {}
-        }
-    }
-    bytes
-}
-
-fn fuzz(rounds: usize) {
-    let corpus = corpus();
-    let seed = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(Config::default(), seed);
-    let mut rng = |below: usize| {
-        use proptest::prelude::Rng as _;
-        (runner.rng().next_u64() % below.max(1) as u64) as usize
-    };
-    for _ in 0..rounds {
-        walk(&mutate(&corpus, &mut rng));
-    }
-}
-
 #[test]
-fn no_bytes_make_it_panic() {
-    fuzz(200_000);
-}
-
-#[test]
-#[ignore = "takes a minute; part of the long run"]
-fn no_bytes_make_it_panic_for_long() {
-    fuzz(50_000_000);
+fn the_decoder_survives_mutated_messages() {
+    const PIECES: [&[u8]; 6] = [&[0; 4], &[0xff; 4], &[0x7f; 4], b"n", b"t", b"u"];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/pgoutput");
+    mutate::run(folder, 200_000, &PIECES, walk);
 }
