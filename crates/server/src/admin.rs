@@ -109,7 +109,8 @@ impl View {
     fn readiness(&self, now: Nanos) -> Response<Body> {
         let cache = &self.shared.cache;
         let source = self.shared.source.health();
-        let current = cache.is_current(now);
+        // After a loss the old watermark is good for a while yet; what is read meanwhile nobody watches.
+        let current = cache.is_current(now) && self.feed.is_following();
         let status = if current && source.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = serde_json::json!({
             "ready": status == StatusCode::OK,

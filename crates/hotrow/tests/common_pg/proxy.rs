@@ -132,11 +132,6 @@ impl Proxy {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// The same for the feed: its SQL session is told from readers by its name.
-    pub fn feed_url(&self) -> String {
-        format!("{}?application_name=hotrow-feed", self.url())
-    }
-
     /// Bytes take so much longer, in order; those on their way are held to it too.
     #[track_caller]
     pub fn delay(&self, classes: &[Class], ways: &[Way], delay: Duration) {

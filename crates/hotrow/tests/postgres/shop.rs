@@ -46,7 +46,7 @@ impl Shop {
 
     /// The configuration that serves these tables, by way of the proxy.
     pub(crate) fn config(&self, collections: &[&str]) -> Config {
-        let config = Config::over(&self.proxy.url()).set("source.feed_url", &format!("\"{}\"", self.proxy.feed_url()));
+        let config = Config::over(&self.proxy.url());
         collections.iter().fold(config, |config, name| {
             config
                 .collection(name)

@@ -127,7 +127,9 @@ impl Hooks {
 pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
     let target = |setting, url: &str| Target::parse(url).map_err(|error| OpenError::Target { setting, error });
     let readers = target("url", &config.url)?;
-    let for_feed = config.feed_url.as_ref().map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    let mut for_feed = config.feed_url.as_ref().map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    // So that whoever looks at the server's sessions can tell it from the readers.
+    for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
     let config = Arc::new(config);
     let background = Background::start("postgres")?;
     let settings = Settings { statement_timeout: config.read_timeout, connect_timeout: config.connect_timeout };

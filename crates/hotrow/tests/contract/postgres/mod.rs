@@ -87,7 +87,6 @@ impl Engine for Postgres {
 
     fn config(database: &Database, _: &Plan) -> Config {
         Config::over(&database.proxy.url())
-            .set("source.feed_url", &format!("\"{}\"", database.proxy.feed_url()))
             .set("collections.items.allow_min_position", "true")
     }
 

@@ -17,8 +17,9 @@ const SURVEYS_EACH: u8 = 2;
 /// Row filters, column lists and whole schemas came into publications with this version.
 const SCHEMAS_SINCE: i32 = 150_000;
 
-/// What the configured names may lead to: relations of their names in their schemas, or in those of the search path. `below`
-/// are their partitions with all levels, `above` what they are partitions of themselves. No lock is taken.
+/// What the configured names may lead to: relations of their names in their schemas, or in those of the search path. The
+/// schemas come first, for there may be thousands with a table of the same name. `below` are their partitions with all
+/// levels, `above` what they are partitions of themselves. No lock is taken.
 const RELATIONS: &str = "WITH RECURSIVE \
     wanted(place, namespace, name) AS (\
       SELECT * FROM ROWS FROM (pg_catalog.unnest($2::int4[]), pg_catalog.unnest($3::text[]), pg_catalog.unnest($4::text[]))), \
@@ -26,10 +27,12 @@ const RELATIONS: &str = "WITH RECURSIVE \
       SELECT place, namespace, name FROM wanted WHERE namespace IS NOT NULL \
       UNION ALL SELECT w.place, s.namespace::text, w.name FROM wanted w, \
         pg_catalog.unnest(pg_catalog.current_schemas(true)) AS s(namespace) WHERE w.namespace IS NULL), \
+    spaced AS MATERIALIZED (\
+      SELECT p.place, p.name, n.oid, n.xmin AS version \
+      FROM placed p JOIN pg_catalog.pg_namespace n ON n.nspname = p.namespace), \
     named AS MATERIALIZED (\
-      SELECT p.place, c.oid, c.relkind, n.xmin AS namespace_xmin, pg_catalog.row_security_active(c.oid) AS secured \
-      FROM placed p JOIN pg_catalog.pg_namespace n ON n.nspname = p.namespace \
-      JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.name), \
+      SELECT s.place, c.oid, c.relkind, s.version AS namespace_xmin, pg_catalog.row_security_active(c.oid) AS secured \
+      FROM spaced s JOIN pg_catalog.pg_class c ON c.relnamespace = s.oid AND c.relname = s.name), \
     below(oid, relkind) AS (\
       SELECT oid, relkind FROM named \
       UNION SELECT c.oid, c.relkind FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.oid \
@@ -100,8 +103,11 @@ impl Scanner {
     /// Of the driver.
     pub(crate) async fn prepare(client: &Client, config: &Config) -> Result<Self, Error> {
         const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4";
-        // Planned once. Its estimated cost may well ask for compilation, which takes longer than it runs.
-        client.batch_execute("SET plan_cache_mode = force_generic_plan; SET jit = off").await?;
+        // Planned once, without knowing how few rows are asked for: it shall go by the indexes and not through the whole
+        // catalogue, which in some databases is large. Compilation would take longer than it runs.
+        const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
+            SET enable_hashjoin = off; SET enable_mergejoin = off";
+        client.batch_execute(SETTINGS).await?;
         let version: i32 = client.query_one(VERSION, &[]).await?.try_get(0)?;
         let schemas = if version >= SCHEMAS_SINCE { PUBLISHED_SCHEMAS } else { "" };
         let sql = [RELATIONS, TYPES, PRINT, schemas, PRINT_END].concat();
