@@ -86,8 +86,7 @@ impl Engine for Postgres {
     }
 
     fn config(database: &Database, _: &Plan) -> Config {
-        Config::over(&database.proxy.url())
-            .set("collections.items.allow_min_position", "true")
+        Config::over(&database.proxy.url()).set("collections.items.allow_min_position", "true")
     }
 
     fn session(database: &Database, _: &Plan) -> PostgresSession {
