@@ -90,12 +90,19 @@ fn every_kind_of_message_is_understood() {
         }
     }
     let kinds: String = all.iter().map(|m| char::from(m[0])).collect();
-    // Each statement is a transaction; a relation is described before its first row, a type before its relation, and
-    // both again after a TRUNCATE, which gives the table a new file.
-    assert_eq!(kinds, "BYRIICBUCBUCBDCBRICBUCBDCBRICBYRRTCBOYRIC");
+    // A relation is described before its first row, a type before its relation; and again whenever the server pleases, after a
+    // TRUNCATE for certain, which gives the table a new file.
+    assert!(kinds.starts_with("BYRII") && kinds.contains("RRT"), "{kinds}");
+    // Each statement is a transaction.
+    let told: String = kinds.chars().filter(|kind| !matches!(kind, 'R' | 'Y')).collect();
+    assert_eq!(told, "BIICBUCBUCBDCBICBUCBDCBICBTCBOIC");
     let texts: Vec<String> = all.iter().map(|m| format!("{:?}", Message::decode(m).unwrap())).collect();
     assert!(texts.iter().any(|t| t.contains("old: Some(Key(")) && texts.iter().any(|t| t.contains("old: Full(")));
-    let Message::Update { old: None, new, .. } = Message::decode(&all[7]).unwrap() else { panic!("{}", texts[7]) };
+    let update = all.iter().find_map(|m| match Message::decode(m).unwrap() {
+        Message::Update { old: None, new, .. } => Some(new),
+        _ => None,
+    });
+    let new = update.expect("an update that leaves the key alone");
     assert_eq!(new.values().collect::<Vec<_>>(), [Value::Text(b"1"), Value::Text(b"eins"), Value::Text(b"calm")]);
     let emptied = all.iter().find_map(|m| match Message::decode(m).unwrap() {
         Message::Truncate(oids) => Some(oids.iter().collect::<Vec<_>>()),
