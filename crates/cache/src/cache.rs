@@ -144,7 +144,7 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Quality)> {
         // In this order for the reason given in `served`.
-        let staleness = self.progress.staleness(now);
+        let staleness = self.progress.doubt(now);
         let record = self.store.peek(key)?;
         let (collection, _) = self.collection(key.collection());
         match judge(&record, collection.era(), staleness, now, &self.config) {
@@ -227,7 +227,7 @@ impl<E: Clone> Cache<E> {
             }
             collection.raise(Era { loss: u32::from(self.fixes.has(Fix::Epoch)), flush: 0 });
         }
-        self.progress.set_applied(position);
+        self.progress.lose(position);
         self.losses_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
@@ -252,10 +252,10 @@ impl<E: Clone> Cache<E> {
         self.progress.staleness(now)
     }
 
-    /// Whether the feed is within the contract's bound.
+    /// Whether there is a feed, and it is within the contract's bound.
     #[must_use]
     pub fn is_current(&self, now: Nanos) -> bool {
-        self.staleness(now) <= self.config.max_staleness
+        self.progress.doubt(now) <= self.config.max_staleness
     }
 
     /// The point of the log up to which changes have been taken in; `None` before the feed started or without a log.
@@ -326,7 +326,7 @@ impl<E: Clone> Cache<E> {
         // Before the entry is looked up: the watermark vouches for the entries that are left after it, and a younger one
         // may have been set after the change that took just this entry out. The era after the watermark, for a feed
         // that starts anew raises it before it sets one.
-        let staleness = self.progress.staleness(now);
+        let staleness = self.progress.doubt(now);
         let Some(record) = self.store.get(key) else {
             return if self.refuses(now) { Served::Refuse } else { Served::No };
         };

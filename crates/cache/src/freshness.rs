@@ -14,17 +14,24 @@ use crate::version::Position;
 pub(crate) struct Progress {
     /// When the newest log-end probe was sent that the feed has since passed.
     watermark: AtomicU64,
+    /// 1 from a loss of the feed until the next one has passed a probe: nobody watches meanwhile.
+    lost: AtomicU64,
     applied: Mutex<Option<Position>>,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { watermark: AtomicU64::new(0), applied: Mutex::new(None) }
+        Self { watermark: AtomicU64::new(0), lost: AtomicU64::new(0), applied: Mutex::new(None) }
     }
 
     /// Time for which a change may have gone unseen.
     pub(crate) fn staleness(&self, now: Nanos) -> Duration {
         now.since(self.watermark())
+    }
+
+    /// The same, as far as entries can be trusted: without end while there is no feed.
+    pub(crate) fn doubt(&self, now: Nanos) -> Duration {
+        if self.lost.load(Ordering::Acquire) == 0 { self.staleness(now) } else { Duration::MAX }
     }
 
     /// Every change committed before this has been taken in.
@@ -36,13 +43,16 @@ impl Progress {
         // Position first: who sees the watermark may rely on everything before it.
         *self.applied.lock() = position;
         self.watermark.store(probe_sent_at.0, Ordering::Release);
+        self.lost.store(0, Ordering::Release);
     }
 
     pub(crate) fn applied(&self) -> Option<Position> {
         *self.applied.lock()
     }
 
-    pub(crate) fn set_applied(&self, position: Option<Position>) {
+    /// The feed lost its place, or starts at `position`.
+    pub(crate) fn lose(&self, position: Option<Position>) {
+        self.lost.store(1, Ordering::Release);
         *self.applied.lock() = position;
     }
 }

@@ -109,8 +109,7 @@ impl View {
     fn readiness(&self, now: Nanos) -> Response<Body> {
         let cache = &self.shared.cache;
         let source = self.shared.source.health();
-        // After a loss the old watermark is good for a while yet; what is read meanwhile nobody watches.
-        let current = cache.is_current(now) && self.feed.is_following();
+        let current = cache.is_current(now);
         let status = if current && source.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = serde_json::json!({
             "ready": status == StatusCode::OK,

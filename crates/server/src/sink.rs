@@ -1,7 +1,7 @@
 //! Where the feed delivers: the cache takes changes in, the log tells of losses, waiters for positions wake.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_cache::key::CollectionId;
 use hotrow_cache::version::{Mark, Position, Version};
@@ -22,7 +22,6 @@ pub struct FeedCounts {
     changes: AtomicU64,
     losses: [AtomicU64; 5],
     starts: AtomicU64,
-    following: AtomicBool,
     flushes: [AtomicU64; 3],
 }
 
@@ -37,12 +36,6 @@ impl FeedCounts {
     #[must_use]
     pub fn starts_total(&self) -> u64 {
         self.starts.load(Ordering::Relaxed)
-    }
-
-    /// Whether a feed has started and was not lost since.
-    #[must_use]
-    pub fn is_following(&self) -> bool {
-        self.following.load(Ordering::Relaxed)
     }
 
     /// Losses by cause, with the label of each.
@@ -92,7 +85,6 @@ impl Sink for CacheSink {
     }
 
     fn loss(&self, cause: LossCause, detail: &str) {
-        self.counts.following.store(false, Ordering::Relaxed);
         self.shared.cache.lose(None);
         self.counts.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(?cause, detail, "the feed lost its place: every entry is stale");
@@ -101,7 +93,6 @@ impl Sink for CacheSink {
     fn started(&self, position: Option<Position>) {
         self.shared.cache.lose(position);
         self.counts.starts.fetch_add(1, Ordering::Relaxed);
-        self.counts.following.store(true, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         tracing::info!(position, "the feed follows the database");
     }

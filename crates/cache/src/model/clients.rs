@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::check::{Asked, Way, check, row_version};
-use super::world::{BOUND, Pending, Reader, World};
+use super::world::{Pending, Reader, World};
 use crate::flight::{Failure, Waited, Waiter};
 use crate::key::{CollectionId, Key};
 use crate::testkit::{Broken, poll_with};
@@ -93,7 +93,7 @@ impl World {
             Refusal::QueueFull => true,
             Refusal::Behind => {
                 self.counts.behind += 1;
-                config.when_stale == crate::config::WhenStale::Refuse && self.cache.staleness(asked.at) > BOUND
+                config.when_stale == crate::config::WhenStale::Refuse && !self.cache.is_current(asked.at)
             }
             Refusal::Failed(_) => {
                 self.counts.failed_recently += 1;
