@@ -1,0 +1,17 @@
+//! An HTTP load generator that cannot flatter.
+//!
+//! Reading order: [`plan`] (which request is intended when), [`request`] and [`ids`] (what is sent), [`target`] (where to),
+//! [`response`] (what comes back), [`run`] (threads, from the beginning to the outcome), `worker` (one thread's loop),
+//! `connection`, `stream` (sockets and TLS), [`record`] (what is counted), [`outcome`], [`limited`] (was it us?).
+//!
+//! Everything in here is pure but `run`, `worker`, `connection` and `stream`.
+
+pub mod ids;
+pub mod limited;
+pub mod outcome;
+pub mod plan;
+pub mod random;
+pub mod record;
+pub mod request;
+pub mod response;
+pub mod target;
