@@ -6,6 +6,7 @@
 //!
 //! Everything in here is pure but `run`, `worker`, `connection` and `stream`.
 
+mod connection;
 pub mod ids;
 pub mod limited;
 pub mod outcome;
@@ -14,4 +15,9 @@ pub mod random;
 pub mod record;
 pub mod request;
 pub mod response;
+pub mod run;
+mod stream;
+mod tally;
 pub mod target;
+pub mod tls;
+mod worker;
