@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -38,7 +39,12 @@ const SLEEP_MAX_NS: u64 = 50_000_000;
 /// Shortest time between two looks at all deadlines.
 const SWEEP_MIN_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-const NO_EVENT: epoll::Event = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+/// Shortest sleep between slots that follow each other faster than this: waking for each would cost more CPU than
+/// sending it. It adds at most this to the schedule lag, and is part of what is reported as such.
+const GRAIN_NS: u64 = 25_000;
+
+/// Room for events. They may carry pointers, so it cannot move between threads with the worker.
+type Events = Vec<epoll::Event>;
 
 /// One thread of a run.
 pub(crate) struct Worker {
@@ -65,6 +71,8 @@ pub(crate) struct Worker {
     connecting: usize,
     /// Slots of before this time had to wait for a connection.
     starved_ns: u64,
+    /// When the slot that was taken last was intended.
+    taken_ns: u64,
     sweep_at_ns: u64,
     timeout_ns: u64,
     connect_timeout_ns: u64,
@@ -79,6 +87,7 @@ struct Usage {
 }
 
 /// The seconds of the measurement, and what the thread used in it.
+#[derive(Clone, Copy)]
 struct Meter {
     second: u64,
     second_ends_ns: u64,
@@ -98,8 +107,8 @@ impl Worker {
         let agenda = config.plan.share(own, threads as u32);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         // Waits of less than a millisecond came with Linux 5.11; without them there is no pace worth the name.
-        let mut none: [epoll::Event; 1] = [NO_EVENT];
-        match epoll::wait(&epoll, &mut none[..], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        let mut events: Events = Vec::with_capacity(1);
+        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
             Err(Errno::NOSYS) => return Err(io::Error::other("Linux 5.11 or later is needed (epoll_pwait2)")),
             done => done?,
         };
@@ -121,6 +130,7 @@ impl Worker {
             began: false,
             connecting: 0,
             starved_ns: 0,
+            taken_ns: 0,
             sweep_at_ns: 0,
             timeout_ns: nanos(config.timeout),
             connect_timeout_ns: nanos(config.connect_timeout),
@@ -132,7 +142,8 @@ impl Worker {
     pub(crate) fn work(mut self, start: &Receiver<Nanos>) {
         // Timers of a thread may be 50 µs late by default, for the sake of laptops' batteries; refusal changes little.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let opened = self.open_all();
+        let mut events = Vec::with_capacity(EVENTS);
+        let opened = self.open_all(&mut events);
         let trouble = std::mem::take(&mut self.tally.troubles).into_keys().next();
         if self.out.send(Message::Ready { opened, trouble }).is_err() {
             return;
@@ -140,7 +151,7 @@ impl Worker {
         let Ok(begin) = start.recv() else { return };
         std::thread::sleep(begin.since(Nanos::now()));
         self.restart_clock(begin);
-        let finish = Box::new(self.run());
+        let finish = Box::new(self.run(&mut events));
         // The receiver is gone only when the run was given up.
         let _ = self.out.send(Message::Done { worker: self.index, finish });
     }
@@ -160,14 +171,19 @@ impl Worker {
         self.tally.take();
     }
 
-    fn run(&mut self) -> Finish {
+    fn run(&mut self, events: &mut Events) -> Finish {
         let warmup_ns = self.agenda.warmup_ns();
         let mut meter = Meter { second: 0, second_ends_ns: warmup_ns + SECOND_NS, first: None, last: None };
+        let mut last_call = false;
         let interrupted = loop {
             if self.ended.load(Ordering::Relaxed) {
                 break true;
             }
             let now_ns = self.dispatch();
+            if !last_call && now_ns >= self.agenda.end_ns() {
+                last_call = true;
+                self.send_overdue();
+            }
             self.note_time(&mut meter, now_ns);
             if self.held == 0 && self.agenda.next(now_ns) == Next::Over {
                 break false;
@@ -175,8 +191,8 @@ impl Worker {
             if now_ns >= self.sweep_at_ns {
                 self.sweep(now_ns);
             }
-            let wake_ns = self.next_slot_ns().min(self.sweep_at_ns).min(meter.second_ends_ns);
-            self.wait(wake_ns.min(now_ns.saturating_add(SLEEP_MAX_NS)));
+            let wake_ns = self.next_slot_ns(now_ns).min(self.sweep_at_ns).min(meter.second_ends_ns);
+            self.wait(wake_ns.min(now_ns.saturating_add(SLEEP_MAX_NS)), events);
         };
         self.finish(meter, interrupted)
     }
@@ -197,27 +213,38 @@ impl Worker {
         }
     }
 
-    /// When the plan wants this thread next; never while nobody is free.
-    fn next_slot_ns(&self) -> u64 {
+    /// At the end: sends what was due before it, is late for no other reason than this thread, and finds a free place.
+    fn send_overdue(&mut self) {
+        while let Some(&place) = self.free.front()
+            && let Some(slot) = self.agenda.take_overdue()
+        {
+            self.free.pop_front();
+            let now_ns = self.now_ns();
+            self.begin_slot(place as usize, slot, now_ns);
+        }
+    }
+
+    /// When this thread must look at the plan next; never while nobody is free.
+    fn next_slot_ns(&self, now_ns: u64) -> u64 {
         match self.agenda.next(0) {
-            Next::At(at_ns) if !self.free.is_empty() => at_ns,
-            _ => u64::MAX,
+            Next::At(_) if self.free.is_empty() => u64::MAX,
+            Next::At(at_ns) if at_ns.saturating_sub(self.taken_ns) < GRAIN_NS => at_ns.max(now_ns + GRAIN_NS),
+            Next::At(at_ns) => at_ns,
+            Next::Due | Next::Over => u64::MAX,
         }
     }
 
     /// Sleeps until something happens or `until_ns` comes, and sees to what happened.
-    fn wait(&mut self, until_ns: u64) {
+    fn wait(&mut self, until_ns: u64, events: &mut Events) {
         let sleep_ns = until_ns.saturating_sub(self.now_ns());
         let timeout = Timespec { tv_sec: (sleep_ns / SECOND_NS) as i64, tv_nsec: (sleep_ns % SECOND_NS) as i64 };
-        let mut events = [NO_EVENT; EVENTS];
-        let n = match epoll::wait(&self.epoll, &mut events[..], Some(&timeout)) {
-            Ok(n) => n,
-            // Interrupted; anything else cannot happen to a valid epoll descriptor and would come again.
-            Err(_) => 0,
-        };
-        for event in &events[..n] {
-            let (flags, data) = (event.flags, event.data.u64());
-            self.event((data & u64::from(u32::MAX)) as usize, (data >> 32) as u32, flags);
+        events.clear();
+        // An error is an interruption; no other can befall a valid epoll descriptor.
+        if epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)).is_ok() {
+            for event in events {
+                let (flags, data) = (event.flags, event.data.u64());
+                self.event((data & u64::from(u32::MAX)) as usize, (data >> 32) as u32, flags);
+            }
         }
     }
 

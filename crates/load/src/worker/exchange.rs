@@ -125,6 +125,7 @@ impl Worker {
     #[inline]
     pub(super) fn begin_slot(&mut self, index: usize, slot: Slot, now_ns: u64) {
         self.held += 1;
+        self.taken_ns = slot.intended_ns;
         self.tally.scheduled(slot);
         match self.connections[index].phase {
             Phase::Open => self.send(index, slot, now_ns, slot.intended_ns > self.starved_ns),

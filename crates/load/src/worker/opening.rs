@@ -2,7 +2,7 @@
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::Worker;
+use super::{Events, Worker};
 use crate::connection::Phase;
 use crate::stream::{self, StreamError};
 
@@ -14,7 +14,7 @@ const REST_NS: u64 = 100_000_000;
 impl Worker {
     /// Opens all connections before the run, one after another as far as the server follows; returns how many are open.
     /// Without keep-alive each request will open its own: then one is tried, and closed again.
-    pub(super) fn open_all(&mut self) -> usize {
+    pub(super) fn open_all(&mut self, events: &mut Events) -> usize {
         let wanted = if self.config.keepalive { self.connections.len() } else { 1 };
         let (mut next, mut failed_at) = (0, None);
         loop {
@@ -33,7 +33,7 @@ impl Worker {
             }
             let now_ns = self.now_ns();
             self.time_out_opening(now_ns);
-            self.wait(now_ns.saturating_add(super::SLEEP_MAX_NS / 5));
+            self.wait(now_ns.saturating_add(super::SLEEP_MAX_NS / 5), events);
         }
         let opened = self.connections.iter().filter(|c| c.phase == Phase::Open).count();
         if !self.config.keepalive {
