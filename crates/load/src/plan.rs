@@ -21,6 +21,8 @@ pub const RATE_MIN: f64 = 0.000_01;
 pub const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Stream of the seed that makes arrival times; every thread walks the same one.
 const ARRIVAL_STREAM: u64 = u64::MAX;
+/// A slot this near to the end of the warm-up, in requests, is at its end: what floating-point numbers leave.
+const ROUNDING_X: f64 = 1e-6;
 /// Slots that are never sent are walked one by one up to this number; beyond, each one walked stands for several.
 const UNSENT_WALKED_MAX: f64 = 1_000_000.0;
 
@@ -323,7 +325,7 @@ impl Schedule {
         let mut measured = false;
         for _ in 0..steps {
             self.x += self.poisson.as_mut().map_or(1.0, Random::exponential);
-            measured = self.x >= self.curve.warmup_x;
+            measured = self.x >= self.curve.warmup_x - ROUNDING_X;
             self.measured += u64::from(measured);
         }
         let intended_ns = self.curve.time_ns(self.x);
@@ -374,14 +376,14 @@ impl Curve {
     /// the slope is small. Never comes back once the rate would have fallen to nothing.
     fn time_ns(&self, x: f64) -> u64 {
         if x <= self.warmup_x {
-            return (x / self.from) as u64;
+            return (x / self.from).round() as u64;
         }
         let x = x - self.warmup_x;
         let root = self.from * self.from + 2.0 * self.slope * x;
         if root < 0.0 {
             return u64::MAX;
         }
-        (self.warmup_ns + 2.0 * x / (self.from + root.sqrt())) as u64
+        (self.warmup_ns + 2.0 * x / (self.from + root.sqrt())).round() as u64
     }
 
     /// How many requests are intended before `ns`.

@@ -145,6 +145,7 @@ impl Worker {
         let mut events = Vec::with_capacity(EVENTS);
         let opened = self.open_all(&mut events);
         let trouble = std::mem::take(&mut self.tally.troubles).into_keys().next();
+        let trouble = trouble.map(|words| words.trim_start_matches(opening::NO_CONNECTION).to_owned());
         if self.out.send(Message::Ready { opened, trouble }).is_err() {
             return;
         }

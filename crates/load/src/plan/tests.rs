@@ -40,6 +40,17 @@ fn uniform_slots_are_even_and_all_there() {
 }
 
 #[test]
+fn a_whole_number_of_requests_is_exact() {
+    for rate in [1.0, 3.0, 7.0, 300.0, 999.0, 20_000.0, 33_333.0, 123_457.0] {
+        for warmup_s in [0, 1, 3] {
+            let plan = Plan { warmup: Duration::from_secs(warmup_s), ..open(rate, rate, Arrivals::Uniform, 3) };
+            let measured = of_threads(&plan, 1).iter().filter(|s| s.measured).count();
+            assert_eq!(measured as f64, 3.0 * rate, "{rate} requests/s, warm-up {warmup_s} s");
+        }
+    }
+}
+
+#[test]
 fn threads_share_one_schedule() {
     for arrivals in [Arrivals::Uniform, Arrivals::Poisson] {
         let plan = Plan { warmup: Duration::from_secs(1), ..open(700.0, 2300.0, arrivals, 5) };

@@ -8,6 +8,8 @@ use crate::stream::{self, StreamError};
 
 /// Connections that are opened at once before the run: more would overflow the queue of a server that is not ready.
 const OPENING_MAX: usize = 64;
+/// Begins the words of a failure to open one.
+pub(crate) const NO_CONNECTION: &str = "no connection: ";
 /// How long a connection rests after it could not be opened.
 const REST_NS: u64 = 100_000_000;
 
@@ -57,12 +59,13 @@ impl Worker {
     /// Begins to open a connection that has no socket.
     pub(super) fn open(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        let opening = stream::connect(&self.config.address, self.config.tls.as_ref()).and_then(|stream| {
-            let data = EventData::new_u64((u64::from(connection.generation) << 32) | index as u64);
-            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-            epoll::add(&self.epoll, stream.socket(), data, flags)?;
-            Ok(stream)
-        });
+        let opening =
+            stream::connect(&self.config.address, self.config.tls.as_ref(), self.config.keepalive).and_then(|stream| {
+                let data = EventData::new_u64((u64::from(connection.generation) << 32) | index as u64);
+                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+                epoll::add(&self.epoll, stream.socket(), data, flags)?;
+                Ok(stream)
+            });
         match opening {
             Ok(stream) => {
                 let deadline_ns = now_ns.saturating_add(self.connect_timeout_ns);
@@ -112,7 +115,7 @@ impl Worker {
 
     /// A connection could not be opened: its slots stay unsent, and it rests for a while.
     fn rest(&mut self, index: usize, words: &str, now_ns: u64) {
-        self.tally.trouble(format!("no connection: {words}"));
+        self.tally.trouble(format!("{NO_CONNECTION}{words}"));
         let connection = &mut self.connections[index];
         connection.close();
         let waited = connection.waiting.len();
@@ -143,10 +146,27 @@ impl Worker {
 
 /// An error in the words of a user.
 fn words(error: &StreamError) -> String {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    use rustls::Error::{InvalidCertificate, InvalidMessage};
     match error {
         StreamError::Socket(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             "the server closed the connection during the TLS handshake; does it speak TLS?".to_owned()
         }
+        StreamError::Tls(InvalidMessage(_)) => {
+            "the server does not speak TLS on this port; try an http:// URL".to_owned()
+        }
+        StreamError::Tls(InvalidCertificate(why)) => match why {
+            UnknownIssuer => "the server's certificate is signed by nobody who is trusted; name the authority with \
+                              --cacert, or use --insecure"
+                .to_owned(),
+            NotValidForName | NotValidForNameContext { .. } => {
+                "the server's certificate is for another name; use that name in the URL, or --insecure".to_owned()
+            }
+            Expired | ExpiredContext { .. } => {
+                "the server's certificate has expired; renew it, or use --insecure".to_owned()
+            }
+            other => format!("the server's certificate is not valid ({other}); use --insecure to load it anyway"),
+        },
         other => other.to_string(),
     }
 }

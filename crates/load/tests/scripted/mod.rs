@@ -181,16 +181,22 @@ pub fn try_run(config: &Config) -> Result<Outcome, RunError> {
     run(config, &Arc::new(AtomicBool::new(false)), &mut |_, _| {})
 }
 
-/// Repeats a test that judges times: a busy machine may spoil one try, not all of them.
-pub fn one_try_in(tries: u32, mut test: impl FnMut() -> Result<(), String>) {
+/// Tries of a test that judges times.
+const TRIES: u32 = 6;
+/// Tests that judge times do not run beside each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Repeats a test that judges times: a busy machine may spoil some tries, not all of them.
+pub fn one_try(mut test: impl FnMut() -> Result<(), String>) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut complaints = Vec::new();
-    for _ in 0..tries {
+    for _ in 0..TRIES {
         match test() {
             Ok(()) => return,
             Err(complaint) => complaints.push(complaint),
         }
     }
-    panic!("failed {tries} times: {complaints:#?}");
+    panic!("failed {TRIES} times: {complaints:#?}");
 }
 
 /// A complaint unless `value` is within `tolerance` (a share) of `expected`.
