@@ -1,5 +1,7 @@
 //! `hotrow load` as its users see it: what it prints, what it refuses, how it ends.
 
+#![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Output, Stdio};

@@ -28,6 +28,9 @@ pub struct Outcome {
     pub troubles: Vec<(String, u64)>,
 }
 
+/// See [`End::TargetGone`].
+pub const GONE_SECONDS: u64 = 10;
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -35,6 +38,9 @@ pub enum End {
     Complete,
     /// The user broke it off.
     Interrupted,
+    /// The target was gone: for [`GONE_SECONDS`] no connection could be opened, and only a number of requests was to end
+    /// the run.
+    TargetGone,
 }
 
 /// One second of a run.
@@ -140,6 +146,12 @@ impl ThreadUse {
 }
 
 impl Second {
+    /// Whether nothing but attempts to connect happened in it, in vain.
+    #[must_use]
+    pub fn in_vain(&self) -> bool {
+        self.connect_errors > 0 && self.sent + self.ok + self.errors + self.timeouts == 0
+    }
+
     /// In short.
     #[must_use]
     pub fn of(index: u64, record: &Record) -> Self {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::outcome::{End, Outcome, Second, ThreadUse};
+use crate::outcome::{End, GONE_SECONDS, Outcome, Second, ThreadUse};
 use crate::plan::{Pace, Plan, PlanError};
 use crate::record::{Broken, Record};
 use crate::request::Mix;
@@ -183,7 +183,8 @@ pub fn run(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(RunError::Panicked),
         }
-        if stop.load(Ordering::Relaxed) {
+        let gone = config.plan.extent.duration.is_none() && sum.gone;
+        if stop.load(Ordering::Relaxed) || gone {
             ended.store(true, Ordering::Relaxed);
         }
     }
@@ -252,12 +253,24 @@ struct Sum {
     /// Per worker, the first second that it has not told; the largest number when it is done.
     reached: Vec<u64>,
     finishes: Vec<Finish>,
+    /// The latest seconds in which no connection could be opened, and nothing else happened.
+    seconds_in_vain: u64,
+    /// Whether there were [`GONE_SECONDS`] of them in a row.
+    gone: bool,
 }
 
 impl Sum {
     fn new(threads: usize) -> Self {
         let reached = vec![0; threads];
-        Self { total: Record::default(), seconds: Vec::new(), open: BTreeMap::new(), reached, finishes: Vec::new() }
+        Self {
+            total: Record::default(),
+            seconds: Vec::new(),
+            open: BTreeMap::new(),
+            reached,
+            finishes: Vec::new(),
+            seconds_in_vain: 0,
+            gone: false,
+        }
     }
 
     fn complete(&self) -> bool {
@@ -282,6 +295,8 @@ impl Sum {
             let (index, record) = entry.remove_entry();
             let second = Second::of(index, &record);
             on_second(&second, &record);
+            self.seconds_in_vain = if second.in_vain() { self.seconds_in_vain + 1 } else { 0 };
+            self.gone |= self.seconds_in_vain >= GONE_SECONDS;
             self.seconds.push(second);
         }
     }
@@ -314,7 +329,11 @@ impl Sum {
         let mut troubles: Vec<(String, u64)> = troubles.into_iter().collect();
         troubles.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         Ok(Outcome {
-            end: if interrupted { End::Interrupted } else { End::Complete },
+            end: match interrupted {
+                false => End::Complete,
+                true if self.gone && plan.extent.duration.is_none() => End::TargetGone,
+                true => End::Interrupted,
+            },
             window,
             total: self.total,
             in_flight_at_end,

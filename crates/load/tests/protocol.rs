@@ -133,3 +133,22 @@ fn nobody_there_is_told_at_once() {
         other => panic!("{other:?}"),
     }
 }
+
+/// Only a number would end this run, and there is nobody any more: it must not go on for hours.
+#[test]
+fn a_target_that_is_gone_ends_a_run_without_duration() {
+    let server = Server::start(|_| vec![Step::Send(ok()), Step::Close]);
+    let mut config = config(server.address, 1_000_000);
+    config.connections = 2;
+    let running = std::thread::spawn(move || outcome(&config));
+    let begun = std::time::Instant::now();
+    while server.requests() < 5 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "no request came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(server);
+    let outcome = running.join().expect("an outcome");
+    assert_eq!(outcome.end, hotrow_load::outcome::End::TargetGone);
+    assert!(outcome.total.counts.ok >= 4 && outcome.total.counts.connect_errors > 0);
+    assert!(outcome.troubles.iter().any(|(words, _)| words.contains("refused")), "{:?}", outcome.troubles);
+}

@@ -131,7 +131,7 @@ impl Report {
         Self {
             schema: SCHEMA,
             target: Target::new(url, config),
-            interrupted: outcome.end == End::Interrupted,
+            interrupted: outcome.end != End::Complete,
             duration_s: rounded(outcome.window.as_secs_f64(), 6),
             requests: Requests {
                 scheduled: counts.scheduled,

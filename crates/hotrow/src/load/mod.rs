@@ -81,6 +81,7 @@ fn exit(outcome: &Outcome) -> Exit {
     match outcome.end {
         End::Interrupted => Exit::Interrupted,
         // Nothing that was expected came: whatever the figures are, they are no result.
+        End::TargetGone => Exit::Failed,
         End::Complete if outcome.total.counts.ok == 0 => Exit::Failed,
         End::Complete => Exit::Fine,
     }

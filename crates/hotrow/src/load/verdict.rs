@@ -1,14 +1,18 @@
 //! What limited a run, in a sentence.
 
 use hotrow_load::limited::{Limit, RATE_KEPT};
-use hotrow_load::outcome::{End, Outcome};
+use hotrow_load::outcome::{End, GONE_SECONDS, Outcome};
 
 /// One paragraph without line breaks.
 pub(super) fn sentence(outcome: &Outcome) -> String {
     let mut parts = Vec::new();
     let counts = &outcome.total.counts;
-    if outcome.end == End::Interrupted {
-        parts.push("Interrupted: the figures cover the time until then.".to_owned());
+    match outcome.end {
+        End::Complete => {}
+        End::Interrupted => parts.push("Interrupted: the figures cover the time until then.".to_owned()),
+        End::TargetGone => parts.push(format!(
+            "Ended early: no connection could be opened any more for {GONE_SECONDS} s; the figures cover the time until then."
+        )),
     }
     if counts.sent == 0 {
         parts.push("Nothing was sent.".to_owned());

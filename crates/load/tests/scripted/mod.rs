@@ -1,6 +1,7 @@
 //! A small HTTP server that follows a script, one thread per connection, and remembers when requests came.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
