@@ -125,6 +125,27 @@ fn without_keep_alive_each_request_has_its_connection() {
     assert_eq!(server.seen.connections.load(SeqCst), 51, "and one that was tried before the run");
 }
 
+/// A server that says something and hangs up as soon as somebody connects.
+#[test]
+fn a_server_that_hangs_up_at_once_is_no_endless_wait() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = std::io::Write::write_all(&mut stream, b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    for keepalive in [true, false] {
+        let mut config = config(address, 30);
+        (config.connections, config.keepalive, config.requests) = (2, keepalive, mix("GET", keepalive));
+        let begun = std::time::Instant::now();
+        let counts = outcome(&config).total.counts;
+        assert_eq!((counts.ok, counts.timeouts, counts.unsent + counts.errors.total()), (0, 0, 30), "{counts:?}");
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    }
+}
+
 #[test]
 fn nobody_there_is_told_at_once() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound");

@@ -33,7 +33,8 @@ fn write_report(out: &mut String, url: &str, config: &Config, outcome: &Outcome)
     if outcome.end == End::Interrupted {
         writeln!(out, "interrupted")?;
     }
-    writeln!(out, "\n  answered as expected  {:>12.1} requests/s", outcome.throughput_rps())?;
+    let bound = if outcome.limit().is_generator() { "  (a lower bound: see the end)" } else { "" };
+    writeln!(out, "\n  answered as expected  {:>12.1} requests/s{bound}", outcome.throughput_rps())?;
     writeln!(out, "  requests  {} sent, {} ok", counts.sent, counts.ok)?;
     let errors = &counts.errors;
     let failures = [

@@ -18,18 +18,17 @@ impl Worker {
         if connection.generation != generation {
             return;
         }
+        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         match connection.phase {
             Phase::Connecting { .. } => self.go_on_connecting(index),
-            Phase::Open => {
-                if flags.contains(EventFlags::OUT) {
-                    self.flush(index);
-                }
-                let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-                if ended || flags.contains(EventFlags::IN) {
-                    self.receive(index, ended);
-                }
-            }
-            Phase::Closed | Phase::Resting { .. } => {}
+            Phase::Open if flags.contains(EventFlags::OUT) => self.flush(index),
+            Phase::Open | Phase::Closed | Phase::Resting { .. } => {}
+        }
+        // A connection may open and end in one event, which is not told again.
+        let connection = &self.connections[index];
+        let still = connection.generation == generation && connection.phase == Phase::Open;
+        if still && (ended || flags.contains(EventFlags::IN)) {
+            self.receive(index, ended);
         }
     }
 
