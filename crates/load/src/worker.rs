@@ -25,7 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::connection::{Connection, Phase};
 use crate::outcome::ThreadUse;
-use crate::plan::{Agenda, Next};
+use crate::plan::{Agenda, Next, Slot};
 use crate::request::Requests;
 use crate::run::{Config, Finish, Message};
 use crate::tally::Tally;
@@ -56,13 +56,15 @@ pub(crate) struct Worker {
     connections: Vec<Connection>,
     /// Connections, once for each of their free places.
     free: VecDeque<u32>,
-    /// Places that hold a slot.
+    /// Slots that were taken when an answer came, and the connections that will send them.
+    ready: Vec<(u32, Slot)>,
+    /// Places that hold a slot, but for those of `ready`.
     held: usize,
     agenda: Agenda,
     requests: Requests,
     tally: Tally,
     buffer: Vec<u8>,
-    /// Whether requests are gathered to be sent together; only while answers of a pipeline are taken in.
+    /// Whether requests are gathered to be sent together; only for a pipeline, while `ready` is sent.
     gathering: bool,
     /// When the schedule began. Before that, when connecting began.
     begin: Nanos,
@@ -120,6 +122,7 @@ impl Worker {
             epoll,
             connections: (0..count).map(|_| Connection::default()).collect(),
             free,
+            ready: Vec::new(),
             held: 0,
             tally: Tally::new(&config.expect, agenda.end_ns()),
             agenda,
@@ -180,19 +183,22 @@ impl Worker {
             if self.ended.load(Ordering::Relaxed) {
                 break true;
             }
+            self.send_ready();
             let now_ns = self.dispatch();
             if !last_call && now_ns >= self.agenda.end_ns() {
                 last_call = true;
                 self.send_overdue();
             }
             self.note_time(&mut meter, now_ns);
-            if self.held == 0 && self.agenda.next(now_ns) == Next::Over {
+            if self.held == 0 && self.ready.is_empty() && self.agenda.next(now_ns) == Next::Over {
                 break false;
             }
             if now_ns >= self.sweep_at_ns {
                 self.sweep(now_ns);
+                self.send_ready();
             }
-            let wake_ns = self.next_slot_ns(now_ns).min(self.sweep_at_ns).min(meter.second_ends_ns);
+            let soon = if self.ready.is_empty() { u64::MAX } else { now_ns };
+            let wake_ns = self.next_slot_ns(now_ns).min(self.sweep_at_ns).min(meter.second_ends_ns).min(soon);
             self.wait(wake_ns.min(now_ns.saturating_add(SLEEP_MAX_NS)), events);
         };
         self.finish(meter, interrupted)
@@ -246,6 +252,7 @@ impl Worker {
                 let (flags, data) = (event.flags, event.data.u64());
                 self.event((data & u64::from(u32::MAX)) as usize, (data >> 32) as u32, flags);
             }
+            self.send_ready();
         }
     }
 
@@ -309,6 +316,10 @@ impl Worker {
         for connection in &mut self.connections {
             in_flight += connection.sent.iter().filter(|sent| sent.slot.measured).count() as u64;
             connection.waiting.drain(..).for_each(|slot| self.tally.unsent(slot));
+        }
+        for (_, slot) in self.ready.drain(..) {
+            self.tally.scheduled(slot);
+            self.tally.unsent(slot);
         }
         in_flight
     }

@@ -36,7 +36,6 @@ impl Worker {
     pub(super) fn receive(&mut self, index: usize, ended: bool) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let generation = self.connections[index].generation;
-        self.gathering = self.config.pipeline > 1;
         while self.connections[index].generation == generation {
             let Some(stream) = &mut self.connections[index].stream else { break };
             match stream.read(&mut buffer) {
@@ -54,9 +53,6 @@ impl Worker {
             }
         }
         self.buffer = buffer;
-        if std::mem::take(&mut self.gathering) && self.connections[index].phase == Phase::Open {
-            self.flush(index);
-        }
     }
 
     #[inline]
@@ -104,7 +100,7 @@ impl Worker {
         stays
     }
 
-    /// A place is free again: it takes the next slot at once if one is due.
+    /// A place is free again: it takes the next slot if one is due.
     #[inline]
     fn release(&mut self, index: usize, now_ns: u64) {
         self.held -= 1;
@@ -114,10 +110,35 @@ impl Worker {
                 if nobody_else {
                     self.starved_ns = now_ns;
                 }
-                self.begin_slot(index, slot, now_ns);
+                self.ready.push((index as u32, slot));
             }
             None => self.free.push_back(index as u32),
         }
+    }
+
+    /// Sends what answers have made room for, after all answers at hand have been read: their times hold no sends then,
+    /// and the target gets work in larger portions.
+    pub(super) fn send_ready(&mut self) {
+        if self.ready.is_empty() {
+            return;
+        }
+        let mut ready = std::mem::take(&mut self.ready);
+        self.gathering = self.config.pipeline > 1;
+        for (index, slot) in &ready {
+            let now_ns = self.now_ns();
+            self.begin_slot(*index as usize, *slot, now_ns);
+        }
+        if std::mem::take(&mut self.gathering) {
+            for (index, _) in &ready {
+                if self.connections[*index as usize].phase == Phase::Open {
+                    self.flush(*index as usize);
+                }
+            }
+        }
+        ready.clear();
+        // Sends that failed may have made room again: those come with the next portion.
+        ready.append(&mut self.ready);
+        self.ready = ready;
     }
 
     /// A connection gets a slot: sends its request, or opens first.
