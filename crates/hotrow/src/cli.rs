@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
+use crate::load::LoadError;
+use crate::load::args::LoadArgs;
 use crate::serve::{self, ServeError};
 use crate::signals::{self, OnAbort};
 
@@ -22,7 +24,8 @@ pub struct Cli {
     pub command: Command,
 }
 
-const EXIT_STATUS: &str = "Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, 130 interrupted.";
+const EXIT_STATUS: &str =
+    "Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, 3 an objective was missed, 130 interrupted.";
 
 /// Every command.
 #[derive(Debug, Subcommand)]
@@ -36,7 +39,15 @@ pub enum Command {
     /// Remove what `watch = "triggers"` added to a database: the change log and its triggers
     #[command(after_help = "Examples:\n  hotrow unwatch --config hotrow.toml\n  hotrow unwatch --database shop.db")]
     Unwatch(UnwatchArgs),
+    /// Load an HTTP server and say what it did, and what limited it
+    #[command(after_help = LOAD_EXAMPLES)]
+    Load(Box<LoadArgs>),
 }
+
+const LOAD_EXAMPLES: &str = "Examples:
+  hotrow load http://127.0.0.1:8080/products/1
+  hotrow load -c 100 -d 30s --rate 20000 --ids 1..100000 --pick zipf:0.99 'http://127.0.0.1:8080/products/{id}'
+  hotrow load --json -n 100000 '9*http://127.0.0.1:8080/products/1' '1*http://127.0.0.1:8080/products/2'";
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -100,6 +111,8 @@ pub enum Exit {
     Failed = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
+    /// An objective that the command line stated was missed.
+    Missed = 3,
     /// The user broke it off.
     Interrupted = 130,
 }
@@ -125,6 +138,9 @@ pub enum Failure {
     /// The database could not be cleaned.
     #[error("{0}")]
     Unwatch(String),
+    /// Loading came to no result.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// The signal handlers could not be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -140,6 +156,10 @@ impl Failure {
                 Exit::Usage
             }
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
+            Self::Load(e) => {
+                tell(std::io::stderr(), &format!("hotrow load: {e}"));
+                e.exit()
+            }
             other => {
                 tell(std::io::stderr(), &format!("hotrow: {other}"));
                 Exit::Failed
@@ -239,6 +259,7 @@ mod tests {
             "hotrow serve --config f --admin [::1]:1",
             "hotrow check --config f",
             "hotrow unwatch --database f",
+            "hotrow load -c 10 -d 5s --rate 100..200 --arrivals poisson http://a/{id} --ids 1..9 --pick zipf:1",
         ] {
             assert_eq!(kind(good), Ok(()), "{good}");
         }
@@ -251,7 +272,12 @@ mod tests {
             ("hotrow serve --demo --data localhost", ErrorKind::ValueValidation),
             ("hotrow check", ErrorKind::MissingRequiredArgument),
             ("hotrow unwatch", ErrorKind::MissingRequiredArgument),
-            ("hotrow load", ErrorKind::InvalidSubcommand),
+            ("hotrow load", ErrorKind::MissingRequiredArgument),
+            ("hotrow load --arrivals poisson http://a", ErrorKind::MissingRequiredArgument),
+            ("hotrow load --rate 0 http://a", ErrorKind::ValueValidation),
+            ("hotrow load --connections 0 http://a", ErrorKind::ValueValidation),
+            ("hotrow load --body x --form a=b http://a", ErrorKind::ArgumentConflict),
+            ("hotrow unknown", ErrorKind::InvalidSubcommand),
             ("hotrow", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         ] {
             assert_eq!(kind(bad), Err(why), "{bad}");

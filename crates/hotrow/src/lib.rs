@@ -1,11 +1,12 @@
 //! The parts of the `hotrow` binary, as a library so that its tests can reach them.
 //!
-//! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`signals`],
-//! [`open_files`], [`logging`].
+//! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`load`],
+//! [`signals`], [`open_files`], [`logging`].
 
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod load;
 pub mod logging;
 pub mod open_files;
 pub mod serve;

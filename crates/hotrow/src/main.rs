@@ -1,17 +1,18 @@
 //! `hotrow`: records by id at memory speed, never staler than promised.
 
 use clap::Parser;
-use hotrow::cli::{Cli, Command, Exit};
+use hotrow::cli::{Cli, Command, Exit, Failure};
 
 fn main() -> std::process::ExitCode {
     // Wrong usage ends here with a message and status 2.
     let done = match Cli::parse().command {
-        Command::Serve(args) => hotrow::cli::serve(&args),
-        Command::Check(args) => hotrow::cli::check(&args),
-        Command::Unwatch(args) => hotrow::cli::unwatch(&args),
+        Command::Serve(args) => hotrow::cli::serve(&args).map(|()| Exit::Fine),
+        Command::Check(args) => hotrow::cli::check(&args).map(|()| Exit::Fine),
+        Command::Unwatch(args) => hotrow::cli::unwatch(&args).map(|()| Exit::Fine),
+        Command::Load(args) => hotrow::load::load(&args).map_err(Failure::from),
     };
     match done {
-        Ok(()) => Exit::Fine,
+        Ok(exit) => exit,
         Err(failure) => failure.report(),
     }
     .into()

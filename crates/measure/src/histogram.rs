@@ -56,6 +56,16 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Adds `n` samples of the same value.
+    pub fn record_n(&mut self, value: u64, n: u64) {
+        if n > 0 {
+            self.buckets[index_of(value)] += n;
+            self.count += n;
+            self.sum += u128::from(value) * u128::from(n);
+            self.max = self.max.max(value);
+        }
+    }
+
     /// Adds every sample of `other`; the same as if each had been recorded here.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
@@ -95,10 +105,16 @@ impl Histogram {
     /// definition: 0 gives the smallest sample, 1 the largest.
     #[must_use]
     pub fn value_at_quantile(&self, quantile: f64) -> Option<u64> {
-        if self.count == 0 {
+        self.value_at_rank(rank_of(quantile, self.count))
+    }
+
+    /// The `rank`-th smallest sample (the smallest is the first), with the error of [`Histogram::value_at_quantile`]; none
+    /// when there are fewer.
+    #[must_use]
+    pub fn value_at_rank(&self, rank: u64) -> Option<u64> {
+        if rank == 0 || rank > self.count {
             return None;
         }
-        let rank = ((quantile.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
         let mut seen = 0;
         for (index, n) in self.buckets.iter().enumerate() {
             seen += n;
@@ -149,6 +165,12 @@ impl SharedHistogram {
         let count = buckets.iter().sum();
         Histogram { buckets, count, sum: u128::from(self.sum.load(Relaxed)), max: self.max.load(Relaxed) }
     }
+}
+
+/// The rank that stands for `quantile` (0 to 1) among `count` samples, by the nearest-rank definition: from 1 to `count`.
+#[must_use]
+pub fn rank_of(quantile: f64, count: u64) -> u64 {
+    ((quantile.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1))
 }
 
 /// Where `value` is counted. Values of the first power of two that has [`SUB_BUCKETS`] members, and below, have a bucket each;

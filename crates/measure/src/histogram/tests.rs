@@ -103,3 +103,16 @@ fn a_snapshot_taken_while_the_writer_works_is_whole() {
     });
     assert_eq!(shared.snapshot().count(), 200_000);
 }
+
+#[test]
+fn several_at_once_are_the_same_as_one_by_one() {
+    let (mut at_once, mut singly) = (Histogram::default(), Histogram::default());
+    for (value, n) in [(5, 3), (1_000_000, 2), (7, 0), (u64::MAX, 1)] {
+        at_once.record_n(value, n);
+        (0..n).for_each(|_| singly.record(value));
+    }
+    assert_eq!(at_once, singly);
+    assert_eq!([0, 1, 3, 7].map(|rank| at_once.value_at_rank(rank)), [None, Some(5), Some(5), None]);
+    assert_eq!(at_once.value_at_rank(6), Some(u64::MAX));
+    assert_eq!([rank_of(0.0, 9), rank_of(0.5, 9), rank_of(1.0, 9), rank_of(0.5, 0)], [1, 5, 9, 1]);
+}

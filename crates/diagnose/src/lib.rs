@@ -1,0 +1,5 @@
+//! What the machine says about a bottleneck. Probes read, and parse apart from reading; rules judge and read nothing.
+//!
+//! Reading order: [`schedstat`] (how long threads waited for a CPU).
+
+pub mod schedstat;

@@ -1,0 +1,253 @@
+//! The result for machines. Names and shape are a contract; `SCHEMA` changes when they do.
+
+use std::collections::BTreeMap;
+
+use hotrow_load::outcome::{End, Outcome, Second};
+use hotrow_load::plan::{Arrivals, Pace};
+use hotrow_load::record::{Known, Timing};
+use hotrow_load::run::Config;
+use serde::{Serialize, Serializer};
+
+use super::verdict;
+
+/// Version of the result's shape.
+pub(super) const SCHEMA: &str = "hotrow.load/1";
+
+/// The result. Fields are in the order of the documentation.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    schema: &'static str,
+    target: Target,
+    interrupted: bool,
+    duration_s: f64,
+    requests: Requests,
+    throughput_rps: f64,
+    rate_ratio: Option<f64>,
+    latency_us: Quantiles,
+    service_us: Quantiles,
+    schedule_lag_us: Quantiles,
+    bytes: Bytes,
+    status: BTreeMap<u16, u64>,
+    errors: Errors,
+    connections: Connections,
+    generator: Generator,
+    seconds: Vec<SecondReport>,
+    verdict: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Target {
+    url: String,
+    connections: usize,
+    threads: usize,
+    rate: RateReport,
+    arrivals: Option<&'static str>,
+    keepalive: bool,
+}
+
+/// Null in a closed loop, a number, or `"FROM..TO"`.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum RateReport {
+    Closed,
+    Constant(f64),
+    Ramp(String),
+}
+
+#[derive(Debug, Serialize)]
+struct Requests {
+    scheduled: u64,
+    unsent: u64,
+    sent: u64,
+    ok: u64,
+    errors: u64,
+    timeouts: u64,
+    in_flight_at_end: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Quantiles {
+    mean: Micros,
+    p50: Micros,
+    p75: Micros,
+    p90: Micros,
+    p95: Micros,
+    p99: Micros,
+    p999: Micros,
+    max: Micros,
+}
+
+/// Microseconds: null without samples, a number, or `">x"` where the truth lies among requests that were given up.
+#[derive(Debug)]
+struct Micros(Option<Known>);
+
+#[derive(Debug, Serialize)]
+struct Bytes {
+    sent: u64,
+    received: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Errors {
+    connect: u64,
+    reset: u64,
+    closed: u64,
+    malformed: u64,
+    unexpected_status: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Connections {
+    opened: u64,
+    reconnects: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Generator {
+    cpu_s: f64,
+    cpu_us_per_request: Option<f64>,
+    cpu_share: f64,
+    limited: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct SecondReport {
+    second: u64,
+    sent: u64,
+    ok: u64,
+    errors: u64,
+    timeouts: u64,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+    max_us: Option<f64>,
+    schedule_lag_p99_us: Option<f64>,
+}
+
+impl Report {
+    pub(super) fn new(url: &str, config: &Config, outcome: &Outcome) -> Self {
+        let total = &outcome.total;
+        let counts = &total.counts;
+        let lag = Timing { answered: total.schedule_lag.clone(), given_up: None };
+        Self {
+            schema: SCHEMA,
+            target: Target::new(url, config),
+            interrupted: outcome.end != End::Complete,
+            duration_s: rounded(outcome.window.as_secs_f64(), 6),
+            requests: Requests {
+                scheduled: counts.scheduled,
+                unsent: counts.unsent,
+                sent: counts.sent,
+                ok: counts.ok,
+                errors: counts.errors.total(),
+                timeouts: counts.timeouts,
+                in_flight_at_end: outcome.in_flight_at_end,
+            },
+            throughput_rps: rounded(outcome.throughput_rps(), 3),
+            rate_ratio: outcome.rate_ratio().map(|ratio| rounded(ratio, 5)),
+            latency_us: Quantiles::of(&total.latency),
+            service_us: Quantiles::of(&total.service),
+            schedule_lag_us: Quantiles::of(&lag),
+            bytes: Bytes { sent: counts.bytes_sent, received: counts.bytes_received },
+            status: counts.status.clone(),
+            errors: Errors {
+                connect: counts.connect_errors,
+                reset: counts.errors.reset,
+                closed: counts.errors.closed,
+                malformed: counts.errors.malformed,
+                unexpected_status: counts.errors.unexpected_status,
+            },
+            connections: Connections { opened: counts.connections_opened, reconnects: counts.reconnects },
+            generator: Generator {
+                cpu_s: rounded(outcome.cpu().as_secs_f64(), 6),
+                cpu_us_per_request: outcome.cpu_us_per_request().map(|us| rounded(us, 3)),
+                cpu_share: rounded(outcome.cpu_share(), 4),
+                limited: outcome.limit().is_generator(),
+            },
+            seconds: outcome.seconds.iter().map(SecondReport::of).collect(),
+            verdict: verdict::sentence(outcome),
+        }
+    }
+}
+
+impl Target {
+    fn new(url: &str, config: &Config) -> Self {
+        let (rate, arrivals) = match config.plan.pace {
+            Pace::Closed => (RateReport::Closed, None),
+            Pace::Open { rate, arrivals } if rate.from() == rate.to() => {
+                (RateReport::Constant(rate.from()), Some(arrivals))
+            }
+            Pace::Open { rate, arrivals } => {
+                (RateReport::Ramp(format!("{}..{}", rate.from(), rate.to())), Some(arrivals))
+            }
+        };
+        let name = |arrivals| match arrivals {
+            Arrivals::Uniform => "uniform",
+            Arrivals::Poisson => "poisson",
+        };
+        Self {
+            url: url.to_owned(),
+            connections: config.connections,
+            threads: config.threads,
+            rate,
+            arrivals: arrivals.map(name),
+            keepalive: config.keepalive,
+        }
+    }
+}
+
+impl Quantiles {
+    fn of(timing: &Timing) -> Self {
+        let at = |quantile| Micros(timing.quantile(quantile));
+        Self {
+            mean: Micros(timing.mean()),
+            p50: at(0.5),
+            p75: at(0.75),
+            p90: at(0.9),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: Micros(timing.max()),
+        }
+    }
+}
+
+impl Serialize for Micros {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            None => serializer.serialize_none(),
+            Some(Known::Exactly(ns)) => serializer.serialize_f64(micros(ns)),
+            Some(Known::AtLeast(ns)) => serializer.collect_str(&format_args!(">{}", micros(ns))),
+        }
+    }
+}
+
+impl SecondReport {
+    fn of(second: &Second) -> Self {
+        Self {
+            second: second.index,
+            sent: second.sent,
+            ok: second.ok,
+            errors: second.errors,
+            timeouts: second.timeouts,
+            p50_us: second.latency.p50_ns.map(micros),
+            p99_us: second.latency.p99_ns.map(micros),
+            max_us: second.latency.max_ns.map(micros),
+            schedule_lag_p99_us: second.schedule_lag_p99_ns.map(micros),
+        }
+    }
+}
+
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+fn rounded(value: f64, digits: i32) -> f64 {
+    let factor = 10_f64.powi(digits);
+    (value * factor).round() / factor
+}
+
+/// One line of JSON.
+pub(super) fn line(report: &Report) -> String {
+    // Plain data with text keys: nothing in it can fail to serialize. An error would still be told, not hidden.
+    serde_json::to_string(report).unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
+}

@@ -1,0 +1,308 @@
+//! From arguments to a run: names are resolved, files read, contradictions refused, before anything is sent.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotrow_load::ids::Ids;
+use hotrow_load::plan::{Arrivals, Extent, Pace, Plan};
+use hotrow_load::request::{Description, Mix, RequestError};
+use hotrow_load::run::{Config, Expect};
+use hotrow_load::target::{Address, TargetError, Url};
+use hotrow_load::tls::{Tls, TlsError, Trust};
+
+use super::args::{ArrivalsArg, LoadArgs};
+use crate::open_files::{self, Fit, Wanted};
+
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+/// Longest wait for a connection to open: a filtered port is told within seconds.
+const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// Largest body, and largest file of ids, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// What is wrong with the arguments, found before the run.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The URL, or the host that it names.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The request.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The plan.
+    #[error(transparent)]
+    Plan(#[from] hotrow_load::plan::PlanError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A weight that is no number.
+    #[error("the weight in {0:?} must be a whole number, as in '3*http://…'")]
+    Weight(String),
+    /// URLs of different servers.
+    #[error("{first} and {other} are not the same server; one run loads one")]
+    SeveralServers {
+        /// The first URL.
+        first: String,
+        /// Another.
+        other: String,
+    },
+    /// A file that cannot be used.
+    #[error("{path} cannot be read: {why}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Contradictory arguments.
+    #[error("{0}")]
+    Contradiction(String),
+    /// More connections than open files.
+    #[error(
+        "{connections} connections need more open files than the hard limit of this system allows ({limit}); \
+         raise it (ulimit -Hn, or LimitNOFILE= of the service), or use fewer connections"
+    )]
+    OpenFiles {
+        /// Connections asked for.
+        connections: usize,
+        /// The limit.
+        limit: u64,
+    },
+    /// More connections than local ports.
+    #[error(
+        "{connections} connections to one address need more local ports than there are ({ports}); \
+         widen net.ipv4.ip_local_port_range, or use fewer connections"
+    )]
+    Ports {
+        /// Connections asked for.
+        connections: usize,
+        /// Ports.
+        ports: u64,
+    },
+}
+
+/// A run that can begin.
+pub(super) struct Resolved {
+    pub(super) url: String,
+    pub(super) config: Config,
+}
+
+/// Checks and prepares everything.
+pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
+    let urls = urls(&args.urls)?;
+    let first = &urls[0].1;
+    if let Some((_, other)) = urls.iter().find(|(_, url)| !url.same_origin(first)) {
+        return Err(Refused::SeveralServers { first: first.to_string(), other: other.to_string() });
+    }
+    if (args.insecure || args.cacert.is_some()) && !first.secure {
+        return Err(contradiction("--cacert and --insecure are for https:// URLs"));
+    }
+    let plan = plan(args)?;
+    let requests = requests(args, &urls)?;
+    let connections = args.connections.get();
+    let threads = args.threads.map_or_else(|| threads_default(connections), NonZeroUsize::get);
+    if threads > connections {
+        return Err(Refused::Contradiction(format!(
+            "{threads} threads need as many connections; there are {connections}"
+        )));
+    }
+    if args.pipeline.get() > 1 && args.no_keepalive {
+        return Err(contradiction("--pipeline needs connections that stay open; leave --no-keepalive out"));
+    }
+    fit_open_files(connections, threads)?;
+    let tls = first.secure.then(|| Tls::new(&first.host, &trust(args))).transpose()?;
+    let connect_timeout = args.timeout.min(CONNECT_TIMEOUT_MAX);
+    let address = match &args.unix_socket {
+        Some(path) => Address::Unix(path.clone()),
+        None => Address::Tcp(first.resolve(connect_timeout)?),
+    };
+    if let (Address::Tcp(_), Some(ports)) = (&address, local_ports())
+        && connections as u64 > ports
+    {
+        return Err(Refused::Ports { connections, ports });
+    }
+    let expect = match args.expect_status.as_slice() {
+        [] => Expect::Success,
+        codes => Expect::Status(codes.to_vec()),
+    };
+    let config = Config {
+        address,
+        tls,
+        requests,
+        plan,
+        connections,
+        threads,
+        keepalive: !args.no_keepalive,
+        pipeline: args.pipeline.get(),
+        timeout: args.timeout,
+        connect_timeout,
+        expect,
+        seed: args.seed,
+        runqueue_wait: Some(Arc::new(|tid| {
+            hotrow_diagnose::schedstat::of_thread(Path::new("/proc"), tid).ok().map(|stat| stat.waiting)
+        })),
+    };
+    let url = urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" ");
+    Ok(Resolved { url, config })
+}
+
+/// URLs with their weights; clap demands at least one.
+fn urls(texts: &[String]) -> Result<Vec<(u32, Url)>, Refused> {
+    let parse = |text: &String| match text.split_once('*') {
+        Some((weight, url)) if !weight.contains("://") => {
+            let weight = weight.trim().parse().map_err(|_| Refused::Weight(text.clone()))?;
+            Ok((weight, Url::parse(url)?))
+        }
+        _ => Ok((1, Url::parse(text)?)),
+    };
+    let urls = texts.iter().map(parse).collect::<Result<Vec<_>, Refused>>()?;
+    if urls.is_empty() { Err(contradiction("name a URL")) } else { Ok(urls) }
+}
+
+fn plan(args: &LoadArgs) -> Result<Plan, Refused> {
+    if args.timeout.is_zero() {
+        return Err(contradiction("--timeout must be longer than nothing"));
+    }
+    let arrivals = match args.arrivals {
+        ArrivalsArg::Uniform => Arrivals::Uniform,
+        ArrivalsArg::Poisson => Arrivals::Poisson,
+    };
+    let duration = args.duration.or(args.requests.is_none().then_some(DURATION_DEFAULT));
+    let plan = Plan {
+        pace: args.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals }),
+        warmup: args.warmup,
+        extent: Extent { duration, requests: args.requests },
+        seed: args.seed,
+    };
+    plan.check()?;
+    Ok(plan)
+}
+
+fn requests(args: &LoadArgs, urls: &[(u32, Url)]) -> Result<Mix, Refused> {
+    let mut headers = args.header.clone();
+    let body = body(args, &mut headers)?;
+    let method = args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let host = urls[0].1.host_header();
+    let describe = |(weight, url): &'_ (u32, Url)| (*weight, url.path.clone());
+    let paths: Vec<(u32, String)> = urls.iter().map(describe).collect();
+    let descriptions: Vec<Description<'_>> = paths
+        .iter()
+        .map(|(weight, path)| Description {
+            method: &method,
+            path,
+            host: &host,
+            headers: &headers,
+            body: body.as_deref(),
+            weight: *weight,
+            keepalive: !args.no_keepalive,
+        })
+        .collect();
+    let ids = match (&args.ids, &args.ids_file) {
+        (Some((from, to)), _) => Some(Ids::range(*from, *to)?),
+        (None, Some(path)) => Some(Ids::list(lines(path)?)?),
+        (None, None) => None,
+    };
+    Ok(Mix::new(&descriptions, ids.map(|ids| (ids, args.pick)))?)
+}
+
+fn body(args: &LoadArgs, headers: &mut Vec<(String, String)>) -> Result<Option<Vec<u8>>, Refused> {
+    if !args.form.is_empty() {
+        let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        if !given {
+            headers.push(("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+        }
+        let fields: Vec<String> = args.form.iter().map(|(k, v)| format!("{}={}", encoded(k), encoded(v))).collect();
+        return Ok(Some(fields.join("&").into_bytes()));
+    }
+    match args.body.as_deref() {
+        None => Ok(None),
+        Some(text) => match text.strip_prefix('@') {
+            Some(path) => read(Path::new(path)).map(Some),
+            None => Ok(Some(text.as_bytes().to_vec())),
+        },
+    }
+}
+
+/// `application/x-www-form-urlencoded`, as the URL standard of the WHATWG describes it.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' ' => out.push('+'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => out.push(byte as char),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+fn lines(path: &Path) -> Result<Vec<String>, Refused> {
+    let bytes = read(path)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Refused::File { path: path.to_owned(), why: "it is not UTF-8 text".to_owned() })?;
+    Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Refused> {
+    let refuse = |why: String| Refused::File { path: path.to_owned(), why };
+    let bytes = fs::metadata(path).map_err(|e| refuse(e.to_string()))?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(refuse(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    fs::read(path).map_err(|e| refuse(e.to_string()))
+}
+
+fn trust(args: &LoadArgs) -> Trust {
+    match (&args.cacert, args.insecure) {
+        (Some(path), _) => Trust::Authority(path.clone()),
+        (None, true) => Trust::Anyone,
+        (None, false) => Trust::System,
+    }
+}
+
+/// One thread fills a server of several cores; more of them would take CPUs from a target on the same machine.
+fn threads_default(connections: usize) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (processors / 2).clamp(1, connections)
+}
+
+fn fit_open_files(connections: usize, threads: usize) -> Result<(), Refused> {
+    let limit = open_files::raise_limit();
+    match open_files::fit(&Wanted { connections, workers: threads, readers: 0 }, limit) {
+        Fit::Fits => Ok(()),
+        Fit::Fewer(_) | Fit::TooFew => Err(Refused::OpenFiles { connections, limit: limit.unwrap_or_default() }),
+    }
+}
+
+/// Local ports for outgoing connections; none when the system does not tell.
+fn local_ports() -> Option<u64> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    let mut ends = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
+    let (first, last) = (ends.next()??, ends.next()??);
+    last.checked_sub(first).map(|ports| ports + 1)
+}
+
+fn contradiction(words: &str) -> Refused {
+    Refused::Contradiction(words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_urlencoded() {
+        assert_eq!(encoded("a b&c=ä/*"), "a+b%26c%3D%C3%A4%2F*");
+    }
+
+    #[test]
+    fn weights_come_before_urls() {
+        let texts = |texts: &[&str]| urls(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
+        let found = texts(&["9*http://a/x", "http://a/y?q=2*3"]).unwrap();
+        assert_eq!((found[0].0, found[0].1.path.as_str()), (9, "/x"));
+        assert_eq!((found[1].0, found[1].1.path.as_str()), (1, "/y?q=2*3"));
+        assert!(matches!(texts(&["x*http://a/"]), Err(Refused::Weight(_))));
+    }
+}

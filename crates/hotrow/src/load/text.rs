@@ -1,0 +1,119 @@
+//! The result for people, and the line of each second.
+
+use std::fmt::Write;
+
+use hotrow_load::outcome::{End, Outcome, Second};
+use hotrow_load::plan::Pace;
+use hotrow_load::record::{Known, Timing};
+use hotrow_load::run::Config;
+
+use super::verdict;
+
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// Everything, with a line feed at the end.
+pub(super) fn report(url: &str, config: &Config, outcome: &Outcome) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_report(&mut out, url, config, outcome);
+    out
+}
+
+fn write_report(out: &mut String, url: &str, config: &Config, outcome: &Outcome) -> std::fmt::Result {
+    let counts = &outcome.total.counts;
+    let pace = match config.plan.pace {
+        Pace::Closed => "as fast as answers come".to_owned(),
+        Pace::Open { rate, .. } if rate.from() == rate.to() => format!("{} requests/s", rate.from()),
+        Pace::Open { rate, .. } => format!("{} to {} requests/s", rate.from(), rate.to()),
+    };
+    let (connections, threads) = (config.connections, config.threads);
+    writeln!(out, "{url}")?;
+    writeln!(out, "{connections} connections, {threads} threads, {pace}, {:.2} s", outcome.window.as_secs_f64())?;
+    if outcome.end == End::Interrupted {
+        writeln!(out, "interrupted")?;
+    }
+    let bound = if outcome.limit().is_generator() { "  (a lower bound: see the end)" } else { "" };
+    writeln!(out, "\n  answered as expected  {:>12.1} requests/s{bound}", outcome.throughput_rps())?;
+    writeln!(out, "  requests  {} sent, {} ok", counts.sent, counts.ok)?;
+    let errors = &counts.errors;
+    let failures = [
+        ("timed out", counts.timeouts),
+        ("reset", errors.reset),
+        ("closed by the server", errors.closed),
+        ("malformed answer", errors.malformed),
+        ("unexpected status", errors.unexpected_status),
+        ("never sent", counts.unsent),
+        ("without an answer yet", outcome.in_flight_at_end),
+        ("connections failed", counts.connect_errors),
+        ("connections reopened", counts.reconnects),
+    ];
+    for (what, n) in failures.iter().filter(|(_, n)| *n > 0) {
+        writeln!(out, "            {n} {what}")?;
+    }
+    let statuses: Vec<String> = counts.status.iter().map(|(status, n)| format!("{status}: {n}")).collect();
+    writeln!(out, "  status    {}", statuses.join(", "))?;
+    for (words, n) in &outcome.troubles {
+        writeln!(out, "  failure   {words} ({n} times)")?;
+    }
+    let lag = Timing { answered: outcome.total.schedule_lag.clone(), given_up: None };
+    writeln!(out, "\n  {:<8}{:>14}{:>14}{:>14}", "", "latency", "service time", "sent late by")?;
+    let columns = [&outcome.total.latency, &outcome.total.service, &lag];
+    row(out, "mean", columns.map(Timing::mean))?;
+    for (name, quantile) in QUANTILES {
+        row(out, name, columns.map(|timing| timing.quantile(quantile)))?;
+    }
+    row(out, "max", columns.map(Timing::max))?;
+    writeln!(out, "\n  generator {:.2} s of CPU{}", outcome.cpu().as_secs_f64(), per_request(outcome))?;
+    writeln!(out, "  {}", verdict::sentence(outcome))
+}
+
+fn row(out: &mut String, name: &str, values: [Option<Known>; 3]) -> std::fmt::Result {
+    let [latency, service, lag] = values.map(|value| value.map_or_else(|| "-".to_owned(), known));
+    writeln!(out, "  {name:<8}{latency:>14}{service:>14}{lag:>14}")
+}
+
+fn per_request(outcome: &Outcome) -> String {
+    outcome.cpu_us_per_request().map_or_else(String::new, |us| format!(", {us:.2} µs per request"))
+}
+
+fn known(value: Known) -> String {
+    match value {
+        Known::Exactly(ns) => duration(ns),
+        Known::AtLeast(ns) => format!(">{}", duration(ns)),
+    }
+}
+
+/// Three or four significant digits in the unit that fits.
+fn duration(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
+        _ => format!("{:.3} s", value / 1e9),
+    }
+}
+
+/// One line of progress.
+pub(super) fn progress(second: &Second) -> String {
+    let mut line = format!("{:>5} s  {:>9} answers", second.index + 1, second.ok);
+    let of = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let _ = write!(line, "  p50 {:>9}  p99 {:>9}", of(second.latency.p50_ns), of(second.latency.p99_ns));
+    let failed = second.errors + second.timeouts + second.connect_errors;
+    if failed > 0 {
+        let _ = write!(line, "  {failed} failed");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_fitting_unit() {
+        assert_eq!([999, 1_500, 2_345_678, 61_000_000_000].map(duration), ["999 ns", "1.5 µs", "2.35 ms", "61.000 s"]);
+        assert_eq!(known(Known::AtLeast(10_000_000_000)), ">10.000 s");
+    }
+}

@@ -1,0 +1,23 @@
+//! An HTTP load generator that cannot flatter.
+//!
+//! Reading order: [`plan`] (which request is intended when), [`request`] and [`ids`] (what is sent), [`target`] (where to),
+//! [`response`] (what comes back), [`run`] (threads, from the beginning to the outcome), `worker` (one thread's loop),
+//! `connection`, `stream` (sockets and TLS), [`record`] (what is counted), [`outcome`], [`limited`] (was it us?).
+//!
+//! Everything in here is pure but `run`, `worker`, `connection` and `stream`.
+
+mod connection;
+pub mod ids;
+pub mod limited;
+pub mod outcome;
+pub mod plan;
+pub mod random;
+pub mod record;
+pub mod request;
+pub mod response;
+pub mod run;
+mod stream;
+mod tally;
+pub mod target;
+pub mod tls;
+mod worker;

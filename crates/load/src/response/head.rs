@@ -1,0 +1,175 @@
+//! The head of a response: status line and header fields, as far as they say where the answer ends.
+
+use memchr::memchr;
+
+use super::{HEAD_BYTES_MAX, Malformed};
+
+/// What a head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The status code, 100 to 999.
+    pub status: u16,
+    /// Whether the connection may be used again, as far as version, `Connection` and framing say.
+    pub keep: bool,
+    /// Where the body ends.
+    pub framing: Framing,
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// By its length in bytes.
+    Fixed(u64),
+    /// By a last chunk.
+    Chunked,
+    /// By nothing but the end of the connection.
+    None,
+}
+
+/// Reads a head at the beginning of `bytes`; also its length, with the empty line. None when it is not complete yet.
+///
+/// # Errors
+/// What is wrong with one of its lines.
+#[inline]
+pub fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Malformed> {
+    let Some(end) = memchr(b'\n', bytes) else { return Ok(None) };
+    let (minor, status) = status_line(trim_cr(&bytes[..end]))?;
+    let mut fields = Fields { close: false, keep_alive: false, length: None, chunked: false };
+    let mut at = end + 1;
+    while let Some(n) = memchr(b'\n', &bytes[at..]) {
+        let line = trim_cr(&bytes[at..at + n]);
+        at += n + 1;
+        if at > HEAD_BYTES_MAX {
+            return Err(Malformed::HeadTooLong);
+        }
+        if line.is_empty() {
+            return Ok(Some((fields.head(minor, status), at)));
+        }
+        fields.line(line)?;
+    }
+    Ok(None)
+}
+
+/// Where a head ends in `bytes`: after its first empty line. Looks from `from` on.
+#[must_use]
+pub fn end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += memchr(b'\n', bytes.get(at..)?)? + 1;
+        match bytes.get(at..)? {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+}
+
+/// Refuses what cannot become a status line: a server that is not HTTP is told at its first bytes.
+///
+/// # Errors
+/// [`Malformed::StatusLine`].
+pub fn check_beginning(bytes: &[u8]) -> Result<(), Malformed> {
+    const BEGINNING: &[u8] = b"HTTP/1.";
+    let n = bytes.len().min(BEGINNING.len());
+    if bytes[..n] == BEGINNING[..n] { Ok(()) } else { Err(Malformed::StatusLine) }
+}
+
+/// Minor version and status code of `HTTP/1.x NNN reason`.
+fn status_line(line: &[u8]) -> Result<(u8, u16), Malformed> {
+    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'9', b' ', a @ b'1'..=b'9', b, c, rest @ ..] = line
+    else {
+        return Err(Malformed::StatusLine);
+    };
+    let ended = matches!(rest, [] | [b' ', ..]);
+    if !ended || !b.is_ascii_digit() || !c.is_ascii_digit() {
+        return Err(Malformed::StatusLine);
+    }
+    let digit = |d: &u8| u16::from(d - b'0');
+    Ok((minor - b'0', digit(a) * 100 + digit(b) * 10 + digit(c)))
+}
+
+/// What the fields seen so far say.
+struct Fields {
+    close: bool,
+    keep_alive: bool,
+    length: Option<u64>,
+    chunked: bool,
+}
+
+impl Fields {
+    #[inline]
+    fn line(&mut self, line: &[u8]) -> Result<(), Malformed> {
+        let colon = memchr(b':', line).filter(|at| *at > 0).ok_or(Malformed::HeaderLine)?;
+        // Three names matter, and their lengths tell them from nearly all others.
+        match colon {
+            14 if line[..14].eq_ignore_ascii_case(b"content-length") => self.content_length(&line[15..]),
+            10 if line[..10].eq_ignore_ascii_case(b"connection") => {
+                self.connection(&line[11..]);
+                Ok(())
+            }
+            17 if line[..17].eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(&line[18..]),
+            // Folded lines are obsolete, and a blank before the colon is forbidden: RFC 9112 sections 5.1 and 5.2.
+            _ if matches!(line[0], b' ' | b'\t') || matches!(line[colon - 1], b' ' | b'\t') => {
+                Err(Malformed::HeaderLine)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One number, or the same one several times (RFC 9110 section 8.6).
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        for part in value.split(|b| *b == b',') {
+            let length = decimal(part.trim_ascii()).ok_or(Malformed::ContentLength)?;
+            if self.length.is_some_and(|before| before != length) {
+                return Err(Malformed::ContentLength);
+            }
+            self.length = Some(length);
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|b| *b == b',') {
+            self.close |= option.trim_ascii().eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// Only `chunked` is understood: no other coding was asked for.
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            return Err(Malformed::TransferEncoding);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    fn head(&self, minor: u8, status: u16) -> Head {
+        // Chunks win over a length, but such a message is suspicious: the connection is not used again (RFC 9112, 6.3).
+        let framing = match (self.chunked, self.length) {
+            (true, _) => Framing::Chunked,
+            (false, Some(length)) => Framing::Fixed(length),
+            (false, None) => Framing::None,
+        };
+        let both = self.chunked && self.length.is_some();
+        let keep = !self.close && !both && (minor >= 1 || self.keep_alive);
+        Head { status, keep, framing }
+    }
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, digit| {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    })
+}
+
+#[inline]
+fn trim_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}

@@ -1,0 +1,136 @@
+//! What HTTPS needs before a run: whom to trust, and the name to ask for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// Whose certificates are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Those that the system trusts.
+    System,
+    /// Those signed by a certificate of this PEM file.
+    Authority(PathBuf),
+    /// Any: nothing is verified.
+    Anyone,
+}
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The system's certificates cannot be found.
+    #[error("no trusted certificates were found on this system ({0}); name them with --cacert, or use --insecure")]
+    NoSystemRoots(String),
+    /// The file of certificates is missing or wrong.
+    #[error("{path} has no certificates that can be used: {why}")]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The host is no name that TLS knows.
+    #[error("{0:?} is no host name that TLS can ask for")]
+    Name(String),
+    /// The library refused.
+    #[error("TLS cannot be set up: {0}")]
+    Library(#[from] rustls::Error),
+}
+
+/// Begins TLS on connections.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// For a host; ALPN offers `http/1.1` alone.
+    ///
+    /// # Errors
+    /// When certificates cannot be read or the host has no usable name.
+    pub fn new(host: &str, trust: &Trust) -> Result<Self, TlsError> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let mut config = match trust {
+            Trust::System => builder.with_root_certificates(system_roots()?).with_no_client_auth(),
+            Trust::Authority(path) => builder.with_root_certificates(authority(path)?).with_no_client_auth(),
+            Trust::Anyone => {
+                let verifier = Arc::new(NoVerification(provider));
+                builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+            }
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { config: Arc::new(config), name })
+    }
+
+    pub(crate) fn connect(&self) -> Result<ClientConnection, rustls::Error> {
+        ClientConnection::new(self.config.clone(), self.name.clone())
+    }
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
+        return Err(TlsError::NoSystemRoots(why));
+    }
+    Ok(roots)
+}
+
+fn authority(path: &Path) -> Result<RootCertStore, TlsError> {
+    let wrong = |why: String| TlsError::Authority { path: path.to_owned(), why };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))? {
+        let certificate = certificate.map_err(|e| wrong(e.to_string()))?;
+        roots.add(certificate).map_err(|e| wrong(e.to_string()))?;
+    }
+    if roots.is_empty() { Err(wrong("it holds none in PEM form".to_owned())) } else { Ok(roots) }
+}
+
+/// For `--insecure`: signatures are checked, so that the handshake is a real one, but not who signed.
+#[derive(Debug)]
+struct NoVerification(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for NoVerification {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,172 @@
+//! Opening connections, before the run and during it.
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::{Events, Worker};
+use crate::connection::Phase;
+use crate::stream::{self, StreamError};
+
+/// Connections that are opened at once before the run: more would overflow the queue of a server that is not ready.
+const OPENING_MAX: usize = 64;
+/// Begins the words of a failure to open one.
+pub(crate) const NO_CONNECTION: &str = "no connection: ";
+/// How long a connection rests after it could not be opened.
+const REST_NS: u64 = 100_000_000;
+
+impl Worker {
+    /// Opens all connections before the run, one after another as far as the server follows; returns how many are open.
+    /// Without keep-alive each request will open its own: then one is tried, and closed again.
+    pub(super) fn open_all(&mut self, events: &mut Events) -> usize {
+        let wanted = if self.config.keepalive { self.connections.len() } else { 1 };
+        let (mut next, mut failed_at) = (0, None);
+        loop {
+            // Once one has failed, those that were not begun would most likely fail too, each after its time-out.
+            while next < wanted && self.connecting < OPENING_MAX && failed_at.is_none() {
+                let now_ns = self.now_ns();
+                self.open(next, now_ns);
+                next += 1;
+            }
+            let begun = &self.connections[..next];
+            let resting = begun.iter().any(|c| matches!(c.phase, Phase::Resting { .. }));
+            failed_at = failed_at.or(resting.then_some(next));
+            let all_begun = next == wanted || failed_at.is_some();
+            if (all_begun && self.connecting == 0) || self.ended.load(std::sync::atomic::Ordering::Relaxed) {
+                break;
+            }
+            let now_ns = self.now_ns();
+            self.time_out_opening(now_ns);
+            self.wait(now_ns.saturating_add(super::SLEEP_MAX_NS / 5), events);
+        }
+        let opened = self.connections.iter().filter(|c| c.phase == Phase::Open).count();
+        if !self.config.keepalive {
+            let connection = &mut self.connections[0];
+            if connection.phase == Phase::Open {
+                connection.close();
+            }
+            connection.opened_before = false;
+        }
+        opened
+    }
+
+    fn time_out_opening(&mut self, now_ns: u64) {
+        for index in 0..self.connections.len() {
+            if matches!(self.connections[index].phase, Phase::Connecting { deadline_ns } if deadline_ns <= now_ns) {
+                self.connect_timed_out(index, now_ns);
+            }
+        }
+    }
+
+    /// Begins to open a connection that has no socket.
+    pub(super) fn open(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        let opening =
+            stream::connect(&self.config.address, self.config.tls.as_ref(), self.config.keepalive).and_then(|stream| {
+                let data = EventData::new_u64((u64::from(connection.generation) << 32) | index as u64);
+                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+                epoll::add(&self.epoll, stream.socket(), data, flags)?;
+                Ok(stream)
+            });
+        match opening {
+            Ok(stream) => {
+                let deadline_ns = now_ns.saturating_add(self.connect_timeout_ns);
+                connection.stream = Some(stream);
+                connection.phase = Phase::Connecting { deadline_ns };
+                self.connecting += 1;
+                self.sweep_at_ns = self.sweep_at_ns.min(deadline_ns);
+            }
+            Err(error) => self.rest(index, &error.to_string(), now_ns),
+        }
+    }
+
+    /// The socket can be written, or failed, or the server said something while hands are shaken.
+    pub(super) fn go_on_connecting(&mut self, index: usize) {
+        let Some(stream) = &mut self.connections[index].stream else { return };
+        match stream.connected().and_then(|()| stream.shake_hands()) {
+            Ok(true) => self.opened(index),
+            Ok(false) => {}
+            Err(error) => {
+                self.connecting -= 1;
+                let now_ns = self.now_ns();
+                self.rest(index, &words(&error), now_ns);
+            }
+        }
+    }
+
+    fn opened(&mut self, index: usize) {
+        self.connecting -= 1;
+        let connection = &mut self.connections[index];
+        connection.phase = Phase::Open;
+        let again = connection.opened_before && self.config.keepalive;
+        connection.opened_before = true;
+        self.tally.connection_opened(again);
+        while self.connections[index].phase == Phase::Open
+            && let Some(slot) = self.connections[index].waiting.pop_front()
+        {
+            let now_ns = self.now_ns();
+            self.send(index, slot, now_ns, false);
+        }
+    }
+
+    pub(super) fn connect_timed_out(&mut self, index: usize, now_ns: u64) {
+        self.connecting -= 1;
+        let words = format!("it was not open within {:?}", self.config.connect_timeout);
+        self.rest(index, &words, now_ns);
+    }
+
+    /// A connection could not be opened: its slots stay unsent, and it rests for a while.
+    fn rest(&mut self, index: usize, words: &str, now_ns: u64) {
+        self.tally.trouble(format!("{NO_CONNECTION}{words}"));
+        let connection = &mut self.connections[index];
+        connection.close();
+        let waited = connection.waiting.len();
+        // Before the run there is no slot, and the failure is told in words.
+        self.tally.connect_failed(connection.waiting.front().is_some_and(|slot| slot.measured));
+        for slot in connection.waiting.drain(..) {
+            self.tally.unsent(slot);
+        }
+        self.held -= waited;
+        connection.resting_places += waited as u32;
+        let until_ns = now_ns.saturating_add(REST_NS);
+        connection.phase = Phase::Resting { until_ns };
+        self.sweep_at_ns = self.sweep_at_ns.min(until_ns);
+    }
+
+    /// Its places are free again; slots that came meanwhile open it.
+    pub(super) fn end_rest(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        connection.phase = Phase::Closed;
+        let places = std::mem::take(&mut connection.resting_places);
+        let waited_for = !connection.waiting.is_empty();
+        self.free.extend((0..places).map(|_| index as u32));
+        if waited_for {
+            self.open(index, now_ns);
+        }
+    }
+}
+
+/// An error in the words of a user.
+fn words(error: &StreamError) -> String {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    use rustls::Error::{InvalidCertificate, InvalidMessage};
+    match error {
+        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection during the TLS handshake; does it speak TLS?".to_owned()
+        }
+        StreamError::Tls(InvalidMessage(_)) => {
+            "the server does not speak TLS on this port; try an http:// URL".to_owned()
+        }
+        StreamError::Tls(InvalidCertificate(why)) => match why {
+            UnknownIssuer => "the server's certificate is signed by nobody who is trusted; name the authority with \
+                              --cacert, or use --insecure"
+                .to_owned(),
+            NotValidForName | NotValidForNameContext { .. } => {
+                "the server's certificate is for another name; use that name in the URL, or --insecure".to_owned()
+            }
+            Expired | ExpiredContext { .. } => {
+                "the server's certificate has expired; renew it, or use --insecure".to_owned()
+            }
+            other => format!("the server's certificate is not valid ({other}); use --insecure to load it anyway"),
+        },
+        other => other.to_string(),
+    }
+}

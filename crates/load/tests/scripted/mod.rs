@@ -1,0 +1,210 @@
+//! A small HTTP server that follows a script, one thread per connection, and remembers when requests came.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hotrow_load::outcome::Outcome;
+use hotrow_load::plan::{Arrivals, Extent, Pace, Plan, Rate};
+use hotrow_load::request::{Description, Mix};
+use hotrow_load::run::{Config, Expect, RunError, run};
+use hotrow_load::target::Address;
+
+/// One thing that the server does for a request.
+pub enum Step {
+    Send(Vec<u8>),
+    Pause(Duration),
+    /// Closes the connection in order.
+    Close,
+    /// Closes it with a reset.
+    Reset,
+}
+
+/// What a script may look at.
+pub struct Asked<'a> {
+    /// Number of the request, from 0, over all connections.
+    pub number: u64,
+    pub method: &'a str,
+    pub path: &'a str,
+    pub at: Instant,
+}
+
+pub type Script = dyn Fn(&Asked<'_>) -> Vec<Step> + Send + Sync;
+
+/// What the server saw.
+#[derive(Default)]
+pub struct Seen {
+    pub requests: AtomicU64,
+    pub connections: AtomicU64,
+    /// When each request came, and when the last byte of its answer had been written.
+    pub times: Mutex<Vec<(Instant, Instant)>>,
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub seen: Arc<Seen>,
+    closing: Arc<AtomicBool>,
+}
+
+pub fn ok() -> Vec<u8> {
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()
+}
+
+pub fn send(text: &str) -> Step {
+    Step::Send(text.as_bytes().to_vec())
+}
+
+impl Server {
+    pub fn start(script: impl Fn(&Asked<'_>) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let (seen, closing) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let script: Arc<Script> = Arc::new(script);
+        let (seen_too, closing_too) = (seen.clone(), closing.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if closing_too.load(SeqCst) {
+                    return;
+                }
+                let (Ok(stream), script, seen) = (stream, script.clone(), seen_too.clone()) else { continue };
+                seen.connections.fetch_add(1, SeqCst);
+                std::thread::spawn(move || serve(stream, &*script, &seen));
+            }
+        });
+        Self { address, seen, closing }
+    }
+
+    /// A server that answers `200` after the delay that the script tells.
+    pub fn delaying(delay: impl Fn(&Asked<'_>) -> Duration + Send + Sync + 'static) -> Self {
+        Self::start(move |asked| vec![Step::Pause(delay(asked)), Step::Send(ok())])
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.seen.requests.load(SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.closing.store(true, SeqCst);
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(mut stream: TcpStream, script: &Script, seen: &Seen) {
+    stream.set_nodelay(true).expect("a TCP socket");
+    let (mut held, mut buffer) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        let Some(end) = held.windows(4).position(|w| w == b"\r\n\r\n") else {
+            match stream.read(&mut buffer) {
+                Ok(n @ 1..) => held.extend_from_slice(&buffer[..n]),
+                Ok(0) | Err(_) => return,
+            }
+            continue;
+        };
+        let at = Instant::now();
+        let head: Vec<u8> = held.drain(..end + 4).collect();
+        let head = String::from_utf8(head).expect("text");
+        let mut words = head.split(' ');
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let number = seen.requests.fetch_add(1, SeqCst);
+        for step in script(&Asked { number, method, path, at }) {
+            match step {
+                Step::Send(bytes) => {
+                    if stream.write_all(&bytes).is_err() {
+                        return;
+                    }
+                }
+                Step::Pause(time) => std::thread::sleep(time),
+                Step::Close => return,
+                Step::Reset => {
+                    socket2_linger_zero(&stream);
+                    return;
+                }
+            }
+        }
+        seen.times.lock().expect("no panic").push((at, Instant::now()));
+    }
+}
+
+/// Closing with unread input makes the kernel send a reset; so does a linger time of nought.
+fn socket2_linger_zero(stream: &TcpStream) {
+    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a TCP socket");
+}
+
+/// A closed loop of `requests` requests on one connection; tests change what they need.
+pub fn config(address: SocketAddr, requests: u64) -> Config {
+    Config {
+        address: Address::Tcp(address),
+        tls: None,
+        requests: mix("GET", true),
+        plan: Plan {
+            pace: Pace::Closed,
+            warmup: Duration::ZERO,
+            extent: Extent { duration: None, requests: Some(requests) },
+            seed: 1,
+        },
+        connections: 1,
+        threads: 1,
+        keepalive: true,
+        pipeline: 1,
+        timeout: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(5),
+        expect: Expect::Success,
+        seed: 1,
+        runqueue_wait: None,
+    }
+}
+
+/// An open loop.
+pub fn open(address: SocketAddr, rate: f64, arrivals: Arrivals, duration: Duration) -> Config {
+    let mut config = config(address, 0);
+    config.plan.pace = Pace::Open { rate: Rate::new(rate, rate).expect("a rate"), arrivals };
+    config.plan.extent = Extent { duration: Some(duration), requests: None };
+    config
+}
+
+pub fn mix(method: &str, keepalive: bool) -> Mix {
+    let request = Description { method, path: "/", host: "test", headers: &[], body: None, weight: 1, keepalive };
+    Mix::new(&[request], None).expect("a request")
+}
+
+pub fn outcome(config: &Config) -> Outcome {
+    try_run(config).expect("an outcome")
+}
+
+pub fn try_run(config: &Config) -> Result<Outcome, RunError> {
+    run(config, &Arc::new(AtomicBool::new(false)), &mut |_, _| {})
+}
+
+/// Tries of a test that judges times.
+const TRIES: u32 = 6;
+/// Tests that judge times do not run beside each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Repeats a test that judges times: a busy machine may spoil some tries, not all of them.
+pub fn one_try(mut test: impl FnMut() -> Result<(), String>) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut complaints = Vec::new();
+    for _ in 0..TRIES {
+        match test() {
+            Ok(()) => return,
+            Err(complaint) => complaints.push(complaint),
+        }
+    }
+    panic!("failed {TRIES} times: {complaints:#?}");
+}
+
+/// A complaint unless `value` is within `tolerance` (a share) of `expected`.
+pub fn near(what: &str, value: f64, expected: f64, tolerance: f64) -> Result<(), String> {
+    if (value - expected).abs() <= tolerance * expected.abs() {
+        Ok(())
+    } else {
+        Err(format!("{what} is {value}, should be {expected} within {} %", tolerance * 100.0))
+    }
+}

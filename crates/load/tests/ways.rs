@@ -1,0 +1,163 @@
+//! Ways to a server: TLS, Unix sockets, IPv6; and what requests carry there.
+
+mod scripted;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use hotrow_load::ids::{Ids, Pick};
+use hotrow_load::request::{Description, Mix};
+use hotrow_load::run::{Config, RunError};
+use hotrow_load::target::Address;
+use hotrow_load::tls::{Tls, Trust};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use scripted::{Server, Step, config, ok, outcome, try_run};
+
+fn certificate(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
+}
+
+/// The name and the protocol that each TLS client asked for.
+type Asked = Arc<Mutex<Vec<(Option<String>, Option<Vec<u8>>)>>>;
+
+fn tls_server() -> (SocketAddr, Asked) {
+    let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).expect("a certificate")];
+    let key = PrivateKeyDer::from_pem_file(certificate("server.key")).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let mut config = builder.with_no_client_auth().with_single_cert(chain, key).expect("they fit");
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, asked) = (listener.local_addr().expect("bound"), Asked::default());
+    let note = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(stream), config, note) = (stream, config.clone(), note.clone()) else { return };
+            std::thread::spawn(move || {
+                let mut stream = StreamOwned::new(ServerConnection::new(config).expect("a connection"), stream);
+                let mut buffer = [0; 16 * 1024];
+                let mut first = true;
+                while let Ok(1..) = stream.read(&mut buffer) {
+                    if std::mem::take(&mut first) {
+                        let name = stream.conn.server_name().map(str::to_owned);
+                        let protocol = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
+                        note.lock().expect("no panic").push((name, protocol));
+                    }
+                    // A long answer, cut into several TLS records.
+                    let body = "x".repeat(50_000);
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{body}");
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, asked)
+}
+
+fn secure(address: SocketAddr, host: &str, trust: &Trust) -> Config {
+    let mut config = config(address, 100);
+    (config.connections, config.threads) = (3, 2);
+    config.tls = Some(Tls::new(host, trust).expect("TLS"));
+    config
+}
+
+#[test]
+fn https_asks_for_the_name_and_http_1_1() {
+    let (address, asked) = tls_server();
+    for trust in [Trust::Authority(certificate("authority.pem")), Trust::Anyone] {
+        let counts = outcome(&secure(address, "localhost", &trust)).total.counts;
+        assert_eq!((counts.ok, counts.reconnects, counts.bytes_received), (100, 0, 100 * (50_000 + 42)));
+    }
+    let asked = asked.lock().expect("no panic");
+    assert_eq!(asked.len(), 6);
+    assert!(asked.iter().all(|a| *a == (Some("localhost".to_owned()), Some(b"http/1.1".to_vec()))), "{asked:?}");
+}
+
+#[test]
+fn failures_of_tls_are_told_in_words() {
+    let (address, _) = tls_server();
+    let authority = Trust::Authority(certificate("authority.pem"));
+    for (config, words) in [
+        (secure(address, "other.example", &authority), "for another name"),
+        (secure(address, "localhost", &Trust::Authority(certificate("server.pem"))), "--insecure"),
+    ] {
+        match try_run(&config) {
+            Err(RunError::NoConnection { why, .. }) => assert!(why.contains(words), "{words:?} in {why}"),
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+    let missing = Tls::new("localhost", &Trust::Authority(certificate("missing.pem")));
+    assert!(missing.is_err_and(|e| e.to_string().contains("missing.pem has no certificates")));
+}
+
+#[test]
+fn unix_sockets_work() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(1..) = stream.read(&mut buffer) {
+                    stream.write_all(&ok()).expect("somebody reads");
+                }
+            });
+        }
+    });
+    let mut config = config("127.0.0.1:1".parse().expect("an address"), 50);
+    (config.address, config.connections) = (Address::Unix(path), 2);
+    assert_eq!(outcome(&config).total.counts.ok, 50);
+}
+
+/// Ids and weights arrive as they were asked for, and a seed repeats them.
+#[test]
+fn requests_carry_what_was_asked_for() {
+    let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+    let note = paths.clone();
+    let server = Server::start(move |asked| {
+        note.lock().expect("no panic").push(asked.path.to_owned());
+        vec![Step::Send(ok())]
+    });
+    let run = |pick| {
+        let request = |path, weight| Description {
+            method: "GET",
+            path,
+            host: "h",
+            headers: &[],
+            body: None,
+            weight,
+            keepalive: true,
+        };
+        let ids = Ids::range(1, 50).expect("a range");
+        let mut config = config(server.address, 2000);
+        config.requests =
+            Mix::new(&[request("/a/{id}", 3), request("/b/{id}", 1)], Some((ids, pick))).expect("requests");
+        outcome(&config);
+        std::mem::take(&mut *paths.lock().expect("no panic"))
+    };
+    let uniform = run(Pick::Uniform);
+    assert_eq!(uniform, run(Pick::Uniform), "one connection, one seed");
+    let of_a = uniform.iter().filter(|path| path.starts_with("/a/")).count();
+    // Five standard deviations of a binomial count.
+    assert!(of_a.abs_diff(1500) < 97, "{of_a}");
+    let mut counts = BTreeMap::new();
+    for path in run(Pick::Zipf(1.0)) {
+        let id: u32 = path.rsplit('/').next().and_then(|id| id.parse().ok()).expect("an id");
+        *counts.entry(id).or_insert(0_u32) += 1;
+    }
+    assert!(counts.keys().all(|id| (1..=50).contains(id)));
+    // 1/H(50) = 22 % for the first, half of that for the second.
+    assert!(counts[&1].abs_diff(444) < 94 && counts[&2].abs_diff(222) < 71, "{counts:?}");
+}
