@@ -61,8 +61,7 @@ def main():
         server = postgres.Server(folder, {"fsync": "off"})
         try:
             server.load_products(2 * given.keys, given.body_bytes)
-            hotrow = subjects.start_hotrow_over(folder, server.url, core="0-1",
-                                                source=f'feed_url = "{server.url}?application_name=hotrow-feed"')
+            hotrow = subjects.start_hotrow_over(folder, server.url, core="0-1")
             try:
                 idle = FeedCost(server)
                 with idle:

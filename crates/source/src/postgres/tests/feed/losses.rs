@@ -25,7 +25,7 @@ fn an_ended_session_is_one_loss_and_a_new_start() {
     let feed = Feed::start(&server, &["p(id)"]);
     for ends in [
         "SELECT pg_terminate_backend(pid) FROM pg_stat_replication",
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hotrow'",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hotrow feed'",
     ] {
         let from = feed.sink.len();
         server.batch(ends);
