@@ -26,7 +26,7 @@ fn with_tables(count: usize) -> (Server, Vec<String>) {
 /// CPU time of the sessions of the feed and the readers.
 fn sessions_cpu(server: &Server) -> Duration {
     let pids = server.query(
-        "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'hotrow' AND backend_type = 'client backend'",
+        "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name LIKE 'hotrow%' AND backend_type = 'client backend'",
     );
     let nanos = |pid: &str| -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
