@@ -9,12 +9,14 @@ import tempfile
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import cli, data, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, postgres, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
 AIMS = {"floor": 1.15, "gin": 0.65, "nginx": 0.55}
-ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files", "library"]
+ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files", "library", "hotrow-postgres"]
+# A hit knows nothing of the engine; the aim leaves room for the noise of a run.
+AIM_POSTGRES = 1.05
 DEFAULT_POSITION = "6f1d2c3b4a5e6978-1000"
 
 
@@ -22,7 +24,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subjects", default=",".join(ALL[:4]),
                         help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache; "
-                             "library: hyper alone)")
+                             "library: hyper alone; hotrow-postgres: hotrow over PostgreSQL instead of SQLite)")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=int, default=5, help="per subject and round")
     parser.add_argument("--connections", type=int, default=50)
@@ -45,6 +47,7 @@ class Field:
 
     def __init__(self, given, folder):
         self.running = {}
+        self.server = None
         self.folder = folder
         self.ids = list(range(1, given.ids + 1))
         random.Random(given.seed).shuffle(self.ids)
@@ -73,6 +76,11 @@ class Field:
             if name in names:
                 backend = self.running["floor"].port
                 self._keep(name, subjects.start_nginx(self.folder, backend, name, open_files=name == "nginx-files"))
+
+        if "hotrow-postgres" in names:
+            self.server = postgres.Server(self.folder)
+            self.server.load_products(max(10_000, len(self.ids)), self.body_bytes)
+            self._keep("hotrow-postgres", subjects.start_hotrow_over(self.folder, self.server.url, name="hotrow-postgres"))
 
     def _keep(self, name, process):
         self.running[name] = process
@@ -104,6 +112,8 @@ class Field:
     def end(self):
         for process in self.running.values():
             process.end()
+        if self.server:
+            self.server.end()
 
 
 def measure(field, given):
@@ -150,6 +160,9 @@ def ratios_and_verdicts(rounds):
         interval = (ratio["low"], ratio["high"]) if ratio else None
         verdicts.append(report.verdict(f"CPU per cached read, hotrow/{against}", ratio and ratio["median"], aim,
                                        interval=interval))
+    if over_postgres := ratios.get("hotrow-postgres/hotrow"):
+        verdicts.append(report.verdict("CPU per cached read, over PostgreSQL to over SQLite", over_postgres["median"], AIM_POSTGRES,
+                                       interval=(over_postgres["low"], over_postgres["high"])))
     return ratios, verdicts
 
 
