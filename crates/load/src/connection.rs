@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::outbox::Outbox;
 use crate::plan::Slot;
 use crate::response::Parser;
 use crate::stream::Stream;
@@ -19,7 +20,11 @@ pub(crate) struct Connection {
     /// Slots that were taken while it was not open.
     pub(crate) waiting: VecDeque<Slot>,
     /// Bytes that the socket did not take yet.
-    pub(crate) out: Vec<u8>,
+    pub(crate) out: Outbox,
+    /// Whether the server has announced its end of the connection.
+    pub(crate) ending: bool,
+    /// Whether it is on the list of those that were left with bytes to read.
+    pub(crate) postponed: bool,
     /// Places for requests that are kept back until its rest is over.
     pub(crate) resting_places: u32,
     /// Answers on this socket.
@@ -59,8 +64,10 @@ impl Connection {
         self.generation = self.generation.wrapping_add(1);
         self.parser.reset();
         // A large request that was cut short must not keep its memory.
-        self.out = Vec::new();
+        self.out = Outbox::default();
         self.answers = 0;
+        self.ending = false;
+        self.postponed = false;
         std::mem::take(&mut self.sent)
     }
 

@@ -2,13 +2,18 @@
 //!
 //! Reading order: [`plan`] (which request is intended when), [`request`] and [`ids`] (what is sent), [`target`] (where to),
 //! [`response`] (what comes back), [`run`] (threads, from the beginning to the outcome), `worker` (one thread's loop),
-//! `connection`, `stream` (sockets and TLS), [`record`] (what is counted), [`outcome`], [`limited`] (was it us?).
+//! `connection`, `outbox` (what a socket did not take), `stream` (sockets and TLS), [`record`] (what is counted),
+//! [`outcome`], [`limited`] (was it us?), [`objective`] (was it good enough?), [`null`] and [`calibrate`] (how much can we do?).
 //!
-//! Everything in here is pure but `run`, `worker`, `connection` and `stream`.
+//! Everything in here is pure but `run`, `worker`, `connection`, `stream` and `null`.
 
+pub mod calibrate;
 mod connection;
 pub mod ids;
 pub mod limited;
+pub mod null;
+pub mod objective;
+mod outbox;
 pub mod outcome;
 pub mod plan;
 pub mod random;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use hotrow_measure::clock::Nanos;
+
 use crate::limited::Limit;
-use crate::record::{Record, Timing};
+use crate::record::{Known, Record, Timing};
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Outcome {
     pub in_flight_at_end: u64,
     /// Requests per second that were intended, on average over the window; none in a closed loop.
     pub target_rate: Option<f64>,
+    /// Requests that could be in flight at once: connections, times what one carries in a pipeline.
+    pub places: usize,
     /// One entry per second of the window and of the wait for the last answers, without gaps.
     pub seconds: Vec<Second>,
     /// What each thread used during the window.
@@ -48,8 +52,14 @@ pub enum End {
 pub struct Second {
     /// Its number from the beginning of the measurement, from 0.
     pub index: u64,
-    /// Requests intended, sent, and answered as expected in it.
+    /// When it began.
+    pub began: Nanos,
+    /// Its length; only the last may be shorter than a second.
+    pub length: Duration,
+    /// Requests intended in it.
     pub scheduled: u64,
+    /// Requests of which it turned out in it that they are never sent.
+    pub unsent: u64,
     /// Requests sent in it.
     pub sent: u64,
     /// Answers as expected that came in it.
@@ -66,17 +76,17 @@ pub struct Second {
     pub schedule_lag_p99_ns: Option<u64>,
 }
 
-/// A timing in four numbers, in ns; none without samples.
+/// A timing in four numbers; none without samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Brief {
     /// Median.
-    pub p50_ns: Option<u64>,
+    pub p50: Option<Known>,
     /// 90th percentile.
-    pub p90_ns: Option<u64>,
+    pub p90: Option<Known>,
     /// 99th percentile.
-    pub p99_ns: Option<u64>,
+    pub p99: Option<Known>,
     /// Largest.
-    pub max_ns: Option<u64>,
+    pub max: Option<Known>,
 }
 
 /// What a thread of the generator used.
@@ -90,6 +100,22 @@ pub struct ThreadUse {
     pub wall: Duration,
     /// Time that it could have run and no CPU was free; none when the kernel does not tell.
     pub runqueue_wait: Option<Duration>,
+    /// Time in which it wanted to run and did not, beyond the waiting for a CPU: a lower bound.
+    pub not_run: Duration,
+    /// Answers that lay in its receive buffers when it had read all that it knew of.
+    pub unread: Unread,
+    /// The same when it woke and had read nothing yet, without the answer that woke it.
+    pub unread_on_waking: Unread,
+}
+
+/// What looks into receive buffers found, ten a second: of the answers that were awaited, how many had come, at least in
+/// part, and lay there unread. That share of the service time is the generator's own (Little's law).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Connections with an answer to come that were looked at.
+    pub awaited: u64,
+    /// Of those, with bytes to be read.
+    pub lying: u64,
 }
 
 impl Outcome {
@@ -124,10 +150,48 @@ impl Outcome {
         self.threads.iter().map(ThreadUse::busy).fold(0.0, f64::max)
     }
 
+    /// The share of the awaited answers that had come and lay unread, 0 to 1; none when nothing was looked at.
+    #[must_use]
+    pub fn unread_share(&self) -> Option<f64> {
+        self.unread().share()
+    }
+
+    /// What was found unread, all threads together.
+    #[must_use]
+    pub fn unread(&self) -> Unread {
+        self.threads.iter().fold(Unread::default(), |sum, t| sum.and(t.unread))
+    }
+
+    /// How long an answer lay unread on average, in ns: the unread share of the mean service time. 0 when it is not known.
+    #[must_use]
+    pub fn unread_ns(&self) -> u64 {
+        let service_ns = self.total.service.mean().map_or(0, Known::ns);
+        (self.unread_share().unwrap_or(0.0) * service_ns as f64) as u64
+    }
+
     /// Whether the generator itself was the limit.
     #[must_use]
     pub fn limit(&self) -> Limit {
         crate::limited::judge(self)
+    }
+}
+
+impl Unread {
+    /// Adds what another look found.
+    pub fn add(&mut self, other: Self) {
+        *self = self.and(other);
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { awaited: self.awaited + other.awaited, lying: self.lying + other.lying }
+    }
+
+    /// The share that lay unread, 0 to 1; none when nothing was looked at.
+    #[must_use]
+    pub fn share(self) -> Option<f64> {
+        (self.awaited > 0).then(|| self.lying as f64 / self.awaited as f64)
     }
 }
 
@@ -136,6 +200,12 @@ impl ThreadUse {
     #[must_use]
     pub fn busy(&self) -> f64 {
         share(self.cpu, self.wall)
+    }
+
+    /// Time that it was held back over wall time, 0 to 1.
+    #[must_use]
+    pub fn held_back(&self) -> f64 {
+        share(self.not_run, self.wall)
     }
 
     /// Waiting for a CPU over wall time, 0 to 1; 0 when it is not known.
@@ -154,11 +224,14 @@ impl Second {
 
     /// In short.
     #[must_use]
-    pub fn of(index: u64, record: &Record) -> Self {
+    pub fn of(index: u64, began: Nanos, length: Duration, record: &Record) -> Self {
         let counts = &record.counts;
         Self {
             index,
+            began,
+            length,
             scheduled: counts.scheduled,
+            unsent: counts.unsent,
             sent: counts.sent,
             ok: counts.ok,
             errors: counts.errors.total(),
@@ -174,8 +247,8 @@ impl Brief {
     /// In short.
     #[must_use]
     pub fn of(timing: &Timing) -> Self {
-        let at = |quantile| timing.quantile(quantile).map(crate::record::Known::ns);
-        Self { p50_ns: at(0.5), p90_ns: at(0.9), p99_ns: at(0.99), max_ns: timing.max().map(crate::record::Known::ns) }
+        let at = |quantile| timing.quantile(quantile);
+        Self { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: timing.max() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Requests, prepared as bytes before the run.
 
+use std::sync::Arc;
+
 use crate::ids::{Drawer, Ids, Pick};
 use crate::random::Random;
 
@@ -101,7 +103,7 @@ pub enum RequestError {
 /// A request with gaps for ids. With one piece there is no gap and the bytes go out as they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    pieces: Vec<Box<[u8]>>,
+    pieces: Vec<Arc<[u8]>>,
     /// Sum of the weights up to and with this one.
     weight_sum: u64,
     answer_has_body: bool,
@@ -157,7 +159,7 @@ impl Template {
             last.extend_from_slice(rest.as_bytes());
             last.extend_from_slice(request.body.unwrap_or_default());
         }
-        let pieces = pieces.into_iter().map(Vec::into_boxed_slice).collect();
+        let pieces = pieces.into_iter().map(Arc::from).collect();
         Ok(Self { pieces, weight_sum, answer_has_body: request.method != "HEAD" })
     }
 }
@@ -224,6 +226,8 @@ pub(crate) struct Requests {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared<'a> {
     pub(crate) bytes: &'a [u8],
+    /// The same bytes, when they stay as they are for the whole run.
+    pub(crate) whole: Option<&'a Arc<[u8]>>,
     /// Whether its answer may have a body: not after HEAD.
     pub(crate) answer_has_body: bool,
 }
@@ -250,9 +254,10 @@ impl Requests {
                 drawer.fill(&mut self.filled);
                 self.filled.extend_from_slice(piece);
             }
-            return Prepared { bytes: &self.filled, answer_has_body };
+            return Prepared { bytes: &self.filled, whole: None, answer_has_body };
         }
-        Prepared { bytes: template.pieces.first().map_or(&[], |piece| piece), answer_has_body }
+        let whole = template.pieces.first();
+        Prepared { bytes: whole.map_or(&[], |piece| piece), whole, answer_has_body }
     }
 }
 

@@ -3,6 +3,8 @@
 //! Bodies are counted and dropped. Reading order: [`Parser`], [`head`] (status line and header fields), [`chunked`].
 
 pub mod chunked;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod head;
 
 use chunked::Chunked;

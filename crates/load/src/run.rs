@@ -110,7 +110,7 @@ pub(crate) enum Message {
     /// Connected as far as possible; waits for the start.
     Ready { opened: usize, trouble: Option<String> },
     /// One second of the measurement is over.
-    Second { worker: usize, index: u64, record: Box<Record> },
+    Second { worker: usize, index: u64, length_ns: u64, record: Box<Record> },
     /// All is over.
     Done { worker: usize, finish: Box<Finish> },
 }
@@ -176,7 +176,7 @@ pub fn run(
     for start in &crew.starts {
         start.send(begin).map_err(|_| RunError::Panicked)?;
     }
-    let mut sum = Sum::new(config.threads);
+    let mut sum = Sum::new(&config, begin);
     while !sum.complete() {
         match messages.recv_timeout(STOP_LOOK) {
             Ok(message) => sum.add(message, on_second),
@@ -246,10 +246,13 @@ impl Drop for Crew {
 
 /// Adds up what the workers tell.
 struct Sum {
+    /// When the measurement began.
+    began: Nanos,
+    places: usize,
     total: Record,
     seconds: Vec<Second>,
-    /// Seconds that not every worker has told yet.
-    open: BTreeMap<u64, Record>,
+    /// Seconds that not every worker has told yet, with their lengths in ns.
+    open: BTreeMap<u64, (u64, Record)>,
     /// Per worker, the first second that it has not told; the largest number when it is done.
     reached: Vec<u64>,
     finishes: Vec<Finish>,
@@ -260,9 +263,11 @@ struct Sum {
 }
 
 impl Sum {
-    fn new(threads: usize) -> Self {
-        let reached = vec![0; threads];
+    fn new(config: &Config, begin: Nanos) -> Self {
+        let reached = vec![0; config.threads];
         Self {
+            began: begin.after(config.plan.warmup),
+            places: config.connections * config.pipeline,
             total: Record::default(),
             seconds: Vec::new(),
             open: BTreeMap::new(),
@@ -280,9 +285,11 @@ impl Sum {
     fn add(&mut self, message: Message, on_second: &mut dyn FnMut(&Second, &Record)) {
         match message {
             Message::Ready { .. } => {}
-            Message::Second { worker, index, record } => {
+            Message::Second { worker, index, length_ns, record } => {
                 self.total.merge(&record);
-                self.open.entry(index).or_default().merge(&record);
+                let (longest_ns, sum) = self.open.entry(index).or_default();
+                *longest_ns = length_ns.max(*longest_ns);
+                sum.merge(&record);
                 self.reached[worker] = index + 1;
             }
             Message::Done { worker, finish } => {
@@ -292,8 +299,9 @@ impl Sum {
         }
         let told = self.reached.iter().copied().min().unwrap_or(0);
         while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() < told) {
-            let (index, record) = entry.remove_entry();
-            let second = Second::of(index, &record);
+            let (index, (length_ns, record)) = entry.remove_entry();
+            let began = self.began.after(Duration::from_secs(index));
+            let second = Second::of(index, began, Duration::from_nanos(length_ns), &record);
             on_second(&second, &record);
             self.seconds_in_vain = if second.in_vain() { self.seconds_in_vain + 1 } else { 0 };
             self.gone |= self.seconds_in_vain >= GONE_SECONDS;
@@ -311,7 +319,8 @@ impl Sum {
         let window_ns = match (interrupted, by_number) {
             (true, _) => end_ns.min(planned_ns),
             (false, true) => last_answer_ns.min(planned_ns),
-            (false, false) => planned_ns.min(end_ns.max(last_answer_ns)),
+            (false, false) if plan.extent.duration.is_some() => planned_ns,
+            (false, false) => end_ns.max(last_answer_ns),
         };
         let in_flight_at_end = self.finishes.iter().map(|f| f.in_flight).sum();
         self.total.counts.check(in_flight_at_end)?;
@@ -338,6 +347,7 @@ impl Sum {
             total: self.total,
             in_flight_at_end,
             target_rate,
+            places: self.places,
             seconds: self.seconds,
             threads: self.finishes.iter().map(|f| f.used).collect(),
             troubles,

@@ -50,15 +50,15 @@ impl From<Errno> for StreamError {
     }
 }
 
-/// Begins to connect. The connection is there when the socket can be written. With `several` requests on it, none waits
-/// for the acknowledgement of the last.
-pub(crate) fn connect(address: &Address, tls: Option<&Tls>, several: bool) -> Result<Stream, StreamError> {
+/// Begins to connect. The connection is there when the socket can be written. Nothing that is sent on it waits for the
+/// acknowledgement of what went before: neither a further request nor the rest of a large one.
+pub(crate) fn connect(address: &Address, tls: Option<&Tls>) -> Result<Stream, StreamError> {
     let (domain, target) = match address {
         Address::Tcp(to) => (Domain::for_address(*to), SockAddr::from(*to)),
         Address::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
     };
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), None)?;
-    if matches!(address, Address::Tcp(_)) && (several || tls.is_some()) {
+    if matches!(address, Address::Tcp(_)) {
         socket.set_tcp_nodelay(true)?;
     }
     match socket.connect(&target) {

@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 /// Whose certificates are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Those that the system trusts.
     System,
-    /// Those signed by a certificate of this PEM file.
+    /// Those signed by a certificate of this PEM file, and those that stand in it themselves.
     Authority(PathBuf),
     /// Any: nothing is verified.
     Anyone,
@@ -60,7 +62,10 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let mut config = match trust {
             Trust::System => builder.with_root_certificates(system_roots()?).with_no_client_auth(),
-            Trust::Authority(path) => builder.with_root_certificates(authority(path)?).with_no_client_auth(),
+            Trust::Authority(path) => {
+                let verifier = Arc::new(Named::new(path, provider)?);
+                builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+            }
             Trust::Anyone => {
                 let verifier = Arc::new(NoVerification(provider));
                 builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
@@ -86,14 +91,72 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-fn authority(path: &Path) -> Result<RootCertStore, TlsError> {
-    let wrong = |why: String| TlsError::Authority { path: path.to_owned(), why };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))? {
-        let certificate = certificate.map_err(|e| wrong(e.to_string()))?;
-        roots.add(certificate).map_err(|e| wrong(e.to_string()))?;
+/// For `--cacert`: the usual verification; besides, a server may show a certificate of the file itself. Self-signed
+/// certificates as most tools make them say that they are an authority's, and the usual verification lets no authority be a
+/// server.
+#[derive(Debug)]
+struct Named {
+    usual: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Named {
+    fn new(path: &Path, provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
+        let wrong = |why: String| TlsError::Authority { path: path.to_owned(), why };
+        let (mut roots, mut certificates) = (RootCertStore::empty(), Vec::new());
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|e| wrong(e.to_string()))? {
+            let certificate = certificate.map_err(|e| wrong(e.to_string()))?;
+            roots.add(certificate.clone()).map_err(|e| wrong(e.to_string()))?;
+            certificates.push(certificate);
+        }
+        if roots.is_empty() {
+            return Err(wrong("it holds none in PEM form".to_owned()));
+        }
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        Ok(Self { usual: builder.build().map_err(|e| wrong(e.to_string()))?, certificates })
     }
-    if roots.is_empty() { Err(wrong("it holds none in PEM form".to_owned())) } else { Ok(roots) }
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let usual = self.usual.verify_server_cert(shown, between, name, ocsp, now);
+        // Its time is looked at before its use: what has expired comes back as expired, not as this.
+        let used_as_server = matches!(&usual, Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))));
+        if used_as_server && self.certificates.iter().any(|certificate| certificate == shown) {
+            verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        usual
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
 }
 
 /// For `--insecure`: signatures are checked, so that the handshake is a real one, but not who signed.

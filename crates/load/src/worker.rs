@@ -8,6 +8,8 @@
 
 mod exchange;
 mod opening;
+mod timer;
+mod unread;
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,19 +31,25 @@ use crate::plan::{Agenda, Next, Slot};
 use crate::request::Requests;
 use crate::run::{Config, Finish, Message};
 use crate::tally::Tally;
+use timer::Timer;
 
 /// Bytes read at once; shared by all connections of the thread.
 const READ_BYTES: usize = 64 * 1024;
 /// Events taken at once.
 const EVENTS: usize = 256;
+/// Most reads of one connection before the others have their turn: an answer without an end must not hold up the run.
+const READS_MAX: u32 = 4;
 /// Longest sleep, so that the flag that ends the run is seen.
 const SLEEP_MAX_NS: u64 = 50_000_000;
 /// Shortest time between two looks at all deadlines.
 const SWEEP_MIN_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Shortest sleep between slots that follow each other faster than this: waking for each would cost more CPU than
-/// sending it. It adds at most this to the schedule lag, and is part of what is reported as such.
-const GRAIN_NS: u64 = 25_000;
+/// A wait that only looks.
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// Slots of a thread that follow each other faster than this go out together, once in this time. Alone, each would wake this thread
+/// and most often the target too, which costs more than sending it. It adds at most this to the schedule lag (where it is
+/// reported), at more than 10,000 requests per second and thread.
+const GRAIN_NS: u64 = 100_000;
 
 /// Room for events. They may carry pointers, so it cannot move between threads with the worker.
 type Events = Vec<epoll::Event>;
@@ -53,17 +61,21 @@ pub(crate) struct Worker {
     out: Sender<Message>,
     ended: Arc<AtomicBool>,
     epoll: OwnedFd,
+    timer: Timer,
     connections: Vec<Connection>,
     /// Connections, once for each of their free places.
     free: VecDeque<u32>,
     /// Slots that were taken when an answer came, and the connections that will send them.
     ready: Vec<(u32, Slot)>,
+    /// Connections that were left with bytes to read, by index and generation: their sockets will not be reported again.
+    postponed: Vec<(u32, u32)>,
     /// Places that hold a slot, but for those of `ready`.
     held: usize,
     agenda: Agenda,
     requests: Requests,
     tally: Tally,
     buffer: Vec<u8>,
+    looks: unread::Looks,
     /// Whether requests are gathered to be sent together; only for a pipeline, while `ready` is sent.
     gathering: bool,
     /// When the schedule began. Before that, when connecting began.
@@ -75,6 +87,8 @@ pub(crate) struct Worker {
     starved_ns: u64,
     /// When the slot that was taken last was intended.
     taken_ns: u64,
+    /// When slots were handed out last.
+    dispatched_ns: u64,
     sweep_at_ns: u64,
     timeout_ns: u64,
     connect_timeout_ns: u64,
@@ -108,9 +122,9 @@ impl Worker {
         let count = config.connections / threads + usize::from(index < config.connections % threads);
         let agenda = config.plan.share(own, threads as u32);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        // Waits of less than a millisecond came with Linux 5.11; without them there is no pace worth the name.
         let mut events: Events = Vec::with_capacity(1);
-        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        // The library waits with a call that came with Linux 5.11.
+        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&NO_TIME)) {
             Err(Errno::NOSYS) => return Err(io::Error::other("Linux 5.11 or later is needed (epoll_pwait2)")),
             done => done?,
         };
@@ -119,21 +133,25 @@ impl Worker {
             index,
             out,
             ended,
+            timer: Timer::new(&epoll)?,
             epoll,
             connections: (0..count).map(|_| Connection::default()).collect(),
             free,
             ready: Vec::new(),
+            postponed: Vec::new(),
             held: 0,
             tally: Tally::new(&config.expect, agenda.end_ns()),
             agenda,
             requests: config.requests.share(config.seed, own, threads as u32),
             buffer: vec![0; READ_BYTES],
+            looks: unread::Looks::default(),
             gathering: false,
             begin: Nanos::now(),
             began: false,
             connecting: 0,
             starved_ns: 0,
             taken_ns: 0,
+            dispatched_ns: 0,
             sweep_at_ns: 0,
             timeout_ns: nanos(config.timeout),
             connect_timeout_ns: nanos(config.connect_timeout),
@@ -198,7 +216,7 @@ impl Worker {
                 self.send_ready();
             }
             let soon = if self.ready.is_empty() { u64::MAX } else { now_ns };
-            let wake_ns = self.next_slot_ns(now_ns).min(self.sweep_at_ns).min(meter.second_ends_ns).min(soon);
+            let wake_ns = self.next_slot_ns().min(self.sweep_at_ns).min(meter.second_ends_ns).min(soon);
             self.wait(wake_ns.min(now_ns.saturating_add(SLEEP_MAX_NS)), events);
         };
         self.finish(meter, interrupted)
@@ -206,6 +224,11 @@ impl Worker {
 
     /// Hands due slots to free places; returns the time.
     fn dispatch(&mut self) -> u64 {
+        let begun_ns = self.now_ns();
+        if begun_ns < self.grain_end_ns() {
+            return begun_ns;
+        }
+        self.dispatched_ns = begun_ns;
         loop {
             let now_ns = self.now_ns();
             let Some(&place) = self.free.front() else {
@@ -232,28 +255,61 @@ impl Worker {
     }
 
     /// When this thread must look at the plan next; never while nobody is free.
-    fn next_slot_ns(&self, now_ns: u64) -> u64 {
+    fn next_slot_ns(&self) -> u64 {
         match self.agenda.next(0) {
             Next::At(_) if self.free.is_empty() => u64::MAX,
-            Next::At(at_ns) if at_ns.saturating_sub(self.taken_ns) < GRAIN_NS => at_ns.max(now_ns + GRAIN_NS),
-            Next::At(at_ns) => at_ns,
+            Next::At(at_ns) => at_ns.max(self.grain_end_ns()),
             Next::Due | Next::Over => u64::MAX,
+        }
+    }
+
+    /// Slots that follow each other faster than [`GRAIN_NS`] go out together, once in that time; others at once.
+    fn grain_end_ns(&self) -> u64 {
+        match self.agenda.next(0) {
+            Next::At(at_ns) if at_ns.saturating_sub(self.taken_ns) < GRAIN_NS => self.dispatched_ns + GRAIN_NS,
+            Next::At(_) | Next::Due | Next::Over => 0,
         }
     }
 
     /// Sleeps until something happens or `until_ns` comes, and sees to what happened.
     fn wait(&mut self, until_ns: u64, events: &mut Events) {
-        let sleep_ns = until_ns.saturating_sub(self.now_ns());
-        let timeout = Timespec { tv_sec: (sleep_ns / SECOND_NS) as i64, tv_nsec: (sleep_ns % SECOND_NS) as i64 };
+        let asleep_ns = self.now_ns();
+        let sleeps = self.postponed.is_empty() && until_ns > asleep_ns;
+        if sleeps {
+            self.timer.set(self.begin.after(Duration::from_nanos(until_ns)));
+        }
+        let postponed = std::mem::take(&mut self.postponed);
         events.clear();
         // An error is an interruption; no other can befall a valid epoll descriptor.
-        if epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)).is_ok() {
+        let woken =
+            epoll::wait(&self.epoll, spare_capacity(events), if sleeps { None } else { Some(&NO_TIME) }).is_ok();
+        let now_ns = self.now_ns();
+        let counts = self.began && now_ns >= self.agenda.warmup_ns();
+        if counts {
+            self.looks.slept(asleep_ns, until_ns, now_ns);
+            self.looks.before_reading(&self.connections, now_ns);
+        }
+        if woken {
             for event in events {
                 let (flags, data) = (event.flags, event.data.u64());
+                if data == timer::EVENT {
+                    self.timer.went_off();
+                    continue;
+                }
                 self.event((data & u64::from(u32::MAX)) as usize, (data >> 32) as u32, flags);
             }
-            self.send_ready();
         }
+        for (index, generation) in postponed {
+            let connection = &mut self.connections[index as usize];
+            if connection.generation == generation {
+                connection.postponed = false;
+                self.receive(index as usize);
+            }
+        }
+        if counts {
+            self.looks.after_reading(&self.connections);
+        }
+        self.send_ready();
     }
 
     /// Closes seconds that are over, and notes use at the ends of the window.
@@ -265,16 +321,16 @@ impl Worker {
             meter.last = Some(self.usage(now_ns));
         }
         while now_ns >= meter.second_ends_ns {
-            self.tell_second(meter.second);
+            self.tell_second(meter.second, SECOND_NS);
             meter.second += 1;
             meter.second_ends_ns += SECOND_NS;
         }
     }
 
-    fn tell_second(&mut self, index: u64) {
+    fn tell_second(&mut self, index: u64, length_ns: u64) {
         let record = Box::new(self.tally.take());
         // Nobody listens once the run was given up; `ended` tells this thread soon.
-        let _ = self.out.send(Message::Second { worker: self.index, index, record });
+        let _ = self.out.send(Message::Second { worker: self.index, index, length_ns, record });
     }
 
     fn usage(&self, now_ns: u64) -> Usage {
@@ -291,9 +347,13 @@ impl Worker {
         for unsent in self.agenda.clone().into_unsent(now_ns) {
             self.tally.never_taken(over_ns.saturating_sub(unsent.intended_ns), unsent.slots);
         }
-        self.tell_second(meter.second);
+        // The schedule may have had nothing left before the end that was planned: the second still lasted until then.
+        let planned_ns = if interrupted || self.agenda.end_ns() == u64::MAX { 0 } else { self.agenda.end_ns() };
+        let length_ns = (now_ns.max(planned_ns) + SECOND_NS).saturating_sub(meter.second_ends_ns);
+        self.tell_second(meter.second, length_ns.min(SECOND_NS));
         let last = meter.last.unwrap_or_else(|| self.usage(now_ns));
         let first = meter.first.unwrap_or(last);
+        let cpu = last.cpu.saturating_sub(first.cpu);
         let wait = last.wait.zip(first.wait).map(|(last, first)| last.saturating_sub(first));
         Finish {
             in_flight,
@@ -302,9 +362,12 @@ impl Worker {
             interrupted,
             used: ThreadUse {
                 tid: rustix::thread::gettid().as_raw_pid(),
-                cpu: last.cpu.saturating_sub(first.cpu),
+                cpu,
                 wall: Duration::from_nanos(last.at_ns.saturating_sub(first.at_ns)),
                 runqueue_wait: wait,
+                not_run: Duration::from_nanos(self.looks.wanted_ns).saturating_sub(cpu + wait.unwrap_or_default()),
+                unread: self.looks.after,
+                unread_on_waking: self.looks.before,
             },
             troubles: std::mem::take(&mut self.tally.troubles),
         }

@@ -1,4 +1,4 @@
-//! Ways to a server: TLS, Unix sockets, IPv6; and what requests carry there.
+//! Ways to a server: TLS, Unix sockets, IPv6, names; and what requests carry there.
 
 mod scripted;
 
@@ -8,11 +8,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hotrow_load::ids::{Ids, Pick};
 use hotrow_load::request::{Description, Mix};
 use hotrow_load::run::{Config, RunError};
-use hotrow_load::target::Address;
+use hotrow_load::target::{Address, Url};
 use hotrow_load::tls::{Tls, Trust};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -26,9 +27,10 @@ fn certificate(name: &str) -> PathBuf {
 /// The name and the protocol that each TLS client asked for.
 type Asked = Arc<Mutex<Vec<(Option<String>, Option<Vec<u8>>)>>>;
 
-fn tls_server() -> (SocketAddr, Asked) {
-    let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).expect("a certificate")];
-    let key = PrivateKeyDer::from_pem_file(certificate("server.key")).expect("a key");
+/// With `NAME.pem` and `NAME.key`.
+fn tls_server(name: &str) -> (SocketAddr, Asked) {
+    let chain = vec![CertificateDer::from_pem_file(certificate(&format!("{name}.pem"))).expect("a certificate")];
+    let key = PrivateKeyDer::from_pem_file(certificate(&format!("{name}.key"))).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
@@ -73,7 +75,7 @@ fn secure(address: SocketAddr, host: &str, trust: &Trust) -> Config {
 
 #[test]
 fn https_asks_for_the_name_and_http_1_1() {
-    let (address, asked) = tls_server();
+    let (address, asked) = tls_server("server");
     for trust in [Trust::Authority(certificate("authority.pem")), Trust::Anyone] {
         let counts = outcome(&secure(address, "localhost", &trust)).total.counts;
         assert_eq!((counts.ok, counts.reconnects, counts.bytes_received), (100, 0, 100 * (50_000 + 42)));
@@ -85,7 +87,7 @@ fn https_asks_for_the_name_and_http_1_1() {
 
 #[test]
 fn failures_of_tls_are_told_in_words() {
-    let (address, _) = tls_server();
+    let (address, _) = tls_server("server");
     let authority = Trust::Authority(certificate("authority.pem"));
     for (config, words) in [
         (secure(address, "other.example", &authority), "for another name"),
@@ -98,6 +100,103 @@ fn failures_of_tls_are_told_in_words() {
     }
     let missing = Tls::new("localhost", &Trust::Authority(certificate("missing.pem")));
     assert!(missing.is_err_and(|e| e.to_string().contains("missing.pem has no certificates")));
+}
+
+/// What `openssl req -x509` makes is an authority and a server at once.
+#[test]
+fn a_self_signed_certificate_is_accepted_only_by_name() {
+    let (address, _) = tls_server("self-signed");
+    for trust in [Trust::Authority(certificate("self-signed.pem")), Trust::Anyone] {
+        assert_eq!(outcome(&secure(address, "localhost", &trust)).total.counts.ok, 100, "{trust:?}");
+    }
+    for (host, file, words) in [
+        ("localhost", "authority.pem", "if it is self-signed, name it itself with --cacert"),
+        ("other.example", "self-signed.pem", "for another name"),
+    ] {
+        match try_run(&secure(address, host, &Trust::Authority(certificate(file)))) {
+            Err(RunError::NoConnection { why, .. }) => assert!(why.contains(words), "{words:?} in {why}"),
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn names_and_ipv6_work() {
+    let answer = |listener: TcpListener| {
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 4096];
+                    while let Ok(1..) = stream.read(&mut buffer) {
+                        stream.write_all(&ok()).expect("somebody reads");
+                    }
+                });
+            }
+        });
+    };
+    let v4 = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut urls = vec![format!("http://localhost:{}/", v4.local_addr().expect("bound").port())];
+    answer(v4);
+    // A machine may have no IPv6 at all.
+    if let Ok(v6) = TcpListener::bind("[::1]:0") {
+        urls.push(format!("http://[::1]:{}/", v6.local_addr().expect("bound").port()));
+        answer(v6);
+    }
+    for url in urls {
+        let to = Url::parse(&url).expect("a URL").resolve(Duration::from_secs(5)).expect("an address");
+        let mut config = config(to, 50);
+        config.connections = 3;
+        assert_eq!(outcome(&config).total.counts.ok, 50, "{url}");
+    }
+}
+
+/// A body beyond what sockets hold goes out whole, on connections that take turns, and none of it twice.
+#[test]
+fn large_bodies_arrive_whole() {
+    const BODY_BYTES: usize = 64 << 20;
+    let body: Arc<[u8]> = (0..BODY_BYTES).map(|i| (i % 251) as u8).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let expected = body.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(mut stream), expected) = (stream, expected.clone()) else { return };
+            std::thread::spawn(move || {
+                let mut reader = std::io::BufReader::new(stream.try_clone().expect("a socket"));
+                loop {
+                    let mut line = String::new();
+                    while line != "\r\n" {
+                        line.clear();
+                        if std::io::BufRead::read_line(&mut reader, &mut line).unwrap_or(0) == 0 {
+                            return;
+                        }
+                    }
+                    let mut body = vec![0; BODY_BYTES];
+                    reader.read_exact(&mut body).expect("a whole body");
+                    assert!(body == *expected, "another body than was given");
+                    stream.write_all(&ok()).expect("somebody reads");
+                }
+            });
+        }
+    });
+    let mut config = config(address, 6);
+    config.connections = 2;
+    config.requests = Mix::new(
+        &[Description {
+            method: "POST",
+            path: "/",
+            host: "h",
+            headers: &[],
+            body: Some(&body),
+            weight: 1,
+            keepalive: true,
+        }],
+        None,
+    )
+    .expect("a request");
+    let counts = outcome(&config).total.counts;
+    assert_eq!((counts.ok, counts.errors.total(), counts.timeouts), (6, 0, 0));
 }
 
 #[test]

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use hotrow_load::ids::Pick;
+use hotrow_load::objective::{self, Objective};
 use hotrow_load::plan::{self, Rate};
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     /// What to load; `{id}` in it is filled by --ids. Several URLs of one server are mixed, by weight: '9*http://…'
-    #[arg(value_name = "URL", required = true)]
+    #[arg(value_name = "URL", required_unless_present = "calibrate")]
     pub(super) urls: Vec<String>,
     /// Connections
     #[arg(short = 'c', long, value_name = "N", default_value = "50")]
@@ -80,6 +81,24 @@ pub struct LoadArgs {
     /// HTTPS: verify nothing
     #[arg(long)]
     pub(super) insecure: bool,
+    /// What must hold, or the exit status is 3, as in 'p99<5ms,errors<0.1%,rate>=10000': p50 to p9999, mean and max of the
+    /// latency (or service.p99, lag.p99) in us, ms or s; errors (lost, wrong, timed out or never sent) in % or as a number; rate
+    /// in requests per second or in % of --rate; compared with <, <=, > or >=
+    #[arg(long, value_name = "OBJECTIVES", value_parser = objectives)]
+    pub(super) slo: Option<Objectives>,
+    /// Write each second's latencies and service times (Tag=service), in ns, to an interval log of HdrHistogram
+    #[arg(long, value_name = "FILE")]
+    pub(super) hdr: Option<PathBuf>,
+    /// Write each second's figures to a CSV file
+    #[arg(long, value_name = "FILE")]
+    pub(super) csv: Option<PathBuf>,
+    /// Print all percentiles of the latency, in ms, in the form that HdrHistogram's plotter reads
+    #[arg(long, conflicts_with = "json")]
+    pub(super) percentiles: bool,
+    /// Measure what this generator can do on this machine, for some seconds, against a server of its own that does nothing;
+    /// later results tell how much of it they used. Takes no URL, but -c, -t, --json and -q
+    #[arg(long, conflicts_with_all = NOT_CALIBRATED)]
+    pub(super) calibrate: bool,
     /// One JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
@@ -87,6 +106,39 @@ pub struct LoadArgs {
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
 }
+
+/// What says something about a target that a calibration does not have.
+const NOT_CALIBRATED: [&str; 25] = [
+    "urls",
+    "duration",
+    "requests",
+    "rate",
+    "arrivals",
+    "no_keepalive",
+    "pipeline",
+    "method",
+    "header",
+    "body",
+    "form",
+    "ids",
+    "ids_file",
+    "pick",
+    "warmup",
+    "timeout",
+    "expect_status",
+    "seed",
+    "unix_socket",
+    "cacert",
+    "insecure",
+    "slo",
+    "hdr",
+    "csv",
+    "percentiles",
+];
+
+/// The objectives of one `--slo`, as one value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Objectives(pub(super) Vec<Objective>);
 
 /// `--arrivals`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -98,7 +150,7 @@ pub(super) enum ArrivalsArg {
 }
 
 /// `500ms`, `10s`, `1.5s`, `5m`, `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(number_end);
     let unit_s = match unit {
@@ -128,6 +180,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     let wrong = || "must be two whole numbers, as in 1..100000".to_owned();
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
     Ok((from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?))
+}
+
+fn objectives(text: &str) -> Result<Objectives, String> {
+    objective::parse(text).map(Objectives).map_err(|e| e.to_string())
 }
 
 fn pick(text: &str) -> Result<Pick, String> {

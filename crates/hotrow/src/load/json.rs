@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use hotrow_load::objective::{Judged, Met, Value};
 use hotrow_load::outcome::{End, Outcome, Second};
 use hotrow_load::plan::{Arrivals, Pace};
 use hotrow_load::record::{Known, Timing};
 use hotrow_load::run::Config;
 use serde::{Serialize, Serializer};
 
-use super::verdict;
+use super::calibration::Headroom;
+use super::{csv, verdict};
 
 /// Version of the result's shape.
 pub(super) const SCHEMA: &str = "hotrow.load/1";
@@ -19,6 +21,7 @@ pub(super) struct Report {
     schema: &'static str,
     target: Target,
     interrupted: bool,
+    end: &'static str,
     duration_s: f64,
     requests: Requests,
     throughput_rps: f64,
@@ -31,6 +34,7 @@ pub(super) struct Report {
     errors: Errors,
     connections: Connections,
     generator: Generator,
+    slo: Vec<ObjectiveReport>,
     seconds: Vec<SecondReport>,
     verdict: String,
 }
@@ -107,24 +111,51 @@ struct Generator {
     cpu_s: f64,
     cpu_us_per_request: Option<f64>,
     cpu_share: f64,
+    /// Of the answers that were awaited, the share that had come and lay unread; null when none was looked for.
+    unread_share: Option<f64>,
     limited: bool,
+    /// Null when the machine was not calibrated for such a run.
+    headroom: Option<Headroom>,
 }
+
+#[derive(Debug, Serialize)]
+struct ObjectiveReport {
+    objective: String,
+    /// In the objective's own unit: null without samples, a number, or `">x"`.
+    value: Figure,
+    met: bool,
+    /// False when the generator was the limit and the figures prove nothing; `met` is false then.
+    proven: bool,
+    words: String,
+}
+
+#[derive(Debug)]
+struct Figure(Value);
 
 #[derive(Debug, Serialize)]
 struct SecondReport {
     second: u64,
+    length_s: f64,
+    scheduled: u64,
+    unsent: u64,
     sent: u64,
     ok: u64,
     errors: u64,
     timeouts: u64,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
-    max_us: Option<f64>,
+    p50_us: Micros,
+    p99_us: Micros,
+    max_us: Micros,
     schedule_lag_p99_us: Option<f64>,
 }
 
 impl Report {
-    pub(super) fn new(url: &str, config: &Config, outcome: &Outcome) -> Self {
+    pub(super) fn new(
+        url: &str,
+        config: &Config,
+        outcome: &Outcome,
+        judged: &[Judged],
+        headroom: Option<Headroom>,
+    ) -> Self {
         let total = &outcome.total;
         let counts = &total.counts;
         let lag = Timing { answered: total.schedule_lag.clone(), given_up: None };
@@ -132,6 +163,7 @@ impl Report {
             schema: SCHEMA,
             target: Target::new(url, config),
             interrupted: outcome.end != End::Complete,
+            end: csv::name(outcome.end),
             duration_s: rounded(outcome.window.as_secs_f64(), 6),
             requests: Requests {
                 scheduled: counts.scheduled,
@@ -161,8 +193,11 @@ impl Report {
                 cpu_s: rounded(outcome.cpu().as_secs_f64(), 6),
                 cpu_us_per_request: outcome.cpu_us_per_request().map(|us| rounded(us, 3)),
                 cpu_share: rounded(outcome.cpu_share(), 4),
+                unread_share: outcome.unread_share().map(|share| rounded(share, 4)),
                 limited: outcome.limit().is_generator(),
+                headroom: headroom.map(|h| Headroom { used_share: rounded(h.used_share, 4), ..h }),
             },
+            slo: judged.iter().map(ObjectiveReport::of).collect(),
             seconds: outcome.seconds.iter().map(SecondReport::of).collect(),
             verdict: verdict::sentence(outcome),
         }
@@ -221,17 +256,42 @@ impl Serialize for Micros {
     }
 }
 
+impl Serialize for Figure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Nothing => serializer.serialize_none(),
+            Value::Exactly(value) => serializer.serialize_f64(rounded(value, 6)),
+            Value::AtLeast(value) => serializer.collect_str(&format_args!(">{}", rounded(value, 6))),
+        }
+    }
+}
+
+impl ObjectiveReport {
+    fn of(judged: &Judged) -> Self {
+        Self {
+            objective: judged.objective.to_string(),
+            value: Figure(judged.value),
+            met: judged.met == Met::Yes,
+            proven: judged.met != Met::NotProven,
+            words: judged.words(),
+        }
+    }
+}
+
 impl SecondReport {
     fn of(second: &Second) -> Self {
         Self {
             second: second.index,
+            length_s: rounded(second.length.as_secs_f64(), 6),
+            scheduled: second.scheduled,
+            unsent: second.unsent,
             sent: second.sent,
             ok: second.ok,
             errors: second.errors,
             timeouts: second.timeouts,
-            p50_us: second.latency.p50_ns.map(micros),
-            p99_us: second.latency.p99_ns.map(micros),
-            max_us: second.latency.max_ns.map(micros),
+            p50_us: Micros(second.latency.p50),
+            p99_us: Micros(second.latency.p99),
+            max_us: Micros(second.latency.max),
             schedule_lag_p99_us: second.schedule_lag_p99_ns.map(micros),
         }
     }

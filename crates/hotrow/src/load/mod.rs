@@ -1,9 +1,13 @@
 //! `hotrow load`: the load generator's command.
 //!
 //! Reading order: [`args`] (what can be asked for), `resolve` (checked and prepared), this file (the run), `json` and
-//! `text` (the result), `verdict` (what limited it).
+//! `text` (the result), `verdict` (what limited it), `hdr` and `csv` (second by second, to `files`), `calibration`.
 
 pub mod args;
+mod calibration;
+mod csv;
+mod files;
+mod hdr;
 mod json;
 mod resolve;
 mod text;
@@ -11,15 +15,24 @@ mod verdict;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
+use hotrow_load::calibrate::{self, CalibrateError};
+use hotrow_load::objective::{self, Judged, Met};
 use hotrow_load::outcome::{End, Outcome};
-use hotrow_load::run::{self, RunError};
+use hotrow_load::run::{self, Config, RunError};
+use hotrow_measure::clock::Nanos;
 
 use self::args::LoadArgs;
+use self::calibration::{Entry, Machine};
+use self::csv::Csv;
+pub use self::files::Unwritable;
+use self::hdr::HdrLog;
 pub use self::resolve::Refused;
+use self::resolve::Resolved;
 use crate::cli::Exit;
-use crate::signals::{self, OnAbort, Phase};
+use crate::signals;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +43,12 @@ pub enum LoadError {
     /// The run failed.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Calibrating failed.
+    #[error(transparent)]
+    Calibrate(#[from] CalibrateError),
+    /// A file could not be written to its end. The report was printed before.
+    #[error("{0}; it is not complete")]
+    Output(Unwritable),
     /// Signals cannot be heard.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -49,8 +68,8 @@ impl LoadError {
             | Self::Run(RunError::Plan(_) | RunError::OutOfRange { .. } | RunError::PipelineWithoutKeepalive) => {
                 Exit::Usage
             }
-            Self::Run(RunError::InterruptedBefore) => Exit::Interrupted,
-            Self::Run(_) | Self::Signals(_) => Exit::Failed,
+            Self::Run(RunError::InterruptedBefore) | Self::Calibrate(CalibrateError::Interrupted) => Exit::Interrupted,
+            Self::Run(_) | Self::Calibrate(_) | Self::Output(_) | Self::Signals(_) => Exit::Failed,
         }
     }
 }
@@ -61,45 +80,83 @@ impl LoadError {
 /// What kept it from having a result.
 pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     // Before anything can take long: an unknown host too can be broken off.
-    let stop = stop_on_signal().map_err(LoadError::Signals)?;
-    let resolved = resolve::resolve(args)?;
+    let stop = signals::stop_flag().map_err(LoadError::Signals)?;
     let progress = !args.quiet && std::io::stderr().is_terminal();
-    let outcome = run::run(&resolved.config, &stop, &mut |second, _| {
+    if args.calibrate {
+        return calibrate(args, &stop, progress);
+    }
+    let Resolved { url, config, hdr, csv } = resolve::resolve(args)?;
+    let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
+    let mut csv = csv.map(Csv::new);
+    let outcome = run::run(&config, &stop, &mut |second, record| {
         if progress {
             tell(std::io::stderr(), &text::progress(second));
         }
+        hdr.iter_mut().for_each(|hdr| hdr.second(second, record));
+        csv.iter_mut().for_each(|csv| csv.second(second));
     })?;
-    if args.json {
-        tell(std::io::stdout(), &json::line(&json::Report::new(&resolved.url, &resolved.config, &outcome)));
-    } else {
-        tell(std::io::stdout(), text::report(&resolved.url, &resolved.config, &outcome).trim_end());
+    let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
+    let judged = objective::judge(objectives, &outcome);
+    report(args, &url, &config, &outcome, &judged);
+    // After the report: a full disk must not hide what was measured.
+    let files = [hdr.map(|hdr| hdr.end(outcome.end)), csv.map(|csv| csv.end(outcome.end))];
+    for file in files.into_iter().flatten() {
+        file.finish().map_err(LoadError::Output)?;
     }
-    Ok(exit(&outcome))
+    Ok(exit(&outcome, &judged))
 }
 
-fn exit(outcome: &Outcome) -> Exit {
+fn report(args: &LoadArgs, url: &str, config: &Config, outcome: &Outcome, judged: &[Judged]) {
+    let kept = calibration::file(|name| std::env::var_os(name));
+    let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
+    let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
+    if args.json {
+        tell(std::io::stdout(), &json::line(&json::Report::new(url, config, outcome, judged, headroom)));
+        for missed in judged.iter().filter(|judged| judged.met != Met::Yes) {
+            let (objective, words) = (&missed.objective, missed.words());
+            tell(std::io::stderr(), &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)));
+        }
+    } else {
+        tell(std::io::stdout(), text::report(url, config, outcome, judged, headroom.as_ref()).trim_end());
+    }
+    if args.percentiles {
+        tell(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()));
+    }
+}
+
+fn exit(outcome: &Outcome, judged: &[Judged]) -> Exit {
     match outcome.end {
         End::Interrupted => Exit::Interrupted,
         // Nothing that was expected came: whatever the figures are, they are no result.
         End::TargetGone => Exit::Failed,
         End::Complete if outcome.total.counts.ok == 0 => Exit::Failed,
+        End::Complete if judged.iter().any(|judged| judged.met != Met::Yes) => Exit::Missed,
         End::Complete => Exit::Fine,
     }
 }
 
-/// A flag that the first SIGINT or SIGTERM sets; the second one ends the process.
-fn stop_on_signal() -> std::io::Result<Arc<AtomicBool>> {
-    let mut phase = signals::listen(OnAbort::default())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let set = stop.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
-        // An error means that nobody listens to signals any more: the process ends.
-        if runtime.block_on(phase.wait_for(|phase| *phase == Phase::Draining)).is_ok() {
-            set.store(true, Ordering::Relaxed);
+/// `--calibrate`: measures, keeps, prints.
+fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>, progress: bool) -> Result<Exit, LoadError> {
+    let (connections, threads) = (args.connections.get(), resolve::threads(args)?);
+    // Both ends of each connection are open files of this process.
+    resolve::fit_open_files(connections * 2, threads * 2)?;
+    let found = calibrate::calibrate(connections, threads, resolve::runqueue_wait(), stop, &mut |round| {
+        if progress {
+            tell(std::io::stderr(), &format!("round {round} of {}", calibrate::ROUNDS));
         }
     })?;
-    Ok(stop)
+    let entry = Entry::new(&found, Machine::here(), SystemTime::now());
+    tell(std::io::stdout(), &if args.json { entry.json() } else { entry.text() });
+    let kept = match calibration::file(|name| std::env::var_os(name)) {
+        Some(file) => {
+            calibration::keep(&file, &entry).map_err(|e| format!("{} cannot be written: {e}", file.display()))
+        }
+        None => Err("neither XDG_CACHE_HOME nor HOME names a folder".to_owned()),
+    };
+    if let Err(why) = kept {
+        tell(std::io::stderr(), &format!("hotrow load: the calibration is not kept for later runs: {why}"));
+    }
+    Ok(Exit::Fine)
 }
 
 /// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.

@@ -9,11 +9,12 @@ use std::time::Duration;
 use hotrow_load::ids::Ids;
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan};
 use hotrow_load::request::{Description, Mix, RequestError};
-use hotrow_load::run::{Config, Expect};
+use hotrow_load::run::{Config, Expect, RunqueueWait};
 use hotrow_load::target::{Address, TargetError, Url};
 use hotrow_load::tls::{Tls, TlsError, Trust};
 
 use super::args::{ArrivalsArg, LoadArgs};
+use super::files::{OutputFile, Unwritable};
 use crate::open_files::{self, Fit, Wanted};
 
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
@@ -56,6 +57,9 @@ pub enum Refused {
         /// Why.
         why: String,
     },
+    /// A file that cannot be written.
+    #[error(transparent)]
+    Unwritable(#[from] Unwritable),
     /// Contradictory arguments.
     #[error("{0}")]
     Contradiction(String),
@@ -87,6 +91,8 @@ pub enum Refused {
 pub(super) struct Resolved {
     pub(super) url: String,
     pub(super) config: Config,
+    pub(super) hdr: Option<OutputFile>,
+    pub(super) csv: Option<OutputFile>,
 }
 
 /// Checks and prepares everything.
@@ -100,14 +106,10 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
         return Err(contradiction("--cacert and --insecure are for https:// URLs"));
     }
     let plan = plan(args)?;
+    judgeable(args)?;
     let requests = requests(args, &urls)?;
     let connections = args.connections.get();
-    let threads = args.threads.map_or_else(|| threads_default(connections), NonZeroUsize::get);
-    if threads > connections {
-        return Err(Refused::Contradiction(format!(
-            "{threads} threads need as many connections; there are {connections}"
-        )));
-    }
+    let threads = threads(args)?;
     if args.pipeline.get() > 1 && args.no_keepalive {
         return Err(contradiction("--pipeline needs connections that stay open; leave --no-keepalive out"));
     }
@@ -140,12 +142,50 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
         connect_timeout,
         expect,
         seed: args.seed,
-        runqueue_wait: Some(Arc::new(|tid| {
-            hotrow_diagnose::schedstat::of_thread(Path::new("/proc"), tid).ok().map(|stat| stat.waiting)
-        })),
+        runqueue_wait: runqueue_wait(),
     };
+    // Last of all: a run that is refused must not empty a file.
+    let (hdr, csv) = output_files(args)?;
     let url = urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" ");
-    Ok(Resolved { url, config })
+    Ok(Resolved { url, config, hdr, csv })
+}
+
+/// Threads that the arguments ask for.
+pub(super) fn threads(args: &LoadArgs) -> Result<usize, Refused> {
+    let connections = args.connections.get();
+    let threads = args.threads.map_or_else(|| threads_default(connections), NonZeroUsize::get);
+    if threads > connections {
+        return Err(Refused::Contradiction(format!(
+            "{threads} threads need as many connections; there are {connections}"
+        )));
+    }
+    Ok(threads)
+}
+
+/// How long a thread waited for a CPU, from `/proc`.
+pub(super) fn runqueue_wait() -> Option<RunqueueWait> {
+    Some(Arc::new(|tid| hotrow_diagnose::schedstat::of_thread(Path::new("/proc"), tid).ok().map(|stat| stat.waiting)))
+}
+
+fn judgeable(args: &LoadArgs) -> Result<(), Refused> {
+    let shares = args.slo.iter().flat_map(|slo| &slo.0).find(|objective| objective.needs_target_rate());
+    match shares {
+        Some(objective) if args.rate.is_none() => Err(Refused::Contradiction(format!(
+            "{objective} is a share of a target rate; add --rate, or give the objective in requests per second"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn output_files(args: &LoadArgs) -> Result<(Option<OutputFile>, Option<OutputFile>), Refused> {
+    let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
+    let (hdr, csv) = (create(&args.hdr)?, create(&args.csv)?);
+    if let (Some(hdr), Some(csv)) = (&hdr, &csv)
+        && hdr.is_same(csv)
+    {
+        return Err(contradiction("--hdr and --csv name the same file; give each its own"));
+    }
+    Ok((hdr, csv))
 }
 
 /// URLs with their weights; clap demands at least one.
@@ -164,6 +204,9 @@ fn urls(texts: &[String]) -> Result<Vec<(u32, Url)>, Refused> {
 fn plan(args: &LoadArgs) -> Result<Plan, Refused> {
     if args.timeout.is_zero() {
         return Err(contradiction("--timeout must be longer than nothing"));
+    }
+    if args.requests == Some(0) {
+        return Err(contradiction("--requests 0 sends nothing; give a number above zero, or leave it out"));
     }
     let arrivals = match args.arrivals {
         ArrivalsArg::Uniform => Arrivals::Uniform,
@@ -268,7 +311,7 @@ fn threads_default(connections: usize) -> usize {
     (processors / 2).clamp(1, connections)
 }
 
-fn fit_open_files(connections: usize, threads: usize) -> Result<(), Refused> {
+pub(super) fn fit_open_files(connections: usize, threads: usize) -> Result<(), Refused> {
     let limit = open_files::raise_limit();
     match open_files::fit(&Wanted { connections, workers: threads, readers: 0 }, limit) {
         Fit::Fits => Ok(()),

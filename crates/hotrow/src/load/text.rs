@@ -2,25 +2,35 @@
 
 use std::fmt::Write;
 
+use hotrow_load::objective::{Judged, Met};
 use hotrow_load::outcome::{End, Outcome, Second};
 use hotrow_load::plan::Pace;
 use hotrow_load::record::{Known, Timing};
 use hotrow_load::run::Config;
 
+use super::calibration::Headroom;
 use super::verdict;
 
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Everything, with a line feed at the end.
-pub(super) fn report(url: &str, config: &Config, outcome: &Outcome) -> String {
+pub(super) fn report(
+    url: &str,
+    config: &Config,
+    outcome: &Outcome,
+    judged: &[Judged],
+    headroom: Option<&Headroom>,
+) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_report(&mut out, url, config, outcome);
+    let _ = write_counts(&mut out, url, config, outcome);
+    let _ = write_times(&mut out, outcome);
+    let _ = write_judgement(&mut out, outcome, judged, headroom);
     out
 }
 
-fn write_report(out: &mut String, url: &str, config: &Config, outcome: &Outcome) -> std::fmt::Result {
+fn write_counts(out: &mut String, url: &str, config: &Config, outcome: &Outcome) -> std::fmt::Result {
     let counts = &outcome.total.counts;
     let pace = match config.plan.pace {
         Pace::Closed => "as fast as answers come".to_owned(),
@@ -29,7 +39,8 @@ fn write_report(out: &mut String, url: &str, config: &Config, outcome: &Outcome)
     };
     let (connections, threads) = (config.connections, config.threads);
     writeln!(out, "{url}")?;
-    writeln!(out, "{connections} connections, {threads} threads, {pace}, {:.2} s", outcome.window.as_secs_f64())?;
+    let (connections, threads) = (counted(connections, "connection"), counted(threads, "thread"));
+    writeln!(out, "{connections}, {threads}, {pace}, {:.2} s", outcome.window.as_secs_f64())?;
     if outcome.end == End::Interrupted {
         writeln!(out, "interrupted")?;
     }
@@ -56,6 +67,10 @@ fn write_report(out: &mut String, url: &str, config: &Config, outcome: &Outcome)
     for (words, n) in &outcome.troubles {
         writeln!(out, "  failure   {words} ({n} times)")?;
     }
+    Ok(())
+}
+
+fn write_times(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
     let lag = Timing { answered: outcome.total.schedule_lag.clone(), given_up: None };
     writeln!(out, "\n  {:<8}{:>14}{:>14}{:>14}", "", "latency", "service time", "sent late by")?;
     let columns = [&outcome.total.latency, &outcome.total.service, &lag];
@@ -63,9 +78,58 @@ fn write_report(out: &mut String, url: &str, config: &Config, outcome: &Outcome)
     for (name, quantile) in QUANTILES {
         row(out, name, columns.map(|timing| timing.quantile(quantile)))?;
     }
-    row(out, "max", columns.map(Timing::max))?;
+    row(out, "max", columns.map(Timing::max))
+}
+
+fn write_judgement(
+    out: &mut String,
+    outcome: &Outcome,
+    judged: &[Judged],
+    headroom: Option<&Headroom>,
+) -> std::fmt::Result {
+    for (i, judged) in judged.iter().enumerate() {
+        if i == 0 {
+            writeln!(out, "\n  objectives")?;
+        }
+        writeln!(out, "  {:<10}  {:<20}  {}", met(judged.met), judged.objective.to_string(), judged.words())?;
+    }
+    if judged.iter().any(|j| j.met == Met::NotProven) {
+        writeln!(out, "  not proven: the generator was the limit, so that the target may be better than this")?;
+    }
     writeln!(out, "\n  generator {:.2} s of CPU{}", outcome.cpu().as_secs_f64(), per_request(outcome))?;
+    if let Some(Headroom { used_share, ceiling_rps_per_thread, calibrated }) = headroom {
+        writeln!(
+            out,
+            "            this run used {:.0} % of what this generator can do on this machine ({}/s per thread, calibrated {calibrated})",
+            used_share * 100.0,
+            grouped(*ceiling_rps_per_thread)
+        )?;
+    }
     writeln!(out, "  {}", verdict::sentence(outcome))
+}
+
+/// Whether an objective holds, in a word or two.
+pub(super) fn met(met: Met) -> &'static str {
+    match met {
+        Met::Yes => "met",
+        Met::No => "MISSED",
+        Met::NotProven => "not proven",
+    }
+}
+
+/// `1 thread`, `2 threads`.
+pub(super) fn counted(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
+/// A whole number with commas between thousands.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let first = digits.len() % 3;
+    let mut groups: Vec<&str> = vec![&digits[..first]];
+    groups.extend((first..digits.len()).step_by(3).map(|at| &digits[at..at + 3]));
+    groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>().join(",")
 }
 
 fn row(out: &mut String, name: &str, values: [Option<Known>; 3]) -> std::fmt::Result {
@@ -77,7 +141,7 @@ fn per_request(outcome: &Outcome) -> String {
     outcome.cpu_us_per_request().map_or_else(String::new, |us| format!(", {us:.2} µs per request"))
 }
 
-fn known(value: Known) -> String {
+pub(super) fn known(value: Known) -> String {
     match value {
         Known::Exactly(ns) => duration(ns),
         Known::AtLeast(ns) => format!(">{}", duration(ns)),
@@ -85,7 +149,7 @@ fn known(value: Known) -> String {
 }
 
 /// Three or four significant digits in the unit that fits.
-fn duration(ns: u64) -> String {
+pub(super) fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -98,8 +162,8 @@ fn duration(ns: u64) -> String {
 /// One line of progress.
 pub(super) fn progress(second: &Second) -> String {
     let mut line = format!("{:>5} s  {:>9} answers", second.index + 1, second.ok);
-    let of = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
-    let _ = write!(line, "  p50 {:>9}  p99 {:>9}", of(second.latency.p50_ns), of(second.latency.p99_ns));
+    let of = |time: Option<Known>| time.map_or_else(|| "-".to_owned(), known);
+    let _ = write!(line, "  p50 {:>9}  p99 {:>9}", of(second.latency.p50), of(second.latency.p99));
     let failed = second.errors + second.timeouts + second.connect_errors;
     if failed > 0 {
         let _ = write!(line, "  {failed} failed");
@@ -114,6 +178,11 @@ mod tests {
     #[test]
     fn durations_have_a_fitting_unit() {
         assert_eq!([999, 1_500, 2_345_678, 61_000_000_000].map(duration), ["999 ns", "1.5 µs", "2.35 ms", "61.000 s"]);
+        assert_eq!(
+            [0.0, 999.4, 1000.0, 140_000.0, 1_234_567.0].map(grouped),
+            ["0", "999", "1,000", "140,000", "1,234,567"]
+        );
+        assert_eq!([counted(1, "thread"), counted(2, "thread")], ["1 thread", "2 threads"]);
         assert_eq!(known(Known::AtLeast(10_000_000_000)), ">10.000 s");
     }
 }

@@ -2,27 +2,42 @@ use proptest::prelude::*;
 
 use super::*;
 
+#[path = "../../../../fuzz/mutate.rs"]
+mod mutate;
+
 /// The answers in `bytes`, fed in pieces of the given lengths (the last one again and again); then the end.
 fn answers(bytes: &[u8], pieces: &[usize], has_body: bool) -> (Vec<Answer>, Result<Ended, Malformed>) {
-    let (mut parser, mut found, mut rest, mut i) = (Parser::default(), Vec::new(), bytes, 0);
+    let (mut cut, mut rest, mut i) = (Vec::new(), bytes, 0);
     while !rest.is_empty() {
-        let piece = pieces[i.min(pieces.len() - 1)].clamp(1, rest.len());
-        i += 1;
-        let (mut now, later) = rest.split_at(piece);
-        while !now.is_empty() {
-            match parser.feed(now, has_body) {
-                Ok(fed) => {
-                    assert!(fed.answer.is_some() || fed.used == now.len(), "{fed:?}");
-                    assert!(fed.used > 0);
-                    found.extend(fed.answer);
-                    now = &now[fed.used..];
-                }
-                Err(e) => return (found, Err(e)),
-            }
-        }
-        rest = later;
+        let (piece, later) = rest.split_at(pieces[i.min(pieces.len() - 1)].clamp(1, rest.len()));
+        cut.push(piece);
+        (rest, i) = (later, i + 1);
     }
-    (found, Ok(parser.end()))
+    fuzzing::follow(cut, has_body)
+}
+
+#[test]
+fn the_parser_survives_mutated_answers() {
+    const PIECES: [&[u8]; 16] = [
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"\0",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.0 204 \r\n\r\n",
+        b"Content-Length: 5\r\n",
+        b"Content-Length: 18446744073709551615\r\n",
+        b"Content-Length: 18446744073709551616\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Connection: close\r\n",
+        b"0\r\n\r\n",
+        b"ffffffffffffffff\r\n",
+        b"10000000000000000\r\n",
+        b"5;a=b\r\nhello\r\n",
+    ];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/response");
+    mutate::run(folder, 200_000, &PIECES, fuzzing::answers);
 }
 
 fn whole(text: &str) -> (Vec<Answer>, Result<Ended, Malformed>) {

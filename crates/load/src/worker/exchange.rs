@@ -3,12 +3,15 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::Worker;
+use super::{READS_MAX, Worker};
 use crate::connection::{Phase, Sent};
 use crate::plan::Slot;
 use crate::response::{Answer, Ended};
 use crate::stream::{Input, StreamError};
 use crate::tally::Loss;
+
+/// Words for bytes that belong to no request.
+const UNASKED: &str = "the server sent bytes after a complete answer: is its Content-Length right?";
 
 impl Worker {
     /// Something happened on a socket.
@@ -18,7 +21,7 @@ impl Worker {
         if connection.generation != generation {
             return;
         }
-        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        connection.ending |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         match connection.phase {
             Phase::Connecting { .. } => self.go_on_connecting(index),
             Phase::Open if flags.contains(EventFlags::OUT) => self.flush(index),
@@ -27,23 +30,29 @@ impl Worker {
         // A connection may open and end in one event, which is not told again.
         let connection = &self.connections[index];
         let still = connection.generation == generation && connection.phase == Phase::Open;
-        if still && (ended || flags.contains(EventFlags::IN)) {
-            self.receive(index, ended);
+        if still && (connection.ending || flags.contains(EventFlags::IN)) {
+            self.receive(index);
         }
     }
 
-    /// Reads until nothing is left.
-    pub(super) fn receive(&mut self, index: usize, ended: bool) {
+    /// Reads until nothing is left, or until it is the others' turn.
+    pub(super) fn receive(&mut self, index: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let generation = self.connections[index].generation;
+        let mut reads = 0;
         while self.connections[index].generation == generation {
+            if reads == READS_MAX {
+                self.postpone(index);
+                break;
+            }
+            reads += 1;
             let Some(stream) = &mut self.connections[index].stream else { break };
             match stream.read(&mut buffer) {
                 Ok(Input::Bytes { n, drained }) => {
                     let now_ns = self.now_ns();
                     self.take_in(index, &buffer[..n], now_ns);
                     // Of an end that was announced nothing further will be heard: read on until it comes.
-                    if drained && !ended {
+                    if drained && !self.connections[index].ending {
                         break;
                     }
                 }
@@ -55,6 +64,14 @@ impl Worker {
         self.buffer = buffer;
     }
 
+    /// Puts it on the list, once.
+    fn postpone(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if !std::mem::replace(&mut connection.postponed, true) {
+            self.postponed.push((index as u32, connection.generation));
+        }
+    }
+
     #[inline]
     fn take_in(&mut self, index: usize, mut bytes: &[u8], now_ns: u64) {
         if now_ns >= self.agenda.warmup_ns() {
@@ -63,7 +80,11 @@ impl Worker {
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
             let Some(sent) = connection.sent.front() else {
-                // Nobody asked: some servers say 408 before they close an idle connection.
+                // Nobody asked. Some servers say 408 before they close an idle connection; anything else is told, but not of
+                // connections that no request was sent on yet.
+                if connection.answers > 0 && !bytes.starts_with(b"HTTP/1.1 408") {
+                    self.tally.trouble(UNASKED.to_owned());
+                }
                 self.lose(index, Loss::Closed, now_ns);
                 return;
             };
@@ -104,12 +125,11 @@ impl Worker {
     #[inline]
     fn release(&mut self, index: usize, now_ns: u64) {
         self.held -= 1;
-        let nobody_else = self.free.is_empty();
-        match self.agenda.take(now_ns) {
+        // With others free, slots are handed out in their own time.
+        let slot = if self.free.is_empty() { self.agenda.take(now_ns) } else { None };
+        match slot {
             Some(slot) => {
-                if nobody_else {
-                    self.starved_ns = now_ns;
-                }
+                self.starved_ns = now_ns;
                 self.ready.push((index as u32, slot));
             }
             None => self.free.push_back(index as u32),
@@ -165,7 +185,7 @@ impl Worker {
         let Some(stream) = &mut connection.stream else { return };
         let taken = if self.gathering || !connection.out.is_empty() { Ok(0) } else { stream.write(prepared.bytes) };
         match taken {
-            Ok(n) if n < prepared.bytes.len() => connection.out.extend_from_slice(&prepared.bytes[n..]),
+            Ok(n) if n < prepared.bytes.len() => connection.out.push(prepared.bytes, prepared.whole, n),
             Ok(_) => {}
             Err(error) if connection.sent.is_empty() && connection.answers > 0 && was_closed(&error) => {
                 // The server closed an idle connection, and nothing was sent: the request goes out on a new one.
@@ -192,9 +212,9 @@ impl Worker {
         let Some(stream) = &mut connection.stream else { return };
         let flushed = stream.flush().and_then(|()| {
             while !connection.out.is_empty() {
-                match stream.write(&connection.out)? {
+                match stream.write(connection.out.front())? {
                     0 => break,
-                    n => drop(connection.out.drain(..n)),
+                    n => _ = connection.out.wrote(n),
                 }
             }
             Ok(())

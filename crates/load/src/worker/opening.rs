@@ -59,13 +59,12 @@ impl Worker {
     /// Begins to open a connection that has no socket.
     pub(super) fn open(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        let opening =
-            stream::connect(&self.config.address, self.config.tls.as_ref(), self.config.keepalive).and_then(|stream| {
-                let data = EventData::new_u64((u64::from(connection.generation) << 32) | index as u64);
-                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-                epoll::add(&self.epoll, stream.socket(), data, flags)?;
-                Ok(stream)
-            });
+        let opening = stream::connect(&self.config.address, self.config.tls.as_ref()).and_then(|stream| {
+            let data = EventData::new_u64((u64::from(connection.generation) << 32) | index as u64);
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(&self.epoll, stream.socket(), data, flags)?;
+            Ok(stream)
+        });
         match opening {
             Ok(stream) => {
                 let deadline_ns = now_ns.saturating_add(self.connect_timeout_ns);
@@ -74,7 +73,7 @@ impl Worker {
                 self.connecting += 1;
                 self.sweep_at_ns = self.sweep_at_ns.min(deadline_ns);
             }
-            Err(error) => self.rest(index, &error.to_string(), now_ns),
+            Err(error) => self.rest(index, &words(&error), now_ns),
         }
     }
 
@@ -146,11 +145,18 @@ impl Worker {
 
 /// An error in the words of a user.
 fn words(error: &StreamError) -> String {
-    use rustls::CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    use rustls::CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, Other, UnknownIssuer,
+    };
     use rustls::Error::{InvalidCertificate, InvalidMessage};
     match error {
         StreamError::Socket(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
             "the server closed the connection during the TLS handshake; does it speak TLS?".to_owned()
+        }
+        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            "no local port is free for another connection; leave --no-keepalive out, use fewer connections, or widen \
+             net.ipv4.ip_local_port_range"
+                .to_owned()
         }
         StreamError::Tls(InvalidMessage(_)) => {
             "the server does not speak TLS on this port; try an http:// URL".to_owned()
@@ -164,6 +170,11 @@ fn words(error: &StreamError) -> String {
             }
             Expired | ExpiredContext { .. } => {
                 "the server's certificate has expired; renew it, or use --insecure".to_owned()
+            }
+            Other(_) => {
+                "the server's certificate is an authority's, or its chain is broken; if it is self-signed, name it \
+                         itself with --cacert, or use --insecure"
+                    .to_owned()
             }
             other => format!("the server's certificate is not valid ({other}); use --insecure to load it anyway"),
         },

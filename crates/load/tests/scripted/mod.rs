@@ -84,6 +84,19 @@ impl Server {
         Self::start(move |asked| vec![Step::Pause(delay(asked)), Step::Send(ok())])
     }
 
+    /// When each request came, in this order, and when the last byte of its answer had been written. Waits for answers that the
+    /// client has and that are not noted yet.
+    pub fn times(&self) -> Vec<(Instant, Instant)> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while (self.seen.times.lock().expect("no panic").len() as u64) < self.requests() {
+            assert!(Instant::now() < deadline, "{} requests, not all of them are answered", self.requests());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut times = self.seen.times.lock().expect("no panic").clone();
+        times.sort();
+        times
+    }
+
     pub fn requests(&self) -> u64 {
         self.seen.requests.load(SeqCst)
     }

@@ -1,0 +1,173 @@
+"""Load generators beside each other: how each is called, and what a run of one costs.
+
+Requests are those that the target counted, the same for all; CPU time is the kernel's account of the generator's process;
+the rate is over the life of that process, the start of it included.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+from lib import host, subjects
+from lib.http import Connection
+from lib.process import Failed, Process, busy_s, free_port
+
+TOOLS = os.path.join(host.REPOSITORY, "bench", "target", "tools", "bin")
+"""Where bench/load/setup.sh puts what no package has."""
+INSTALL = {
+    "wrk": "apt install wrk", "ab": "apt install apache2-utils", "h2load": "apt install nghttp2-client",
+    "oha": "bench/load/setup.sh", "hey": "bench/load/setup.sh",
+}
+AB_REQUESTS_MAX = 4_000_000
+"""ab takes memory for each request beforehand, so their number cannot be unlimited."""
+
+NGINX_CONF = """\
+worker_processes 1;
+worker_rlimit_nofile 32768;
+{user}pid {prefix}/pid;
+error_log {prefix}/error.log;
+events {{ worker_connections 16384; }}
+http {{
+    access_log off;
+    client_body_temp_path {prefix}/body;
+    proxy_temp_path {prefix}/proxy;
+    fastcgi_temp_path {prefix}/fastcgi;
+    uwsgi_temp_path {prefix}/uwsgi;
+    scgi_temp_path {prefix}/scgi;
+    keepalive_requests 1000000000;
+    server {{
+        listen 127.0.0.1:{port} backlog=16384;
+        location / {{ return 200 "ok"; }}
+        location = /counts {{ stub_status; }}
+    }}
+}}
+"""
+
+
+class Target:
+    """nginx with one worker on core 0 that answers `return 200` and counts."""
+
+    def __init__(self, folder):
+        port = free_port()
+        conf = os.path.join(folder, "nginx.conf")
+        with open(conf, "w") as file:
+            file.write(NGINX_CONF.format(user="user root;\n" if os.geteuid() == 0 else "", prefix=folder, port=port))
+        binary = shutil.which("nginx") or "/usr/sbin/nginx"
+        self.process = Process("nginx", [binary, "-p", folder, "-c", conf, "-g", "daemon off;"], port, folder)
+        self.url = f"http://127.0.0.1:{port}/"
+
+    def requests(self):
+        """Requests so far, this one included."""
+        connection = Connection(self.process.port)
+        text = connection.get("/counts").body.decode()
+        connection.close()
+        return int(re.search(r"(\d+) \s*\nReading", text).group(1))
+
+    def end(self):
+        self.process.end()
+
+
+def binary(name):
+    """The path of a generator, or None."""
+    if name.startswith("hotrow"):
+        return subjects.hotrow_binary()
+    return shutil.which(name, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
+
+
+def version(name):
+    arguments = {"wrk": ["-v"], "ab": ["-V"], "h2load": ["--version"], "oha": ["--version"], "hotrow": ["--version"]}
+    if name not in arguments:
+        return None
+    done = subprocess.run([binary(name), *arguments[name]], capture_output=True, text=True, timeout=20)
+    return (done.stdout + done.stderr).strip().splitlines()[0]
+
+
+def command(name, url, seconds, connections=50, rate=None, keepalive=True):
+    """The command line: one thread, `connections` connections; with `rate` an open loop of so many requests per second."""
+    path, c, t = binary(name), str(connections), f"{seconds}s"
+    if name == "hotrow":
+        return [path, "load", "--json", "--quiet", "-t", "1", "-c", c, "-d", t,
+                *(["--rate", str(rate)] if rate else []), *([] if keepalive else ["--no-keepalive"]), url]
+    if name == "oha":
+        # With the correction for coordinated omission, which is what an open loop of ours always has.
+        return [path, "--no-tui", "-c", c, "-z", t, *(["-q", str(rate), "--latency-correction"] if rate else []),
+                *([] if keepalive else ["--disable-keepalive"]), url]
+    if rate:
+        raise ValueError(f"{name} has no open loop")
+    if name == "wrk":
+        return [path, "-t1", f"-c{c}", f"-d{t}", "--latency", *([] if keepalive else ["-H", "Connection: close"]), url]
+    if name == "ab":
+        return [path, "-q", *(["-k"] if keepalive else []), "-c", c, "-t", str(seconds), "-n", str(AB_REQUESTS_MAX), url]
+    if not keepalive:
+        raise ValueError(f"{name} is not called without keep-alive here")
+    if name == "h2load":
+        return [path, "--h1", "-t1", "-c", c, "-D", str(seconds), url]
+    if name == "hey":
+        return [path, "-cpus", "1", "-c", c, "-z", t, url]
+    raise ValueError(f"no generator {name}")
+
+
+def _peak_bytes(pid):
+    """The largest resident size so far of the program that runs now; None when it has ended."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return None
+
+
+def measured(target, name, seconds, core=1, **how):
+    """One run, weighed. Raises Failed when it fails or its own count is not the target's."""
+    line = command(name, target.url, seconds, **how)
+    asked = target.requests()
+    cpu, busy, begun = target.process.cpu_ns(), busy_s(), time.monotonic()
+    out_path = os.path.join(os.path.dirname(target.process.log), "generator.out")
+    with open(out_path, "wb") as out:
+        child = subprocess.Popen(["taskset", "-c", str(core), *line], stdout=out, stderr=subprocess.STDOUT,
+                                 stdin=subprocess.DEVNULL)
+    peak = 0
+    while True:
+        # Not through Popen.wait: its answer has no account of this one child.
+        pid, status, used = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            break
+        peak = _peak_bytes(child.pid) or peak
+        if time.monotonic() > begun + seconds + 60:
+            child.kill()
+        time.sleep(0.02)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    elapsed_s, busy, cpu = time.monotonic() - begun, busy_s() - busy, target.process.cpu_ns() - cpu
+    requests = target.requests() - asked - 1
+    with open(out_path, errors="replace") as out:
+        text = out.read()
+    if child.returncode != 0 or requests <= 0:
+        raise Failed(f"{' '.join(line)} failed ({child.returncode}):\n{text[-2000:]}")
+    cpu_s = used.ru_utime + used.ru_stime
+    result = {
+        "requests": requests,
+        "throughput_rps": requests / elapsed_s,
+        "cpu_us_per_request": cpu_s * 1e6 / requests,
+        "cpu_share": cpu_s / elapsed_s,
+        "target_cpu_share": cpu / 1e9 / elapsed_s,
+        "peak_bytes": peak,
+        "foreign_share": max(0, busy - cpu_s - cpu / 1e9) / elapsed_s / os.cpu_count(),
+        "command": [os.path.basename(line[0]), *line[1:]],
+    }
+    if name == "hotrow":
+        result["report"] = _report(text, requests)
+    return result
+
+
+def _report(text, requests):
+    """What hotrow says itself; its count must be the target's, but for requests in flight when it ended."""
+    said = json.loads(text)
+    said.pop("seconds", None)
+    if abs(said["requests"]["sent"] - requests) > said["target"]["connections"]:
+        raise Failed(f"hotrow says that it sent {said['requests']['sent']} requests, the target counted {requests}")
+    return said

@@ -1,0 +1,89 @@
+//! Files that a run writes while it goes on. They are opened before it, and each line is written whole, so that a process
+//! that is killed leaves whole lines.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A file that takes lines until it fails once.
+#[derive(Debug)]
+pub(super) struct OutputFile {
+    path: PathBuf,
+    file: File,
+    failed: Option<io::Error>,
+}
+
+/// A file that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} cannot be written: {why}")]
+pub struct Unwritable {
+    /// The file.
+    path: PathBuf,
+    /// Why.
+    why: String,
+}
+
+impl OutputFile {
+    /// Makes the file, or empties the one that is there.
+    pub(super) fn create(path: &Path) -> Result<Self, Unwritable> {
+        let file = File::create(path).map_err(|e| Unwritable { path: path.to_owned(), why: e.to_string() })?;
+        Ok(Self { path: path.to_owned(), file, failed: None })
+    }
+
+    /// Whether both would write over each other.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let identity = |file: &File| {
+            let found = file.metadata().ok().filter(|m| m.file_type().is_file());
+            found.map(|m| (m.dev(), m.ino()))
+        };
+        let mine = identity(&self.file);
+        mine.is_some() && mine == identity(&other.file)
+    }
+
+    /// Writes, unless it failed before: a gap in the middle would look like a whole file.
+    pub(super) fn write(&mut self, text: &str) {
+        if self.failed.is_none() {
+            self.failed = self.file.write_all(text.as_bytes()).err();
+        }
+    }
+
+    /// Sees to it that all is written.
+    pub(super) fn finish(self) -> Result<(), Unwritable> {
+        let done = match self.failed {
+            Some(error) => Err(error),
+            // Some file systems tell only here that there was no room. Pipes and terminals cannot be synchronized.
+            None if self.file.metadata().is_ok_and(|m| m.file_type().is_file()) => self.file.sync_all(),
+            None => Ok(()),
+        };
+        done.map_err(|e| Unwritable { path: self.path, why: e.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_kept_and_nothing_follows_it() {
+        let mut full = OutputFile::create(Path::new("/dev/full")).unwrap();
+        full.write("a");
+        full.write("b");
+        let error = full.finish().unwrap_err().to_string();
+        assert!(error.contains("/dev/full cannot be written: No space left"), "{error}");
+        let error = OutputFile::create(Path::new("/nonexistent/file")).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/file cannot be written: No such file"), "{error}");
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        let first = OutputFile::create(&a).unwrap();
+        std::fs::hard_link(&a, &b).unwrap();
+        assert!(first.is_same(&OutputFile::create(&b).unwrap()));
+        assert!(!first.is_same(&OutputFile::create(&folder.path().join("c")).unwrap()));
+        let null = || OutputFile::create(Path::new("/dev/null")).unwrap();
+        assert!(!null().is_same(&null()));
+    }
+}

@@ -1,0 +1,4 @@
+//! Any bytes of a server are answers or malformed, the same however they are cut; see `hotrow_load::response::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hotrow_load::response::fuzzing::answers(bytes));
