@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use hotrow_cache::config::{CollectionConfig, Config, WhenStale};
+use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale};
 use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_cache::version::{Position, Version};
 use hotrow_cache::{Answers, Cache, Fetched, Lookup, Wish};
@@ -98,6 +98,8 @@ fn ours(keys: &[Key], share: f64) -> Arc<Cache<()>> {
         capacity_bytes: (ENTRIES as f64 * share * entry_bytes as f64 * 1.2) as u64,
         negative_share: 0.1,
         entry_bytes_estimate: BODY_BYTES as u64,
+        upkeep: Upkeep::Feed,
+        refresh_hot: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
         ttl_jitter: 0.1,

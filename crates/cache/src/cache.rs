@@ -6,7 +6,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
-use crate::config::{CollectionConfig, Config};
+use crate::config::{CollectionConfig, Config, Upkeep};
 use crate::desk::Desk;
 use crate::fixes::{Fix, Fixes};
 use crate::flight::{Failure, Kind, Lease, Waiter};
@@ -72,6 +72,8 @@ pub(crate) struct Collection<E> {
     pub(crate) desk: Mutex<Desk<E>>,
     pub(crate) config: CollectionConfig,
     era: AtomicU64,
+    /// See [`Cache::expect_aliases`].
+    has_aliases: std::sync::atomic::AtomicBool,
 }
 
 impl<E> Collection<E> {
@@ -89,8 +91,12 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn new(config: Config, collections: Vec<CollectionConfig>) -> Arc<Self> {
         let stats: Arc<[CollectionStats]> = collections.iter().map(|_| CollectionStats::default()).collect();
-        let collection =
-            |own| Collection { desk: Mutex::new(Desk::new(config.seed)), config: own, era: AtomicU64::new(0) };
+        let collection = |own| Collection {
+            desk: Mutex::new(Desk::new(config.seed)),
+            config: own,
+            era: AtomicU64::new(0),
+            has_aliases: std::sync::atomic::AtomicBool::new(false),
+        };
         Arc::new(Self {
             store: Store::new(&config, stats.clone()),
             collections: collections.into_iter().map(collection).collect(),
@@ -101,6 +107,12 @@ impl<E: Clone> Cache<E> {
             config,
             fixes: Fixes::default(),
         })
+    }
+
+    /// A record of the collection may be asked for by several keys, and the feed names one of them only. What was read by
+    /// another is given as [`crate::Fetched::Passing`], and a change does not end the lease of such a read.
+    pub fn expect_aliases(&self, collection: CollectionId) {
+        self.collection(collection).0.has_aliases.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// What is known of `key` at `now`, a clock reading taken for this request.
@@ -144,7 +156,7 @@ impl<E: Clone> Cache<E> {
     #[must_use]
     pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Quality)> {
         // In this order for the reason given in `served`.
-        let staleness = self.progress.doubt(now);
+        let staleness = self.doubt(now);
         let record = self.store.peek(key)?;
         let (collection, _) = self.collection(key.collection());
         match judge(&record, collection.era(), staleness, now, &self.config) {
@@ -184,8 +196,9 @@ impl<E: Clone> Cache<E> {
     }
 
     /// The feed reports that the record changed: its lease dies, its entry goes, and what does not see the change yet is
-    /// not kept.
-    pub fn invalidate(&self, key: &Key, mark: Mark) {
+    /// not kept. Reading it again is queued when it is hot, so that whoever asks next waits less; `true`: call
+    /// [`Cache::turn`].
+    pub fn invalidate(&self, key: &Key, mark: Mark) -> bool {
         let (collection, stats) = self.collection(key.collection());
         let mut desk = collection.desk.lock();
         if self.fixes.has(Fix::Lease) {
@@ -193,8 +206,20 @@ impl<E: Clone> Cache<E> {
         }
         desk.fence.delivered(mark, Some(key));
         desk.forget_failure(key);
+        let is_hot = self.config.refresh_hot && self.store.peek(key).is_some_and(|record| record.is_hot());
         self.store.remove(key, Removal::Invalidated);
         stats.invalidations_total.add(1);
+        is_hot && self.refresh_changed(key, &mut desk, stats)
+    }
+
+    /// Queues the read of a hot record that changed, while requests leave room for it.
+    fn refresh_changed(&self, key: &Key, desk: &mut Desk<E>, stats: &CollectionStats) -> bool {
+        let has_room = stats.waiting_keys.get() < self.config.waiting_keys as u64 / 2;
+        let queued = has_room
+            && !desk.current.contains_key(key)
+            && desk.queue(&[key], Kind::Background, &self.config, stats).is_ok();
+        stats.hot_refreshes_total.add(u64::from(queued));
+        queued
     }
 
     /// Someone asks for the entry to go.
@@ -246,16 +271,24 @@ impl<E: Clone> Cache<E> {
         }
     }
 
-    /// Time for which a change may have gone unseen.
+    /// Time for which a change may have gone unseen. Says nothing where no feed is wanted ([`Upkeep::TtlOnly`]).
     #[must_use]
     pub fn staleness(&self, now: Nanos) -> Duration {
         self.progress.staleness(now)
     }
 
-    /// Whether there is a feed, and it is within the contract's bound.
+    /// Time for which a change of an entry may have gone unseen, as far as the TTL does not answer for it.
+    fn doubt(&self, now: Nanos) -> Duration {
+        match self.config.upkeep {
+            Upkeep::Feed => self.progress.doubt(now),
+            Upkeep::TtlOnly => Duration::ZERO,
+        }
+    }
+
+    /// Whether there is a feed and it is within the contract's bound, or none is wanted.
     #[must_use]
     pub fn is_current(&self, now: Nanos) -> bool {
-        self.progress.doubt(now) <= self.config.max_staleness
+        self.doubt(now) <= self.config.max_staleness
     }
 
     /// The point of the log up to which changes have been taken in; `None` before the feed started or without a log.
@@ -270,7 +303,8 @@ impl<E: Clone> Cache<E> {
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
         let since_read = now.since(record.read_at());
         let (collection, _) = self.collection(record.collection());
-        if record.era() == collection.era() { self.staleness(now).min(since_read) } else { since_read }
+        let followed = self.config.upkeep == Upkeep::Feed && record.era() == collection.era();
+        if followed { self.staleness(now).min(since_read) } else { since_read }
     }
 
     /// A 64-bit hash of the key, for sketches.
@@ -326,16 +360,19 @@ impl<E: Clone> Cache<E> {
         // Before the entry is looked up: the watermark vouches for the entries that are left after it, and a younger one
         // may have been set after the change that took just this entry out. The era after the watermark, for a feed
         // that starts anew raises it before it sets one.
-        let staleness = self.progress.doubt(now);
+        let staleness = self.doubt(now);
         let Some(record) = self.store.get(key) else {
             return if self.refuses(now) { Served::Refuse } else { Served::No };
         };
         let (collection, _) = self.collection(key.collection());
         match judge(&record, collection.era(), staleness, now, &self.config) {
-            Verdict::Serve(quality) => Served::Answer(match record.presence() {
-                Presence::Found => Lookup::Hit(record, quality),
-                Presence::Missing => Lookup::Negative(record, quality),
-            }),
+            Verdict::Serve(quality) => {
+                record.note_use();
+                Served::Answer(match record.presence() {
+                    Presence::Found => Lookup::Hit(record, quality),
+                    Presence::Missing => Lookup::Negative(record, quality),
+                })
+            }
             Verdict::Refuse => Served::Refuse,
             Verdict::Read | Verdict::Gone => Served::No,
         }
@@ -394,7 +431,10 @@ impl<E: Clone> Cache<E> {
         let flight = desk.current.get(key)?;
         let joinable = match flight.lease() {
             None => flight.is_queued(),
-            Some(lease) => wish == Wish::Any && self.may_join(lease, collection.era(), now, desk.fence.concerns(key)),
+            Some(lease) => {
+                let aliased = collection.has_aliases.load(std::sync::atomic::Ordering::Relaxed);
+                wish == Wish::Any && self.may_join(lease, collection.era(), now, aliased || desk.fence.concerns(key))
+            }
         };
         if joinable {
             return Some(Lookup::Wait(flight.join()));
@@ -404,11 +444,11 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Whether a read that has begun answers a request of now: its lease must be of this era; and while the feed is
-    /// behind, or has delivered a change that the read may not see and nothing will report again, the read must have begun
-    /// within the contract's bound.
-    fn may_join(&self, lease: Lease, era: Era, now: Nanos, fenced: bool) -> bool {
+    /// behind, or there may be a change that the read does not see and that will not end its lease (`untold`), the read
+    /// must have begun within the contract's bound.
+    fn may_join(&self, lease: Lease, era: Era, now: Nanos, untold: bool) -> bool {
         let is_young = now.since(lease.started_at) <= self.config.max_staleness;
-        lease.era == era && (is_young || !fenced && self.is_current(now))
+        lease.era == era && (is_young || !untold && self.is_current(now))
     }
 
     /// Frees the room of a flushed entry that was asked for.

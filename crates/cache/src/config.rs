@@ -13,6 +13,15 @@ pub enum WhenStale {
     Refuse,
 }
 
+/// What keeps entries from being older than the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    /// A change feed: the consistency contract holds.
+    Feed,
+    /// Nothing but their TTL: an answer may be as old as that, and carries no position.
+    TtlOnly,
+}
+
 /// Settings of the whole cache.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -24,12 +33,16 @@ pub struct Config {
     pub negative_share: f64,
     /// Guess of the mean size of an entry in bytes; sets the number of shards and of remembered evicted keys.
     pub entry_bytes_estimate: u64,
+    /// See there.
+    pub upkeep: Upkeep,
     /// How far behind the feed may be before [`WhenStale`] acts.
     pub max_staleness: Duration,
     /// See there.
     pub when_stale: WhenStale,
     /// Share of a TTL by which single entries may expire earlier, 0 to 1, so that they do not expire together.
     pub ttl_jitter: f64,
+    /// Whether a record that is read often is read again as soon as the feed reports its change.
+    pub refresh_hot: bool,
     /// How long a failed read answers for its key.
     pub error_ttl: Duration,
     /// How long after its TTL an entry is still served while it is refreshed. Never for invalidated entries.

@@ -1,8 +1,8 @@
 //! Fences against Race B: changes that the feed has delivered and that a read may not see yet.
 //!
-//! PostgreSQL sends a change when it is written to the log, before it is visible to other sessions. A read sent after the
-//! change was handled may still bring the old row, and nothing would ever invalidate it. So each such change is
-//! remembered until every read that is still to come sees it; an answer that does not see all of its key's is given to
+//! Every database but SQLite sends a change when it is written to the log, before it is visible to other sessions. A read
+//! sent after the change was handled may still bring the old row, and nothing would ever invalidate it. So each such change
+//! is remembered until every read that is still to come sees it; an answer that does not see all of its key's is given to
 //! those who wait and not kept.
 
 use std::collections::HashSet;
@@ -16,6 +16,9 @@ use crate::version::{Mark, Version};
 const TRANSACTIONS_MAX: usize = 4096;
 /// Keys remembered per collection; beyond these a transaction concerns every key.
 const KEYS_MAX: usize = 65_536;
+/// Logs whose transactions found no room, each with its last one; beyond these the fence stays closed until the feed starts
+/// anew. Only MySQL has more than one: a source of GTIDs is a log.
+const OVERFLOWS_MAX: usize = 64;
 
 /// One collection's fence. It also counts the queries under way: a change is forgotten only when no query is left that was
 /// sent before the change was known to be visible.
@@ -23,8 +26,10 @@ const KEYS_MAX: usize = 65_536;
 pub(crate) struct Fence {
     hidden: Vec<Hidden>,
     keys: usize,
-    /// Transactions that found no room: a read must see everything up to this one.
-    overflow: Option<u64>,
+    /// Transactions that found no room: a read must see everything up to each of these.
+    overflow: Vec<Mark>,
+    /// More than [`OVERFLOWS_MAX`] of them: nothing is kept any more.
+    closed: bool,
     sent: u64,
     under_way: Vec<u64>,
     hasher: FixedState,
@@ -33,7 +38,7 @@ pub(crate) struct Fence {
 /// A delivered transaction that some read may not see.
 #[derive(Debug)]
 struct Hidden {
-    xid: u64,
+    mark: Mark,
     /// `None`: every key.
     keys: Option<HashSet<Key, FixedState>>,
     /// Queries sent when it was known to be visible: later ones see it.
@@ -43,7 +48,15 @@ struct Hidden {
 impl Fence {
     pub(crate) fn new(seed: u64) -> Self {
         let hasher = FixedState::with_seed(seed);
-        Self { hidden: Vec::new(), keys: 0, overflow: None, sent: 0, under_way: Vec::new(), hasher }
+        Self {
+            hidden: Vec::new(),
+            keys: 0,
+            overflow: Vec::new(),
+            closed: false,
+            sent: 0,
+            under_way: Vec::new(),
+            hasher,
+        }
     }
 
     /// A query is sent; its number is for [`Self::query_ended`].
@@ -60,15 +73,17 @@ impl Fence {
 
     /// The feed delivered a change of `key`, or of every key. Logs in the order of visibility need no fence.
     pub(crate) fn delivered(&mut self, mark: Mark, key: Option<&Key>) {
-        let Mark::Transaction(xid) = mark else { return };
-        let known = self.hidden.last().is_some_and(|last| last.xid == xid);
+        if matches!(mark, Mark::Log(_)) {
+            return;
+        }
+        let known = self.hidden.last().is_some_and(|last| last.mark == mark);
         if !known && self.hidden.len() >= TRANSACTIONS_MAX {
-            self.overflow = self.overflow.max(Some(xid));
+            self.no_room(mark);
             return;
         }
         if !known {
             let keys = key.map(|_| HashSet::with_hasher(self.hasher.clone()));
-            self.hidden.push(Hidden { xid, keys, visible_at: None });
+            self.hidden.push(Hidden { mark, keys, visible_at: None });
         }
         let Some(last) = self.hidden.last_mut() else { return };
         match (key, last.keys.as_mut()) {
@@ -81,37 +96,47 @@ impl Fence {
         }
     }
 
+    /// Keeps the last transaction of each log that found no room.
+    fn no_room(&mut self, mark: Mark) {
+        for last in &mut self.overflow {
+            if let Some(later) = last.later(&mark) {
+                *last = later;
+                return;
+            }
+        }
+        if self.overflow.len() < OVERFLOWS_MAX {
+            self.overflow.push(mark);
+        } else {
+            self.closed = true;
+        }
+    }
+
     /// Whether a delivered change of `key` may be missing in what `version` saw.
     pub(crate) fn hides(&self, key: &Key, version: &Version) -> bool {
-        let unseen = |xid: u64| !version.sees(&Mark::Transaction(xid));
-        let beyond = self.overflow.is_some_and(|xid| !sees_all_up_to(version, xid));
-        beyond
-            || self
-                .hidden
-                .iter()
-                .any(|hidden| unseen(hidden.xid) && hidden.keys.as_ref().is_none_or(|keys| keys.contains(key)))
+        let unseen = |hidden: &Hidden| !version.sees(&hidden.mark);
+        self.closed
+            || self.overflow.iter().any(|mark| !version.sees_all_up_to(mark))
+            || self.hidden.iter().any(|hidden| unseen(hidden) && hidden.concerns(key))
     }
 
     /// Whether there may be a read that does not see a delivered change of `key`.
     pub(crate) fn concerns(&self, key: &Key) -> bool {
-        let concerns = |hidden: &Hidden| hidden.keys.as_ref().is_none_or(|keys| keys.contains(key));
-        self.overflow.is_some() || self.hidden.iter().any(concerns)
+        self.closed || !self.overflow.is_empty() || self.hidden.iter().any(|hidden| hidden.concerns(key))
     }
 
     /// Nothing is fenced.
     pub(crate) fn is_open(&self) -> bool {
-        self.hidden.is_empty() && self.overflow.is_none()
+        self.hidden.is_empty() && self.overflow.is_empty() && !self.closed
     }
 
     /// A read has seen `version`: whatever is sent from now on sees at least that.
     pub(crate) fn seen(&mut self, version: &Version) {
         for hidden in self.hidden.iter_mut().filter(|hidden| hidden.visible_at.is_none()) {
-            hidden.visible_at = version.sees(&Mark::Transaction(hidden.xid)).then_some(self.sent);
+            hidden.visible_at = version.sees(&hidden.mark).then_some(self.sent);
         }
         // Kept for queries under way as well: it becomes a transaction of every key that is known to be visible.
-        if let Some(xid) = self.overflow.filter(|&xid| sees_all_up_to(version, xid)) {
-            self.overflow = None;
-            self.hidden.push(Hidden { xid, keys: None, visible_at: Some(self.sent) });
+        for mark in self.overflow.extract_if(.., |mark| version.sees_all_up_to(mark)) {
+            self.hidden.push(Hidden { mark, keys: None, visible_at: Some(self.sent) });
         }
         self.forget();
     }
@@ -120,7 +145,8 @@ impl Fence {
     pub(crate) fn clear(&mut self) {
         self.hidden.clear();
         self.keys = 0;
-        self.overflow = None;
+        self.overflow.clear();
+        self.closed = false;
     }
 
     fn forget(&mut self) {
@@ -135,9 +161,10 @@ impl Fence {
     }
 }
 
-/// Whether a read saw every transaction up to `xid` that ever commits.
-fn sees_all_up_to(version: &Version, xid: u64) -> bool {
-    matches!(version, Version::Snapshot(snapshot) if snapshot.xmin > xid)
+impl Hidden {
+    fn concerns(&self, key: &Key) -> bool {
+        self.keys.as_ref().is_none_or(|keys| keys.contains(key))
+    }
 }
 
 #[cfg(test)]
@@ -147,7 +174,7 @@ mod tests {
 
     use super::*;
     use crate::testkit::key;
-    use crate::version::Snapshot;
+    use crate::version::{Gtid, GtidSet, Position, Snapshot, SourceId};
 
     fn snapshot(xmin: u64, xmax: u64, running: &[u64]) -> Version {
         Version::Snapshot(Arc::new(Snapshot { xmin, xmax, running: running.to_vec() }))
@@ -189,6 +216,49 @@ mod tests {
         assert!(fence.is_open(), "the last query was sent when the change was visible");
         fence.query_ended(after);
         assert_eq!(fence.keys, 0);
+    }
+
+    #[test]
+    fn every_kind_of_feed_that_runs_ahead_is_fenced() {
+        let at = |at| Position { incarnation: 7, at };
+        let source = SourceId::new(5, "").unwrap();
+        let gtid = |number| Mark::Gtid(Gtid { source, number });
+        let gtids = |numbers: &str| {
+            Version::Gtids(Arc::new(
+                GtidSet::parse(&format!("00000000-0000-0000-0000-000000000005:{numbers}")).unwrap(),
+            ))
+        };
+        let cases = [
+            (Mark::Commit(at(9)), Version::Log(at(8)), Version::Log(at(9))),
+            (Mark::Commit(at(9)), Version::Span { from: at(8), to: at(9) }, Version::Span { from: at(9), to: at(9) }),
+            (gtid(3), gtids("1-2:4"), gtids("1-3")),
+        ];
+        for (mark, blind, seeing) in cases {
+            let mut fence = Fence::new(1);
+            fence.delivered(mark, Some(&key(1)));
+            assert!(fence.hides(&key(1), &blind) && !fence.hides(&key(1), &seeing) && !fence.hides(&key(2), &blind));
+            fence.seen(&blind);
+            assert!(!fence.is_open());
+            fence.seen(&seeing);
+            assert!(fence.is_open());
+        }
+        let mut fence = Fence::new(1);
+        fence.delivered(Mark::Log(at(9)), Some(&key(1)));
+        assert!(fence.is_open(), "a log that nobody sees before its rows");
+    }
+
+    #[test]
+    fn transactions_of_many_servers_that_find_no_room_close_the_fence() {
+        let mut fence = Fence::new(1);
+        let of = |server: u128, number| Mark::Gtid(Gtid { source: SourceId::new(server, "").unwrap(), number });
+        (1..=TRANSACTIONS_MAX as u64).for_each(|number| fence.delivered(of(1, number), None));
+        fence.delivered(of(2, 9), None);
+        fence.delivered(of(2, 7), None);
+        assert_eq!(fence.overflow, [of(2, 9)], "the last of each");
+        (3..=OVERFLOWS_MAX as u128 + 2).for_each(|server| fence.delivered(of(server, 1), None));
+        assert!(fence.closed && fence.concerns(&key(1)) && fence.hides(&key(1), &Version::Unknown));
+        fence.clear();
+        assert!(fence.is_open());
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub const KEY_BYTES_MAX: usize = 1024;
 /// Most columns that a composite key may have.
 pub const KEY_PARTS_MAX: usize = 4;
 const INLINE: usize = 22;
+const OBJECT_ID_BYTES: usize = 12;
 
 /// The number of a collection within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +24,7 @@ pub enum KeyPart<'a> {
     Integer(i64),
     /// Valid UTF-8 without NUL.
     Text(&'a str),
-    /// Raw bytes; a UUID is 16 of them.
+    /// Raw bytes; a UUID is 16 of them, an ObjectId 12.
     Bytes(&'a [u8]),
 }
 
@@ -47,6 +48,8 @@ pub enum KeyType {
     Text(Collation),
     /// Hyphenated or plain hexadecimal, any case; 16 bytes in the database.
     Uuid,
+    /// 24 hexadecimal digits, any case; 12 bytes in the database (MongoDB).
+    ObjectId,
     /// Hexadecimal of whole bytes.
     Bytes,
 }
@@ -217,6 +220,7 @@ impl KeySchema {
                 (KeyType::Integer, KeyPart::Integer(v)) => writer.integer(*v)?,
                 (KeyType::Text(c), KeyPart::Text(t)) => writer.text(*c, t)?,
                 (KeyType::Uuid, KeyPart::Bytes(b)) if b.len() == 16 => writer.tagged(TAG_BYTES, b)?,
+                (KeyType::ObjectId, KeyPart::Bytes(b)) if b.len() == OBJECT_ID_BYTES => writer.tagged(TAG_BYTES, b)?,
                 (KeyType::Bytes, KeyPart::Bytes(b)) => writer.tagged(TAG_BYTES, b)?,
                 _ => return Err(wrong),
             }
@@ -279,6 +283,7 @@ impl KeyType {
             Self::Integer => "a decimal integer of 64 bits without leading zeros",
             Self::Text(_) => "text",
             Self::Uuid => "a UUID",
+            Self::ObjectId => "an ObjectId of 24 hexadecimal digits",
             Self::Bytes => "an even number of hexadecimal digits",
         }
     }
@@ -345,6 +350,10 @@ impl Writer {
             KeyType::Integer => self.integer(parse_integer(text).ok_or(wrong)?),
             KeyType::Text(collation) => self.text(collation, text),
             KeyType::Uuid => self.tagged(TAG_BYTES, &parse_uuid(text).ok_or(wrong)?),
+            KeyType::ObjectId => {
+                let id = parse_hex(text.as_bytes()).filter(|id| id.len() == OBJECT_ID_BYTES);
+                self.tagged(TAG_BYTES, &id.ok_or(wrong)?)
+            }
             KeyType::Bytes => self.tagged(TAG_BYTES, &parse_hex(text.as_bytes()).ok_or(wrong)?),
         }
     }

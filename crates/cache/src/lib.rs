@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`Cache`] (look up, invalidate), [`Turn`] (read what is missing, merged), `desk` and [`flight`]
 //! (single flight and leases), `fence` (changes that reads do not see yet), `freshness` (what an entry is worth), `store` and [`Record`] (what is kept),
-//! [`key`] and [`version`] (the types shared with the sources).
+//! [`key`], [`version`] and [`gtid`] (the types shared with the sources).
 
 mod cache;
 pub mod config;
@@ -12,6 +12,7 @@ mod fence;
 mod fixes;
 pub mod flight;
 mod freshness;
+pub mod gtid;
 pub mod key;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]

@@ -1,6 +1,7 @@
 //! A record as the cache keeps and serves it: one allocation, shared by reference count, never changed.
 
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
@@ -54,6 +55,8 @@ struct Header {
     key_bytes: u16,
     presence: Presence,
     token: Token,
+    /// Times that it was served, up to [`HOT_USES`]. In what the layout would leave empty.
+    uses: AtomicU8,
 }
 
 /// What the position of a record is.
@@ -68,6 +71,10 @@ enum Token {
     /// Just what the read saw.
     Version,
 }
+
+/// A record that was served as often as this since it was read is worth reading again as soon as it changes: at the pace
+/// of its changes, more requests than reads ask for it.
+pub(crate) const HOT_USES: u8 = 2;
 
 /// Bytes between key and body: hash of the body, incarnation of the position, point of the position (which say nothing
 /// when the token is `None`).
@@ -112,10 +119,11 @@ impl Record {
             presence: if draft.body.is_some() { Presence::Found } else { Presence::Missing },
             token: match (draft.position, draft.version, draft.sight) {
                 (None, ..) => Token::None,
-                (Some(end), Version::Log(seen), _) if end == *seen => Token::Version,
-                (Some(_), _, Sight::Whole) => Token::LogEnd,
                 (Some(_), _, Sight::Behind) => Token::Behind,
+                (Some(end), Version::Log(seen), Sight::Whole) if end == *seen => Token::Version,
+                (Some(_), _, Sight::Whole) => Token::LogEnd,
             },
+            uses: AtomicU8::new(0),
         };
         let Position { incarnation, at } = draft.position.unwrap_or(Position { incarnation: 0, at: 0 });
         let [hash, incarnation, at] = [xxh3_64(body), incarnation, at].map(u64::to_ne_bytes);
@@ -170,6 +178,21 @@ impl Record {
     #[must_use]
     pub fn collection(&self) -> CollectionId {
         CollectionId(u16::from_be_bytes([self.0.slice[0], self.0.slice[1]]))
+    }
+
+    /// It was served from memory. Uses of two threads at once may count as one; a hot record is not written to any more.
+    #[inline]
+    pub(crate) fn note_use(&self) {
+        let uses = &self.0.header.header.uses;
+        let before = uses.load(Ordering::Relaxed);
+        if before < HOT_USES {
+            uses.store(before + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was served [`HOT_USES`] times.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.0.header.header.uses.load(Ordering::Relaxed) >= HOT_USES
     }
 
     pub(crate) fn expires_at(&self) -> Nanos {

@@ -134,7 +134,8 @@ fn reads(n: usize, wish: Wish) -> Act {
 #[test]
 fn reads_and_changes() {
     explore(|| {
-        let invalidate = |world: &World| (0..2).for_each(|_| world.change(|cache| cache.invalidate(&key(KEY), LOGGED)));
+        let invalidate =
+            |world: &World| (0..2).for_each(|_| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED)));
         run(&World::new(config()), vec![reads(2, Wish::Any), reads(2, Wish::Any), Box::new(invalidate)]);
     });
 }
@@ -142,7 +143,7 @@ fn reads_and_changes() {
 #[test]
 fn new_reads_between_reads_and_changes() {
     explore(|| {
-        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY), LOGGED));
+        let invalidate = |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
         let threads = vec![reads(2, Wish::Any), reads(2, Wish::New), reads(1, Wish::New), Box::new(invalidate) as _];
         run(&World::new(Config { reads_in_flight: 3, ..config() }), threads);
     });
@@ -175,7 +176,7 @@ fn evictions_between_reads_and_changes() {
                 assert!(world.wait(waiter).is_some());
             }
         };
-        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY), LOGGED));
+        let invalidate = |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
         run(&world, vec![reads(3, Wish::Any), Box::new(others), Box::new(invalidate)]);
     });
 }
@@ -203,7 +204,7 @@ fn a_dropped_turn_leaves_nobody_waiting() {
             drop(waiter);
         };
         let client = |world: &World| _ = world.get(Wish::Any);
-        let invalidate = |world: &World| world.change(|cache| cache.invalidate(&key(KEY), LOGGED));
+        let invalidate = |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
         let threads: Vec<Act> = vec![Box::new(cancelled), Box::new(client), Box::new(client), Box::new(invalidate)];
         run(&World::new(Config { reads_in_flight: 1, ..config() }), threads);
     });
@@ -250,7 +251,7 @@ fn overtaken_by(take_in: fn(&TestCache)) {
 
 #[test]
 fn a_watermark_vouches_for_no_entry_that_was_found_before_it() {
-    explore(|| overtaken_by(|cache| cache.invalidate(&key(KEY), LOGGED)));
+    explore(|| overtaken_by(|cache| _ = cache.invalidate(&key(KEY), LOGGED)));
 }
 
 #[test]

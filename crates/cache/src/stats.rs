@@ -92,12 +92,15 @@ counters! {
     queried_keys_total,
     /// Keys whose read failed.
     failed_keys_total,
-    /// Answers that were given to their waiters but not kept, because a change, a flush or a newer lease came between.
+    /// Answers that were given to their waiters but not kept, because a change, a flush or a newer lease came between, or
+    /// because they did not see a change that the feed had delivered.
     dead_leases_total,
     /// Reads sent once more because a newer answer had been given meanwhile.
     rereads_total,
     /// Keys that the feed reported.
     invalidations_total,
+    /// Hot records that were queued to be read again because they changed.
+    hot_refreshes_total,
     /// Flushes of the whole collection.
     flushes_total,
     /// Requests refused because too many keys were waiting.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::config::{CollectionConfig, Config, WhenStale};
+use crate::config::{CollectionConfig, Config, Upkeep, WhenStale};
 use crate::flight::{Waited, Waiter};
 use crate::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use crate::version::{Mark, Position, Version};
@@ -40,6 +40,8 @@ pub(crate) fn config() -> Config {
         capacity_bytes: 1 << 20,
         negative_share: 0.1,
         entry_bytes_estimate: 100,
+        upkeep: Upkeep::Feed,
+        refresh_hot: false,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
         ttl_jitter: 0.0,

@@ -11,6 +11,7 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::cache::Cache;
+use crate::config::Upkeep;
 use crate::fixes::Fix;
 use crate::flight::{Failure, Flight, Lease};
 use crate::key::{CollectionId, Key};
@@ -36,8 +37,18 @@ pub enum Fetched<E> {
     Found(Vec<u8>),
     /// There is no such record.
     Missing,
+    /// A record, or that there is none, under a name by which the feed would not report its change: given to those who
+    /// wait, and not kept.
+    Passing(Option<Vec<u8>>),
     /// This one could not be read; the others of the query are not harmed.
     Failed(E),
+}
+
+/// Whether an answer may be kept, as far as the source knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Kept,
+    Passing,
 }
 
 /// The right to send queries for a collection, one at a time. Dropping it in the middle of a query (a cancelled task, a
@@ -133,9 +144,10 @@ impl<E: Clone> Turn<E> {
         let mut again = Vec::new();
         let sight = self.sight(&query, &answers.version);
         for ((flight, &row), sight) in query.into_iter().zip(&self.row_of_flight).zip(sight) {
-            let body = match answers.rows.get(row) {
-                Some(Fetched::Found(body)) => Some(body.as_slice()),
-                Some(Fetched::Missing) => None,
+            let (body, stay) = match answers.rows.get(row) {
+                Some(Fetched::Found(body)) => (Some(body.as_slice()), Stay::Kept),
+                Some(Fetched::Missing) => (None, Stay::Kept),
+                Some(Fetched::Passing(body)) => (body.as_deref(), Stay::Passing),
                 Some(Fetched::Failed(error)) => {
                     self.fail(&flight, Failure::Source(error.clone()), now);
                     continue;
@@ -146,7 +158,7 @@ impl<E: Clone> Turn<E> {
                 }
             };
             let record = self.record(&flight.key, body, sight, answers, now);
-            if !self.answer(&flight, record, &answers.version) {
+            if !self.answer(&flight, record, &answers.version, stay) {
                 again.push(flight);
             }
         }
@@ -187,14 +199,14 @@ impl<E: Clone> Turn<E> {
             read_at,
             expires_at: read_at.after(life),
             version,
-            position: *position,
+            position: position.filter(|_| self.cache.config.upkeep == Upkeep::Feed),
             sight,
             era,
         })
     }
 
     /// Gives the answer to the flight's waiters; `false` when it must be read again because someone got a newer one.
-    fn answer(&self, flight: &Arc<Flight<E>>, record: Record, version: &Version) -> bool {
+    fn answer(&self, flight: &Arc<Flight<E>>, record: Record, version: &Version, stay: Stay) -> bool {
         let (collection, stats) = self.cache.collection(self.collection);
         let mut desk = collection.desk.lock();
         if !flight.accept(version) {
@@ -203,11 +215,11 @@ impl<E: Clone> Turn<E> {
         let alive = desk.is_current(flight) && self.lease.era == collection.era() && !record.is_behind();
         desk.retire(flight);
         desk.forget_failure(&flight.key);
-        if alive {
+        if alive && stay == Stay::Kept {
             self.cache.store.insert(&flight.key, &record);
         } else {
             // No later answer may be older than this one: an entry that might be goes, a read under way is held to it.
-            stats.dead_leases_total.add(u64::from(self.cache.config.enabled));
+            stats.dead_leases_total.add(u64::from(self.cache.config.enabled && !alive));
             let older = |entry: Record| !entry.version().covers(version);
             if self.cache.store.peek(&flight.key).is_some_and(older) {
                 self.cache.store.remove(&flight.key, Removal::Invalidated);

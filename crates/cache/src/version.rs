@@ -7,12 +7,15 @@
 //! |---|---|---|---|---|
 //! | SQLite | sequence of the change log | the sequence, read in the same statement | sequence | sequence ≥ mark |
 //! | PostgreSQL | LSN | snapshot (xmin, xmax, xip) | full transaction id | the snapshot contains the xid |
-//! | MySQL, MariaDB | GTID set | `gtid_executed` or binlog position | GTID | the set contains the GTID |
-//! | MongoDB | cluster time | cluster time of the read | cluster time | time ≥ mark |
+//! | MariaDB | point of the binlog | point of the binlog, by a consistent snapshot | end of the commit's event | point ≥ mark |
+//! | MySQL | point of the binlog | `gtid_executed`, read before the row | GTID | the set contains the GTID |
+//! | MongoDB | cluster time | span of cluster times | cluster time | beginning of the span ≥ mark |
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
+
+pub use crate::gtid::{Gtid, GtidError, GtidSet, SourceId};
 
 /// A session token: a point in the log of one incarnation of a database.
 ///
@@ -21,7 +24,8 @@ use std::sync::Arc;
 pub struct Position {
     /// Which log it is: positions of different incarnations do not compare.
     pub incarnation: u64,
-    /// The point in it: a sequence, an LSN, a cluster time (`seconds << 32 | increment`).
+    /// The point in it: a sequence, an LSN, a cluster time (`seconds << 32 | increment`), a point of a binlog
+    /// (`number of the file << 40 | offset`).
     pub at: u64,
 }
 
@@ -67,9 +71,17 @@ impl fmt::Display for Position {
 pub enum Version {
     /// The engine cannot tell; nothing compares.
     Unknown,
-    /// Everything up to this point of a log whose order is the order of visibility (SQLite, MongoDB), of this
-    /// incarnation.
+    /// Everything up to this point of a log whose order is the order of visibility, and nothing past it.
     Log(Position),
+    /// Everything up to `from` of such a log, and nothing past `to`.
+    Span {
+        /// What it saw at least.
+        from: Position,
+        /// What it saw at most.
+        to: Position,
+    },
+    /// At least these transactions of a MySQL server.
+    Gtids(Arc<GtidSet>),
     /// A PostgreSQL snapshot.
     Snapshot(Arc<Snapshot>),
 }
@@ -77,10 +89,14 @@ pub enum Version {
 /// What identifies one change in the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A point of a log whose order is the order of visibility.
+    /// A point of a log whose order is the order of visibility, and which no feed shows before it is visible (SQLite).
     Log(Position),
+    /// The same, but that the feed may be ahead of what readers see (MariaDB, MongoDB).
+    Commit(Position),
     /// A PostgreSQL transaction, widened to 64 bits.
     Transaction(u64),
+    /// A MySQL transaction.
+    Gtid(Gtid),
 }
 
 impl Version {
@@ -88,8 +104,9 @@ impl Version {
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Log(a), Self::Log(b)) => a.reaches(b),
+            (Self::Log(a) | Self::Span { from: a, .. }, Self::Log(b) | Self::Span { to: b, .. }) => a.reaches(b),
             (Self::Snapshot(a), Self::Snapshot(b)) => a.covers(b),
+            // What a set of GTIDs saw at most is not known.
             _ => false,
         }
     }
@@ -98,10 +115,38 @@ impl Version {
     #[must_use]
     pub fn sees(&self, mark: &Mark) -> bool {
         match (self, mark) {
-            (Self::Log(a), Mark::Log(m)) => a.reaches(m),
+            (Self::Log(a) | Self::Span { from: a, .. }, Mark::Log(m) | Mark::Commit(m)) => a.reaches(m),
             (Self::Snapshot(s), Mark::Transaction(xid)) => s.sees(*xid),
+            (Self::Gtids(set), Mark::Gtid(gtid)) => set.contains(gtid),
             _ => false,
         }
+    }
+
+    /// Whether this read certainly saw `mark` and every change of before that ever commits. When in doubt, no.
+    #[must_use]
+    pub fn sees_all_up_to(&self, mark: &Mark) -> bool {
+        match (self, mark) {
+            // Numbers are given at the beginning, so that a lower one may commit later.
+            (Self::Snapshot(snapshot), Mark::Transaction(xid)) => snapshot.xmin > *xid,
+            (Self::Gtids(set), Mark::Gtid(gtid)) => set.contains_up_to(gtid),
+            _ => self.sees(mark),
+        }
+    }
+}
+
+impl Mark {
+    /// The later of two changes of one log; `None` when they are of different ones.
+    #[must_use]
+    pub fn later(&self, other: &Self) -> Option<Self> {
+        let other_is_later = match (self, other) {
+            (Self::Log(a), Self::Log(b)) | (Self::Commit(a), Self::Commit(b)) if a.incarnation == b.incarnation => {
+                b.at > a.at
+            }
+            (Self::Transaction(a), Self::Transaction(b)) => b > a,
+            (Self::Gtid(a), Self::Gtid(b)) if a.source == b.source => b.number > a.number,
+            _ => return None,
+        };
+        Some(if other_is_later { *other } else { *self })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::WhenStale;
 use crate::flight::Waited;
+use crate::record::HOT_USES;
 use crate::testkit::*;
 use crate::{Answers, Fetched};
 
@@ -48,7 +49,7 @@ fn a_change_during_a_fill_is_not_covered_up() {
         let mut early = waiter(get(&cache, START));
         let mut turn = send(&cache, START);
         match how {
-            "invalidate" => cache.invalidate(&key(KEY), LOGGED),
+            "invalidate" => assert!(!cache.invalidate(&key(KEY), LOGGED)),
             "purge" => drop(cache.purge(&key(KEY))),
             "flush" => cache.flush(FIRST, None),
             _ => cache.lose(None),
@@ -276,6 +277,63 @@ fn expired_entries_are_served_while_refreshed_and_invalidated_ones_never() {
 }
 
 #[test]
+fn a_hot_record_is_read_again_when_it_changes() {
+    let cache = cache(Config { refresh_hot: true, ..config() });
+    let served = |times: u8| (0..times).for_each(|_| assert!(served_at(&cache, START).is_some()));
+    fill(&cache, 5, START);
+    served(HOT_USES - 1);
+    assert!(!cache.invalidate(&key(KEY), LOGGED), "hardly used");
+    fill(&cache, 6, START);
+    served(HOT_USES);
+    assert!(cache.invalidate(&key(KEY), LOGGED));
+    // Whoever asks meanwhile waits for that read; it is nobody's to begin another one.
+    let Lookup::Wait(mut waiter) = cache.lookup(&key(KEY), Wish::Any, START) else { panic!("nobody reads") };
+    assert!(!cache.invalidate(&key(KEY), LOGGED), "the read has not begun: it will see this change too");
+    send(&cache, START).complete(answers(7, 1), START);
+    assert_eq!((body(poll(&mut waiter)), served_at(&cache, START)), (Some(7), Some((7, Quality::Fresh))));
+    assert_eq!(cache.stats(FIRST).hot_refreshes_total, 1);
+    // A change during the read: its answer is not kept, and a new read was queued for what came after.
+    served(HOT_USES);
+    assert!(cache.invalidate(&key(KEY), LOGGED));
+    let mut turn = send(&cache, START);
+    assert!(!cache.invalidate(&key(KEY), LOGGED), "no entry, so nothing is known to be hot");
+    turn.complete(answers(8, 1), START);
+    assert_eq!(served_at(&cache, START), None);
+}
+
+#[test]
+fn a_read_whose_lease_no_change_ends_is_joined_within_the_bound_only() {
+    let late = after(1500);
+    for (aliased, joins) in [(false, true), (true, false)] {
+        let cache = cache(config());
+        if aliased {
+            cache.expect_aliases(FIRST);
+        }
+        let _first = waiter(cache.lookup(&key(KEY), Wish::Any, START));
+        let _turn = send(&cache, START);
+        cache.advance(late, None);
+        let again = cache.lookup(&key(KEY), Wish::Any, late);
+        assert_eq!(matches!(again, Lookup::Wait(_)), joins, "{again:?}");
+        assert_eq!(matches!(again, Lookup::Fill(_)), !joins);
+    }
+}
+
+#[test]
+fn refreshes_leave_room_for_requests() {
+    let cache = cache(Config { refresh_hot: true, waiting_keys: 2, ..config() });
+    for id in [1, 2] {
+        let Lookup::Fill(waiter) = cache.lookup(&key(id), Wish::Any, START) else { panic!("{id}") };
+        let mut turn = cache.turn(FIRST).unwrap();
+        assert_eq!(turn.next_query(START), Some(vec![key(id)]));
+        turn.complete(answers(5, 1), START);
+        drop((turn, waiter));
+        (0..HOT_USES).for_each(|_| assert!(matches!(cache.lookup(&key(id), Wish::Any, START), Lookup::Hit(..))));
+    }
+    assert!(cache.invalidate(&key(1), LOGGED));
+    assert!(!cache.invalidate(&key(2), LOGGED), "half of the places are taken");
+}
+
+#[test]
 fn a_refresh_that_failed_waits_for_error_ttl() {
     let cache = cache(Config { stale_while_revalidate: Duration::from_secs(5), ..config() });
     fill(&cache, 5, START);
@@ -315,7 +373,7 @@ fn an_entry_stands_in_for_a_failed_read_but_not_once_it_was_taken_out() {
     for how in ["invalidate", "purge", "flush", "replaced by nothing"] {
         let cache = filled();
         match how {
-            "invalidate" => cache.invalidate(&key(KEY), LOGGED),
+            "invalidate" => assert!(!cache.invalidate(&key(KEY), LOGGED)),
             "purge" => assert!(cache.purge(&key(KEY))),
             "flush" => cache.flush(FIRST, None),
             _ => {

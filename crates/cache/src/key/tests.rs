@@ -64,6 +64,19 @@ fn uuids_and_bytes() {
 }
 
 #[test]
+fn object_ids_are_12_bytes() {
+    let s = schema(&[KeyType::ObjectId]);
+    let key = s.parse_url("65A1b2c3d4e5f60718293a4b").unwrap();
+    let bytes = [0x65, 0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6, 0x07, 0x18, 0x29, 0x3a, 0x4b];
+    assert_eq!(key, s.parse_url("65a1b2c3d4e5f60718293a4b").unwrap());
+    assert_eq!(key, s.key(&[KeyPart::Bytes(&bytes)]).unwrap());
+    assert!(s.key(&[KeyPart::Bytes(&bytes[1..])]).is_err());
+    for bad in ["", "7", "65a1b2c3d4e5f60718293a", "65a1b2c3d4e5f60718293a4b00", "65a1b2c3d4e5f60718293a4g"] {
+        assert!(matches!(s.parse_url(bad), Err(KeyError::Type { part: 1, .. })), "{bad}");
+    }
+}
+
+#[test]
 fn composite_keys_do_not_run_together() {
     let s = schema(&[TEXT, TEXT]);
     assert_ne!(s.parse_texts(&["ab", "c"]).unwrap(), s.parse_texts(&["a", "bc"]).unwrap());
@@ -78,7 +91,7 @@ fn composite_keys_do_not_run_together() {
 proptest::proptest! {
     #[test]
     fn no_text_panics_and_parts_come_back(text in ".{0,40}", int: i64) {
-        for ty in [KeyType::Integer, TEXT, KeyType::Uuid, KeyType::Bytes] {
+        for ty in [KeyType::Integer, TEXT, KeyType::Uuid, KeyType::ObjectId, KeyType::Bytes] {
             let _ = schema(&[ty]).parse_url(&text);
             let _ = schema(&[ty, ty]).parse_url(&text);
         }

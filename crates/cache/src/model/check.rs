@@ -127,6 +127,7 @@ counts!(
     purges,
     flushes,
     refreshes,
+    hot_refreshes,
     hidden_commits,
     behind_the_feed,
 );

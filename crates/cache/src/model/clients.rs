@@ -59,7 +59,7 @@ impl World {
         lead
     }
 
-    fn lead(&mut self, collection: CollectionId) {
+    pub(super) fn lead(&mut self, collection: CollectionId) {
         if let Some(turn) = self.cache.turn(collection) {
             self.readers.push(Reader { turn, query: None });
         }

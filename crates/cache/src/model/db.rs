@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 
 use crate::key::{CollectionId, Key};
-use crate::version::{Snapshot, Version};
+use crate::version::{GtidSet, Snapshot, SourceId, Version};
 
 /// One commit: one row, or a whole collection at once. Its number is its place in the log, from 1.
 pub(super) struct Commit {
@@ -32,6 +32,53 @@ impl Commit {
     }
 }
 
+/// Who numbers the transactions.
+const SERVER: &str = "00000000-0000-0000-0000-000000000001";
+
+/// The same, as a mark has it.
+pub(super) fn source() -> SourceId {
+    SourceId::new(1, "").unwrap()
+}
+
+/// Which hidden commits become visible.
+#[derive(Clone, Copy)]
+pub(super) enum Reveal {
+    All,
+    Oldest,
+    /// One, chosen by this number.
+    Any(usize),
+}
+
+/// What reads tell of what they saw, and how far the feed may be ahead of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Versions {
+    /// Nothing (no log).
+    None,
+    /// A point of the log; commits are visible before the feed shows them (SQLite).
+    Log,
+    /// A snapshot; commits become visible in any order (PostgreSQL).
+    Snapshots,
+    /// A point of the log; commits become visible in its order (MariaDB).
+    Commits,
+    /// Two points of the log, between which the read lies (MongoDB; MariaDB when nothing was written lately).
+    Spans,
+    /// The transactions that were visible when the query was sent; they become visible in any order (MySQL).
+    Gtids,
+}
+
+impl Versions {
+    pub(super) const ALL: [Self; 6] = [Self::None, Self::Log, Self::Snapshots, Self::Commits, Self::Spans, Self::Gtids];
+
+    /// Whether the feed may be ahead of what reads see.
+    pub(super) fn run_behind(self) -> bool {
+        !matches!(self, Self::None | Self::Log)
+    }
+
+    pub(super) fn are_in_log_order(self) -> bool {
+        matches!(self, Self::Commits | Self::Spans)
+    }
+}
+
 /// The database.
 #[derive(Default)]
 pub(super) struct Db {
@@ -39,22 +86,28 @@ pub(super) struct Db {
 }
 
 impl Db {
-    /// Adds a commit. Whoever holds its rows' locks ends first.
-    pub(super) fn commit(&mut self, commit: Commit) {
-        for other in self.log.iter_mut().filter(|other| other.visible_at.is_none()) {
-            if other.conflicts(&commit) {
+    /// Adds a commit. Whoever holds its rows' locks ends first, and with `in_log_order` all before that.
+    pub(super) fn commit(&mut self, commit: Commit, in_log_order: bool) {
+        let conflicts = |other: &Commit| other.visible_at.is_none() && other.conflicts(&commit);
+        let last = self.log.iter().rposition(conflicts).map_or(0, |i| i + 1);
+        for other in self.log[..last].iter_mut().filter(|other| other.visible_at.is_none()) {
+            if in_log_order || other.conflicts(&commit) {
                 other.visible_at = Some(commit.at);
             }
         }
         self.log.push(commit);
     }
 
-    /// Makes one of the hidden commits visible, or all of them.
-    pub(super) fn reveal(&mut self, which: Option<usize>, now: Nanos) {
+    /// Makes hidden commits visible.
+    pub(super) fn reveal(&mut self, which: Reveal, now: Nanos) {
         let mut hidden: Vec<&mut Commit> = self.log.iter_mut().filter(|commit| commit.visible_at.is_none()).collect();
-        let count = hidden.len().max(1);
-        let chosen = |i: usize| which.is_none_or(|which| which % count == i);
-        hidden.iter_mut().enumerate().filter(|(i, _)| chosen(*i)).for_each(|(_, c)| c.visible_at = Some(now));
+        let chosen = match which {
+            Reveal::All => 0..hidden.len(),
+            Reveal::Oldest => 0..hidden.len().min(1),
+            Reveal::Any(_) if hidden.is_empty() => 0..0,
+            Reveal::Any(which) => which % hidden.len()..which % hidden.len() + 1,
+        };
+        hidden[chosen].iter_mut().for_each(|commit| commit.visible_at = Some(now));
     }
 
     pub(super) fn end(&self) -> u64 {
@@ -83,6 +136,19 @@ impl Db {
         let running: Vec<u64> = (1..xmax).filter(|xid| !self.log[*xid as usize - 1].is_visible(time)).collect();
         let xmin = running.first().copied().unwrap_or(xmax);
         Version::Snapshot(Arc::new(Snapshot { xmin, xmax, running }))
+    }
+
+    /// The end of what a read at `time` sees, where that is a beginning of the log.
+    pub(super) fn visible_end(&self, time: Nanos) -> u64 {
+        self.log.iter().take_while(|commit| commit.is_visible(time)).count() as u64
+    }
+
+    /// The transactions that a read at `time` sees, as MySQL lists them.
+    pub(super) fn gtids(&self, time: Nanos) -> Version {
+        let seen = self.log.iter().zip(1..).filter(|(commit, _)| commit.is_visible(time));
+        let numbers: String = seen.map(|(_, number): (_, u64)| format!(":{number}")).collect();
+        let text = if numbers.is_empty() { numbers } else { format!("{SERVER}{numbers}") };
+        Version::Gtids(Arc::new(GtidSet::parse(&text).unwrap()))
     }
 
     /// Every fourth version of a row is its absence.

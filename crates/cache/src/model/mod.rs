@@ -19,6 +19,7 @@ use crate::Fix;
 use crate::config::{Config, WhenStale};
 use crate::testkit::config;
 use check::Counts;
+use db::Versions;
 use world::{BOUND, Op, Settings, World};
 
 /// Steps of one case.
@@ -59,6 +60,7 @@ fn settings(bits: u32) -> Settings {
         enabled: pick(0, 16) != 0,
         capacity_bytes: [2_000, 5_000, 100_000][pick(4, 3)],
         when_stale: [WhenStale::Bypass, WhenStale::Bypass, WhenStale::Stale, WhenStale::Refuse][pick(6, 4)],
+        refresh_hot: pick(27, 2) == 0,
         max_staleness: BOUND,
         ttl_jitter: 0.2,
         error_ttl: [0, 1, 3].map(|n| BOUND * n)[pick(8, 3)],
@@ -70,7 +72,7 @@ fn settings(bits: u32) -> Settings {
         waiting_keys: 4 + pick(20, 20),
         ..config()
     };
-    Settings { cache, versions: pick(24, 4) }
+    Settings { cache, versions: Versions::ALL[pick(24, 6)] }
 }
 
 #[test]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 
 use super::check::{Asked, Counts, Fences};
-use super::db::{Commit, Db};
+use super::db::{self, Commit, Db, Reveal, Versions};
 use crate::config::{CollectionConfig, Config};
 use crate::flight::Waiter;
 use crate::key::{CollectionId, Key};
 use crate::stats::Removal;
 use crate::testkit::{Bell, Broken, START, TestCache, key_of};
-use crate::version::{Mark, Position, Version};
+use crate::version::{Gtid, Mark, Position, Version};
 use crate::{Answers, Cache, Fetched, Fix, Turn, Wish};
 
 pub(super) const BOUND: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ const IDS: u16 = 7;
 pub(super) struct Settings {
     pub(super) cache: Config,
     /// 0: the engine's reads have no version; 1: a snapshot; else a point of the log.
-    pub(super) versions: usize,
+    pub(super) versions: Versions,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +73,6 @@ impl Op {
     }
 }
 
-/// Of [`Settings::versions`].
-const SNAPSHOTS: usize = 1;
-
 /// The feed: how far it has delivered, and the probes that it has not passed yet.
 #[derive(Default)]
 struct Feed {
@@ -99,7 +96,7 @@ pub(super) struct Pending {
 
 pub(super) struct World {
     pub(super) cache: TestCache,
-    versions: usize,
+    versions: Versions,
     pub(super) now: Nanos,
     pub(super) db: Db,
     feed: Feed,
@@ -167,14 +164,20 @@ impl World {
             Op::Commit => {
                 self.counts.commits += 1;
                 let whole = b % 64 == 63;
-                // Only engines whose reads carry a snapshot have a feed that runs ahead of visibility.
-                let hidden = self.versions == SNAPSHOTS && a % 64 < 24;
+                let hidden = self.versions.run_behind() && a % 64 < 24;
                 self.counts.hidden_commits += u64::from(hidden);
                 let (at, collection) = (self.now, key.collection());
+                if self.versions.are_in_log_order() && !hidden {
+                    self.db.reveal(Reveal::All, at);
+                }
                 let visible_at = (!hidden).then_some(at);
-                self.db.commit(Commit { at, visible_at, collection, key: (!whole).then_some(key) });
+                self.db.commit(
+                    Commit { at, visible_at, collection, key: (!whole).then_some(key) },
+                    self.versions.are_in_log_order(),
+                );
             }
-            Op::Reveal => self.db.reveal(Some(a.into()), self.now),
+            Op::Reveal if self.versions.are_in_log_order() => self.db.reveal(Reveal::Oldest, self.now),
+            Op::Reveal => self.db.reveal(Reveal::Any(a.into()), self.now),
             Op::Deliver => self.deliver(1 + u64::from(a % 3)),
             Op::CatchUp => {
                 self.feed.probes.push((self.now, self.db.end()));
@@ -203,7 +206,7 @@ impl World {
             Op::Lose => self.lose(None),
             Op::Start if self.feed.lost => {
                 // A feed starts when every read sees what was written before.
-                self.db.reveal(None, self.now);
+                self.db.reveal(Reveal::All, self.now);
                 self.feed = Feed { delivered: self.db.end(), ..Feed::default() };
                 self.lose(Some(self.position(self.db.end())));
             }
@@ -229,7 +232,12 @@ impl World {
     }
 
     fn mark(&self, number: u64) -> Mark {
-        if self.versions == SNAPSHOTS { Mark::Transaction(number) } else { Mark::Log(self.position(number)) }
+        match self.versions {
+            Versions::None | Versions::Log => Mark::Log(self.position(number)),
+            Versions::Snapshots => Mark::Transaction(number),
+            Versions::Commits | Versions::Spans => Mark::Commit(self.position(number)),
+            Versions::Gtids => Mark::Gtid(Gtid { source: db::source(), number }),
+        }
     }
 
     fn flush(&mut self, collection: CollectionId, mark: Option<Mark>) {
@@ -257,7 +265,10 @@ impl World {
             let mark = self.mark(i + 1);
             match (*collection, key.clone()) {
                 (_, Some(key)) => {
-                    self.cache.invalidate(&key, mark);
+                    if self.cache.invalidate(&key, mark) {
+                        self.counts.hot_refreshes += 1;
+                        self.lead(key.collection());
+                    }
                     self.fence(&key, |fences, now| fences.key = now);
                 }
                 (collection, None) => self.flush(collection, Some(mark)),
@@ -267,8 +278,13 @@ impl World {
         let passed = self.feed.probes.iter().rposition(|(_, end)| *end <= until);
         if let Some((sent_at, _)) = passed.and_then(|i| self.feed.probes.drain(..=i).next_back()) {
             self.cache.advance(sent_at, Some(self.position(until)));
-            if self.versions == SNAPSHOTS {
-                self.cache.visible(&self.db.snapshot(self.now));
+            match self.versions {
+                Versions::None | Versions::Log => {}
+                Versions::Snapshots => self.cache.visible(&self.db.snapshot(self.now)),
+                Versions::Commits | Versions::Spans => {
+                    self.cache.visible(&Version::Log(self.position(self.db.visible_end(self.now))));
+                }
+                Versions::Gtids => self.cache.visible(&self.db.gtids(self.now)),
             }
         }
     }
@@ -309,11 +325,21 @@ impl World {
                 rows.push(Fetched::Missing);
             }
         }
+        let log_end = self.position(self.db.end());
         let (version, position) = match self.versions {
-            0 => (Version::Unknown, None),
+            Versions::None => (Version::Unknown, None),
+            Versions::Log => (Version::Log(self.position(end)), Some(self.position(end))),
             // The log's end is read after the snapshot: it may be ahead of it.
-            SNAPSHOTS => (self.db.snapshot(time), Some(self.position(self.db.end()))),
-            _ => (Version::Log(self.position(end)), Some(self.position(end))),
+            Versions::Snapshots => (self.db.snapshot(time), Some(log_end)),
+            Versions::Commits => {
+                let seen = self.position(self.db.visible_end(time));
+                (Version::Log(seen), Some(seen))
+            }
+            Versions::Spans => {
+                let from = self.position(self.db.visible_end(sent_at));
+                (Version::Span { from, to: log_end }, Some(log_end))
+            }
+            Versions::Gtids => (self.db.gtids(sent_at), Some(log_end)),
         };
         self.readers[i].turn.complete(Ok(Answers { version, position, rows }), self.now);
     }
@@ -340,7 +366,7 @@ impl World {
     /// Ends well: reads return, waiters that are woken are polled, and those told to lead do; nothing else happens. All
     /// must be answered, nothing may be left, and when the feed has caught up every key equals the database.
     pub(super) fn settle(&mut self) -> Result<(), String> {
-        self.db.reveal(None, self.now);
+        self.db.reveal(Reveal::All, self.now);
         self.work_off()?;
         if !self.pending.is_empty() {
             return Err(format!("{} waiters were never answered", self.pending.len()));

@@ -213,6 +213,23 @@ fn an_error_is_shared_with_those_who_wait_and_kept_for_error_ttl() {
 }
 
 #[test]
+fn a_passing_answer_goes_to_all_who_wait_and_is_not_kept() {
+    let cache = cache(config());
+    for (row, seen) in [(Some(b"7".to_vec()), Some(7)), (None, None)] {
+        let mut waiters = [ask(&cache, 1), ask(&cache, 1)];
+        let mut turn = cache.turn(FIRST).unwrap();
+        query(&mut turn).unwrap();
+        turn.complete(Ok(Answers { version: log(7), position: None, rows: vec![Fetched::Passing(row)] }), START);
+        assert!(waiters.iter_mut().all(|waiter| {
+            let Some(Waited::Done(Ok(record))) = poll(waiter) else { return false };
+            record.body() == seen.map_or(String::new(), |n: u64| n.to_string()).as_bytes()
+        }));
+        assert!(cache.peek(&key(1), START).is_none());
+    }
+    assert_eq!(cache.stats(FIRST).dead_leases_total, 0);
+}
+
+#[test]
 fn failures_that_are_remembered_are_bounded() {
     let cache = cache(Config { waiting_keys: 10_000, query_keys: 10_000, query_bytes: 1 << 20, ..config() });
     let waiters = ask_batch(&cache, 0..5000);
