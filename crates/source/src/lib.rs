@@ -30,6 +30,11 @@ pub trait Source: Send + Sync + 'static {
     /// What the driver said.
     fn health(&self) -> Result<(), String>;
 
+    /// Whether a row of the collection may be found by several keys ([`Row::Passing`]).
+    fn has_aliases(&self, _: CollectionId) -> bool {
+        false
+    }
+
     /// How changes are noticed, as the configuration names it.
     fn watch(&self) -> &'static str;
 }
@@ -52,6 +57,9 @@ pub enum Row {
     Found(Vec<u8>),
     /// There is no such row.
     Missing,
+    /// The row, or that there is none, asked for by a spelling of the key that the feed would not tell when it changes: an
+    /// answer, but nothing to keep.
+    Passing(Option<Vec<u8>>),
     /// The row is there and cannot be turned into JSON; the others of the query are not harmed. The text is for the log.
     Unreadable(String),
 }
@@ -132,7 +140,14 @@ pub trait Sink: Send + Sync + 'static {
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>);
 }
 
+mod background;
+mod backoff;
+pub mod findings;
+pub mod hooks;
 mod json;
+pub mod mongodb;
+pub mod mysql;
+mod places;
 pub mod postgres;
 pub mod spec;
 pub mod sqlite;

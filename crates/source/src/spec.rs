@@ -17,6 +17,15 @@ pub struct CollectionSpec {
     pub exclude: Vec<String>,
 }
 
+/// Whether changes are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// By the database's change feed.
+    Changes,
+    /// Not at all: only the shape of the tables, and whether it still is the same database.
+    Nothing,
+}
+
 /// A key type as a configuration names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTypeName {
@@ -24,8 +33,10 @@ pub enum KeyTypeName {
     Integer,
     /// Text.
     Text,
-    /// UUID; in SQLite a 16-byte BLOB.
+    /// UUID; in SQLite a 16-byte BLOB, in MongoDB binary data of subtype 4.
     Uuid,
-    /// Any BLOB or bytea, in hexadecimal.
+    /// MongoDB's ObjectId.
+    ObjectId,
+    /// Any BLOB or bytea, in hexadecimal; in MongoDB binary data of subtype 0.
     Bytes,
 }

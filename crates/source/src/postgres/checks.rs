@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use super::config::Config;
+use super::config::{Config, Follow};
 use super::connect;
 use super::error::{Finding, OpenError};
 use super::link::{Reach, attempt_finding};
@@ -13,7 +13,7 @@ use super::target::Target;
 use super::tuning::Tuning;
 
 /// Everything that keeps the feed from running. `others` were found before; only when there are none is the publication
-/// made or completed, for nothing is left behind in a database that is not served.
+/// made or completed, for nothing is left behind in a database that is not served. Nothing is needed where none is wanted.
 ///
 /// # Errors
 /// When the server fails in the middle.
@@ -23,6 +23,9 @@ pub(super) async fn feed(
     readers: &Identity,
     others: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
+    if config.follow == Follow::Nothing {
+        return Ok(others);
+    }
     let tuning = Tuning::new(config);
     let reach = Reach { config, target, tuning: &tuning };
     let mut findings = others;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::target::Target;
 pub use super::target::TargetError;
-pub use crate::spec::{CollectionSpec, KeyTypeName};
+pub use crate::spec::{CollectionSpec, Follow, KeyTypeName};
 
 /// Settings of the engine.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct Config {
     pub url: String,
     /// Where the feed connects when `url` leads to a pooler, which cannot carry a replication session.
     pub feed_url: Option<String>,
+    /// Whether there is a feed.
+    pub follow: Follow,
     /// Name of the publication that the feed reads.
     pub publication: String,
     /// Queries sent at once: the bound on connections of readers.

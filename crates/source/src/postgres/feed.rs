@@ -12,8 +12,7 @@ use hotrow_cache::version::Position;
 use parking_lot::Mutex;
 use tokio_postgres::Client;
 
-use super::backoff;
-use super::config::Config;
+use super::config::{Config, Follow};
 use super::error::{Finding, Findings};
 use super::inspect::{Refused, Table};
 use super::link::{self, Reach};
@@ -27,7 +26,7 @@ use super::target::Target;
 use super::tuning::Tuning;
 use super::wire::deadline;
 use super::wire::replication::SlotName;
-use crate::{FlushCause, LossCause, Sink};
+use crate::{FlushCause, LossCause, Sink, backoff};
 
 /// How long a wait may keep the feed from seeing that it shall end.
 const SHUTDOWN_CHECK_EVERY: Duration = Duration::from_millis(20);
@@ -147,10 +146,16 @@ impl Life<'_> {
         if !survey.findings.is_empty() {
             return Err(Ended::new(LossCause::NotWatched, told_together(&survey.findings)));
         }
+        if config.follow == Follow::Nothing {
+            self.told.clear();
+            self.sink.started(None);
+            let (identity, surveyed, survey) = (sql.identity, Mutex::new(Surveyed::once(print)), Mutex::new(survey));
+            return Ok(Catalogue { life: self, identity, scanner, surveyed, survey }.watch(client).await);
+        }
         let mut wire = reach.wire(&sql.host, &sql.identity).await?;
         let layout = link::log_layout(client, tuning).await?;
         let slot = SlotName::new(random);
-        let start = link::slot(&mut wire, client, &slot, tuning).await?;
+        let start = link::slot(&mut wire, client, &slot, &target.user, tuning).await?;
         let snapshot = link::listing_snapshot(client, tuning).await?;
         link::fence(client, &snapshot, tuning).await?;
         wire.start_replication(&slot, &config.publication, deadline(tuning.silence_max)).await?;
@@ -254,6 +259,16 @@ impl Watcher for Catalogue<'_> {
 }
 
 impl Catalogue<'_> {
+    /// Looks again and again, where there is no feed beside it.
+    async fn watch(&self, client: &Client) -> Ended {
+        loop {
+            tokio::time::sleep(self.life.feed.tuning.schema_poll).await;
+            if let Looked::Ended(ended) = self.look(client).await {
+                return ended;
+            }
+        }
+    }
+
     fn compare(&self, now: Survey) -> Looked {
         let Life { feed, sink, .. } = self.life;
         if !now.findings.is_empty() {

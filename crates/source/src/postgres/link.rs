@@ -15,7 +15,7 @@ use super::stream::{self, ConnectError, Stream};
 use super::target::{self, Host, Target};
 use super::tuning::Tuning;
 use super::visibility::{Fence, blockers, parse_snapshot};
-use super::wire::replication::{Lsn, SlotName};
+use super::wire::replication::{Lsn, SlotName, quote_identifier};
 use super::wire::startup::{self, Binding, Login};
 use super::wire::{Wire, WireError, deadline};
 use crate::LossCause;
@@ -57,7 +57,7 @@ impl Reach<'_> {
     pub(crate) async fn wire(&self, host: &Host, identity: &Identity) -> Result<Wire<Stream>, Attempt> {
         let limit = deadline(self.target.connect_timeout.unwrap_or(self.config.connect_timeout));
         let mut wire = self.log_in(host, limit).await?;
-        let system = wire.identify_system(limit).await.map_err(|e| refused(host, &e))?;
+        let system = wire.identify_system(limit).await.map_err(|e| self.refused(host, &e))?;
         if (system.identifier, system.timeline) != (identity.system, identity.timeline) {
             let detail = format!(
                 "{host} led to {identity} first, and to system {} on timeline {} for the replication session",
@@ -79,7 +79,7 @@ impl Reach<'_> {
                     // Class 28: invalid authorization specification.
                     Err(e) => {
                         let is_refusal = e.code().is_some_and(|code| code.starts_with("28"));
-                        (refused(host, &e), is_refusal)
+                        (self.refused(host, &e), is_refusal)
                     }
                 },
             };
@@ -90,6 +90,10 @@ impl Reach<'_> {
             failed = failed.or(Some(attempt));
         }
         Err(failed.unwrap_or_else(|| Attempt { detail: format!("{host}: no way to connect"), finding: None }))
+    }
+
+    fn refused(&self, host: &Host, e: &WireError) -> Attempt {
+        Attempt { detail: format!("{host}: {e}"), finding: session_finding(e, &self.target.user) }
     }
 
     async fn start(&self, stream: Stream, limit: Instant) -> Result<Wire<Stream>, WireError> {
@@ -124,10 +128,6 @@ impl From<Attempt> for Ended {
     }
 }
 
-fn refused(host: &Host, e: &WireError) -> Attempt {
-    Attempt { detail: format!("{host}: {e}"), finding: session_finding(e) }
-}
-
 fn with_mend(detail: &str, finding: Option<&Finding>) -> String {
     finding.map_or_else(|| detail.to_owned(), |f| format!("{detail}; {}: {}", f.what, f.mend.replace('\n', " ")))
 }
@@ -141,7 +141,7 @@ pub(crate) fn attempt_finding(attempt: &Attempt) -> Finding {
 }
 
 /// What a refused replication session or slot means, and what mends it.
-fn session_finding(e: &WireError) -> Option<Finding> {
+fn session_finding(e: &WireError, user: &str) -> Option<Finding> {
     let WireError::Server(error) = e else { return None };
     let says = |text: &str| error.message.contains(text);
     Some(match error.code.as_str() {
@@ -158,8 +158,11 @@ fn session_finding(e: &WireError) -> Option<Finding> {
             "ALTER SYSTEM SET wal_level = 'logical';\nthen restart the server",
         ),
         "42501" => Finding::new(
-            "the user may not replicate",
-            "ALTER ROLE the_user REPLICATION; (managed services have a role of their own to grant, such as rds_replication)",
+            format!("user `{user}` may not replicate"),
+            format!(
+                "ALTER ROLE {} REPLICATION; (managed services have a role of their own to grant, such as rds_replication)",
+                quote_identifier(user)
+            ),
         ),
         "28000" if says("replication") || says("pg_hba.conf") => Finding::new(
             "`pg_hba.conf` has no line for this user's replication connection to this database",
@@ -205,6 +208,7 @@ pub(crate) async fn slot(
     wire: &mut Wire<Stream>,
     client: &Client,
     name: &SlotName,
+    user: &str,
     tuning: &Tuning,
 ) -> Result<Lsn, Ended> {
     let began = Instant::now();
@@ -214,7 +218,7 @@ pub(crate) async fn slot(
         tokio::select! {
             made = &mut made => {
                 return made.map_err(|e| {
-                    let detail = with_mend(&e.to_string(), session_finding(&e).as_ref());
+                    let detail = with_mend(&e.to_string(), session_finding(&e, user).as_ref());
                     Ended { detail, ..Ended::from(e) }
                 });
             }

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use hotrow_cache::key::{CollectionId, Key, KeySchema};
 
-use self::background::Background;
 use self::config::{CollectionSpec, Config};
 use self::connect::Settings;
 use self::inspect::Table;
@@ -23,6 +22,7 @@ use self::pool::Pool;
 use self::shared::Shared;
 use self::target::Target;
 use self::tuning::Tuning;
+use crate::background::Background;
 use crate::{BoxFuture, ReadError, ReadSet, Source};
 
 pub use self::error::{Finding, Findings, OpenError};
@@ -30,9 +30,8 @@ pub use self::feed::PostgresFeed;
 pub use self::stream::ConnectError;
 pub use self::target::TargetError;
 pub use self::tls::TlsSetupError;
+pub use crate::hooks::{Hook, Hooks};
 
-mod background;
-mod backoff;
 mod checks;
 pub mod config;
 mod connect;
@@ -92,33 +91,6 @@ impl fmt::Debug for PostgresSource {
     }
 }
 
-/// What a [`Hooks`] closure gets: the collection and the keys of a query.
-pub type Hook = Arc<dyn Fn(CollectionId, &[Key]) + Send + Sync>;
-
-/// Places where tests can hold a query, to force an order of events. By default nothing happens there. A hook that waits
-/// blocks the task that reads.
-#[derive(Clone, Default)]
-pub struct Hooks {
-    /// Called before the query is sent.
-    pub before_read: Option<Hook>,
-    /// Called between the database's answer and its delivery.
-    pub after_read: Option<Hook>,
-}
-
-impl Hooks {
-    fn before_read(&self, collection: CollectionId, keys: &[Key]) {
-        if let Some(hook) = &self.before_read {
-            hook(collection, keys);
-        }
-    }
-
-    fn after_read(&self, collection: CollectionId, keys: &[Key]) {
-        if let Some(hook) = &self.after_read {
-            hook(collection, keys);
-        }
-    }
-}
-
 /// Reaches the database and checks everything that is needed. Blocks; it may take the connection time-out for each host
 /// and half a minute more.
 ///
@@ -139,7 +111,7 @@ pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
             let session = connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
             let tables = tokio::time::timeout(CHECKS_TIMEOUT, check(&session, &config, &feed_target)).await;
             let tables = tables.map_err(|_| OpenError::Failed { detail: "they took too long".into() })??;
-            Ok((session, tables))
+            Ok::<_, OpenError>((session, tables))
         })?
     };
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();

@@ -4,6 +4,8 @@
 //! a [`DecodeError`]; nothing is allocated, everything borrows from the message.
 
 mod cursor;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod tuple;
 
 use std::str::Utf8Error;

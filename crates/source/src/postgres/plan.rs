@@ -1,6 +1,5 @@
 //! How a collection is read: one statement that brings the rows and, even without any, what it saw.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -116,37 +115,6 @@ pub(crate) fn fence(row: &DatabaseRow) -> Result<(Snapshot, u64), JsonError> {
     }
     let at = Wire(raw(row, 1)?.ok_or(JsonError::Shape)?).i64()?.cast_unsigned();
     Ok((Snapshot { xmin, xmax, running }, at))
-}
-
-/// Where to find each key asked for; several places when it was asked for more than once.
-pub(crate) struct Places<'a> {
-    first: HashMap<&'a Key, usize>,
-    /// A later place and the first one of the same key.
-    again: Vec<(usize, usize)>,
-}
-
-impl<'a> Places<'a> {
-    pub(crate) fn new(keys: &'a [Key]) -> Self {
-        let mut places = Self { first: HashMap::with_capacity(keys.len()), again: Vec::new() };
-        for (i, key) in keys.iter().enumerate() {
-            let first = *places.first.entry(key).or_insert(i);
-            if first != i {
-                places.again.push((i, first));
-            }
-        }
-        places
-    }
-
-    pub(crate) fn of(&self, key: &Key) -> Option<usize> {
-        self.first.get(key).copied()
-    }
-
-    /// Gives the later places what the first have.
-    pub(crate) fn spread(&self, rows: &mut [Row]) {
-        for (later, first) in &self.again {
-            rows[*later] = rows[*first].clone();
-        }
-    }
 }
 
 fn select(served: &Served) -> String {

@@ -14,9 +14,10 @@ use tokio_postgres::Error;
 use super::PostgresSource;
 use super::inspect;
 use super::json::JsonError;
-use super::plan::{Places, ReadPlan, fence};
+use super::plan::{ReadPlan, fence};
 use super::pool::{Age, Connection, Fault, Lease, fault, unavailable};
 use super::shared::Plan;
+use crate::places::Places;
 use crate::{ReadError, ReadSet, Row};
 
 /// Attempts of one read: the first, one for a connection that died unnoticed, one for a table that changed, and one more

@@ -6,7 +6,7 @@ pub(crate) mod fingerprint;
 
 use tokio_postgres::{Client, Error};
 
-use super::config::Config;
+use super::config::{Config, Follow};
 use super::delivery::Followed;
 use super::error::Finding;
 use super::inspect::{self, Kind, Refused, Table};
@@ -41,8 +41,10 @@ impl Survey {
             .zip(&config.collections)
             .filter_map(|(table, spec)| table.as_ref().ok().map(|table| wanted(&spec.name, table)))
             .collect();
-        let Checked { version, versions, findings, lacking, narrowed } =
-            publication::check(client, &config.publication, &wanted, mend).await?;
+        let Checked { version, versions, findings, lacking, narrowed } = match config.follow {
+            Follow::Changes => publication::check(client, &config.publication, &wanted, mend).await?,
+            Follow::Nothing => Checked::default(),
+        };
         let mut versions = versions.into_iter();
         let mut published: Vec<Option<String>> =
             tables.iter().map(|table| table.as_ref().ok().and_then(|_| versions.next())).collect();

@@ -34,7 +34,7 @@ impl Field {
         let blob = match column.key {
             Some(KeyType::Uuid) => BlobForm::Uuid,
             Some(KeyType::Bytes) => BlobForm::Hex,
-            Some(KeyType::Integer | KeyType::Text(_)) | None => BlobForm::Base64,
+            Some(KeyType::Integer | KeyType::Text(_) | KeyType::ObjectId) | None => BlobForm::Base64,
         };
         Self { label: label.into(), blob }
     }

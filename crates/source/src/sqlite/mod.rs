@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::key::{CollectionId, Key, KeySchema};
+use hotrow_cache::key::KeySchema;
 
 use self::config::{Config, Watch};
 use self::connect::{Before, link};
@@ -24,6 +24,7 @@ use self::tuning::Tuning;
 pub use self::error::OpenError;
 pub use self::feed::SqliteFeed;
 pub use self::log::Removed;
+pub use crate::hooks::{Hook, Hooks};
 
 pub mod config;
 mod connect;
@@ -68,32 +69,6 @@ pub struct SqliteSource {
 impl fmt::Debug for SqliteSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteSource").field("schemas", &self.schemas).finish_non_exhaustive()
-    }
-}
-
-/// What a [`Hooks`] closure gets: the collection and the keys of a query.
-pub type Hook = Arc<dyn Fn(CollectionId, &[Key]) + Send + Sync>;
-
-/// Places where tests can hold a query, to force an order of events. By default nothing happens there.
-#[derive(Clone, Default)]
-pub struct Hooks {
-    /// Called in the reader's thread before the query is sent.
-    pub before_read: Option<Hook>,
-    /// Called in the reader's thread between the database's answer and its delivery.
-    pub after_read: Option<Hook>,
-}
-
-impl Hooks {
-    fn before_read(&self, collection: CollectionId, keys: &[Key]) {
-        if let Some(hook) = &self.before_read {
-            hook(collection, keys);
-        }
-    }
-
-    fn after_read(&self, collection: CollectionId, keys: &[Key]) {
-        if let Some(hook) = &self.after_read {
-            hook(collection, keys);
-        }
     }
 }
 

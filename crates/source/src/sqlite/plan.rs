@@ -86,7 +86,7 @@ fn collate(ty: KeyType) -> &'static str {
         KeyType::Text(Collation::Binary) => " COLLATE BINARY",
         KeyType::Text(Collation::NoCaseAscii) => " COLLATE NOCASE",
         KeyType::Text(Collation::RightTrim) => " COLLATE RTRIM",
-        KeyType::Integer | KeyType::Uuid | KeyType::Bytes => "",
+        KeyType::Integer | KeyType::Uuid | KeyType::ObjectId | KeyType::Bytes => "",
     }
 }
 

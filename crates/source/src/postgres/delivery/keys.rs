@@ -98,6 +98,8 @@ fn part(ty: KeyType, text: &[u8]) -> Option<Part<'_>> {
             let plain: String = text.chars().filter(|c| *c != '-').collect();
             hex(&plain).map(Part::Bytes)
         }
+        // No column is of that type.
+        KeyType::ObjectId => None,
         KeyType::Bytes => hex(text.strip_prefix("\\x")?).map(Part::Bytes),
     }
 }

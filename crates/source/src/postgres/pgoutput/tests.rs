@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use super::fuzzing::walk;
 use super::*;
 
 #[path = "../../../../../fuzz/mutate.rs"]
@@ -53,24 +54,6 @@ fn lengths_that_cannot_be_are_refused() {
     assert!(Message::decode(b"T\xff\xff\xff\xff\0").is_err());
     assert!(Message::decode(b"S\0\0\0\x07\x01").is_err(), "streaming is not asked for");
     assert!(Message::decode(b"Y\0\0\0\x07a\xff\0b\0").is_err());
-}
-
-/// Looks at every part of what was decoded, as the feed does.
-fn walk(bytes: &[u8]) {
-    let values = |tuple: Tuple<'_>| assert_eq!(tuple.values().count(), tuple.count());
-    assert!(relation_of_row(bytes).is_none() || bytes.len() >= 5);
-    match Message::decode(bytes) {
-        Ok(Message::Relation(relation)) => assert_eq!(relation.columns().count(), usize::from(relation.count)),
-        Ok(Message::Insert { new, .. }) => values(new),
-        Ok(Message::Update { old, new, .. }) => {
-            values(new);
-            old.iter().for_each(|old| values(old.tuple()));
-        }
-        Ok(Message::Delete { old, .. }) => values(old.tuple()),
-        Ok(Message::Truncate(oids)) => assert!(oids.iter().count() <= bytes.len()),
-        Ok(_) => {}
-        Err(e) => assert!(!e.to_string().is_empty()),
-    }
 }
 
 #[test]

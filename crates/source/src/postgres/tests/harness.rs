@@ -7,7 +7,7 @@ use hotrow_cache::key::CollectionId;
 use serde_json::Value;
 
 use super::server::Server;
-use crate::postgres::config::{CollectionSpec, Config};
+use crate::postgres::config::{CollectionSpec, Config, Follow};
 use crate::postgres::{Hooks, OpenError, PostgresSource, open};
 use crate::{ReadError, ReadSet, Row, Source as _};
 
@@ -35,6 +35,7 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
         reads_in_flight: 2,
         read_timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(10),
+        follow: Follow::Changes,
         max_staleness: Duration::from_secs(1),
         schema_poll: Duration::from_secs(1),
         collections: collections.iter().map(|text| spec(text)).collect(),

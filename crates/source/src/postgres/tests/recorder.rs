@@ -11,7 +11,7 @@ use hotrow_measure::clock::Nanos;
 use parking_lot::{Condvar, Mutex};
 
 use super::server::Server;
-use crate::postgres::config::{CollectionSpec, Config};
+use crate::postgres::config::{CollectionSpec, Config, Follow};
 use crate::postgres::tuning::Tuning;
 use crate::postgres::{Hooks, Postgres, PostgresSource, open};
 use crate::{Change, FlushCause, LossCause, Sink, Source as _};
@@ -135,6 +135,7 @@ pub(crate) fn config(url: String, collections: &[&str]) -> Config {
         reads_in_flight: 2,
         read_timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(10),
+        follow: Follow::Changes,
         max_staleness: Duration::from_millis(200),
         schema_poll: Duration::from_millis(50),
         collections: collections.iter().map(|c| spec(c)).collect(),

@@ -94,6 +94,7 @@ pub(super) fn typed(
         let ty = match plain {
             KeyTypeName::Integer => KeyType::Integer,
             KeyTypeName::Uuid => KeyType::Uuid,
+            KeyTypeName::ObjectId => KeyType::ObjectId,
             KeyTypeName::Bytes => KeyType::Bytes,
             KeyTypeName::Text => KeyType::Text(collation(spec, name, index)?),
         };
@@ -178,6 +179,7 @@ fn plain_type(affinity: Affinity, wanted: Option<KeyTypeName>) -> Result<KeyType
         (A::Text, None | Some(K::Text)) | (A::Blob, Some(K::Text)) => Ok(K::Text),
         (_, Some(K::Uuid)) => Ok(K::Uuid),
         (_, Some(K::Bytes)) => Ok(K::Bytes),
+        (_, Some(K::ObjectId)) => Err("only MongoDB has ObjectIds; 12 bytes are an id of the type \"bytes\""),
         (A::Blob, None) => Err(
             "its values can be of any type; say which with `key_types` (\"uuid\", \"bytes\", \"integer\" or \"text\")",
         ),

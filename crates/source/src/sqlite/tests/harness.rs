@@ -224,7 +224,7 @@ impl Engine {
         match set.rows.pop().unwrap() {
             Row::Found(json) => Some(String::from_utf8(json).unwrap()),
             Row::Missing => None,
-            Row::Unreadable(why) => panic!("{why}"),
+            row @ (Row::Passing(_) | Row::Unreadable(_)) => panic!("{row:?}"),
         }
     }
 }
