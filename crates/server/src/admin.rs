@@ -12,6 +12,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use hotrow_cache::config::Upkeep;
 use hotrow_cache::key::CollectionId;
 use hotrow_measure::clock::Nanos;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -110,11 +111,12 @@ impl View {
         let cache = &self.shared.cache;
         let source = self.shared.source.health();
         let current = cache.is_current(now);
+        let followed = cache.config().upkeep == Upkeep::Feed;
         let status = if current && source.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = serde_json::json!({
             "ready": status == StatusCode::OK,
-            "feed": if current { "caught up" } else { "behind" },
-            "staleness_ms": status::millis(cache.staleness(now)),
+            "feed": if !followed { "none" } else if current { "caught up" } else { "behind" },
+            "staleness_ms": followed.then(|| status::millis(cache.staleness(now))),
             "source": if source.is_ok() { "reachable" } else { "unreachable" },
         });
         let mut response = plain(status, "application/json", body.to_string());

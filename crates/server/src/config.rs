@@ -53,6 +53,8 @@ pub struct Limits {
     pub position_wait: Duration,
     /// Requests with `no-cache` or `Hotrow-Min-Position` that may wait at once; more get 503.
     pub privileged_waiters: usize,
+    /// Answers from memory that are checked against the database each second, at most; 0: none.
+    pub checks_per_s: u32,
 }
 
 /// One collection as the HTTP side sees it.

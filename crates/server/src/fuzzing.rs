@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hotrow_cache::Cache;
-use hotrow_cache::config::{CollectionConfig, Config as CacheConfig, WhenStale};
+use hotrow_cache::config::{CollectionConfig, Config as CacheConfig, Upkeep, WhenStale};
 use hotrow_cache::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{BoxFuture, ReadError, ReadSet, Source};
@@ -112,6 +112,7 @@ fn limits() -> Limits {
         max_batch: 10,
         position_wait: second,
         privileged_waiters: 1,
+        checks_per_s: 0,
     }
 }
 
@@ -121,6 +122,8 @@ fn cache_config() -> CacheConfig {
         capacity_bytes: 1 << 20,
         negative_share: 0.1,
         entry_bytes_estimate: 100,
+        upkeep: Upkeep::Feed,
+        refresh_hot: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
         ttl_jitter: 0.0,

@@ -143,6 +143,9 @@ impl Handler {
                 if quality == Quality::Expired && cache.refresh(&key) {
                     lead(&self.shared, id);
                 }
+                if quality == Quality::Fresh {
+                    self.shared.sampling.offer(&key, &record);
+                }
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
                 Step::Now(self.answer(record, provenance, asked))
             }

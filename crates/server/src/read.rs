@@ -38,6 +38,7 @@ fn taken(result: Result<ReadSet, ReadError>, keys: usize, collection: &str) -> R
     let rows = read.rows.into_iter().map(|row| match row {
         Row::Found(body) => Fetched::Found(body),
         Row::Missing => Fetched::Missing,
+        Row::Passing(body) => Fetched::Passing(body),
         Row::Unreadable(cause) => {
             crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
                 tracing::warn!(collection, suppressed, cause, "record cannot be turned into JSON");

@@ -1,9 +1,12 @@
 //! The whole HTTP side: data workers, admin worker, and how they end.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hotrow_cache::config::Upkeep;
 use hotrow_measure::clock::Nanos;
 
 use crate::admin::{Admin, View};
@@ -12,6 +15,8 @@ use crate::drain::Shutdown;
 use crate::handle::Handler;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
+use crate::refresh;
+use crate::sampling;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
 use crate::worker::{WorkerError, run_workers};
@@ -89,11 +94,44 @@ impl Service {
                 return Err(error);
             }
         };
+        let helpers = match start_helpers(shared) {
+            Ok(helpers) => helpers,
+            Err(source) => {
+                shutdown.now();
+                admin_shutdown.now();
+                let _ = workers.join();
+                return admin.join().and(Err(WorkerError::Start { index: config.workers, source }));
+            }
+        };
         started();
         let result = workers.join();
+        shared.refresh.end();
+        shared.sampling.end();
+        helpers.into_iter().for_each(|thread| _ = thread.join());
         admin_shutdown.drain();
         result.and(admin.join())
     }
+}
+
+/// The threads that read hot records again and that check answers, where that is wanted.
+fn start_helpers(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut helpers = Vec::new();
+    let cache = shared.cache.config();
+    if cache.refresh_hot {
+        helpers.push(refresh::start(shared.clone())?);
+    }
+    // Without a feed nothing is promised that could be checked.
+    if shared.limits.checks_per_s > 0 && cache.upkeep == Upkeep::Feed {
+        match sampling::start(shared.clone(), shared.limits.checks_per_s) {
+            Ok(check) => helpers.push(check),
+            Err(error) => {
+                shared.refresh.end();
+                helpers.into_iter().for_each(|thread| _ = thread.join());
+                return Err(error);
+            }
+        }
+    }
+    Ok(helpers)
 }
 
 /// The admin side's own limits: it must answer when the data side is full, and ends without ado.

@@ -12,7 +12,9 @@ use tokio::sync::Notify;
 use crate::config::{Config, Limits};
 use crate::lookups::Calendar;
 use crate::problem::Problem;
+use crate::refresh::Refresh;
 use crate::route::Router;
+use crate::sampling::Sampling;
 use crate::trouble::Trouble;
 
 /// One collection, ready to serve.
@@ -46,6 +48,10 @@ pub struct Shared {
     pub calendar: Calendar,
     /// Told whenever the feed has come further.
     pub feed_moved: Notify,
+    /// Hot records that changed and wait to be read again.
+    pub(crate) refresh: Refresh,
+    /// Answers that are checked against the database.
+    pub(crate) sampling: Sampling,
     /// Requests that wait for the database or the feed.
     pub waiting: Gauge,
     /// Those of them with `no-cache` or `Hotrow-Min-Position`.
@@ -84,6 +90,8 @@ impl Shared {
             limits,
             calendar,
             feed_moved: Notify::new(),
+            refresh: Refresh::new(config.collections.len()),
+            sampling: Sampling::default(),
             waiting,
             privileged,
         }))

@@ -10,6 +10,10 @@ use hotrow_source::{Change, FlushCause, LossCause, Sink};
 
 use crate::shared::Shared;
 
+mod unfollowed;
+
+pub use self::unfollowed::Unfollowed;
+
 /// The cache's side of the feed.
 pub struct CacheSink {
     shared: Arc<Shared>,
@@ -67,7 +71,11 @@ impl CacheSink {
 
 impl Sink for CacheSink {
     fn changes(&self, changes: &[Change]) {
-        changes.iter().for_each(|change| self.shared.cache.invalidate(&change.key, change.mark));
+        for Change { key, mark } in changes {
+            if self.shared.cache.invalidate(key, *mark) {
+                self.shared.refresh.want(key.collection());
+            }
+        }
         self.counts.changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
     }
 

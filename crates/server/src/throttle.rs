@@ -10,6 +10,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Queries that failed as a whole.
 pub(crate) static QUERY_FAILED: Throttle = Throttle::new();
+/// Answers found inconsistent.
+pub(crate) static INCONSISTENT: Throttle = Throttle::new();
 /// Records without a JSON form.
 pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
 

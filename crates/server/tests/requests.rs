@@ -46,11 +46,6 @@ const SOUND: &[Case] = &[
         &[200, 200],
     ),
     (
-        "ignored body in the same packet",
-        "POST /ignore HTTP/1.1$Host: a$Content-Length: 3$$xyzGET /b HTTP/1.1$Host: a$Connection: close$$",
-        &[200, 200],
-    ),
-    (
         "a request looks like a body",
         "POST /a HTTP/1.1$Host: a$Content-Length: 38$$GET /b HTTP/1.1$Host: a$GET: smuggle$GET /c HTTP/1.1$Host: a$Connection: close$$",
         &[200, 200],
@@ -173,6 +168,21 @@ fn sound_requests_are_served_however_they_arrive() {
             assert_eq!((received.statuses(), received.closed), (case.2.to_vec(), true), "{}: {received:?}", case.0);
         }
     }
+}
+
+/// One that has not come when the answer goes out may end the connection: nobody knows how much there is to skip.
+#[test]
+fn an_ignored_body_that_came_with_its_head_does_not_end_the_connection() {
+    let server = Server::start(limits());
+    let case = (
+        "",
+        "POST /ignore HTTP/1.1$Host: a$Content-Length: 3$$xyzGET /b HTTP/1.1$Host: a$Connection: close$$",
+        &[] as &[u16],
+    );
+    let mut client = server.connect();
+    client.send(bytes(&case));
+    let received = client.rest();
+    assert_eq!((received.statuses(), received.closed), (vec![200, 200], true), "{received:?}");
 }
 
 #[test]

@@ -30,8 +30,9 @@ function top(name,value,bad){const d=document.createElement("div"),t=document.cr
 const asked=c=>c.hits+c.negative+c.misses+c.waits+c.stale+c.bypass;
 function show(s,now){
  $("v").textContent=s.version+", up "+n(s.uptime_s)+" s";$("top").replaceChildren();
- top("staleness",s.feed.staleness_ms.toFixed(1)+" ms",!s.feed.current);
- top("feed",s.feed.current?"follows":"behind: "+s.feed.when_stale,!s.feed.current);
+ if(s.feed.followed){top("staleness",s.feed.staleness_ms.toFixed(1)+" ms",!s.feed.current);
+ top("feed",s.feed.current?"follows":"behind: "+s.feed.when_stale,!s.feed.current)}
+ else top("feed","none: answers may be as old as their TTL",true);
  top("changes",n(s.feed.changes));top("losses",n(s.feed.losses),s.feed.losses>0);
  top("source",s.source.reachable?"reachable":"unreachable",!s.source.reachable);
  top("queries",n(s.source.queries));top("cache",mib(s.cache.bytes)+" of "+mib(s.cache.capacity_bytes)+" MiB");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hotrow_cache::config::Upkeep;
 use hotrow_cache::key::CollectionId;
 use hotrow_cache::stats::{Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
@@ -28,6 +29,7 @@ impl View {
             .map(|(i, collection)| (collection.name.clone(), self.collection(i)))
             .collect();
         let totals = self.snapshots().fold((0, 0), |(entries, bytes), s| (entries + s.entries, bytes + s.bytes));
+        let followed = config.upkeep == Upkeep::Feed;
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(self.started_at).as_secs(),
@@ -35,15 +37,16 @@ impl View {
                 "enabled": config.enabled, "entries": totals.0, "bytes": totals.1, "capacity_bytes": config.capacity_bytes,
             },
             "feed": {
-                "current": cache.is_current(now),
-                "staleness_ms": millis(cache.staleness(now)),
-                "max_staleness_ms": millis(config.max_staleness),
-                "when_stale": format!("{:?}", config.when_stale).to_lowercase(),
+                "followed": followed,
+                "current": followed.then(|| cache.is_current(now)),
+                "staleness_ms": followed.then(|| millis(cache.staleness(now))),
+                "max_staleness_ms": followed.then(|| millis(config.max_staleness)),
+                "when_stale": followed.then(|| format!("{:?}", config.when_stale).to_lowercase()),
                 "position": cache.applied().map(|p| p.to_string()),
                 "changes": self.feed.changes_total(),
                 "starts": self.feed.starts_total(),
                 "losses": self.feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
-                "watch": shared.source.watch(),
+                "watch": if followed { shared.source.watch() } else { "none" },
             },
             "source": {
                 "reachable": shared.source.health().is_ok(),
@@ -73,6 +76,7 @@ impl View {
 
     fn collection(&self, index: usize) -> Value {
         let stats = self.shared.cache.stats(CollectionId(index as u16));
+        let followed = self.shared.cache.config().upkeep == Upkeep::Feed;
         let [hits, negative, misses, waits, stale, bypass, refused] = self.lookups_of(index);
         let evictions: Map<String, Value> =
             Removal::ALL.iter().zip(stats.removed).map(|(cause, n)| (cause.label().into(), n.into())).collect();
@@ -87,7 +91,7 @@ impl View {
             "fills": stats.fills_total, "invalidations": stats.invalidations_total, "flushes": stats.flushes_total,
             "queries": stats.queries_total, "waiting_keys": stats.waiting_keys,
             "queries_in_flight": stats.queries_in_flight,
-            "staleness_ms": millis(self.shared.cache.staleness(Nanos::now())),
+            "staleness_ms": followed.then(|| millis(self.shared.cache.staleness(Nanos::now()))),
         })
     }
 
@@ -95,7 +99,7 @@ impl View {
         let (limits, config) = (&self.shared.limits, self.shared.cache.config());
         json!({
             "connections": limits.connections, "requests_in_flight": limits.requests_in_flight,
-            "privileged_waiters": limits.privileged_waiters, "max_batch": limits.max_batch,
+            "privileged_waiters": limits.privileged_waiters, "checks_per_s": limits.checks_per_s, "max_batch": limits.max_batch,
             "header_bytes": limits.header_bytes, "headers": limits.headers, "target_bytes": limits.target_bytes,
             "body_bytes": limits.body_bytes, "waiting_keys": config.waiting_keys,
             "reads_in_flight": config.reads_in_flight, "query_keys": config.query_keys,

@@ -1,5 +1,6 @@
 //! `/metrics`: everything that is counted, for Prometheus.
 
+use hotrow_cache::config::Upkeep;
 use hotrow_cache::stats::{QUERY_KEYS_BOUNDS, Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 
@@ -18,15 +19,22 @@ const GAUGES: [Field; 5] = [
     ("hotrow_queries_in_flight", "Queries at the database.", |s| s.queries_in_flight),
 ];
 
-const COUNTERS: [Field; 10] = [
+const COUNTERS: [Field; 11] = [
     ("hotrow_fills_total", "Reads queued because nobody was reading the key.", |s| s.fills_total),
     ("hotrow_waits_total", "Requests that joined a read under way.", |s| s.waits_total),
     ("hotrow_queries_total", "Queries sent.", |s| s.queries_total),
     ("hotrow_queried_keys_total", "Keys in the queries sent.", |s| s.queried_keys_total),
     ("hotrow_failed_keys_total", "Keys whose read failed.", |s| s.failed_keys_total),
-    ("hotrow_dead_leases_total", "Answers given but not kept, because a change came between.", |s| s.dead_leases_total),
+    (
+        "hotrow_dead_leases_total",
+        "Answers given but not kept, because a change came between or was not visible to them yet.",
+        |s| s.dead_leases_total,
+    ),
     ("hotrow_rereads_total", "Reads repeated because a newer answer had been given.", |s| s.rereads_total),
     ("hotrow_invalidations_total", "Changes reported by the feed.", |s| s.invalidations_total),
+    ("hotrow_hot_refreshes_total", "Hot records queued to be read again because they changed.", |s| {
+        s.hot_refreshes_total
+    }),
     ("hotrow_flushes_total", "Flushes of the whole collection.", |s| s.flushes_total),
     ("hotrow_keys_refused_total", "Keys refused because too many were waiting.", |s| s.refused_total),
 ];
@@ -69,16 +77,24 @@ impl View {
     fn expose_feed(&self, now: Nanos, out: &mut Exposition) {
         let cache = &self.shared.cache;
         let one = |value: f64| [(&[] as Labels<'_>, value)];
+        let followed = cache.config().upkeep == Upkeep::Feed;
         out.gauge(
-            "hotrow_feed_staleness_seconds",
-            "Time for which a change may have gone unseen.",
-            &one(cache.staleness(now).as_secs_f64()),
+            "hotrow_feed_followed",
+            "1 when changes are followed, 0 with source.feed = \"none\".",
+            &one(f64::from(u8::from(followed))),
         );
-        out.gauge(
-            "hotrow_feed_current",
-            "1 while the feed is within max_staleness.",
-            &one(f64::from(u8::from(cache.is_current(now)))),
-        );
+        if followed {
+            out.gauge(
+                "hotrow_feed_staleness_seconds",
+                "Time for which a change may have gone unseen.",
+                &one(cache.staleness(now).as_secs_f64()),
+            );
+            out.gauge(
+                "hotrow_feed_current",
+                "1 while the feed is within max_staleness.",
+                &one(f64::from(u8::from(cache.is_current(now)))),
+            );
+        }
         if let Some(position) = cache.applied() {
             let log = format!("{:016x}", position.incarnation);
             out.gauge("hotrow_feed_position", "Point of the log taken in.", &[(&[("log", log.as_str())], position.at)]);
@@ -99,6 +115,16 @@ impl View {
             "Times that every entry went stale at once.",
             &[(&[], cache.losses_total())],
         );
+        let sampling = &self.shared.sampling;
+        let checks = [
+            ("hotrow_checked_answers_total", "Answers checked against the database.", sampling.checked_total()),
+            (
+                "hotrow_inconsistent_answers_total",
+                "Checked answers still served although the database had said otherwise for longer than max_staleness.",
+                sampling.inconsistent_total(),
+            ),
+        ];
+        checks.iter().for_each(|(name, help, value)| out.counter(name, help, &[(&[], *value)]));
         let reachable = f64::from(u8::from(self.shared.source.health().is_ok()));
         out.gauge("hotrow_source_reachable", "1 while the source answers.", &one(reachable));
         out.counter(

@@ -20,5 +20,6 @@ pub(crate) fn limits() -> Limits {
         max_batch: 10,
         position_wait: Duration::from_secs(1),
         privileged_waiters: 4,
+        checks_per_s: 0,
     }
 }

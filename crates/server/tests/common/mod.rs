@@ -44,6 +44,7 @@ pub(crate) fn limits() -> Limits {
         max_batch: 10,
         position_wait: DEADLINE,
         privileged_waiters: 4,
+        checks_per_s: 0,
     }
 }
 
