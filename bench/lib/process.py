@@ -52,6 +52,13 @@ def cpu_ticks_s(pid):
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def busy_s():
+    """CPU time that the whole machine has spent on anything, time stolen by its hypervisor included, in seconds."""
+    with open("/proc/stat") as file:
+        user, nice, system, _idle, _wait, irq, softirq, steal, *_ = map(int, file.readline().split()[1:])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 def rss_bytes(pid):
     total = 0
     for process in tree(pid):

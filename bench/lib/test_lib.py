@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -9,10 +10,11 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import data, postgres, process, report, stats, subjects, wrk  # noqa: E402
+from lib import data, generators, postgres, process, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Answer, Connection  # noqa: E402
 
 SPIN_S = 0.3
@@ -167,6 +169,35 @@ class Rounds(unittest.TestCase):
             wrk.write_requests(path, [("GET", "/a", ""), ("POST", "/b", json.dumps({"ids": [1]}))])
             with open(path) as file:
                 self.assertEqual(file.read(), 'GET\t/a\t\nPOST\t/b\t{"ids": [1]}\n')
+
+
+class Generators(unittest.TestCase):
+    def test_each_is_called_for_the_same_load(self):
+        known = {name: shutil.which("true") for name in ("hotrow", "wrk", "ab", "h2load", "oha", "hey")}
+        with unittest.mock.patch.object(generators, "binary", known.get):
+            for name in known:
+                words = " ".join(generators.command(name, "http://a/", 5, connections=50))
+                self.assertRegex(words, r"-c ?50\b", name)
+                self.assertRegex(words, r"-[dtzD] ?5s?\b", name)
+            for name in ("hotrow", "wrk", "ab"):
+                closing = generators.command(name, "http://a/", 5, keepalive=False)
+                self.assertNotEqual(closing, generators.command(name, "http://a/", 5), name)
+            with self.assertRaises(ValueError):
+                generators.command("wrk", "http://a/", 5, rate=100)
+
+    @unittest.skipUnless(shutil.which("ab") and shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "needs ab and nginx")
+    def test_a_run_is_weighed_by_what_the_target_counted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            target = generators.Target(folder)
+            try:
+                before = target.requests()
+                result = generators.measured(target, "ab", 1, connections=5)
+                self.assertEqual(target.requests() - before, result["requests"] + 3, "and those that asked for the count")
+            finally:
+                target.end()
+            self.assertGreater(result["requests"], 100)
+            self.assertGreater(result["peak_bytes"], 1 << 20)
+            self.assertAlmostEqual(result["cpu_us_per_request"] * result["throughput_rps"] / 1e6, result["cpu_share"], places=6)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import time
 
 from lib import process as processes
-from lib.process import Failed
+from lib.process import Failed, busy_s
 
 FOREIGN_LIMIT = 0.05
 SCRIPT = os.path.join(os.path.dirname(__file__), "wrk.lua")
@@ -34,13 +34,6 @@ def load(port, requests_file, seconds, connections=50, core=1):
     return result
 
 
-def _busy_s():
-    """CPU time that the whole machine has spent on anything, time stolen by its hypervisor included."""
-    with open("/proc/stat") as file:
-        user, nice, system, _idle, _wait, irq, softirq, steal, *_ = map(int, file.readline().split()[1:])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-
-
 def _children_s():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -59,10 +52,10 @@ def measured(process, requests_file, seconds, warm_up_s=1, connections=50, core=
         load(process.port, warm_up_file or requests_file, warm_up_s, connections, core)
     beside_cpu = beside.cpu_ns() if beside else 0
     cpu, ticks, start = process.cpu_ns(), processes.cpu_ticks_s(process.pid), time.monotonic_ns()
-    busy, children = _busy_s(), _children_s()
+    busy, children = busy_s(), _children_s()
     result = load(process.port, requests_file, seconds, connections, core)
     elapsed = time.monotonic_ns() - start
-    busy, children = _busy_s() - busy, _children_s() - children
+    busy, children = busy_s() - busy, _children_s() - children
     cpu, ticks = process.cpu_ns() - cpu, processes.cpu_ticks_s(process.pid) - ticks
     beside_cpu = (beside.cpu_ns() if beside else 0) - beside_cpu
     # Two counters of the kernel must agree; they differ by ticks of 10 ms per process.

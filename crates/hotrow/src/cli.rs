@@ -14,6 +14,8 @@ use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::serve::{self, ServeError};
 use crate::signals::{self, OnAbort};
+use crate::verify::VerifyError;
+use crate::verify::args::VerifyArgs;
 
 /// Records by id over HTTP, at memory speed, never staler than promised.
 #[derive(Debug, Parser)]
@@ -42,11 +44,23 @@ pub enum Command {
     /// Load an HTTP server and say what it did, and what limited it
     #[command(after_help = LOAD_EXAMPLES)]
     Load(Box<LoadArgs>),
+    /// Try to break the consistency contract: write to a table set aside for it, read over HTTP, and judge every answer
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(Box<VerifyArgs>),
 }
+
+const VERIFY_EXAMPLES: &str = "Examples:
+  hotrow verify --config hotrow.toml --collection verify --create
+  hotrow verify --config hotrow.toml --collection verify --url http://127.0.0.1:8080 -d 1m
+  hotrow verify --config hotrow.toml --collection verify --url http://10.0.0.1:8080 --url http://10.0.0.2:8080 \\
+      --balancer http://10.0.0.9 --admin http://10.0.0.1:8081 --rate 500 --json";
 
 const LOAD_EXAMPLES: &str = "Examples:
   hotrow load http://127.0.0.1:8080/products/1
   hotrow load -c 100 -d 30s --rate 20000 --ids 1..100000 --pick zipf:0.99 'http://127.0.0.1:8080/products/{id}'
+  hotrow load -d 10s --rate 5000 --slo 'p99<5ms,errors<0.1%,rate>=99%' http://127.0.0.1:8080/products/1
+  hotrow load -d 5m --rate 1000..20000 --hdr run.hlog --csv run.csv http://127.0.0.1:8080/products/1
+  hotrow load --calibrate
   hotrow load --json -n 100000 '9*http://127.0.0.1:8080/products/1' '1*http://127.0.0.1:8080/products/2'";
 
 /// Arguments of `serve`.
@@ -141,6 +155,9 @@ pub enum Failure {
     /// Loading came to no result.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// Verifying came to no result.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
     /// The signal handlers could not be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -158,6 +175,10 @@ impl Failure {
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
             Self::Load(e) => {
                 tell(std::io::stderr(), &format!("hotrow load: {e}"));
+                e.exit()
+            }
+            Self::Verify(e) => {
+                tell(std::io::stderr(), &format!("hotrow verify: {e}"));
                 e.exit()
             }
             other => {
@@ -208,6 +229,8 @@ fn summary(resolved: &Resolved) -> String {
     let (collections, database) = match &resolved.source {
         SourceConfig::Sqlite(source) => (&source.collections, source.path.display().to_string()),
         SourceConfig::Postgres(source) => (&source.collections, "PostgreSQL".to_owned()),
+        SourceConfig::Mysql(source) => (&source.collections, "MySQL or MariaDB".to_owned()),
+        SourceConfig::Mongodb(source) => (&source.collections, "MongoDB".to_owned()),
     };
     let names: Vec<&str> = collections.iter().map(|c| c.name.as_str()).collect();
     let noun = if names.len() == 1 { "collection" } else { "collections" };
@@ -228,6 +251,11 @@ pub fn unwatch(args: &UnwatchArgs) -> Result<(), Failure> {
                     "on PostgreSQL only the publication stays when Hotrow stops; remove it with DROP PUBLICATION {}",
                     source.publication
                 )));
+            }
+            SourceConfig::Mysql(_) | SourceConfig::Mongodb(_) => {
+                return Err(Failure::Unwatch(
+                    "nothing was added to this database, so nothing has to be removed".to_owned(),
+                ));
             }
         },
         // clap demands one of the two.
@@ -259,7 +287,10 @@ mod tests {
             "hotrow serve --config f --admin [::1]:1",
             "hotrow check --config f",
             "hotrow unwatch --database f",
+            "hotrow verify --config f --url http://a --url http://b --balancer http://c -d 5m --json --keep-going",
             "hotrow load -c 10 -d 5s --rate 100..200 --arrivals poisson http://a/{id} --ids 1..9 --pick zipf:1",
+            "hotrow load --slo p99<5ms,errors<0.1%,rate>=10000 --hdr f --csv g --percentiles http://a",
+            "hotrow load --calibrate -c 10 -t 1 --json -q",
         ] {
             assert_eq!(kind(good), Ok(()), "{good}");
         }
@@ -275,8 +306,16 @@ mod tests {
             ("hotrow load", ErrorKind::MissingRequiredArgument),
             ("hotrow load --arrivals poisson http://a", ErrorKind::MissingRequiredArgument),
             ("hotrow load --rate 0 http://a", ErrorKind::ValueValidation),
+            ("hotrow load --slo p99=5ms http://a", ErrorKind::ValueValidation),
+            ("hotrow load --calibrate http://a", ErrorKind::ArgumentConflict),
+            ("hotrow load --calibrate --rate 5", ErrorKind::ArgumentConflict),
+            ("hotrow load --json --percentiles http://a", ErrorKind::ArgumentConflict),
             ("hotrow load --connections 0 http://a", ErrorKind::ValueValidation),
             ("hotrow load --body x --form a=b http://a", ErrorKind::ArgumentConflict),
+            ("hotrow verify --url http://a", ErrorKind::MissingRequiredArgument),
+            ("hotrow verify --config f", ErrorKind::MissingRequiredArgument),
+            ("hotrow verify --config f --url http://a --keys 0", ErrorKind::ValueValidation),
+            ("hotrow verify --config f --url http://a --rate 0", ErrorKind::ValueValidation),
             ("hotrow unknown", ErrorKind::InvalidSubcommand),
             ("hotrow", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         ] {

@@ -1,7 +1,7 @@
 //! The parts of the `hotrow` binary, as a library so that its tests can reach them.
 //!
 //! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`load`],
-//! [`signals`], [`open_files`], [`logging`].
+//! [`verify`], [`signals`], [`open_files`], [`logging`].
 
 pub mod cli;
 pub mod config;
@@ -11,3 +11,4 @@ pub mod logging;
 pub mod open_files;
 pub mod serve;
 pub mod signals;
+pub mod verify;

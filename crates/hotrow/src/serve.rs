@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hotrow_cache::Cache;
+use hotrow_cache::config::Upkeep;
 use hotrow_measure::clock::Nanos;
 use hotrow_server::drain::Shutdown;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
-use hotrow_server::sink::{CacheSink, FeedCounts};
+use hotrow_server::sink::{CacheSink, FeedCounts, Unfollowed};
+use hotrow_source::mongodb::{self, Mongo};
+use hotrow_source::mysql::{self, Mysql};
 use hotrow_source::postgres::{self, Postgres};
 use hotrow_source::sqlite::{self, Sqlite};
 use hotrow_source::{Sink, Source};
@@ -93,11 +96,16 @@ fn compose(resolved: Resolved, phase: watch::Receiver<Phase>, ready: impl FnOnce
     let addresses = Addresses { data: service.data(), admin: service.admin() };
     let (source, follow) = open(source)?;
     let cache = Cache::new(cache, collections);
+    let served = source.schemas().iter().map(|schema| schema.collection());
+    served.filter(|id| source.has_aliases(*id)).for_each(|id| cache.expect_aliases(id));
     #[cfg(feature = "sabotage")]
     sabotage(&cache);
     let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
     let counts = Arc::new(FeedCounts::default());
-    let sink = Arc::new(CacheSink::new(shared.clone(), counts.clone()));
+    let sink: Arc<dyn Sink> = match shared.cache.config().upkeep {
+        Upkeep::Feed => Arc::new(CacheSink::new(shared.clone(), counts.clone())),
+        Upkeep::TtlOnly => Arc::new(Unfollowed::new(CacheSink::new(shared.clone(), counts.clone()))),
+    };
     let stop_feed = Arc::new(AtomicBool::new(false));
     let following = {
         let stop = stop_feed.clone();
@@ -112,9 +120,9 @@ fn compose(resolved: Resolved, phase: watch::Receiver<Phase>, ready: impl FnOnce
 }
 
 /// Runs a feed until the flag is set.
-type Follow = Box<dyn FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) + Send>;
+type RunFeed = Box<dyn FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) + Send>;
 
-fn open(source: SourceConfig) -> Result<(Arc<dyn Source>, Follow), ServeError> {
+fn open(source: SourceConfig) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
     match source {
         SourceConfig::Sqlite(config) => {
             let Sqlite { source, feed } = sqlite::open(config, sqlite::Hooks::default()).map_err(subsystem)?;
@@ -122,6 +130,18 @@ fn open(source: SourceConfig) -> Result<(Arc<dyn Source>, Follow), ServeError> {
         }
         SourceConfig::Postgres(config) => {
             let Postgres { source, feed } = postgres::open(config, postgres::Hooks::default()).map_err(subsystem)?;
+            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+        }
+        SourceConfig::Mysql(config) => {
+            let Mysql { source, feed } = mysql::open(config, mysql::Hooks::default()).map_err(subsystem)?;
+            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+        }
+        SourceConfig::Mongodb(config) => {
+            let Mongo { source, feed } = mongodb::open(config, mongodb::Hooks::default()).map_err(subsystem)?;
+            #[cfg(feature = "sabotage")]
+            if is_taken_out("fence") {
+                source.take_out_causality();
+            }
             Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
         }
     }
@@ -152,18 +172,22 @@ fn subsystem(error: impl std::fmt::Display) -> ServeError {
 /// Test-only: takes fixes out, named with commas between, so that the consistency test can show that they would be missed.
 #[cfg(feature = "sabotage")]
 fn sabotage(cache: &Cache<hotrow_server::Trouble>) {
-    let wanted = std::env::var("HOTROW_SABOTAGE").unwrap_or_default();
-    for name in wanted.split(',') {
-        let fix = match name {
-            "lease" => hotrow_cache::Fix::Lease,
-            "fence" => hotrow_cache::Fix::Fence,
-            "epoch" => hotrow_cache::Fix::Epoch,
-            "probe" => hotrow_cache::Fix::Probe,
-            _ => continue,
-        };
+    let fixes = [
+        ("lease", hotrow_cache::Fix::Lease),
+        ("fence", hotrow_cache::Fix::Fence),
+        ("epoch", hotrow_cache::Fix::Epoch),
+        ("probe", hotrow_cache::Fix::Probe),
+    ];
+    for (_, fix) in fixes.into_iter().filter(|(name, _)| is_taken_out(name)) {
         tracing::warn!(?fix, "HOTROW_SABOTAGE: a fix is taken out; this is a build for tests");
         cache.take_out(fix);
     }
+}
+
+/// Test-only: whether `HOTROW_SABOTAGE` names this fix.
+#[cfg(feature = "sabotage")]
+fn is_taken_out(fix: &str) -> bool {
+    std::env::var("HOTROW_SABOTAGE").is_ok_and(|names| names.split(',').any(|name| name == fix))
 }
 
 /// Removes from `database` what `watch = "triggers"` added.

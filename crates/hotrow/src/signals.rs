@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -56,6 +57,24 @@ pub fn listen(on_abort: OnAbort) -> io::Result<watch::Receiver<Phase>> {
         });
     })?;
     Ok(receiver)
+}
+
+/// A flag that the first SIGINT or SIGTERM sets; the second one ends the process.
+///
+/// # Errors
+/// What the system said when a handler or a thread could not be set up.
+pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+    let mut phase = listen(OnAbort::default())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let set = stop.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
+        // An error means that nobody listens to signals any more: the process ends.
+        if runtime.block_on(phase.wait_for(|phase| *phase == Phase::Draining)).is_ok() {
+            set.store(true, Ordering::Relaxed);
+        }
+    })?;
+    Ok(stop)
 }
 
 /// Waits for either signal; answers with the status that a process killed by it should show.

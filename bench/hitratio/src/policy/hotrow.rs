@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionConfig, Config, WhenStale};
+use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale};
 use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_cache::version::Version;
 use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, Wish};
@@ -32,7 +32,9 @@ impl Hotrow {
             capacity_bytes: capacity as u64 * (entry_bytes + ENTRY_OVERHEAD_BYTES),
             negative_share: 0.0,
             entry_bytes_estimate: entry_bytes,
-            max_staleness: Duration::from_secs(1),
+            upkeep: Upkeep::Feed,
+        refresh_hot: false,
+        max_staleness: Duration::from_secs(1),
             when_stale: WhenStale::Bypass,
             ttl_jitter: 0.0,
             error_ttl: Duration::ZERO,

@@ -27,7 +27,14 @@ pub(super) struct Collections {
     pub(super) source: Vec<CollectionSpec>,
 }
 
-pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, has_positions: bool) -> Collections {
+/// What the rules for collections must know of the source.
+pub(super) struct OfSource {
+    pub(super) has_positions: bool,
+    /// Name of the key where none is named.
+    pub(super) default_key: &'static str,
+}
+
+pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, of_source: &OfSource) -> Collections {
     let mut all = Collections::default();
     let tables = section.sections();
     let rule = match tables.len() {
@@ -41,12 +48,12 @@ pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, has_position
         section.refuse_whole(&rule);
     }
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        collection(name, table, defaults, has_positions, &mut all);
+        collection(name, table, defaults, of_source, &mut all);
     }
     all
 }
 
-fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, has_positions: bool, all: &mut Collections) {
+fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, of_source: &OfSource, all: &mut Collections) {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
             "the name of a collection must begin with a letter a to z and have at most {NAME_BYTES_MAX} of a to z, 0 to 9, _ \
@@ -56,7 +63,7 @@ fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, has_positi
     }
     let table = section.text("table", "NAME", "1 to 256 bytes").map_or_else(|| name.clone(), |text| text.value);
     check_identifiers(&section, "table", std::slice::from_ref(&table));
-    let key = key(&mut section);
+    let key = key(&mut section, of_source.default_key);
     let key_types = key_types(&mut section, key.len());
     let columns = names(&mut section, "columns", "all");
     let exclude = names(&mut section, "exclude", "none");
@@ -71,10 +78,10 @@ fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, has_positi
     let cache_control = cache_control(&mut section);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
-    if allow_min_position && !has_positions {
+    if allow_min_position && !of_source.has_positions {
         section.refuse(
             "allow_min_position",
-            "must not be true with source.watch = \"none\": without a change log there are no positions",
+            "must not be true with source.watch or source.feed = \"none\": without a change log there are no positions",
         );
     }
     section.finish();
@@ -87,8 +94,9 @@ fn name_is_valid(name: &str) -> bool {
     rest_is_valid && name.len() <= NAME_BYTES_MAX && name.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
-fn key(section: &mut Section<'_>) -> Vec<String> {
-    let key = section.texts("key", "\"id\"", "a column or a list of 1 to 4").unwrap_or_else(|| vec!["id".to_owned()]);
+fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
+    let key =
+        section.texts("key", "\"id\"", "a column or a list of 1 to 4").unwrap_or_else(|| vec![default.to_owned()]);
     if !(1..=KEY_PARTS_MAX).contains(&key.len()) {
         section.refuse("key", format!("must name 1 to {KEY_PARTS_MAX} columns, not {}", key.len()));
     }
@@ -97,7 +105,8 @@ fn key(section: &mut Section<'_>) -> Vec<String> {
 }
 
 fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
-    let Some(words) = section.texts("key_type", "from the table", "integer, text, uuid, bytes; or a list of them")
+    let Some(words) =
+        section.texts("key_type", "from the table", "integer, text, uuid, objectid, bytes; or a list of them")
     else {
         return Vec::new();
     };
@@ -107,10 +116,11 @@ fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
             "integer" => types.push(KeyTypeName::Integer),
             "text" => types.push(KeyTypeName::Text),
             "uuid" => types.push(KeyTypeName::Uuid),
+            "objectid" => types.push(KeyTypeName::ObjectId),
             "bytes" => types.push(KeyTypeName::Bytes),
             _ => {
-                section
-                    .refuse("key_type", format!("must be made of integer, text, uuid and bytes, not {}", shown(word)));
+                let names = "integer, text, uuid, objectid and bytes";
+                section.refuse("key_type", format!("must be made of {names}, not {}", shown(word)));
                 return Vec::new();
             }
         }

@@ -54,6 +54,10 @@ pub enum SourceConfig {
     Sqlite(hotrow_source::sqlite::config::Config),
     /// A PostgreSQL server.
     Postgres(hotrow_source::postgres::config::Config),
+    /// MySQL and MariaDB.
+    Mysql(hotrow_source::mysql::config::Config),
+    /// MongoDB.
+    Mongodb(hotrow_source::mongodb::config::Config),
 }
 
 /// Settings of the log on standard error.

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use hotrow_cache::config::WhenStale;
+use hotrow_cache::config::{Upkeep, WhenStale};
 use hotrow_server::config::Limits;
+use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
 use super::reader::{Context, Section};
@@ -19,6 +20,8 @@ const DAY: Duration = Duration::from_hours(24);
 const YEAR: Duration = Duration::from_hours(24 * 365);
 /// Most keys of one query: with four key columns this stays below SQLite's 32,766 parameters.
 pub(super) const QUERY_KEYS_MAX: usize = 8_000;
+/// The database is asked so often at most to check answers.
+const CHECKS_PER_S_MAX: usize = 100;
 const TOKEN_CHARS_MIN: usize = 16;
 const TOKEN_CHARS_MAX: usize = 256;
 
@@ -43,7 +46,7 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
     let (limits, shared) = limits(root.section("limits"));
     let source = source(root.section("source"), limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
-    let collections = collections::collections(root.section("collections"), &cache_section.ttl, source.has_positions());
+    let collections = collections::collections(root.section("collections"), &cache_section.ttl, &source.of_source());
     let log = log(root.section("log"));
     root.finish();
 
@@ -52,6 +55,13 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
         warnings.push(format!(
             "the admin address {admin} is reachable from other machines and admin.token is not set: anybody there can \
              purge the cache; set a token or listen on 127.0.0.1"
+        ));
+    }
+    if source.follow == Follow::Nothing {
+        warnings.push(format!(
+            "source.feed = \"none\": changes in the database are not followed, so that an answer may be as old as its TTL \
+             (cache.ttl is {:?}); points 2 to 5 of the consistency contract do not hold",
+            cache_section.ttl.ttl
         ));
     }
     let server =
@@ -123,6 +133,8 @@ fn limits(mut section: Section<'_>) -> (Limits, Shared) {
         max_batch: section.count("max_batch", 1_000, 1..=QUERY_KEYS_MAX),
         position_wait: section.duration("position_wait", ms(500), ms(0)..=Duration::from_mins(1)),
         privileged_waiters: section.count("privileged_waiters", 256, 0..=100_000),
+        // The range fits.
+        checks_per_s: section.count("checks_per_s", 1, 0..=CHECKS_PER_S_MAX) as u32,
     };
     let waiting_keys = section.count("waiting_keys", 10_000, 1..=10_000_000);
     if limits.target_bytes > limits.header_bytes {
@@ -155,17 +167,23 @@ struct Cache {
 }
 
 fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
+    let upkeep = match source.follow {
+        Follow::Changes => Upkeep::Feed,
+        Follow::Nothing => Upkeep::TtlOnly,
+    };
     let config = hotrow_cache::config::Config {
         enabled: section.flag("enabled", true),
         capacity_bytes: section.size("capacity", 256 * MIB, MIB..=1 << 50),
         negative_share: section.share("negative_share", 0.05, 0.0..=0.1),
         entry_bytes_estimate: section.size("entry_size_hint", 512, 64..=16 * MIB),
+        upkeep,
         max_staleness: section.duration("max_staleness", s(1), ms(10)..=Duration::from_hours(1)),
         when_stale: section.choice(
             "when_stale",
             [("bypass", WhenStale::Bypass), ("stale", WhenStale::Stale), ("refuse", WhenStale::Refuse)],
         ),
         ttl_jitter: section.share("ttl_jitter", 0.1, 0.0..=1.0),
+        refresh_hot: section.flag("refresh_hot", true),
         error_ttl: section.duration("error_ttl", ms(100), ms(0)..=Duration::from_mins(1)),
         stale_while_revalidate: section.duration("stale_while_revalidate", ms(0), ms(0)..=YEAR),
         stale_if_error: section.duration("stale_if_error", ms(0), ms(0)..=YEAR),
@@ -179,6 +197,16 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         ttl: section.duration("ttl", DAY, TTL),
         negative_ttl: section.duration("negative_ttl", Duration::from_mins(10), TTL),
     };
+    if upkeep == Upkeep::TtlOnly {
+        for name in ["max_staleness", "when_stale"].into_iter().filter(|name| section.has(name)) {
+            section.refuse(name, "has no meaning with source.feed = \"none\": nothing tells how old an entry is");
+        }
+        if !section.has("ttl") {
+            let what =
+                "must be set with source.feed = \"none\": an answer may be as old as that, and nothing else bounds it";
+            section.refuse("ttl", what);
+        }
+    }
     if config.entry_bytes_estimate > config.capacity_bytes {
         section.refuse("entry_size_hint", "must not be larger than cache.capacity");
     }

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_source::spec::CollectionSpec;
+use hotrow_source::mongodb::config::JsonForm;
+use hotrow_source::spec::{CollectionSpec, Follow};
 use hotrow_source::sqlite::config::Watch;
-use hotrow_source::{postgres, sqlite};
+use hotrow_source::{mongodb, mysql, postgres, sqlite};
 
 use super::SourceConfig;
+use super::collections::OfSource;
 use super::problem::shown;
 use super::reader::Section;
 use super::resolve::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
@@ -15,12 +17,25 @@ use super::resolve::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
 /// Longest name of a publication in bytes (PostgreSQL's NAMEDATALEN less one).
 const PUBLICATION_BYTES_MAX: usize = 63;
 /// What a bad URL is answered with, before anything of it is repeated.
-const URL_FORMS: &str = "sqlite:shop.db or postgres://user@host/database";
+const URL_FORMS: &str =
+    "sqlite:shop.db, postgres://user@host/database, mysql://user@host/database or mongodb://host/database";
+/// Keys of `[source]` that only some engines know, with what they are for.
+const OF_ONE_ENGINE: [(&str, &[Scheme], &str); 7] = [
+    ("watch", &[Scheme::Sqlite], "sqlite:"),
+    ("feed_url", &SERVERS, "postgres:, mysql: and mongodb:"),
+    ("publication", &[Scheme::Postgres], "postgres:"),
+    ("server_id", &[Scheme::Mysql], "mysql:"),
+    ("json", &[Scheme::Mongodb], "mongodb:"),
+    ("connect_timeout", &SERVERS, "postgres:, mysql: and mongodb:"),
+    ("schema_poll", &SERVERS, "postgres:, mysql: and mongodb:"),
+];
+const SERVERS: [Scheme; 3] = [Scheme::Postgres, Scheme::Mysql, Scheme::Mongodb];
 
 /// `[source]` as read.
 pub(super) struct Source {
     /// Missing when the URL was refused.
     engine: Option<Engine>,
+    pub(super) follow: Follow,
     pub(super) reads_in_flight: usize,
     pub(super) query_keys: usize,
     pub(super) query_bytes: usize,
@@ -29,19 +44,22 @@ pub(super) struct Source {
 
 enum Engine {
     Sqlite { path: PathBuf, watch: Watch },
-    Postgres(Postgres),
+    Postgres { server: Server, publication: String },
+    Mysql { server: Server, server_id: Option<u32> },
+    Mongodb { server: Server, json: JsonForm },
 }
 
-struct Postgres {
+/// What all databases that are reached over a network have in common.
+struct Server {
     url: String,
     feed_url: Option<String>,
-    publication: String,
     connect_timeout: Duration,
     schema_poll: Duration,
 }
 
 pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
-    let engine = engine(&mut section);
+    let follow = section.choice("feed", [("changes", Follow::Changes), ("none", Follow::Nothing)]);
+    let engine = engine(&mut section, follow);
     let merge = section.flag("merge", true);
     let reads_in_flight = section.count("reads_in_flight", 4, 1..=256);
     let query_keys = section.count("query_keys", 1_000, 1..=QUERY_KEYS_MAX);
@@ -57,78 +75,129 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
     }
     section.finish();
     let query_keys = if merge { query_keys } else { 1 };
-    Source { engine, reads_in_flight, query_keys, query_bytes, read_timeout }
+    Source { engine, follow, reads_in_flight, query_keys, query_bytes, read_timeout }
 }
 
-/// Every key is read whatever the engine, so that all are known; those of the other engine are then refused.
-fn engine(section: &mut Section<'_>) -> Option<Engine> {
-    let url = section.text("url", "required", "sqlite: and a path, or a postgres: connection string");
+/// Every key is read whatever the engine, so that all are known; those of other engines are then refused.
+fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
+    let url = section.text("url", "required", "a path after sqlite:, or a connection string");
     let watch = section.choice("watch", [("none", Watch::None), ("triggers", Watch::Triggers)]);
-    let feed_url = section.text("feed_url", "url", "a postgres: connection string");
+    let feed_url = section.text("feed_url", "url", "a connection string").map(|text| text.value);
     let publication = section
         .text("publication", "\"hotrow\"", "1 to 63 bytes without NUL")
         .map_or_else(|| "hotrow".to_owned(), |text| text.value);
+    let server_id = section.count_or("server_id", (0, "random"), 1..=u32::MAX as usize);
+    let json = section.choice("json", [("plain", JsonForm::Plain), ("relaxed", JsonForm::RelaxedExtended)]);
     let connect_timeout = section.duration("connect_timeout", s(5), TIMEOUT);
     let schema_poll = section.duration("schema_poll", s(1), ms(10)..=Duration::from_hours(1));
-    let Some(url) = url else {
+    let Some(url) = url.map(|text| text.value) else {
         if !section.has("url") {
             section.refuse("url", format!("is required; for instance {URL_FORMS}"));
         }
         return None;
     };
-    let refuse_all = |names: &[&str], why: &str| {
-        names.iter().filter(|name| section.has(name)).for_each(|name| section.refuse(name, why));
-    };
-    match scheme(&url.value) {
-        Err(what) => {
-            section.refuse("url", what);
-            None
+    let (scheme, rest) = scheme(&url).map_err(|what| section.refuse("url", what)).ok()?;
+    for (name, _, engines) in OF_ONE_ENGINE.iter().filter(|(_, known_to, _)| !known_to.contains(&scheme)) {
+        if section.has(name) {
+            section.refuse(name, format!("is for {engines} databases, and source.url names another"));
         }
-        Ok(Scheme::Sqlite(rest)) => {
-            let of_postgres = ["feed_url", "publication", "connect_timeout", "schema_poll"];
-            refuse_all(&of_postgres, "is for postgres: databases; source.url names a file of SQLite");
+    }
+    let of_a_feed = ["watch", "feed_url", "publication", "server_id"];
+    for name in of_a_feed.into_iter().filter(|name| follow == Follow::Nothing && section.has(name)) {
+        section.refuse(name, "has no meaning with source.feed = \"none\"");
+    }
+    if scheme != Scheme::Sqlite {
+        check_url(section, scheme, "url", &url);
+        feed_url.iter().for_each(|feed_url| check_url(section, scheme, "feed_url", feed_url));
+    }
+    match scheme {
+        Scheme::Sqlite => {
             let path = sqlite_path(rest).map_err(|what| section.refuse("url", what)).ok()?;
             Some(Engine::Sqlite { path, watch })
         }
-        Ok(Scheme::Postgres) => {
-            refuse_all(&["watch"], "is for sqlite: databases; PostgreSQL is followed by its own change feed");
+        Scheme::Postgres => {
             if publication.is_empty() || publication.len() > PUBLICATION_BYTES_MAX || publication.contains('\0') {
                 let what =
                     format!("must have 1 to {PUBLICATION_BYTES_MAX} bytes without NUL, not {}", shown(&publication));
                 section.refuse("publication", what);
             }
-            check_url(section, "url", &url.value);
-            feed_url.iter().for_each(|text| check_url(section, "feed_url", &text.value));
-            let feed_url = feed_url.map(|text| text.value);
-            Some(Engine::Postgres(Postgres { url: url.value, feed_url, publication, connect_timeout, schema_poll }))
+            Some(Engine::Postgres { server: Server { url, feed_url, connect_timeout, schema_poll }, publication })
+        }
+        Scheme::Mysql => {
+            let server_id = u32::try_from(server_id).ok().filter(|id| *id != 0);
+            Some(Engine::Mysql { server: Server { url, feed_url, connect_timeout, schema_poll }, server_id })
+        }
+        Scheme::Mongodb => {
+            Some(Engine::Mongodb { server: Server { url, feed_url, connect_timeout, schema_poll }, json })
         }
     }
 }
 
-fn check_url(section: &Section<'_>, name: &str, url: &str) {
-    if let Err(error) = postgres::config::check_url(url) {
+fn check_url(section: &Section<'_>, scheme: Scheme, name: &str, url: &str) {
+    let checked = match scheme {
+        Scheme::Sqlite => Ok(()),
+        Scheme::Postgres => postgres::config::check_url(url).map_err(|error| error.to_string()),
+        Scheme::Mysql => mysql::config::check_url(url).map_err(|error| error.to_string()),
+        Scheme::Mongodb => mongodb::config::check_url(url).map_err(|error| error.to_string()),
+    };
+    if let Err(error) = checked {
         section.refuse(name, error);
     }
 }
 
 impl Source {
-    /// Whether answers carry positions.
-    pub(super) fn has_positions(&self) -> bool {
-        !matches!(self.engine, Some(Engine::Sqlite { watch: Watch::None, .. }))
+    /// What the rules for collections must know.
+    pub(super) fn of_source(&self) -> OfSource {
+        let is_listed = !matches!(self.engine, Some(Engine::Sqlite { watch: Watch::None, .. }));
+        OfSource {
+            has_positions: self.follow == Follow::Changes && is_listed,
+            default_key: if matches!(self.engine, Some(Engine::Mongodb { .. })) { "_id" } else { "id" },
+        }
     }
 
     /// What the engine takes; `None` when the URL was refused.
     pub(super) fn with(self, collections: Vec<CollectionSpec>, max_staleness: Duration) -> Option<SourceConfig> {
-        let Self { reads_in_flight, read_timeout, .. } = self;
+        let Self { follow, reads_in_flight, read_timeout, .. } = self;
         Some(match self.engine? {
             Engine::Sqlite { path, watch } => {
+                // Without a feed nothing is added to the database; `Upkeep::TtlOnly` keeps the flushes away.
+                let watch = if follow == Follow::Nothing { Watch::None } else { watch };
                 SourceConfig::Sqlite(sqlite::config::Config { path, watch, reads_in_flight, read_timeout, collections })
             }
-            Engine::Postgres(Postgres { url, feed_url, publication, connect_timeout, schema_poll }) => {
+            Engine::Postgres { server: Server { url, feed_url, connect_timeout, schema_poll }, publication } => {
                 SourceConfig::Postgres(postgres::config::Config {
                     url,
                     feed_url,
+                    follow,
                     publication,
+                    reads_in_flight,
+                    read_timeout,
+                    connect_timeout,
+                    max_staleness,
+                    schema_poll,
+                    collections,
+                })
+            }
+            Engine::Mysql { server: Server { url, feed_url, connect_timeout, schema_poll }, server_id } => {
+                SourceConfig::Mysql(mysql::config::Config {
+                    url,
+                    feed_url,
+                    follow,
+                    server_id,
+                    reads_in_flight,
+                    read_timeout,
+                    connect_timeout,
+                    max_staleness,
+                    schema_poll,
+                    collections,
+                })
+            }
+            Engine::Mongodb { server: Server { url, feed_url, connect_timeout, schema_poll }, json } => {
+                SourceConfig::Mongodb(mongodb::config::Config {
+                    url,
+                    feed_url,
+                    follow,
+                    json,
                     reads_in_flight,
                     read_timeout,
                     connect_timeout,
@@ -141,25 +210,28 @@ impl Source {
     }
 }
 
-enum Scheme<'a> {
-    /// With what follows the colon.
-    Sqlite(&'a str),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Sqlite,
     Postgres,
+    Mysql,
+    Mongodb,
 }
 
-/// The URL may hold a password, so that no message repeats more than its scheme.
-fn scheme(url: &str) -> Result<Scheme<'_>, String> {
+/// The database's kind and what follows the colon. The URL may hold a password, so that no message repeats more than its
+/// scheme.
+fn scheme(url: &str) -> Result<(Scheme, &str), String> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(format!("must begin with a scheme, for instance {URL_FORMS}; there is no colon in it"));
     };
-    match scheme {
-        "sqlite" => Ok(Scheme::Sqlite(rest)),
-        "postgres" | "postgresql" => Ok(Scheme::Postgres),
-        "mysql" | "mariadb" | "mongodb" | "mongodb+srv" => {
-            Err(format!("{scheme}: is not in this build; it serves sqlite: and postgres:"))
-        }
-        _ => Err(format!("must be like {URL_FORMS}; the scheme {} is unknown", shown(scheme))),
-    }
+    let known = match scheme {
+        "sqlite" => Scheme::Sqlite,
+        "postgres" | "postgresql" => Scheme::Postgres,
+        "mysql" | "mariadb" => Scheme::Mysql,
+        "mongodb" | "mongodb+srv" => Scheme::Mongodb,
+        _ => return Err(format!("must be like {URL_FORMS}; the scheme {} is unknown", shown(scheme))),
+    };
+    Ok((known, rest))
 }
 
 /// The file that `sqlite:FILE` names.

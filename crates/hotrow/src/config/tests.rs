@@ -171,7 +171,10 @@ const BAD: &[(&str, &str)] = &[
     ("key = ['a', 'b', 'c', 'd', 'e']", "collections.products.key: must name 1 to 4 columns, not 5"),
     ("key = ['a', 'A']", "collections.products.key: must not name a column twice: \"A\""),
     ("key = ['a', 1]", "collections.products.key: must be a list of texts, not of 1"),
-    ("key_type = 'int'", "collections.products.key_type: must be made of integer, text, uuid and bytes, not \"int\""),
+    (
+        "key_type = 'int'",
+        "collections.products.key_type: must be made of integer, text, uuid, objectid and bytes, not \"int\"",
+    ),
     (
         "key_type = ['text', 'text']",
         "collections.products.key_type: must name one type per column of the key: the key has 1",
@@ -182,7 +185,7 @@ const BAD: &[(&str, &str)] = &[
     ("cache_control = ' x'", "collections.products.cache_control: must be a header value"),
     (
         "allow_min_position = true",
-        "collections.products.allow_min_position: must not be true with source.watch = \"none\"",
+        "collections.products.allow_min_position: must not be true with source.watch or source.feed = \"none\"",
     ),
     ("ttl = '0s'", "f.toml:4: collections.products.ttl: must be a time"),
     ("[collections.Big]", "collections.Big: the name of a collection must begin with a letter a to z"),
@@ -221,13 +224,22 @@ const BAD_FILES: &[(&str, &str)] = &[
         "[source]\nurl = 'postgres://u@h/db'\nfeed_url = 'postgres://u@h:0x/db'",
         "source.feed_url: the connection string",
     ),
-    ("[source]\nurl = 'sqlite:x'\nfeed_url = 'postgres://u@h/db'", "source.feed_url: is for postgres: databases"),
-    ("[source]\nurl = 'mysql://h/db'", "source.url: mysql: is not in this build"),
-    ("[source]\nurl = 'mongodb+srv://h/db'", "source.url: mongodb+srv: is not in this build"),
     (
-        "[source]\nurl = 'redis://h'",
-        "source.url: must be like sqlite:shop.db or postgres://user@host/database; the scheme \"redis\" is unknown",
+        "[source]\nurl = 'sqlite:x'\nfeed_url = 'postgres://u@h/db'",
+        "source.feed_url: is for postgres:, mysql: and mongodb: databases",
     ),
+    ("[source]\nurl = 'oracle://h/db'", "the scheme \"oracle\" is unknown"),
+    ("[source]\nurl = 'sqlite:a'\nserver_id = 3", "source.server_id: is for mysql: databases"),
+    ("[source]\nurl = 'sqlite:a'\njson = 'plain'", "source.json: is for mongodb: databases"),
+    ("[source]\nurl = 'mysql://h/db'\npublication = 'x'", "source.publication: is for postgres: databases"),
+    ("[source]\nurl = 'sqlite:a'\nfeed = 'no'", "source.feed: must be"),
+    ("[source]\nurl = 'sqlite:a'\nfeed = 'none'", "cache.ttl: must be set with source.feed"),
+    ("[source]\nurl = 'sqlite:a'\nfeed = 'none'\nwatch = 'none'", "source.watch: has no meaning with source.feed"),
+    (
+        "[source]\nurl = 'sqlite:a'\nfeed = 'none'\n[cache]\nttl = '1m'\nwhen_stale = 'stale'",
+        "cache.when_stale: has no meaning",
+    ),
+    ("[source]\nurl = 'redis://h'", "mongodb://host/database; the scheme \"redis\" is unknown"),
     ("[source]\nurl = 'shop.db'", "source.url: must begin with a scheme"),
     ("[source]\nurl = 'sqlite:'", "source.url: must name a file"),
     ("[source]\nurl = 'sqlite:dir/'", "source.url: must name a file"),
@@ -278,6 +290,13 @@ fn all_problems_come_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
+fn mongodb_names_its_key_itself() {
+    let resolved = parse_text("[source]\nurl = 'mongodb://h/db'\n[collections.a]\n").expect("a good file");
+    let SourceConfig::Mongodb(source) = resolved.source else { panic!("{:?}", resolved.source) };
+    assert_eq!(source.collections[0].key, ["_id"]);
+}
+
+#[test]
 fn secrets_are_never_repeated() {
     for text in [
         "[source]\nurl = 'postgres://u:hunter2@h/db'",
@@ -321,10 +340,10 @@ fn known_keys_are_listed_once_and_accept_their_default() {
     assert_eq!((paths.len(), count), (count, count));
     assert!(paths.contains(&"collections.NAME.key_type") && paths.contains(&"limits.max_batch"), "{paths:?}");
     for key in known.iter().filter(|k| !k.path.starts_with("collections.")) {
-        if ["required", "none", "available cores", "url"].contains(&key.default.as_str()) {
+        if ["required", "none", "available cores", "url", "random"].contains(&key.default.as_str()) {
             continue;
         }
-        let outcomes = ["sqlite:x", "postgres://u@h/db"].map(|url| {
+        let outcomes = ["sqlite:x", "postgres://u@h/db", "mysql://u@h/db", "mongodb://h/db"].map(|url| {
             let text = format!("{} = {}\nsource.url = '{url}'\n[collections.a]\n", key.path, key.default);
             parse_text(&text).map_err(|e| e.to_string())
         });

@@ -161,6 +161,27 @@ fn a_dropped_table_is_503_and_comes_back_when_it_is_made_again() {
 }
 
 #[test]
+fn a_hot_record_is_read_again_before_anybody_asks_and_another_is_not() {
+    let database = Database::with_products(200);
+    let server = Server::start(&Config::new(database.path()).collection("products"));
+    let mut client = server.client();
+    for (path, how_often) in [("/products/1", 5), ("/products/2", 1)] {
+        (0..how_often).for_each(|_| assert_eq!(client.get(path).status, 200));
+    }
+    let before = server.queries();
+    database.execute("UPDATE products SET price = 7 WHERE id IN (1, 2)");
+    await_until("the refresh", FRESH, || {
+        let metrics = server.metrics();
+        metrics.sum("hotrow_invalidations_total", &[]) == 2.0 && metrics.sum("hotrow_cache_entries", &[]) == 1.0
+    });
+    assert_eq!(server.queries() - before, 1);
+    let answers = ["/products/1", "/products/2"].map(|path| client.get(path));
+    assert_eq!(answers.each_ref().map(|answer| answer.cache()), ["hit", "miss"]);
+    assert!(answers.iter().all(|answer| answer.json()["price"] == 7));
+    assert_eq!(server.metrics().sum("hotrow_hot_refreshes_total", &[]), 1.0);
+}
+
+#[test]
 fn without_triggers_any_change_flushes_and_there_are_no_positions() {
     let database = Database::with_products(3);
     let config = Config::new(database.path()).set("source.watch", "\"none\"").collection("products");

@@ -26,3 +26,4 @@ mod position;
 mod record;
 mod start;
 mod timeouts;
+mod unfollowed;

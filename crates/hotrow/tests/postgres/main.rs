@@ -1,7 +1,7 @@
 //! The real binary over a private PostgreSQL server.
 //!
 //! Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`], [`start`], [`reads`],
-//! [`trouble`]; [`servers`] and [`proxies`] test what the others build on.
+//! [`trouble`], [`unfollowed`]; [`servers`] and [`proxies`] test what the others build on.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 mod changes;
@@ -12,6 +12,7 @@ mod shop;
 mod start;
 mod trouble;
 mod types;
+mod unfollowed;
 
 #[allow(unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]

@@ -45,8 +45,12 @@ const DATABASES: &[&str] = &[
 const DATABASE_KNOWERS: &[&str] = &["source", "reference", "verify"];
 /// `hotrow` makes the demonstration's database and writes to it, as its user would, and its tests play the writer of a server;
 /// its manifest says so. Crate, kind of dependency, package.
-const DATABASE_EXCEPTIONS: &[(&str, &str, &str)] =
-    &[("hotrow", "dependencies", "rusqlite"), ("hotrow", "dev-dependencies", "tokio-postgres")];
+const DATABASE_EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("hotrow", "dependencies", "rusqlite"),
+    ("hotrow", "dev-dependencies", "mongodb"),
+    ("hotrow", "dev-dependencies", "mysql_async"),
+    ("hotrow", "dev-dependencies", "tokio-postgres"),
+];
 
 /// A crate's manifest, parsed, with the line of text it came from.
 struct Manifest<'a> {

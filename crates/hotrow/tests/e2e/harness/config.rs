@@ -21,6 +21,8 @@ impl Config {
             .set("listen.data", "\"127.0.0.1:0\"")
             .set("listen.admin", "\"127.0.0.1:0\"")
             .set("listen.workers", "1")
+            // Tests count queries.
+            .set("limits.checks_per_s", "0")
             .set("source.url", &format!("\"{url}\""))
     }
 

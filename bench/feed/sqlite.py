@@ -41,7 +41,7 @@ def main():
                                                         contextlib.nullcontext())
         finally:
             process.end()
-    return report.keep("freshness", {"settings": vars(given), **results}, table, [verdict], given.runs)
+    return report.keep("feed-sqlite", {"settings": vars(given), **results}, table, [verdict], given.runs)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+//! What goes wrong is noticed, told, and gone when it is over.
+
+use std::time::Duration;
+
+use crate::harness::{SOON, Server, await_until};
+use crate::server::{Server as Database, Stop};
+use crate::shop::{await_body, await_readyz, await_started, cached, config, losses, starts, with_products};
+
+#[test]
+fn restarts_and_crashes_are_survived() {
+    let mut database = with_products(Database::start(&[("innodb-flush-log-at-trx-commit", "2")]));
+    let server = Server::start(&config(&database, &["products"]).set("source.connect_timeout", "\"2s\""));
+    let mut client = server.client();
+    for (price, how) in [(1, Stop::Fast), (2, Stop::Kill)] {
+        cached(&mut client, "/products/1");
+        let before = (starts(&server), losses(&server));
+        database.stop(how);
+        await_readyz(&server, 503);
+        database.restart();
+        await_started(&server, before.0);
+        assert!(losses(&server) > before.1);
+        database.batch(&format!("UPDATE products SET price = {price} WHERE id = 1"));
+        await_body(&mut client, "/products/1", &format!("{{\"id\":1,\"name\":\"p1\",\"price\":{price}}}"));
+    }
+}
+
+#[test]
+fn a_server_that_stands_still_makes_stale_and_comes_back() {
+    let database = with_products(Database::start(&[]));
+    let server = Server::start(&config(&database, &["products"]).set("cache.when_stale", "\"stale\""));
+    let mut client = server.client();
+    cached(&mut client, "/products/1");
+    database.pause();
+    await_until("what is served to be marked", SOON, || client.get("/products/1").cache() == "stale");
+    await_readyz(&server, 503);
+    database.resume();
+    await_readyz(&server, 200);
+    database.batch("UPDATE products SET price = 5 WHERE id = 1");
+    await_body(&mut client, "/products/1", r#"{"id":1,"name":"p1","price":5}"#);
+}
+
+#[test]
+fn a_log_that_is_reset_is_read_anew() {
+    let database = with_products(Database::start(&[]));
+    let server = Server::start(&config(&database, &["products"]));
+    let mut client = server.client();
+    database.batch("FLUSH BINARY LOGS; UPDATE products SET price = 3 WHERE id = 1");
+    await_body(&mut client, "/products/1", r#"{"id":1,"name":"p1","price":3}"#);
+    let before = starts(&server);
+    database.batch("RESET MASTER");
+    await_started(&server, before);
+    database.batch("UPDATE products SET price = 4 WHERE id = 1");
+    await_body(&mut client, "/products/1", r#"{"id":1,"name":"p1","price":4}"#);
+}
+
+#[test]
+fn an_idle_server_stays_fresh() {
+    let database = with_products(Database::any());
+    let server = Server::start(&config(&database, &["products"]).set("cache.max_staleness", "\"400ms\""));
+    let mut client = server.client();
+    cached(&mut client, "/products/1");
+    let begun = std::time::Instant::now();
+    let mut missed = 0;
+    while begun.elapsed() < Duration::from_secs(2) {
+        missed += u32::from(client.get("/products/1").cache() != "hit");
+    }
+    assert_eq!((missed, losses(&server)), (0, 0.0));
+}
