@@ -7,7 +7,7 @@ use crate::history::{Fate, Ns, State};
 use crate::observation::{Observation, Origin, Outcome, Purge, Seen, Wish};
 use crate::rules::{Answered, Violation};
 
-/// Lines of a story before the offence; the newest stay.
+/// Lines of a story before the offence; what the verdict rests on stays, and of the rest the newest.
 const LINES_BEFORE_MAX: usize = 40;
 /// Lines after it.
 const LINES_AFTER_MAX: usize = 12;
@@ -58,22 +58,41 @@ pub fn tell(evidence: &Evidence, names: &Names) -> String {
     let needed = evidence.states.iter().find(|state| state.version == *floor).and_then(|state| state.begun_ns);
     let from = [needed, earlier.map(|earlier| earlier.sent_ns)].into_iter().flatten().min();
     let from = from.unwrap_or(offender.sent_ns).min(offender.sent_ns).saturating_sub(BEFORE_NS);
-    let mut lines = teller.writes(&evidence.states, from);
+    let mut lines = teller.writes(&evidence.states, from, *floor);
     lines.extend(teller.reads(&evidence.reads, from, offender, earlier.as_ref()));
     let purges = evidence.purges.iter().filter(|purge| purge.received_ns >= from);
-    lines.extend(purges.map(|purge| (purge.sent_ns, teller.purge(purge))));
-    lines.sort_by_key(|(at, _)| *at);
-    let offence = lines.partition_point(|(at, _)| *at <= offender.received_ns);
-    let first = offence.saturating_sub(LINES_BEFORE_MAX);
-    if first > 0 {
-        _ = writeln!(out, "  ({first} earlier lines left out)");
+    lines.extend(purges.map(|purge| Line { at: purge.sent_ns, text: teller.purge(purge), needed: false }));
+    lines.sort_by_key(|line| line.at);
+    let after = lines.split_off(lines.partition_point(|line| line.at <= offender.received_ns));
+    let (before, left_out) = shortened(lines);
+    if left_out > 0 {
+        _ = writeln!(out, "  ({left_out} earlier lines left out)");
     }
-    let last = lines.len().min(offence + LINES_AFTER_MAX);
-    for (at, text) in lines.get(first..last).unwrap_or_default() {
+    for Line { at, text, .. } in before.iter().chain(after.iter().take(LINES_AFTER_MAX)) {
         // Writing to a string cannot fail.
         _ = writeln!(out, "  {:>10} {text}", teller.ms(*at));
     }
     out
+}
+
+/// The lines before the offence that are told, and how many are not.
+fn shortened(mut lines: Vec<Line>) -> (Vec<Line>, usize) {
+    let left_out = lines.len().saturating_sub(LINES_BEFORE_MAX);
+    let mut to_drop = left_out;
+    lines.retain(|line| {
+        let dropped = to_drop > 0 && !line.needed;
+        to_drop -= usize::from(dropped);
+        !dropped
+    });
+    (lines, left_out)
+}
+
+/// One line of a story.
+struct Line {
+    at: Ns,
+    text: String,
+    /// The verdict rests on it.
+    needed: bool,
 }
 
 struct Teller<'a> {
@@ -82,7 +101,7 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn writes(&self, states: &[State], from: Ns) -> Vec<(Ns, String)> {
+    fn writes(&self, states: &[State], from: Ns, floor: u64) -> Vec<Line> {
         let tell = |state: &State| {
             let begun = state.begun_ns?;
             let what = if state.present { "a row" } else { "no row" };
@@ -94,18 +113,12 @@ impl Teller<'_> {
             };
             let text = format!("commit of version {} ({what}); {ended}", self.version(state.version));
             let over = state.returned_ns().is_some_and(|returned| returned < from);
-            (!over && begun > 0).then_some((begun, text))
+            (!over && begun > 0).then_some(Line { at: begun, text, needed: state.version == floor })
         };
         states.iter().filter_map(tell).collect()
     }
 
-    fn reads(
-        &self,
-        reads: &[Observation],
-        from: Ns,
-        offender: &Observation,
-        earlier: Option<&Answered>,
-    ) -> Vec<(Ns, String)> {
+    fn reads(&self, reads: &[Observation], from: Ns, offender: &Observation, earlier: Option<&Answered>) -> Vec<Line> {
         let tell = |read: &Observation| {
             let is_earlier = earlier.is_some_and(|e| (e.sent_ns, e.reader) == (read.sent_ns, read.reader));
             let mark = match () {
@@ -113,9 +126,11 @@ impl Teller<'_> {
                 () if is_earlier => "   <== although this was answered before",
                 () => "",
             };
-            (read.received_ns >= from).then(|| (read.sent_ns, format!("{}{mark}", self.read(read))))
+            let line =
+                || Line { at: read.sent_ns, text: format!("{}{mark}", self.read(read)), needed: !mark.is_empty() };
+            (read.received_ns >= from).then(line)
         };
-        let mut lines: Vec<(Ns, String)> = reads.iter().filter_map(tell).collect();
+        let mut lines: Vec<Line> = reads.iter().filter_map(tell).collect();
         let missing = |e: &&Answered| !reads.iter().any(|read| (e.sent_ns, e.reader) == (read.sent_ns, read.reader));
         lines.extend(earlier.filter(missing).map(|e| {
             let text = format!(
@@ -124,7 +139,7 @@ impl Teller<'_> {
                 self.ms(e.received_ns),
                 self.version(e.version)
             );
-            (e.sent_ns, text)
+            Line { at: e.sent_ns, text, needed: true }
         }));
         lines
     }

@@ -36,8 +36,8 @@ pub(crate) struct ReadPlan {
 pub(crate) enum Form {
     /// MariaDB, of keys that nothing was told of since everything up to this point was seen: a plain read.
     Plain { from: u64 },
-    /// MariaDB, exactly: in a snapshot that tells its point of the log.
-    Exact,
+    /// MariaDB, of other keys: asks first up to which point of the log everything is visible.
+    Asked,
     /// MySQL: the transactions that were visible before.
     Gtids,
     /// Changes are not followed: nothing is found out, and no log is needed.
@@ -77,7 +77,7 @@ impl ReadPlan {
         match (self.flavor, plain) {
             (Flavor::MySql, _) => Form::Gtids,
             (Flavor::MariaDb, Some(from)) => Form::Plain { from },
-            (Flavor::MariaDb, None) => Form::Exact,
+            (Flavor::MariaDb, None) => Form::Asked,
         }
     }
 
@@ -88,9 +88,10 @@ impl ReadPlan {
         match form {
             // The end after the row: it must reflect whatever the row does.
             Form::Plain { .. } => format!("{select}; {end}"),
-            // Before the row, for these are variables of the whole server: whatever another session's question leaves in
-            // them was visible by then, and so is to the row. After it, or for a snapshot of one's own, they may be of later.
-            Form::Exact => format!("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'; {select}; {end}"),
+            // Before the row, and not in a snapshot that would tell its own point: the server keeps these values in variables
+            // that all sessions fill, so that a neighbour's question may be answered here. What it was told was visible by
+            // then, and so is to a row that is read later; a snapshot taken before might not have it.
+            Form::Asked => format!("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'; {select}; {end}"),
             Form::Gtids => format!("SELECT @@global.gtid_executed; {select}; {end}"),
             Form::Rows => select,
         }
@@ -185,7 +186,7 @@ impl ReadPlan {
         incarnation: u64,
     ) -> Result<(Vec<Row>, Saw), JsonError> {
         let saw = saw(sets, form, incarnation).ok_or(JsonError::Shape)?;
-        let at = usize::from(matches!(form, Form::Exact | Form::Gtids));
+        let at = usize::from(matches!(form, Form::Asked | Form::Gtids));
         let (columns, found) = sets.get(at).ok_or(JsonError::Shape)?;
         let columns = columns.as_deref().and_then(|c| c.get(1..)).ok_or(JsonError::Shape)?;
         if columns.len() != self.fields.len() + self.key.len()
@@ -276,7 +277,7 @@ fn saw(sets: &[Set], form: Form, incarnation: u64) -> Option<Saw> {
             let end = end_of(end)?;
             (Version::Span { from: position(from), to: end }, end)
         }
-        (Form::Exact, [status, _, end]) => {
+        (Form::Asked, [status, _, end]) => {
             let of: HashMap<String, Value> = status
                 .1
                 .iter()

@@ -4,9 +4,9 @@
 //! before that end. Once the feed has delivered everything up to there, it has delivered everything that was committed
 //! before the question was sent; nothing that arrives (a heartbeat, say) proves more.
 //!
-//! MariaDB tells the end of what is visible (`binlog_snapshot_file` and `…_position`, which outside of a snapshot follow the
-//! newest commit that its engines have done); MySQL tells the end of the log, which can be ahead of that, and the set of what
-//! is visible.
+//! The log's end can be ahead of what is visible. That, MariaDB tells as a point (`binlog_snapshot_file` and `…_position`, which
+//! outside of a snapshot follow the newest commit that its engines have done), MySQL as a set of transactions. MariaDB's point
+//! may be an older one, where a session that holds a snapshot asks at the same moment: it is no end to measure freshness by.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,51 +33,64 @@ pub(crate) struct Probe {
     pub(crate) sent_at: Nanos,
     /// The log's end, as a point.
     pub(crate) end: u64,
-    /// What a read sees that is sent now.
+    /// What a read sees that is sent now, at least.
     pub(crate) visible: Version,
 }
 
 /// The log's end.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// Name of the file.
+    /// The end itself, as a point.
+    pub(crate) point: u64,
+    /// Where to begin to follow: everything before it is visible, or is named by `visible`. MariaDB's may lie before `point`.
     pub(crate) file: String,
     pub(crate) place: Place,
-    /// What is visible: on MariaDB what lies before `place`.
+    /// What is visible, at least.
     pub(crate) visible: Version,
 }
 
-/// Asks where the log ends.
+/// Asks where the log ends, and what is visible.
 ///
 /// # Errors
 /// When the server fails, or has no log.
 pub(crate) async fn log_end(conn: &mut Conn, identity: &Identity) -> Result<End, Ended> {
-    let (file, offset, executed) = match identity.flavor {
-        Flavor::MariaDb => {
-            let rows: Vec<(String, String)> = conn.query("SHOW STATUS LIKE 'binlog_snapshot_%'").await?;
-            let value = |name| rows.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone());
-            (value("binlog_snapshot_file"), value("binlog_snapshot_position").and_then(|v| v.parse().ok()), None)
-        }
-        Flavor::MySql => {
-            let row: Option<Row> = conn.query_first(identity.log_end_sql()).await?;
-            let text = |i: usize| row.as_ref().and_then(|row| row.get_opt::<String, _>(i)?.ok());
-            let offset = row.as_ref().and_then(|row| row.get_opt::<u64, _>(1)?.ok());
-            (text(0), offset, Some(text(4).unwrap_or_default()))
-        }
-    };
     let missing =
         || Ended::new(LossCause::NotWatched, "the server does not tell where its binary log ends: `log_bin` is off");
-    let (file, offset) = (file.filter(|file| !file.is_empty()).ok_or_else(missing)?, offset.ok_or_else(missing)?);
-    let place = Place::new(file.as_bytes(), offset);
-    let place =
-        place.ok_or_else(|| Ended::new(LossCause::NotWatched, format!("no place in a log: {file}, {offset}")))?;
-    let visible = match executed {
-        None => Version::Log(Position { incarnation: identity.incarnation, at: place.point() }),
-        Some(set) => Version::Gtids(Arc::new(GtidSet::parse(&set).map_err(|e| {
-            Ended::new(LossCause::Unavailable, format!("the server's set of transactions cannot be read: {e}"))
-        })?)),
+    // What is visible is asked first, so that the end is never before it.
+    let visible = match identity.flavor {
+        Flavor::MariaDb => Some(visible_end(conn).await?.ok_or_else(missing)?),
+        Flavor::MySql => None,
     };
-    Ok(End { file, place, visible })
+    let row: Row = conn.query_first(identity.log_end_sql()).await?.ok_or_else(missing)?;
+    let text = |i: usize| row.get_opt::<String, _>(i)?.ok();
+    let file = text(0).ok_or_else(missing)?;
+    let end = place(&file, row.get_opt::<u64, _>(1).and_then(Result::ok).ok_or_else(missing)?)?;
+    match visible {
+        Some((file, offset)) => {
+            let place = place(&file, offset)?;
+            let at = Position { incarnation: identity.incarnation, at: place.point() };
+            Ok(End { point: end.point().max(at.at), file, place, visible: Version::Log(at) })
+        }
+        None => {
+            let set = GtidSet::parse(&text(4).unwrap_or_default()).map_err(|e| {
+                Ended::new(LossCause::Unavailable, format!("the server's set of transactions cannot be read: {e}"))
+            })?;
+            Ok(End { point: end.point(), file, place: end, visible: Version::Gtids(Arc::new(set)) })
+        }
+    }
+}
+
+/// MariaDB's point up to which everything is visible; none without a log.
+async fn visible_end(conn: &mut Conn) -> Result<Option<(String, u64)>, Ended> {
+    let rows: Vec<(String, String)> = conn.query("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'").await?;
+    let value = |name| rows.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str());
+    let file = value("binlog_snapshot_file").filter(|file| !file.is_empty());
+    Ok(file.map(str::to_owned).zip(value("binlog_snapshot_position").and_then(|v| v.parse().ok())))
+}
+
+fn place(file: &str, offset: u64) -> Result<Place, Ended> {
+    Place::new(file.as_bytes(), offset)
+        .ok_or_else(|| Ended::new(LossCause::NotWatched, format!("no place in a log: {file}, {offset}")))
 }
 
 /// Probes again and again, for as long as somebody wants to know.
@@ -90,7 +103,7 @@ pub(crate) async fn run(conn: &mut Conn, identity: &Identity, tuning: &Tuning, o
             Ok(end) => end,
             Err(ended) => return ended,
         };
-        let probe = Probe { sent_at, end: end.place.point(), visible: end.visible };
+        let probe = Probe { sent_at, end: end.point, visible: end.visible };
         if out.send(probe).await.is_err() {
             return Ended::new(LossCause::Unavailable, "the feed ended");
         }

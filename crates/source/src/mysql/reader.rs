@@ -80,7 +80,7 @@ impl MysqlSource {
         let fault = match outcome {
             Ok(sets) => match statement.answer(&sets, keys, schema, form, plan.identity.incarnation) {
                 Ok((rows, saw)) => {
-                    if let (Form::Exact, Version::Span { from: seen, .. }) = (form, &saw.version) {
+                    if let (Form::Asked, Version::Span { from: seen, .. }) = (form, &saw.version) {
                         plan.recent.saw(seen.at);
                     }
                     return Ok(ReadSet { version: saw.version, position: saw.position, rows });

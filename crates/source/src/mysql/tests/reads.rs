@@ -48,8 +48,8 @@ fn an_answer_without_rows_tells_what_it_saw_in_both_forms() {
         recent.flushing(before);
         let exact = reader.read(collection, ids).unwrap();
         let at = Position { incarnation, at: before };
-        assert_eq!((&exact.version, exact.position), (&Version::Log(at), Some(at)), "{ids:?}");
-        // The exact read has told that everything up to there is visible.
+        assert_eq!((&exact.version, exact.position), (&Version::Span { from: at, to: at }, Some(at)), "{ids:?}");
+        // That read has told that everything up to there is visible.
         server.batch("INSERT INTO t VALUES (1); DELETE FROM t");
         let plain = reader.read(collection, ids).unwrap();
         let to = Position { incarnation, at: end(&server) };
@@ -59,7 +59,7 @@ fn an_answer_without_rows_tells_what_it_saw_in_both_forms() {
 }
 
 #[test]
-fn an_exact_read_sees_what_its_version_says_and_no_more() {
+fn a_read_that_asks_sees_what_its_version_says() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)");
     let reader = Reader::on(&server, &["t(id)"]);
@@ -68,7 +68,7 @@ fn an_exact_read_sees_what_its_version_says_and_no_more() {
     server.batch("XA START 'x'; UPDATE t SET v = 1; XA END 'x'; XA PREPARE 'x'");
     recent.flushing(end(&server));
     let set = reader.read(0, &["1"]).unwrap();
-    assert!(matches!(set.version, Version::Log(_)), "{:?}", set.version);
+    assert!(matches!(set.version, Version::Span { .. }), "{:?}", set.version);
     assert_eq!(reader.told(0, &["1"]), [r#"{"id":1,"v":0}"#]);
     server.batch("XA COMMIT 'x'");
     recent.flushing(end(&server));
