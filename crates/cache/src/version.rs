@@ -7,7 +7,7 @@
 //! |---|---|---|---|---|
 //! | SQLite | sequence of the change log | the sequence, read in the same statement | sequence | sequence ≥ mark |
 //! | PostgreSQL | LSN | snapshot (xmin, xmax, xip) | full transaction id | the snapshot contains the xid |
-//! | MariaDB | point of the binlog | point of the binlog, by a consistent snapshot | end of the commit's event | point ≥ mark |
+//! | MariaDB | point of the binlog | span of the binlog, from what was visible before | end of the commit's event | point ≥ mark |
 //! | MySQL | point of the binlog | `gtid_executed`, read before the row | GTID | the set contains the GTID |
 //! | MongoDB | cluster time | span of cluster times | cluster time | beginning of the span ≥ mark |
 
