@@ -87,14 +87,15 @@ impl MysqlSession {
         Commit { begun_ns, returned_ns: board.now(), from, at: self.log_end() }
     }
 
-    /// Whether a commit whose answer was lost was made: its last step tells.
+    /// Whether a commit whose answer was lost was made: its last step tells. The server may still be about it, on the lost
+    /// connection; a locking read waits until that has ended.
     fn was_committed(&mut self, steps: &[Step]) -> bool {
         let step = steps.last().expect("a commit has steps");
         let (Step::Insert(Row { key, .. })
         | Step::Update { row: Row { key, .. }, .. }
         | Step::Delete { key }
         | Step::Move { row: Row { key, .. }, .. }) = step;
-        let rows = self.insist(&format!("SELECT version FROM items WHERE id = {key}"));
+        let rows = self.insist(&format!("SELECT version FROM items WHERE id = {key} FOR UPDATE"));
         let found: Option<u64> = rows.first().and_then(|row| row.get(0));
         match step {
             Step::Delete { .. } => found.is_none(),
