@@ -2,6 +2,40 @@
 
 use std::fmt;
 
+use crate::background::ThreadError;
+
+/// Why a server's database cannot be served. `Target` says what is wrong with a connection string, `Connect` why one host cannot
+/// be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
+    /// The connection string is none.
+    #[error("`{setting}`: {error}")]
+    Target {
+        /// `url` or `feed_url`.
+        setting: &'static str,
+        /// What is wrong with it.
+        error: Target,
+    },
+    /// No host of the connection string can be used; one error for each.
+    #[error("no server can be used: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Unreachable(Vec<Connect>),
+    /// Everything else, all of it at once.
+    #[error("the database cannot be served as it is; to mend ({}):{}", .0.0.len(), .0)]
+    Findings(Findings),
+    /// The server or the system failed in the middle of the checks.
+    #[error("the checks at the start failed: {detail}")]
+    Failed {
+        /// What was said.
+        detail: String,
+    },
+}
+
+impl<Target: fmt::Display, Connect: fmt::Display> From<ThreadError> for OpenError<Target, Connect> {
+    fn from(e: ThreadError) -> Self {
+        Self::Failed { detail: e.to_string() }
+    }
+}
+
 /// One thing that is missing or in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -31,5 +65,23 @@ impl fmt::Display for Findings {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_findings_are_told_with_what_mends_them() {
+        let findings = vec![
+            Finding::new("`wal_level` is replica", "ALTER SYSTEM SET wal_level = logical;\nrestart"),
+            Finding::new("b", "c"),
+        ];
+        let text = OpenError::<String, String>::Findings(Findings(findings)).to_string();
+        assert_eq!(
+            text,
+            "the database cannot be served as it is; to mend (2):\n  1. `wal_level` is replica\n     -> ALTER SYSTEM SET wal_level = logical;\n     -> restart\n  2. b\n     -> c"
+        );
     }
 }

@@ -145,9 +145,12 @@ mod backoff;
 pub mod findings;
 pub mod hooks;
 mod json;
+mod life;
 pub mod mongodb;
 pub mod mysql;
 mod places;
 pub mod postgres;
 pub mod spec;
 pub mod sqlite;
+#[cfg(test)]
+mod testkit;

@@ -158,9 +158,9 @@ mod tests {
     use super::super::json::Fields;
     use super::super::keys::KeyShape;
     use super::super::server::{Identity, Kind};
-    use super::super::tests::recorder::{Event, Recorder};
     use super::*;
     use crate::spec::KeyTypeName;
+    use crate::testkit::{Event, Recorder};
 
     /// What the sink is told of an event about the collections `a` (0) and `b` (1).
     fn told(event: &mongodb::bson::Document) -> (Vec<Event>, Result<Option<Token>, Ended>) {

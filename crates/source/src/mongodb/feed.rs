@@ -1,8 +1,8 @@
 //! The feed: from session to session, for as long as the process lives.
 
-use std::hash::{BuildHasher, RandomState};
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hotrow_cache::key::KeySchema;
@@ -22,10 +22,9 @@ use super::shared::Shared;
 use super::stream::{ChangeStream, Start, Token};
 use super::target::{Settings, Target};
 use super::tuning::Tuning;
-use crate::{LossCause, Sink, backoff};
+use crate::life::{self, Pauses};
+use crate::{LossCause, Sink};
 
-/// How long a wait may keep the feed from seeing that it shall end.
-const SHUTDOWN_CHECK_EVERY: Duration = Duration::from_millis(20);
 /// Connections of the feed: stream, probe, note, and one to kill an old cursor with.
 const CONNECTIONS: u32 = 4;
 
@@ -45,39 +44,18 @@ impl MongoFeed {
     // Both are handed over for good: the feed is the last to let go of them.
     #[allow(clippy::needless_pass_by_value)]
     pub fn run(self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) {
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(e) => {
-                tracing::error!(error = %e, "the change feed cannot run: the system gives no event loop");
-                sink.loss(LossCause::Unavailable, &format!("no event loop: {e}"));
-                return;
-            }
-        };
-        runtime.block_on(async {
-            tokio::select! {
-                () = self.follow(&*sink) => {}
-                () = stopped(&shutdown) => {}
-            }
-        });
-        // The driver's monitors hold nothing that must be put away in order.
-        runtime.shutdown_background();
+        life::run(&*sink, &shutdown, self.follow(&*sink));
     }
 
-    async fn follow(&self, sink: &dyn Sink) {
-        let random = RandomState::new();
+    async fn follow(&self, sink: &dyn Sink) -> Infallible {
         let mut life = Life { feed: self, sink, database: None, place: None, may_note: true, told: String::new() };
-        let (mut attempt, mut draws) = (0_u32, 0_u64);
+        let mut pauses = Pauses::new();
         loop {
             let began_at = Instant::now();
             let ended = Box::pin(life.session()).await;
-            // What ends at once again and again is not tried without a pause.
-            if began_at.elapsed() > backoff::LONGEST {
-                attempt = 0;
-            }
+            pauses.worked(began_at.elapsed());
             life.end(ended);
-            draws += 1;
-            tokio::time::sleep(backoff::pause(attempt, random.hash_one(draws))).await;
-            attempt = attempt.saturating_add(1);
+            pauses.wait().await;
         }
     }
 }
@@ -85,13 +63,6 @@ impl MongoFeed {
 /// What the driver needs to know for a feed.
 pub(crate) fn settings(config: &Config) -> Settings {
     Settings { connections_max: CONNECTIONS, connect_timeout: config.connect_timeout }
-}
-
-/// Returns when the process shall end.
-async fn stopped(shutdown: &AtomicBool) {
-    while !shutdown.load(Ordering::Relaxed) {
-        tokio::time::sleep(SHUTDOWN_CHECK_EVERY).await;
-    }
 }
 
 /// What goes on from session to session.

@@ -7,7 +7,6 @@ mod harness;
 mod place;
 mod races;
 mod reads;
-pub(super) mod recorder;
 mod refusals;
 #[path = "../../../hotrow/tests/common_mongo/standin.rs"]
 mod standin;

@@ -1,9 +1,9 @@
 //! The feed: from session to session, for as long as the process lives.
 
-use std::hash::{BuildHasher, RandomState};
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use hotrow_cache::key::KeySchema;
 use hotrow_cache::version::Position;
@@ -17,18 +17,15 @@ use super::error::Finding;
 use super::inspect::{self, Refused, Table};
 use super::probe::Progress;
 use super::server::Identity;
-use super::session::{Ended, Looked, Session, Watcher, every, timely};
+use super::session::{Ended, Looked, Session, Watcher, timely};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;
 use super::tuning::Tuning;
-use crate::backoff;
 use crate::findings::Findings;
+use crate::life::{self, Pauses, every};
 use crate::spec::Follow;
 use crate::{FlushCause, LossCause, Sink};
-
-/// How long a wait may keep the feed from seeing that it shall end.
-const SHUTDOWN_CHECK_EVERY: Duration = Duration::from_millis(20);
 
 /// Follows the database and delivers what changes.
 #[derive(Debug)]
@@ -47,52 +44,24 @@ impl MysqlFeed {
     // Both are handed over for good: the feed is the last to let go of them.
     #[allow(clippy::needless_pass_by_value)]
     pub fn run(self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) {
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(e) => {
-                tracing::error!(error = %e, "the change feed cannot run: the system gives no event loop");
-                sink.loss(LossCause::Unavailable, &format!("no event loop: {e}"));
-                return;
-            }
-        };
-        runtime.block_on(async {
-            tokio::select! {
-                () = self.follow(&*sink) => {}
-                () = stopped(&shutdown) => {}
-            }
-        });
-        // The connections' tasks hold nothing that must be put away in order.
-        runtime.shutdown_background();
+        life::run(&*sink, &shutdown, self.follow(&*sink));
     }
 
-    async fn follow(&self, sink: &dyn Sink) {
-        let random = RandomState::new();
+    async fn follow(&self, sink: &dyn Sink) -> Infallible {
         let mut life = Life { feed: self, sink, server: None, told: String::new() };
-        let (mut attempt, mut draws) = (0_u32, 0_u64);
+        let mut pauses = Pauses::new();
         loop {
             let began_at = Instant::now();
             match life.session().await {
                 Ok(ended) => {
                     tracing::warn!(cause = ?ended.cause, detail = %ended.detail, "the change feed lost its place; everything is read anew");
                     sink.loss(ended.cause, &ended.detail);
-                    // What ends at once again and again is not tried without a pause.
-                    if began_at.elapsed() > backoff::LONGEST {
-                        attempt = 0;
-                    }
+                    pauses.worked(began_at.elapsed());
                 }
                 Err(ended) => life.tell(&ended),
             }
-            draws += 1;
-            tokio::time::sleep(backoff::pause(attempt, random.hash_one(draws))).await;
-            attempt = attempt.saturating_add(1);
+            pauses.wait().await;
         }
-    }
-}
-
-/// Returns when the process shall end.
-async fn stopped(shutdown: &AtomicBool) {
-    while !shutdown.load(Ordering::Relaxed) {
-        tokio::time::sleep(SHUTDOWN_CHECK_EVERY).await;
     }
 }
 

@@ -19,9 +19,10 @@ use tokio::sync::mpsc;
 
 use super::place::Place;
 use super::server::{Flavor, Identity};
-use super::session::{Ended, every, timely};
+use super::session::{Ended, timely};
 use super::tuning::Tuning;
 use crate::LossCause;
+use crate::life::every;
 
 /// Most probes that wait. When there are more, the newest gives way: the oldest is the next one to be passed.
 const WAITING_MAX: usize = 64;

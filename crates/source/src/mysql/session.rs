@@ -10,7 +10,6 @@ use hotrow_measure::clock::Nanos;
 use mysql_async::binlog::events::{Event as Raw, GtidEvent};
 use mysql_async::{Conn, Error};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::binlog::Event;
 use super::connect::full_text;
@@ -21,6 +20,7 @@ use super::probe::{self, Advance, Probe, Progress};
 use super::server::Identity;
 use super::shared::Recent;
 use super::tuning::Tuning;
+use crate::life::every;
 use crate::{LossCause, Sink};
 
 /// Looks whether the stream is silent, per longest silence.
@@ -213,11 +213,4 @@ pub(crate) async fn timely<T>(
         Ok(answer) => answer.map_err(|e| Ended::new(e.cause, format!("{what}: {}", e.detail))),
         Err(_) => Err(Ended::silent(what, limit)),
     }
-}
-
-pub(crate) fn every(period: Duration) -> Interval {
-    let period = period.max(Duration::from_millis(1));
-    let mut interval = interval_at(Instant::now() + period, period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotrow_cache::key::KeySchema;
 use hotrow_cache::version::{Position, Snapshot, Version};
 use hotrow_measure::clock::Nanos;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_postgres::{Client, Error};
 
 use super::connect::full_text;
@@ -18,6 +18,7 @@ use super::tuning::Tuning;
 use super::visibility::parse_snapshot;
 use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, WireError, deadline};
+use crate::life::every;
 use crate::{LossCause, Sink};
 
 /// The longest time between two status messages, which also ask the server whether it is there.
@@ -302,13 +303,6 @@ async fn due(at: Option<Instant>) {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-fn every(period: Duration) -> Interval {
-    let period = period.max(Duration::from_millis(1));
-    let mut interval = interval_at(Instant::now() + period, period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
 }
 
 /// Something that runs beside the stream, at most once at a time.

@@ -9,8 +9,8 @@ use mongodb::bson::doc;
 
 use super::harness::{Engine, config, wait};
 use super::place::Place;
-use super::recorder::Event;
 use crate::mongodb::Hooks;
+use crate::testkit::Event;
 use crate::{FlushCause, Source as _};
 
 #[test]

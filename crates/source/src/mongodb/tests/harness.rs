@@ -1,21 +1,18 @@
 //! An engine over a place, and what tests ask of it.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hotrow_cache::key::{CollectionId, Key};
-use hotrow_cache::version::Position;
-use hotrow_measure::clock::Nanos;
 use tokio::runtime::Runtime;
 
 use super::place::Place;
-use super::recorder::{Event, Recorder};
 use crate::mongodb::config::{CollectionSpec, Config, Follow, JsonForm};
 use crate::mongodb::tuning::Tuning;
 use crate::mongodb::{Hooks, Mongo, MongoSource, open};
-use crate::{LossCause, ReadError, ReadSet, Row, Source as _};
+use crate::testkit::{Event, Running};
+use crate::{ReadError, ReadSet, Row, Source as _};
 
 /// A condition that does not come true within this time has failed.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -50,17 +47,15 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
 /// A source with a running feed; it stops when dropped.
 pub(super) struct Engine {
     pub(super) source: Arc<MongoSource>,
-    pub(super) sink: Arc<Recorder>,
     pub(super) runtime: Runtime,
-    shutdown: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    running: Running,
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.shutdown.store(true, Ordering::Relaxed);
-        let joined = self.thread.take().unwrap().join();
-        assert!(joined.is_ok() || std::thread::panicking());
+impl Deref for Engine {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
     }
 }
 
@@ -77,21 +72,9 @@ impl Engine {
     pub(super) fn launch(config: Config, hooks: Hooks, tune: impl FnOnce(&mut Tuning)) -> Self {
         let Mongo { source, mut feed } = open(config, hooks).unwrap_or_else(|e| panic!("{e}"));
         tune(&mut feed.tuning);
-        let (sink, shutdown) = (Arc::new(Recorder::default()), Arc::new(AtomicBool::new(false)));
-        let (for_feed, stop) = (Arc::clone(&sink), Arc::clone(&shutdown));
-        let thread = std::thread::spawn(move || feed.run(for_feed, stop));
+        let running = Running::start(source.schemas(), |sink, shutdown| feed.run(sink, shutdown));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { source, sink, runtime, shutdown, thread: Some(thread) }
-    }
-
-    /// Waits until the feed has told that all which was committed before this call is delivered.
-    #[track_caller]
-    pub(super) fn settle(&self) -> Position {
-        let now = Nanos::now();
-        self.sink.wait("the feed to pass this moment", |events| match events.last() {
-            Some(Event::Advance(sent_at, position, _)) if *sent_at >= now => Some(position.unwrap()),
-            _ => None,
-        })
+        Self { source, runtime, running }
     }
 
     pub(super) fn key(&self, collection: u16, id: &str) -> Key {
@@ -125,32 +108,13 @@ impl Engine {
     /// What the feed delivered of what `write` did, advances left out.
     #[track_caller]
     pub(super) fn delivered(&self, write: impl FnOnce()) -> Vec<Event> {
-        let from = self.sink.len();
-        write();
-        self.settle();
-        self.sink.since(from)
+        self.delivered_of(write)
     }
 
     /// The keys among what was delivered, which must be changes only.
     #[track_caller]
     pub(super) fn keys(&self, write: impl FnOnce()) -> Vec<Key> {
-        let key = |event| match event {
-            Event::Change(change) => change.key,
-            other => panic!("{other:?}"),
-        };
-        self.delivered(write).into_iter().map(key).collect()
-    }
-
-    /// Waits for a loss of this cause after event `from`, and for the next start; the loss' text.
-    #[track_caller]
-    pub(super) fn recovers(&self, from: usize, cause: LossCause) -> String {
-        self.sink.wait("a loss and a start", |events| {
-            let after = &events[from.min(events.len())..];
-            let lost = after.iter().position(|e| matches!(e, Event::Loss(c, _) if *c == cause))?;
-            after[lost..].iter().find(|e| matches!(e, Event::Started(_)))?;
-            let Event::Loss(_, detail) = &after[lost] else { return None };
-            Some(detail.clone())
-        })
+        self.keys_of(write)
     }
 }
 

@@ -7,8 +7,8 @@ use mongodb::bson::doc;
 
 use super::harness::{Engine, wait};
 use super::place::Place;
-use super::recorder::Event;
 use crate::Row;
+use crate::testkit::Event;
 
 /// Acknowledged by one member: a write that waits for a majority waits for its visibility.
 fn write_new(place: &Place) {

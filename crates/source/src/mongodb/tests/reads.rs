@@ -111,7 +111,7 @@ fn a_read_says_what_it_saw() {
     assert!(second.version.covers(&first.version), "{:?} {:?}", second.version, first.version);
     assert!(!first.version.covers(&second.version));
     let changed = engine.sink.since(0).into_iter().rev().find_map(|e| match e {
-        super::recorder::Event::Change(change) => Some(change.mark),
+        crate::testkit::Event::Change(change) => Some(change.mark),
         _ => None,
     });
     assert!(second.version.sees(&changed.unwrap()) && !first.version.sees(&changed.unwrap()));

@@ -7,9 +7,9 @@ use mongodb::bson::doc;
 
 use super::harness::{Engine, config, wait};
 use super::place::Place;
-use super::recorder::Event;
 use super::standin::{Failure, Kind, Standin, Trouble};
 use crate::mongodb::Hooks;
+use crate::testkit::Event;
 use crate::{LossCause, ReadError, Source as _};
 
 #[test]
