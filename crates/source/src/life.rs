@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -78,4 +79,29 @@ pub(crate) fn every(period: Duration) -> Interval {
     let mut interval = interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+/// Something that runs beside a feed's stream, at most once at a time.
+pub(crate) struct Job<'a, T>(Option<Pin<Box<dyn Future<Output = T> + 'a>>>);
+
+impl<'a, T> Job<'a, T> {
+    pub(crate) fn idle() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn start(&mut self, work: impl Future<Output = T> + 'a) {
+        self.0 = Some(Box::pin(work));
+    }
+
+    /// Its result; never when it is idle. Nothing is lost when this future is dropped.
+    pub(crate) async fn done(&mut self) -> T {
+        let Some(work) = &mut self.0 else { return std::future::pending().await };
+        let result = work.await;
+        self.0 = None;
+        result
+    }
 }

@@ -4,7 +4,7 @@
 //! Reading order: [`rules`] (the contract as a checker), [`history`] and [`observation`] (what it is fed), [`explain`] (how
 //! a violation is told), [`writer`], [`reader`] and [`ask`] (who feeds it), [`engine`] (which databases), [`run`] (how they
 //! come together), then the tests: [`mix`], [`race_a`], [`faults`], and over a network
-//! [`postgres`], [`mysql`] and [`mongodb`].
+//! ([`mixed`]) [`postgres`], [`mysql`] and [`mongodb`].
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
@@ -16,6 +16,7 @@ mod faults;
 mod held;
 mod history;
 mod mix;
+mod mixed;
 mod mongodb;
 mod mysql;
 mod observation;

@@ -1,7 +1,6 @@
 //! One session of the feed: an open change stream, until something ends it.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::time::Duration;
 
 use hotrow_cache::version::{Position, Version};
@@ -17,6 +16,7 @@ use super::server::{Identity, Kind, log_end};
 use super::shared::Shared;
 use super::stream::{Batch, ChangeStream, Token};
 use super::tuning::Tuning;
+use crate::life::Job;
 use crate::{LossCause, Sink};
 
 /// A running session.
@@ -176,30 +176,5 @@ async fn write_note(database: &Database, limit: Duration) -> Result<bool, Ended>
         Ok(Err(e)) if code(&e).is_some() => Ok(true),
         Ok(Err(e)) => Err(Ended::interrupted(format!("writing a note: {}", text(&e)))),
         Err(_) => Err(Ended::silent("writing a note", limit)),
-    }
-}
-
-/// Something that runs beside the stream, at most once at a time.
-struct Job<'a, T>(Option<Pin<Box<dyn Future<Output = T> + 'a>>>);
-
-impl<'a, T> Job<'a, T> {
-    fn idle() -> Self {
-        Self(None)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn start(&mut self, work: impl Future<Output = T> + 'a) {
-        self.0 = Some(Box::pin(work));
-    }
-
-    /// Its result; never when it is idle. Nothing is lost when this future is dropped.
-    async fn done(&mut self) -> T {
-        let Some(work) = &mut self.0 else { return std::future::pending().await };
-        let result = work.await;
-        self.0 = None;
-        result
     }
 }

@@ -18,7 +18,7 @@ use super::tuning::Tuning;
 use super::visibility::parse_snapshot;
 use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, WireError, deadline};
-use crate::life::every;
+use crate::life::{Job, every};
 use crate::{LossCause, Sink};
 
 /// The longest time between two status messages, which also ask the server whether it is there.
@@ -302,30 +302,5 @@ async fn due(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Something that runs beside the stream, at most once at a time.
-struct Job<'a, T>(Option<Pin<Box<dyn Future<Output = T> + 'a>>>);
-
-impl<'a, T> Job<'a, T> {
-    fn idle() -> Self {
-        Self(None)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn start(&mut self, work: impl Future<Output = T> + 'a) {
-        self.0 = Some(Box::pin(work));
-    }
-
-    /// Its result; never when it is idle. Nothing is lost when this future is dropped.
-    async fn done(&mut self) -> T {
-        let Some(work) = &mut self.0 else { return std::future::pending().await };
-        let result = work.await;
-        self.0 = None;
-        result
     }
 }
