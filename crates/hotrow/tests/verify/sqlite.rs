@@ -6,7 +6,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -108,6 +108,12 @@ fn the_service_itself_finds_an_entry_that_no_change_reached() {
     assert!(log.contains("an answer was inconsistent") && !log.contains("hotrow-verify:"), "{log}");
 }
 
+/// How long a file may be in the way of one who wants to write. Generous, for disks differ.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where nothing is written for so long, somebody holds the file, or the checker has ended.
+const NOBODY_WRITES_AFTER: Duration = Duration::from_secs(2);
+
 /// A file, and others who have it open.
 struct Sqlite {
     database: Database,
@@ -157,7 +163,7 @@ const FAULTS: [Fault<Sqlite>; 5] = [
     Fault {
         name: "file locked",
         is_a_loss: false,
-        begin: |world| execute(world, "PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE"),
+        begin: |world| await_until("the file to be free", PATIENCE, || lock(world)),
         end: |world| execute(world, "ROLLBACK"),
     },
     Fault {
@@ -167,13 +173,19 @@ const FAULTS: [Fault<Sqlite>; 5] = [
         end: |world| execute(world, "COMMIT"),
     },
     Fault {
-        name: "WAL emptied",
+        name: "WAL written back",
         is_a_loss: false,
-        begin: |world| execute(world, "PRAGMA busy_timeout = 10000; PRAGMA wal_checkpoint(TRUNCATE)"),
+        // As far as it goes while others read.
+        begin: |world| execute(world, "PRAGMA wal_checkpoint(TRUNCATE)"),
         end: |world| execute(world, "PRAGMA wal_checkpoint(TRUNCATE)"),
     },
     Fault { name: "log lost", is_a_loss: true, begin: |world| world.one.stop(), end: lose_the_log },
 ];
+
+/// Tries to lock the file for writing, at once: SQLite's own way to wait looks too seldom to come between busy writers.
+fn lock(world: &Over) -> bool {
+    world.stage.database.connection.execute_batch("PRAGMA busy_timeout = 0; BEGIN IMMEDIATE").is_ok()
+}
 
 /// A program that has written and not committed.
 fn begin_transaction(database: &Database) -> Child {
@@ -181,7 +193,7 @@ fn begin_transaction(database: &Database) -> Child {
     shell.arg(database.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut shell = shell.spawn().expect("sqlite3");
     let sql =
-        format!(".timeout 10000\nBEGIN IMMEDIATE;\nUPDATE {NAME} SET version = version + 1;\nSELECT changes();\n");
+        format!(".timeout 30000\nBEGIN IMMEDIATE;\nUPDATE {NAME} SET version = version + 1;\nSELECT changes();\n");
     shell.stdin.as_mut().expect("piped").write_all(sql.as_bytes()).expect("it reads");
     let mut changed = String::new();
     BufReader::new(shell.stdout.take().expect("piped")).read_line(&mut changed).expect("UTF-8");
@@ -191,16 +203,36 @@ fn begin_transaction(database: &Database) -> Child {
 
 /// The first instance is stopped and has not read what another prunes from the log; then it goes on.
 fn lose_the_log(world: &mut Over) {
+    let (begun, log_end) = (Instant::now(), world.stage.database.log_end());
+    // Until something was written that it cannot have read; if nobody writes any more, nothing is lost.
+    while world.stage.database.log_end() < log_end + 3 && begun.elapsed() < NOBODY_WRITES_AFTER {
+        pass(Duration::from_millis(1));
+    }
+    while !is_locked_soon(world) {
+        assert!(begun.elapsed() < PATIENCE, "the file is never free");
+        // It may have been stopped while it wrote itself.
+        world.one.signal(Signal::CONT);
+        pass(Duration::from_millis(1));
+        world.one.stop();
+    }
     // The last row stays, for it tells the log's end.
     let old = world.stage.database.log_end().saturating_sub(1);
     execute(
         world,
-        &format!(
-            "PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE; UPDATE _hotrow_meta SET pruned_to = {old};
-             DELETE FROM _hotrow_log WHERE seq <= {old}; COMMIT"
-        ),
+        &format!("UPDATE _hotrow_meta SET pruned_to = {old}; DELETE FROM _hotrow_log WHERE seq <= {old}; COMMIT"),
     );
     world.one.signal(Signal::CONT);
+}
+
+fn is_locked_soon(world: &Over) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < NOBODY_WRITES_AFTER {
+        if lock(world) {
+            return true;
+        }
+        pass(Duration::from_millis(1));
+    }
+    false
 }
 
 const TRAPS: [Trap<Sqlite>; 2] =
