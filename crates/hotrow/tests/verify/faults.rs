@@ -51,9 +51,9 @@ fn common<S>() -> [Fault<S>; 2] {
 }
 
 /// Every fault again and again. The contract must hold, the instances must come back by themselves after each, and each
-/// must have come.
+/// must have come. Gives the checker's report.
 #[track_caller]
-pub(crate) fn endure<S: Stage>(own: &[Fault<S>]) {
+pub(crate) fn endure<S: Stage>(own: &[Fault<S>]) -> Value {
     let mut world = World::<S>::of_two();
     let balancer = Balancer::start([world.one.data, world.other.as_ref().expect("two").data]);
     let (url, duration) = (format!("http://{}", balancer.address), format!("{}s", CHECKED.as_secs()));
@@ -85,6 +85,14 @@ pub(crate) fn endure<S: Stage>(own: &[Fault<S>]) {
     assert_all_rules(&report, &ALL_RULES);
     assert_counts(&report);
     assert!(balancer.served().iter().all(|served| *served > 100), "{:?}", balancer.served());
+    report
+}
+
+/// Asserts that the checker's own writers were cut off in what they did.
+#[track_caller]
+pub(crate) fn assert_writers_were_hit(report: &Value) {
+    let count = |path: &str| report.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    assert!(count("/writes/failed") + count("/writes/unknown") > 0, "the server was killed: {report:#}");
 }
 
 #[track_caller]

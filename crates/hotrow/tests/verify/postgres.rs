@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::checker::{ALL_RULES, assert_all_rules, assert_self_checked, granting};
-use crate::faults::{Fault, endure};
+use crate::faults::{Fault, assert_writers_were_hit, endure};
 use crate::harness::Config;
 use crate::proxy::{BOTH, CLASSES, Class, FEED, Proxy, Way};
 use crate::server::Server;
@@ -193,5 +193,5 @@ fn a_sound_service_passes_while_its_connections_are_cut() {
 #[test]
 #[ignore = "long: a minute of faults of every kind"]
 fn a_sound_service_passes_whatever_breaks_around_it() {
-    endure(&FAULTS);
+    assert_writers_were_hit(&endure(&FAULTS));
 }
