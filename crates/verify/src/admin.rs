@@ -44,6 +44,8 @@ impl Admin {
     /// # Errors
     /// Why they cannot be told.
     pub(crate) fn losses(&mut self) -> Result<u64, String> {
+        // They are asked for at the beginning and at the end of a run.
+        self.client.connect_anew();
         let answer = self.ask("GET", "/metrics".to_owned()).map_err(|lost| format!("no answer ({})", lost.name()))?;
         if answer.status() != 200 {
             return Err(format!("/metrics answers {}", answer.status()));

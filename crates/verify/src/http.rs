@@ -161,6 +161,11 @@ impl Client {
         Self { target, timeout, connection: None, buffer: Vec::new() }
     }
 
+    /// The next request goes out on a new connection: one that has waited for long is perhaps closed at the other end.
+    pub(crate) fn connect_anew(&mut self) {
+        self.connection = None;
+    }
+
     /// Sends a request and waits for its answer. `on_send` gets the moment of sending just before it.
     pub(crate) fn ask(&mut self, request: &Request, on_send: impl FnOnce(Ns)) -> Result<Answer, Lost> {
         let asked = self.try_ask(request, on_send);

@@ -1,5 +1,6 @@
 //! A TCP proxy between the service and PostgreSQL that a test disturbs while traffic flows: it delays, holds back, cuts and
-//! refuses, each kind of connection apart from the others and each direction by itself.
+//! refuses, each kind of connection apart from the others and each direction by itself. For other servers it takes all
+//! connections for one kind.
 //!
 //! One thread moves all bytes; what it holds of a connection is bounded, so a held direction presses back as a full network
 //! does. A change has taken hold when the call that makes it returns.
@@ -75,6 +76,8 @@ struct Control {
     wanted: u64,
     done: u64,
     target: u16,
+    /// What every connection is; none: its first message tells.
+    class: Option<Class>,
     ways: [[Conduct; 2]; 3],
     refused: [bool; 3],
     /// Connections to cut now.
@@ -98,8 +101,17 @@ struct Conduct {
 }
 
 impl Proxy {
-    /// A proxy on a free port that leads to that port on 127.0.0.1.
+    /// A proxy on a free port that leads to that port on 127.0.0.1, where PostgreSQL is.
     pub fn start(target: u16) -> Self {
+        Self::of(target, None)
+    }
+
+    /// The same before any other server; all connections are of this class.
+    pub fn plain(target: u16, class: Class) -> Self {
+        Self::of(target, Some(class))
+    }
+
+    fn of(target: u16, class: Option<Class>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         let (wake, woken) = UnixStream::pair().expect("a pair");
@@ -107,6 +119,7 @@ impl Proxy {
             wanted: 0,
             done: 0,
             target,
+            class,
             ways: Default::default(),
             refused: [false; 3],
             cut: [false; 3],

@@ -127,7 +127,7 @@ impl Ended {
         report
     }
 
-    /// Asserts that this rule was found broken, with a story; gives the story.
+    /// Asserts that a rule was found broken, with a story; gives both.
     #[track_caller]
     pub(crate) fn assert_broken(&self) -> (String, String) {
         let report = self.report();
@@ -135,7 +135,7 @@ impl Ended {
         let first = &report["first_violation"];
         let text = |name: &str| first[name].as_str().expect("a text").to_owned();
         let story = text("story");
-        println!("{story}");
+        println!("found after {} s\n{story}", report["took_s"]);
         assert!(story.contains("<== this one") && story.contains("commit of version #"), "{story}");
         (text("rule"), story)
     }

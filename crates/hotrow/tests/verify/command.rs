@@ -75,3 +75,15 @@ fn interrupted_it_reports_what_it_has() {
     assert_eq!((ended.status, report["verdict"].as_str()), (Some(130), Some("interrupted")), "{report:#}");
     assert!(report["reads"]["all"].as_u64() > Some(0), "{report:#}");
 }
+
+/// The admin API is asked at the beginning and at the end; in between its connection idles for as long as the run lasts.
+#[test]
+fn a_run_that_outlasts_idle_connections_has_a_whole_report() {
+    let database = Database::new();
+    let config = granting(Config::new(database.path())).set("limits.idle_timeout", "\"500ms\"");
+    assert_eq!(run(&config, &["--create"]).status, Some(0));
+    let server = Server::start(&config);
+    let ended = Checker::against(&config, &[&server], &["-d", "2s", "--keys", "50"]).ended(Duration::from_secs(2));
+    let report = ended.assert_kept(50, 5);
+    assert_eq!((&report["feed_losses"][0], &report["trouble"]), (&0.into(), &serde_json::json!([])));
+}

@@ -1,148 +1,197 @@
-//! Over PostgreSQL, with a proxy between it and the service; the checker writes to the server itself. The short form is part
-//! of every test run, the long one of `./test --long`.
+//! Over PostgreSQL, with a proxy between it and the service; the checker writes to the server itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::Signal;
-
-use crate::checker::{ALL_RULES, Checker, NAME, assert_all_rules, assert_self_checked, granting};
-use crate::harness::{Config, Server};
+use crate::checker::{ALL_RULES, assert_all_rules, assert_self_checked, granting};
+use crate::faults::{Fault, assert_writers_were_hit, endure};
+use crate::harness::Config;
 use crate::proxy::{BOTH, CLASSES, Class, FEED, Proxy, Way};
-use crate::server;
+use crate::server::Server;
+use crate::stage::{Stage, World, pass, pass_while};
+use crate::traps::{Trap, assert_harmless};
 
-/// A server, the way to it, and the service's configuration.
-struct Scene {
+/// A standby that nobody has is waited for by the checker's commits alone, and by those only where it is named.
+const SETTINGS: [(&str, &str); 1] = [("synchronous_commit", "local")];
+const WRITER: &str = "writer";
+
+/// A server and the way to it.
+struct Postgres {
     // Cut before the server goes.
     proxy: Proxy,
-    postgres: server::Server,
-    config: Config,
+    server: Server,
 }
 
-impl Scene {
+impl Stage for Postgres {
     fn start() -> Self {
-        let postgres = server::Server::start(&[]);
-        let proxy = Proxy::start(postgres.port());
-        let config = granting(Config::over(&proxy.url()));
-        let scene = Self { proxy, postgres, config };
-        let created = Checker::start(&scene.config, &["--create"]).ended(Duration::ZERO);
-        assert_eq!(created.status, Some(0), "{created:?}");
-        scene
+        let server = Server::start(&SETTINGS);
+        server
+            .batch(&format!("CREATE ROLE {WRITER} SUPERUSER LOGIN; ALTER ROLE {WRITER} SET synchronous_commit = 'on'"));
+        Self { proxy: Proxy::start(server.port()), server }
     }
 
-    /// A checker that writes past the proxy.
-    fn check(&self, instances: &[&Server], more: &[&str]) -> Checker {
-        let url = self.postgres.url();
-        let arguments = [&["--database", url.as_str()], more].concat();
-        Checker::against(&self.config, instances, &arguments)
+    fn config(&self) -> Config {
+        granting(Config::over(&self.proxy.url())).set("source.connect_timeout", "\"2s\"")
+    }
+
+    fn database(&self) -> String {
+        self.server.url_for(WRITER, "postgres")
     }
 }
 
-fn wait(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
+type Over = World<Postgres>;
+
+fn proxy(world: &Over) -> &Proxy {
+    &world.stage.proxy
+}
+
+fn calm(world: &mut Over) {
+    proxy(world).calm();
+}
+
+const FAULTS: [Fault<Postgres>; 9] = [
+    Fault {
+        name: "database killed",
+        is_a_loss: true,
+        // Writers are cut off in the middle of their commits.
+        begin: |world| world.stage.server.kill9(),
+        end: |world| world.stage.server.restart(),
+    },
+    Fault { name: "connections cut", is_a_loss: true, begin: |world| proxy(world).cut(&CLASSES), end: calm },
+    Fault {
+        name: "reads delayed",
+        is_a_loss: false,
+        begin: |world| proxy(world).delay(&[Class::Readers], &BOTH, Duration::from_millis(50)),
+        end: calm,
+    },
+    Fault {
+        name: "reads held",
+        is_a_loss: false,
+        begin: |world| proxy(world).hold(&[Class::Readers], &BOTH),
+        end: calm,
+    },
+    Fault {
+        name: "feed delayed",
+        is_a_loss: false,
+        begin: |world| proxy(world).delay(&[Class::Replication], &[Way::ToService], Duration::from_millis(1500)),
+        end: calm,
+    },
+    Fault {
+        name: "feed held",
+        is_a_loss: false,
+        begin: |world| proxy(world).hold(&[Class::Replication], &[Way::ToService]),
+        end: calm,
+    },
+    Fault { name: "feed refused", is_a_loss: true, begin: refuse_feed, end: calm },
+    Fault {
+        name: "slot lost",
+        is_a_loss: true,
+        // It lives as long as its session.
+        begin: |world| world.stage.server.batch("SELECT pg_terminate_backend(pid) FROM pg_stat_replication"),
+        end: calm,
+    },
+    Fault {
+        name: "database stopped",
+        is_a_loss: false,
+        begin: |world| world.stage.server.pause(),
+        end: |world| world.stage.server.resume(),
+    },
+];
+
+fn refuse_feed(world: &mut Over) {
+    proxy(world).refuse(&FEED, true);
+    proxy(world).cut(&FEED);
+}
+
+const TRAPS: [Trap<Postgres>; 4] = [
+    Trap { fixes: "lease,fence", spring: late_answers },
+    Trap { fixes: "fence", spring: hidden_commits },
+    Trap { fixes: "epoch", spring: changes_without_a_feed },
+    Trap { fixes: "probe", spring: late_stream },
+];
+
+/// Race A: rows are read, changed, and only then arrive.
+fn late_answers(world: &mut Over) {
+    proxy(world).delay(&[Class::Readers], &[Way::ToService], Duration::from_millis(5));
+    pass(Duration::from_millis(500));
+    calm(world);
+}
+
+/// Race B: commits are delivered and wait, invisible, for a standby that there is not.
+fn hidden_commits(world: &mut Over) {
+    world.stage.server.set(&[("synchronous_standby_names", "nobody")]);
+    pass(Duration::from_millis(50));
+    world.stage.server.set(&[("synchronous_standby_names", "")]);
+}
+
+/// Loss: what changes meanwhile no feed will ever tell. Over before the bound, so that entries are still good.
+fn changes_without_a_feed(world: &mut Over) {
+    refuse_feed(world);
+    pass(Duration::from_millis(100));
+    calm(world);
+    world.one.await_ready();
+    pass(Duration::from_millis(200));
+}
+
+/// Staleness: the stream is late, steadily, by more than the bound.
+fn late_stream(world: &mut Over) {
+    proxy(world).delay(&[Class::Replication], &[Way::ToService], Duration::from_millis(1500));
+    pass(Duration::from_millis(2500));
+    calm(world);
 }
 
 #[test]
-fn a_sound_service_passes_while_its_connections_are_cut() {
-    let scene = Scene::start();
-    let server = Server::start(&scene.config);
-    let mut checker = scene.check(&[&server], &["-d", "6s", "--rate", "200"]);
-    let until = Instant::now() + Duration::from_secs(6);
-    for turn in 0.. {
-        wait(700);
-        if Instant::now() > until || !checker.runs() {
-            break;
-        }
-        match turn % 3 {
-            0 => scene.proxy.cut(&FEED),
-            1 => scene.proxy.cut(&[Class::Readers]),
-            _ => {
-                scene.proxy.delay(&[Class::Replication], &[Way::ToService], Duration::from_millis(1500));
-                wait(1000);
-                scene.proxy.calm();
-            }
-        }
-    }
-    scene.proxy.calm();
-    let report = checker.ended(Duration::from_secs(6)).assert_kept(200, 50);
-    assert_all_rules(&report, &ALL_RULES);
-    assert_self_checked(&server);
-    assert!(report["feed_losses"][0].as_u64() > Some(0), "cut connections are losses: {report:#}");
-}
-
-/// The service reads a table through a way on which answers are late, so that changes come while reads are under way; with
-/// nothing wrong, nothing is found. Without the fixes, `taken_out` shows, much is.
-fn late_answers(environment: &[(&str, &str)], duration: &str, more: &[&str]) -> crate::checker::Ended {
-    let scene = Scene::start();
-    let server = Server::start_with(&scene.config, environment);
-    server.await_ready();
-    scene.proxy.delay(&[Class::Readers], &[Way::ToService], Duration::from_millis(5));
-    let arguments = [&["-d", duration, "--rate", "200", "--keys", "200"], more].concat();
-    scene.check(&[&server], &arguments).ended(Duration::from_secs(60))
-}
-
-#[test]
-fn late_answers_do_no_harm() {
-    late_answers(&[], "3s", &[]).assert_kept(100, 20);
+fn what_the_fixes_are_for_does_no_harm() {
+    assert_harmless(&TRAPS);
 }
 
 #[cfg(feature = "sabotage")]
 mod taken_out {
-    use super::late_answers;
+    use super::TRAPS;
+    use crate::traps::assert_found;
 
     #[test]
-    fn without_leases_and_the_fence_a_violation_is_found_within_a_minute() {
-        let ended = late_answers(&[("HOTROW_SABOTAGE", "lease,fence")], "60s", &[]);
-        let (rule, story) = ended.assert_broken();
-        assert!(["fresh", "monotonic", "session", "own_write", "purged", "age"].contains(&rule.as_str()), "{story}");
+    fn leases_and_the_fence_are_missed() {
+        assert_found(&TRAPS, "lease,fence");
     }
+
+    #[test]
+    fn the_fence_is_missed() {
+        assert_found(&TRAPS, "fence");
+    }
+
+    #[test]
+    fn the_epoch_is_missed() {
+        assert_found(&TRAPS, "epoch");
+    }
+
+    #[test]
+    fn the_time_of_the_probe_is_missed() {
+        assert_found(&TRAPS, "probe");
+    }
+}
+
+#[test]
+fn a_sound_service_passes_while_its_connections_are_cut() {
+    let world = World::<Postgres>::alone(&[]);
+    let mut checker = world.check(&["-d", "6s", "--rate", "200"]);
+    while checker.runs() {
+        proxy(&world).cut(&FEED);
+        pass_while(&mut checker, Duration::from_millis(700));
+        proxy(&world).cut(&[Class::Readers]);
+        pass_while(&mut checker, Duration::from_millis(700));
+        // A checker that compares at the end waits until the feed is back.
+        if world.losses() >= 3.0 {
+            break;
+        }
+    }
+    let report = checker.ended(Duration::from_secs(6)).assert_kept(200, 50);
+    assert_all_rules(&report, &ALL_RULES);
+    assert_self_checked(&world.one);
+    assert!(report["feed_losses"][0].as_u64() > Some(0), "cut connections are losses: {report:#}");
 }
 
 #[test]
 #[ignore = "long: a minute of faults of every kind"]
 fn a_sound_service_passes_whatever_breaks_around_it() {
-    let mut scene = Scene::start();
-    let (one, other) = (Server::start(&scene.config), Server::start(&scene.config));
-    let mut checker = scene.check(&[&one, &other], &["-d", "60s", "--rate", "300", "--timeout", "5s"]);
-    let until = Instant::now() + Duration::from_secs(58);
-    for turn in 0.. {
-        wait(1500);
-        if Instant::now() > until || !checker.runs() {
-            break;
-        }
-        match turn % 8 {
-            0 => scene.proxy.cut(&CLASSES),
-            1 => {
-                one.stop();
-                wait(2500);
-                one.signal(Signal::CONT);
-            }
-            2 => {
-                // Writers are cut off in the middle of their commits.
-                scene.postgres.kill9();
-                wait(500);
-                scene.postgres.restart();
-            }
-            3 => scene.proxy.delay(&[Class::Replication], &[Way::ToService], Duration::from_millis(2500)),
-            4 => scene.proxy.hold(&[Class::Readers], &BOTH),
-            5 => {
-                scene.proxy.refuse(&FEED, true);
-                scene.proxy.cut(&FEED);
-            }
-            6 => {
-                scene.postgres.pause();
-                wait(2500);
-                scene.postgres.resume();
-            }
-            _ => scene.proxy.hold(&[Class::Replication], &[Way::ToService]),
-        }
-        wait(2000);
-        scene.proxy.calm();
-    }
-    scene.proxy.calm();
-    let report = checker.ended(Duration::from_secs(60)).assert_kept(5_000, 2_000);
-    assert_all_rules(&report, &ALL_RULES);
-    let count = |path: &str| report.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or(0);
-    assert!(count("/feed_losses/0") > 0 && count("/feed_losses/1") > 0, "{report:#}");
-    assert!(count("/writes/failed") + count("/writes/unknown") > 0, "the server was killed: {report:#}");
-    println!("{NAME}: {report:#}");
+    assert_writers_were_hit(&endure(&FAULTS));
 }

@@ -42,7 +42,8 @@ pub(super) fn run(shared: &Shared, listener: &TcpListener, mut woken: &UnixStrea
         let now = Instant::now();
         let mut taken = [0; 3];
         for mut guest in std::mem::take(&mut guests) {
-            match listen(&mut guest) {
+            // Where the server speaks first, the guest waits for it.
+            match control.class.map_or_else(|| listen(&mut guest), Listened::Session) {
                 Listened::Waits => guests.push(guest),
                 Listened::Gone => {}
                 Listened::Session(class) => {
