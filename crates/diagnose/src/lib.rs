@@ -4,9 +4,11 @@
 //! from whom), [`cgroup`] (where groups of processes are limited and counted), [`netdev`], [`diskstats`], [`listeners`]
 //! (who listens on a port), [`cpuinfo`] and [`meminfo`] (what kind of machine it is).
 
+pub mod cgroup;
 pub mod cpuinfo;
 pub mod diskstats;
 pub mod listeners;
 pub mod meminfo;
 pub mod netdev;
+pub mod process;
 pub mod schedstat;
