@@ -9,6 +9,7 @@ mod nginx;
 mod reference;
 mod report;
 mod run;
+mod supervise;
 
 use clap::{Args, Subcommand};
 
@@ -37,6 +38,9 @@ enum LabCommand {
     /// Serve the reference service that the shipped experiments measure
     #[cfg(feature = "reference")]
     Reference(reference::ReferenceArgs),
+    /// Hold and limit the processes of an experiment; the lab starts it
+    #[command(hide = true)]
+    Supervise(supervise::SuperviseArgs),
 }
 
 /// Why there is no result.
@@ -45,6 +49,9 @@ pub enum LabError {
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),
+    /// The supervisor failed.
+    #[error("supervise: {0}")]
+    Supervise(std::io::Error),
 }
 
 impl LabError {
@@ -68,5 +75,6 @@ pub fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         LabCommand::Nginx(args) => nginx::run(args),
         #[cfg(feature = "reference")]
         LabCommand::Reference(args) => reference::run(args),
+        LabCommand::Supervise(args) => supervise::run(args),
     }
 }
