@@ -124,7 +124,7 @@ fn explain(program: &str, dir: &Path, error: &io::Error) -> String {
     let named = format!("program {program:?}");
     match error.kind() {
         io::ErrorKind::NotFound if !program.contains('/') => {
-            format!("{named} was not found in PATH ({})", std::env::var("PATH").unwrap_or_default())
+            format!("{named} was not found in any folder of PATH; install it, or name it with its folder")
         }
         io::ErrorKind::NotFound if dir.join(program).exists() => {
             format!("{named} exists, but the interpreter that its first line names, or its loader, does not")
