@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::cgroup::{Group, PERIOD, candidates, make};
 use super::pins::Pins;
 use super::supervise::Cgroups;
-use super::{CORES, Limits, leftovers};
+use super::{CORES, Limits, launch, leftovers};
 
 /// Limits processes, and gives each its groups.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Limiter {
             if !wanted || (limiting.is_some() && candidate.version == Version::V1) {
                 continue;
             }
-            match make(candidate, label) {
+            match make(candidate, label, launch::try_entrance) {
                 Ok(group) if candidate.limits => limiting = Some((candidate.version, group)),
                 Ok(group) => counter = Some(group),
                 Err(why) => reasons.push(why),
