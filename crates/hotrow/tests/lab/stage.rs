@@ -86,6 +86,11 @@ fn lives(seen: &Stat) -> bool {
     now.is_ok_and(|now| now.began_ticks == seen.began_ticks && !now.ended())
 }
 
+fn kill(signal: &str, pid: u32) {
+    let status = std::process::Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success());
+}
+
 /// The supervisor of a process, and all that descends from it.
 fn family(pid: u32) -> (u32, Vec<Stat>) {
     let all = process::all(Path::new("/proc")).expect("/proc");
@@ -307,12 +312,21 @@ fn a_supervisor_that_is_killed_is_told_and_cleared_up_after() {
     let process = scene.shell(ORPHAN);
     let (supervisor, family) =
         await_some("the orphan runs", || Some(family(process.pid)).filter(|(_, all)| all.len() == 2));
-    let killed = std::process::Command::new("kill").args(["-9", &supervisor.to_string()]).status().unwrap();
-    assert!(killed.success());
+    kill("-KILL", supervisor);
     let error = scene.stage.start(&scene.command(&["true"])).unwrap_err();
     assert!(matches!(error, StageError::SupervisorGone(_)), "{error}");
     assert!(scene.stage.exited(&process).is_some_and(|told| told.contains("is gone")));
     // Without groups only the process itself ends with its supervisor.
     let ends = |seen: &Stat| grouped || seen.pid == process.pid;
     await_that("all have ended", || !family.iter().filter(|seen| ends(seen)).any(lives));
+}
+
+#[test]
+fn a_supervisor_that_is_asked_to_end_ends_all() {
+    let mut scene = Scene::new(&["--no-cgroups"]);
+    let process = scene.shell(ORPHAN);
+    let (supervisor, family) =
+        await_some("the orphan runs", || Some(family(process.pid)).filter(|(_, all)| all.len() == 2));
+    kill("-TERM", supervisor);
+    await_that("all have ended", || !family.iter().any(lives));
 }
