@@ -261,6 +261,31 @@ fn nothing_survives_the_stage() {
     }
 }
 
+#[test]
+fn what_forks_and_ends_all_the_time_does_not_get_away() {
+    for options in [&[][..], &["--no-cgroups"]] {
+        let mut scene = Scene::new(options);
+        let name = scene.folder.path().to_str().unwrap().to_owned();
+        let process = scene.shell(&format!("next() {{ sleep 0.01; echo on; (next &); }}; next # {name}"));
+        await_that("it goes on", || scene.log().len() > 20);
+        if scene.stage.limits().words.starts_with("cgroup") {
+            scene.stage.stop(&process).unwrap();
+            assert_eq!(with_command_line(&name), Vec::<u32>::new());
+        }
+        drop(scene.stage);
+        assert_eq!(with_command_line(&name), Vec::<u32>::new());
+    }
+}
+
+/// The processes whose command line contains a text; a shell's forks have that of the shell.
+fn with_command_line(text: &str) -> Vec<u32> {
+    let holds = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(text)
+    };
+    process::all(Path::new("/proc")).expect("/proc").into_iter().map(|stat| stat.pid).filter(holds).collect()
+}
+
 /// What `nothing_survives_a_lab_that_is_killed` starts, and kills.
 #[test]
 #[ignore = "waits to be killed by another test"]
