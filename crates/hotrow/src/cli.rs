@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
+use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::serve::{self, ServeError};
@@ -44,10 +45,19 @@ pub enum Command {
     /// Load an HTTP server and say what it did, and what limited it
     #[command(after_help = LOAD_EXAMPLES)]
     Load(Box<LoadArgs>),
+    /// Compare whole set-ups: services, proxies in front of them, caches, balancers
+    #[command(after_help = LAB_EXAMPLES)]
+    Lab(LabArgs),
     /// Try to break the consistency contract: write to a table set aside for it, read over HTTP, and judge every answer
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Box<VerifyArgs>),
 }
+
+const LAB_EXAMPLES: &str = "Examples:
+  hotrow lab list
+  hotrow lab run w10
+  hotrow lab run my-service.toml --rounds 5 --out results/
+  hotrow lab nginx --for w10";
 
 const VERIFY_EXAMPLES: &str = "Examples:
   hotrow verify --config hotrow.toml --collection verify --create
@@ -155,6 +165,9 @@ pub enum Failure {
     /// Loading came to no result.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// An experiment came to no result.
+    #[error(transparent)]
+    Lab(#[from] LabError),
     /// Verifying came to no result.
     #[error(transparent)]
     Verify(#[from] VerifyError),
@@ -175,6 +188,10 @@ impl Failure {
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
             Self::Load(e) => {
                 tell(std::io::stderr(), &format!("hotrow load: {e}"));
+                e.exit()
+            }
+            Self::Lab(e) => {
+                tell(std::io::stderr(), &format!("hotrow lab: {e}"));
                 e.exit()
             }
             Self::Verify(e) => {

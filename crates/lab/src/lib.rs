@@ -1,0 +1,7 @@
+//! Experiments on whole set-ups: services, proxies in front of them, loads, and a report that a person wants to read.
+//!
+//! Reading order: [`results`] (what was measured; everything before writes it, everything after reads it), [`stage`]
+//! (where set-ups run).
+
+pub mod results;
+pub mod stage;

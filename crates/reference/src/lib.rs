@@ -1,0 +1,1 @@
+//! The reference service that experiments measure, as a good engineer would write it with common libraries.
