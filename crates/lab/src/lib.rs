@@ -1,5 +1,7 @@
 //! Experiments on whole set-ups: services, proxies in front of them, loads, and a report that a person wants to read.
 //!
-//! Reading order: [`results`] (what was measured; everything before writes it, everything after reads it).
+//! Reading order: [`nginx`] (proxies in front of services), [`results`] (what was measured; everything before writes it,
+//! everything after reads it).
 
+pub mod nginx;
 pub mod results;
