@@ -22,6 +22,7 @@ use hotrow_load::ids::{Ids, Pick};
 use hotrow_load::plan::{Extent, Rate};
 use serde::{Deserialize, Serialize};
 
+use crate::nginx::{Balance, Form};
 use crate::results::{About, Row};
 
 pub use problem::{ExperimentError, Problem};
@@ -67,6 +68,8 @@ pub struct Planned {
 /// A program that is started.
 #[derive(Clone, Debug)]
 pub struct Service {
+    /// The port that it always listens on, for what cannot be told one; none: a free one each time.
+    pub port: Option<u16>,
     /// The program and its arguments, with placeholders.
     pub command: Vec<String>,
     /// Its environment beside ours, with placeholders.
@@ -163,31 +166,6 @@ pub struct Proxy {
     pub tls: bool,
     /// The user's own configuration, instead of ours.
     pub template: Option<PathBuf>,
-}
-
-/// Forms of our nginx configurations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// As in the originals of the comparison.
-    Original,
-    /// As one would do it today.
-    Tuned,
-}
-
-/// How a proxy chooses a backend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Balance {
-    /// In turn.
-    #[default]
-    RoundRobin,
-    /// In turn, by weight.
-    Weights,
-    /// The one with the fewest requests in flight.
-    LeastConnections,
-    /// By a consistent hash of the id, the last segment of the path.
-    Hash,
 }
 
 /// What is asked, and how hard.

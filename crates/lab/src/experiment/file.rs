@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Balance, Form};
+use crate::nginx::{Balance, Form};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -43,6 +43,7 @@ pub(super) struct Run {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Service {
+    pub(super) port: Option<u16>,
     pub(super) command: Vec<String>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
@@ -111,8 +112,7 @@ pub(super) struct Proxy {
     #[serde(rename = "kind")]
     pub(super) _kind: Kind,
     pub(super) form: Option<Form>,
-    #[serde(default)]
-    pub(super) balance: Balance,
+    pub(super) balance: Option<Balance>,
     pub(super) cache: Option<String>,
     pub(super) upstream_keepalive: Option<u32>,
     #[serde(default)]

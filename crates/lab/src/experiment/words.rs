@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Balance, Form, Proxy, Setup};
+use super::{Proxy, Setup};
+use crate::nginx::{Balance, Form};
 
 /// "nginx, original form", "none".
 pub(super) fn proxy(setup: &Setup) -> String {
@@ -42,7 +43,7 @@ pub(super) fn balancing(setup: &Setup) -> String {
             format!("weights {}", weights.join(":"))
         }
         Balance::LeastConnections => format!("least connections of {n}"),
-        Balance::Hash => format!("hash of the id over {n}"),
+        Balance::HashOnId => format!("hash of the id over {n}"),
     }
 }
 

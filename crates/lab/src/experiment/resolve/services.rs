@@ -32,6 +32,9 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
     if service.prepare.iter().any(Vec::is_empty) {
         problems.refuse(at("prepare"), "must be a list of commands, each a list that begins with a program");
     }
+    if service.port == Some(0) {
+        problems.refuse(at("port"), "must be between 1 and 65535; leave it out for any free one");
+    }
     placeholders(raw, name, service, problems);
     for (file, _) in service.files.iter().filter(|(file, _)| !is_plain(file)) {
         problems.refuse(
@@ -64,6 +67,7 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
         problems.take_optional(at(key), text.as_ref(), values::positive_duration).unwrap_or(default)
     };
     Service {
+        port: service.port,
         command: service.command.clone(),
         env: service.env.clone(),
         files: service.files.clone(),

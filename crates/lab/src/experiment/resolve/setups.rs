@@ -5,10 +5,9 @@ use std::path::Path;
 
 use super::{Problems, services};
 use crate::experiment::file::{self, File};
-use crate::experiment::{Balance, Form, INSTANCES_MAX, Proxy, Setup, values};
+use crate::experiment::{INSTANCES_MAX, Proxy, Setup, values};
+use crate::nginx::{Balance, Form, WEIGHT_MAX};
 
-/// Largest weight of an instance.
-const WEIGHT_MAX: u32 = 1000;
 /// Most idle connections to backends.
 const UPSTREAM_KEEPALIVE_MAX: u32 = 10_000;
 
@@ -36,6 +35,11 @@ fn resolve(raw: &File, i: usize, setup: &file::Setup, folder: &Path, problems: &
     }
     services::cores(at("cores"), setup.cores, problems);
     let weights = weights(i, setup, problems);
+    let fixed = raw.services.get(&setup.service).and_then(|service| service.port);
+    if let Some(port) = fixed.filter(|_| weights.len() > 1) {
+        problems
+            .refuse(at("instances"), format!("cannot be more than 1 of a service that always listens on port {port}"));
+    }
     Setup {
         name: setup.name.clone(),
         service: setup.service.clone(),
@@ -60,7 +64,7 @@ fn weights(i: usize, setup: &file::Setup, problems: &Problems) -> Vec<u32> {
         problems.refuse(at("instances"), format!("must be between 1 and {INSTANCES_MAX}, not {instances}"));
         return vec![1];
     }
-    let weighted = setup.proxy.as_ref().is_some_and(|proxy| proxy.balance == Balance::Weights);
+    let weighted = setup.proxy.as_ref().is_some_and(|proxy| proxy.balance == Some(Balance::Weights));
     if setup.proxy.is_none() && instances > 1 {
         problems.refuse(at("proxy"), format!("is missing; {instances} instances need one in front of them"));
     }
@@ -104,7 +108,7 @@ fn resolve_proxy(i: usize, proxy: &file::Proxy, folder: &Path, problems: &Proble
     }
     Proxy {
         form,
-        balance: proxy.balance,
+        balance: proxy.balance.unwrap_or(Balance::RoundRobin),
         cache,
         upstream_keepalive: proxy.upstream_keepalive,
         access_log: proxy.access_log,
