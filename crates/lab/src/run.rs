@@ -42,6 +42,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// The generator's verdict in words.
     pub verdict: fn(&Outcome) -> String,
+    /// What a reader must know from the beginning.
+    pub remarks: Vec<String>,
 }
 
 /// How a run ended.
@@ -137,7 +139,8 @@ pub fn run(
         stop: &options.stop,
         prepared: BTreeSet::new(),
     };
-    let fixed = remarks::fixed(experiment, &stage, left_out.into_values().collect());
+    let mut fixed = options.remarks.clone();
+    fixed.extend(remarks::fixed(experiment, &stage, left_out.into_values().collect()));
     if remarks::limited(experiment) {
         results.host.cpu_limits = Some(stage.limits().words.clone());
     }

@@ -5,12 +5,19 @@
 mod compare;
 mod list;
 mod nginx;
+mod progress;
 #[cfg(feature = "reference")]
 mod reference;
 mod report;
 mod run;
+mod utc;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use hotrow_lab::experiment::ExperimentError;
+use hotrow_lab::run::RunError;
+use hotrow_lab::run::store::StoreError;
 
 use crate::cli::Exit;
 
@@ -25,7 +32,7 @@ pub struct LabArgs {
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// Run an experiment, and write its report
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// List the shipped experiments
     List(list::ListArgs),
     /// Write the report of a finished run again
@@ -42,6 +49,45 @@ enum LabCommand {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
+    /// The experiment's file is wrong.
+    #[error("{0}")]
+    Experiment(#[from] ExperimentError),
+    /// No experiment of this name is shipped.
+    #[error("there is no experiment {name:?}; there are {known}; a file of your own is told by its .toml, or by a slash in it")]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The run's folder cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The experiment's file is another than the one that was begun.
+    #[error("{file} is not as it was when {folder} was begun; go on without naming it, or begin anew with --out")]
+    Changed {
+        /// The file.
+        file: String,
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// There is nothing to go on with.
+    #[error("{0} is complete; there is nothing left to measure")]
+    Complete(PathBuf),
+    /// The run broke.
+    #[error("{error}; what was measured is in {folder}")]
+    Run {
+        /// Why.
+        error: RunError,
+        /// Where it is kept.
+        folder: PathBuf,
+    },
+    /// The program's own path, or the current folder, is unknown.
+    #[error("the path of this program or of the current folder cannot be told: {0}")]
+    OwnPath(std::io::Error),
+    /// Signals cannot be heard.
+    #[error("cannot listen for signals: {0}")]
+    Signals(std::io::Error),
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),
@@ -51,7 +97,13 @@ impl LabError {
     /// How the process must end.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        Exit::Failed
+        match self {
+            Self::Experiment(_) | Self::UnknownName { .. } | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => {
+                Exit::Usage
+            }
+            Self::Changed { .. } | Self::Complete(_) => Exit::Usage,
+            _ => Exit::Failed,
+        }
     }
 }
 
