@@ -1,7 +1,8 @@
 //! Experiments on whole set-ups: services, proxies in front of them, loads, and a report that a person wants to read.
 //!
-//! Reading order: [`nginx`] (proxies in front of services), [`results`] (what was measured; everything before writes it,
-//! everything after reads it).
+//! Reading order: [`nginx`] (proxies in front of services), [`delay`] (a network between them), [`results`] (what was measured;
+//! everything before writes it, everything after reads it).
 
+pub mod delay;
 pub mod nginx;
 pub mod results;
