@@ -1,8 +1,10 @@
 //! Experiments on whole set-ups: services, proxies in front of them, loads, and a report that a person wants to read.
 //!
 //! Reading order: [`experiment`] (what is to be measured), [`run`] (measuring it), [`stage`] (where set-ups run), [`nginx`] (proxies in
-//! front of services), [`results`] (what was measured; everything before writes it, everything after reads it).
+//! front of services), [`delay`] (a network between them), [`results`] (what was measured; everything before writes it,
+//! everything after reads it).
 
+pub mod delay;
 pub mod experiment;
 pub mod nginx;
 pub mod results;
