@@ -91,6 +91,17 @@ pub enum LabError {
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),
+    /// The signal handlers could not be installed.
+    #[error("cannot listen for signals: {0}")]
+    Signals(std::io::Error),
+    /// The reference service's clock.
+    #[cfg(feature = "reference")]
+    #[error(transparent)]
+    Clock(#[from] hotrow_reference::ClockError),
+    /// The reference service itself.
+    #[cfg(feature = "reference")]
+    #[error(transparent)]
+    Reference(#[from] hotrow_reference::ServeError),
 }
 
 impl LabError {
