@@ -10,6 +10,8 @@ mod reference;
 mod report;
 mod run;
 
+use std::io::Write;
+
 use clap::{Args, Subcommand};
 
 use crate::cli::Exit;
@@ -42,6 +44,9 @@ enum LabCommand {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
+    /// There is no report.
+    #[error(transparent)]
+    Report(#[from] hotrow_lab::report::ReportError),
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),
@@ -69,4 +74,9 @@ pub fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         #[cfg(feature = "reference")]
         LabCommand::Reference(args) => reference::run(args),
     }
+}
+
+/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
