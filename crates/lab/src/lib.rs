@@ -2,11 +2,12 @@
 //!
 //! Reading order: [`experiment`] (what is to be measured), [`run`] (measuring it), [`stage`] (where set-ups run), [`nginx`] (proxies in
 //! front of services), [`delay`] (a network between them), [`results`] (what was measured; everything before writes it,
-//! everything after reads it).
+//! everything after reads it), [`report`] (what a person reads).
 
 pub mod delay;
 pub mod experiment;
 pub mod nginx;
+pub mod report;
 pub mod results;
 pub mod run;
 pub mod stage;

@@ -12,6 +12,7 @@ mod report;
 mod run;
 mod utc;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -88,6 +89,9 @@ pub enum LabError {
     /// Signals cannot be heard.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
+    /// There is no report.
+    #[error(transparent)]
+    Report(#[from] hotrow_lab::report::ReportError),
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),
@@ -132,4 +136,9 @@ pub fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         #[cfg(feature = "reference")]
         LabCommand::Reference(args) => reference::run(args),
     }
+}
+
+/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
