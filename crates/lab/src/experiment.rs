@@ -84,6 +84,8 @@ pub struct Service {
     pub prepare_within: Duration,
     /// The path that answers 2xx when it is ready; none: its port takes connections.
     pub ready: Option<String>,
+    /// Whether that path is asked for at `{admin_port}`.
+    pub ready_on_admin: bool,
     /// A command that ends with status 0 when it is ready, for what does not speak HTTP.
     pub ready_command: Vec<String>,
     /// How long that may take.
@@ -158,7 +160,7 @@ pub struct Proxy {
     pub balance: Balance,
     /// How long it keeps answers that may be kept; none: no cache.
     pub cache: Option<Duration>,
-    /// Idle connections that it keeps to backends; none: as the form has it.
+    /// Idle connections that it keeps to backends, 0 for none; none: as the form has it.
     pub upstream_keepalive: Option<u32>,
     /// Whether it writes a line per request.
     pub access_log: bool,
@@ -203,6 +205,8 @@ pub struct Load {
     pub beside: Option<String>,
     /// Whether it only runs beside others.
     pub background: bool,
+    /// Whether it must find everything cold: nothing is asked before it, neither to check answers nor to warm up.
+    pub cold: bool,
 }
 
 /// What a right answer is.

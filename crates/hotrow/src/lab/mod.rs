@@ -54,7 +54,9 @@ pub enum LabError {
     #[error("{0}")]
     Experiment(#[from] ExperimentError),
     /// No experiment of this name is shipped.
-    #[error("there is no experiment {name:?}; there are {known}; a file of your own is told by its .toml, or by a slash in it")]
+    #[error(
+        "there is no experiment {name:?}; there are {known}; a file of your own is told by its .toml, or by a slash in it"
+    )]
     UnknownName {
         /// The name.
         name: String,
@@ -95,9 +97,6 @@ pub enum LabError {
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),
-    /// The signal handlers could not be installed.
-    #[error("cannot listen for signals: {0}")]
-    Signals(std::io::Error),
     /// The reference service's clock.
     #[cfg(feature = "reference")]
     #[error(transparent)]
@@ -113,9 +112,9 @@ impl LabError {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Experiment(_) | Self::UnknownName { .. } | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => {
-                Exit::Usage
-            }
+            Self::Experiment(_)
+            | Self::UnknownName { .. }
+            | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => Exit::Usage,
             Self::Changed { .. } | Self::Complete(_) => Exit::Usage,
             _ => Exit::Failed,
         }

@@ -55,7 +55,8 @@ pub(super) struct RunArgs {
 }
 
 const QUICK: &str = "A quick run: short and once, to see that everything works; its figures mean little.";
-const RESUMED: &str = "The run was interrupted and went on later; the rounds before and after met the machine at different times.";
+const RESUMED: &str =
+    "The run was interrupted and went on later; the rounds before and after met the machine at different times.";
 
 /// A run that can begin or go on.
 struct Prepared {
@@ -100,7 +101,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, LabError> {
 
 /// The report of what was measured until now.
 fn report(folder: &Path) -> Result<(), LabError> {
-    tell(std::io::stdout(), &folder.join(hotrow_lab::results::FILE).display().to_string());
+    let written = hotrow_lab::report::write(folder)?;
+    super::tell(&format!("{}\n\n{}\n{}", written.answer, written.html.display(), written.markdown.display()));
     Ok(())
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Service {
     pub(super) prepare_within: Option<String>,
     pub(super) ready: Option<String>,
     #[serde(default)]
+    pub(super) ready_on_admin: bool,
+    #[serde(default)]
     pub(super) ready_command: Vec<String>,
     pub(super) ready_within: Option<String>,
     pub(super) cores: Option<f64>,
@@ -159,6 +161,8 @@ pub(super) struct Load {
     pub(super) beside: Option<String>,
     #[serde(default)]
     pub(super) background: bool,
+    #[serde(default)]
+    pub(super) cold: bool,
 }
 
 /// `expect` of a load.

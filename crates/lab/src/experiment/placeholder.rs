@@ -6,8 +6,20 @@
 use std::collections::BTreeMap;
 
 /// What the lab fills in, beside a service's own.
-pub const KNOWN: [&str; 9] =
-    ["port", "admin_port", "instance", "dir", "data", "hotrow", "cpus", "database_port", "database_dir"];
+pub const KNOWN: [&str; 12] = [
+    "port",
+    "admin_port",
+    "instance",
+    "dir",
+    "data",
+    "hotrow",
+    "cpus",
+    "half_cpus",
+    "four_times_cpus",
+    "eight_times_cpus",
+    "database_port",
+    "database_dir",
+];
 
 /// Fills every placeholder of `text`.
 ///

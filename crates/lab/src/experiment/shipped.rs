@@ -5,22 +5,41 @@
 pub struct Shipped {
     /// Its name, as in `hotrow lab run NAME`.
     pub name: &'static str,
+    /// Other names: those of the workloads in it.
+    pub also: &'static [&'static str],
     /// Its file.
     pub text: &'static str,
 }
 
 macro_rules! shipped {
-    ($($name:literal),* $(,)?) => {
+    ($($name:literal $also:expr),* $(,)?) => {
         /// All of them.
-        pub const SHIPPED: &[Shipped] =
-            &[$(Shipped { name: $name, text: include_str!(concat!("../../../../experiments/", $name, ".toml")) }),*];
+        pub const SHIPPED: &[Shipped] = &[$(Shipped {
+            name: $name,
+            also: &$also,
+            text: include_str!(concat!("../../../../experiments/", $name, ".toml")),
+        }),*];
     };
 }
 
-shipped![];
+shipped![
+    "w1" [],
+    "w3" ["w4"],
+    "w5" [],
+    "w7" [],
+    "w10a" ["w8", "w9", "w10", "w11", "w12", "w13"],
+    "w10b" [],
+    "w19" [],
+    "w20" [],
+    "w21" [],
+    "workers" [],
+    "rtt" [],
+    "tls" [],
+];
 
-/// Finds one by its name, in whatever case.
+/// Finds one by one of its names, in whatever case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Shipped> {
-    SHIPPED.iter().find(|shipped| shipped.name.eq_ignore_ascii_case(name))
+    let is = |known: &str| known.eq_ignore_ascii_case(name);
+    SHIPPED.iter().find(|shipped| is(shipped.name) || shipped.also.iter().any(|also| is(also)))
 }

@@ -13,8 +13,10 @@ pub(super) fn proxy(setup: &Setup) -> String {
         (None, Form::Original) => "nginx, original form".to_owned(),
         (None, Form::Tuned) => "nginx, tuned form".to_owned(),
     };
-    if let Some(connections) = proxy.upstream_keepalive {
-        words.push_str(&format!(", upstream keep-alive {connections}"));
+    match proxy.upstream_keepalive {
+        None => {}
+        Some(0) => words.push_str(", no upstream keep-alive"),
+        Some(connections) => words.push_str(&format!(", upstream keep-alive {connections}")),
     }
     if proxy.access_log {
         words.push_str(", access log");

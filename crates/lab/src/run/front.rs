@@ -32,7 +32,7 @@ pub(super) fn nginx(proxy: &Proxy, backends: &[Backend], work: &Path) -> Result<
     front.balance = proxy.balance;
     // The file was refused unless it is whole seconds within nginx's range.
     front.cache = proxy.cache.map(|ttl| Cache { ttl_s: ttl.as_secs() as u32, life: Life::AtMost });
-    front.upstream_keepalive = proxy.upstream_keepalive.or(front.upstream_keepalive);
+    front.upstream_keepalive = proxy.upstream_keepalive.or(front.upstream_keepalive).filter(|n| *n > 0);
     front.access_log = proxy.access_log;
     front.tls = proxy.tls.then(|| nginx::self_signed(&folder)).transpose()?;
     front.validate()?;

@@ -176,9 +176,10 @@ impl Standing {
             self.backends.push(Backend { name, weight, address, admin });
         }
         let Some(member) = self.members.last() else { return Ok(address) };
+        let asked = if service.ready_on_admin { SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port)) } else { address };
         let ask = ready::Ask {
             service,
-            address,
+            address: asked,
             ready_command: &own.ready_command,
             log: &self.work.join("ready.log"),
             dir: &command.dir,
@@ -366,6 +367,9 @@ fn base_values(ground: &Ground<'_>, dir: &Path, port: u16, admin_port: u16, inst
         ("data", text(&ground.folder.join("data"))),
         ("hotrow", text(ground.hotrow)),
         ("cpus", cpus.to_string()),
+        ("half_cpus", (cpus / 2).max(1).to_string()),
+        ("four_times_cpus", (cpus * 4).to_string()),
+        ("eight_times_cpus", (cpus * 8).to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

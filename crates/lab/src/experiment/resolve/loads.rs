@@ -66,6 +66,7 @@ fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &De
         expect: expect(load, &at, problems),
         beside: load.beside.clone(),
         background: load.background,
+        cold: load.cold,
     };
     if let Err(e) = resolved.requests("localhost") {
         problems.refuse(at("path"), e.to_string());
@@ -159,7 +160,10 @@ fn extent(
         (duration, requests) => Extent { duration, requests },
     };
     let own = problems.take_optional(at("warmup"), load.warmup.as_ref(), values::duration);
-    let mut warmup = own.unwrap_or(defaults.warmup);
+    let mut warmup = if load.cold { Duration::ZERO } else { own.unwrap_or(defaults.warmup) };
+    if load.cold && !own.unwrap_or_default().is_zero() {
+        problems.refuse(at("warmup"), "cannot stand beside cold = true, which has none");
+    }
     let overrides = &defaults.overrides;
     if let Some(seconds) = overrides.duration_s {
         extent = Extent { duration: Some(Duration::from_secs_f64(seconds)), requests: None };

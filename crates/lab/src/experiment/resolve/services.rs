@@ -51,6 +51,9 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
     if service.ready.is_some() && !service.ready_command.is_empty() {
         problems.refuse(at("ready_command"), "cannot stand beside ready; give one of them");
     }
+    if service.ready.is_none() && service.ready_on_admin {
+        problems.refuse(at("ready_on_admin"), "needs ready, the path that is asked for there");
+    }
     let count = match (&service.count, &service.count_metric) {
         (Some(_), Some(_)) => {
             problems.refuse(at("count_metric"), "cannot stand beside count; give one of them");
@@ -75,6 +78,7 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
         prepare: service.prepare.clone(),
         prepare_within: within("prepare_within", &service.prepare_within, PREPARE_WITHIN_DEFAULT),
         ready: service.ready.clone(),
+        ready_on_admin: service.ready_on_admin,
         ready_command: service.ready_command.clone(),
         ready_within: within("ready_within", &service.ready_within, READY_WITHIN_DEFAULT),
         cores: service.cores,

@@ -97,10 +97,9 @@ fn resolve_proxy(i: usize, proxy: &file::Proxy, folder: &Path, problems: &Proble
             Form::Tuned
         }
     };
-    if let Some(n) = proxy.upstream_keepalive.filter(|n| !(1..=UPSTREAM_KEEPALIVE_MAX).contains(n)) {
-        let what =
-            format!("must be between 1 and {UPSTREAM_KEEPALIVE_MAX} connections, not {n}; leave it out for none");
-        problems.refuse(at("upstream_keepalive"), what);
+    if let Some(n) = proxy.upstream_keepalive.filter(|n| *n > UPSTREAM_KEEPALIVE_MAX) {
+        problems
+            .refuse(at("upstream_keepalive"), format!("must be at most {UPSTREAM_KEEPALIVE_MAX} connections, not {n}"));
     }
     let cache = problems.take_optional(at("cache"), proxy.cache.as_ref(), values::positive_duration);
     if cache.is_some_and(|cache| cache.subsec_nanos() != 0) {
