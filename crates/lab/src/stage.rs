@@ -5,13 +5,23 @@
 //! subreaper of all their descendants, so none gets out of its sight by becoming a daemon.
 //!
 //! Reading order: this file (the lab's side), `link` (the pipe), `message` (what goes through it), `supervise` (the
-//! other side), `service` (one process there), `launch` (how it begins inside its limits), `limiter` (how CPU is
-//! limited), `cgroup`, `pins`, `leftovers`; apart from these `host` (machine and counters) and `ports`.
+//! other side), `service` (one process there), `launch` (how it begins inside its limits), `log`, `ending` (how it ends),
+//! `limiter` (how CPU is limited), `cgroup`, `pins`, `leftovers`; apart from these `host` (machine and counters) and
+//! `ports`.
 
+mod cgroup;
+mod ending;
 pub mod host;
+mod launch;
+mod leftovers;
+mod limiter;
 mod link;
+mod log;
 mod message;
+mod pins;
 pub mod ports;
+mod service;
+mod supervise;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,9 +30,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use host::{IoCounters, host, io};
+pub use launch::exec;
 use link::Link;
 use message::{Answer, Request};
 pub use ports::free_port;
+pub use supervise::{Cgroups, supervise};
 
 /// Fewest and most cores that a process can be limited to.
 pub const CORES: std::ops::RangeInclusive<f64> = 0.01..=1024.0;

@@ -14,6 +14,7 @@ mod utc;
 
 use std::io::Write;
 use std::path::PathBuf;
+mod supervise;
 
 use clap::{Args, Subcommand};
 use hotrow_lab::experiment::ExperimentError;
@@ -45,6 +46,9 @@ enum LabCommand {
     /// Serve the reference service that the shipped experiments measure
     #[cfg(feature = "reference")]
     Reference(reference::ReferenceArgs),
+    /// Hold and limit the processes of an experiment; the lab starts it
+    #[command(hide = true)]
+    Supervise(supervise::SuperviseArgs),
 }
 
 /// Why there is no result.
@@ -105,6 +109,9 @@ pub enum LabError {
     #[cfg(feature = "reference")]
     #[error(transparent)]
     Reference(#[from] hotrow_reference::ServeError),
+    /// The supervisor failed.
+    #[error("supervise: {0}")]
+    Supervise(std::io::Error),
 }
 
 impl LabError {
@@ -134,6 +141,7 @@ pub fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         LabCommand::Nginx(args) => nginx::run(args),
         #[cfg(feature = "reference")]
         LabCommand::Reference(args) => reference::run(args),
+        LabCommand::Supervise(args) => supervise::run(args),
     }
 }
 

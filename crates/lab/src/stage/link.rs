@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::StageError;
 use super::message::{self, Answer, Request};
+use super::{StageError, leftovers};
 
 /// Longest wait for an answer: longer than the supervisor takes for ending a process that does not want to.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
@@ -74,8 +74,18 @@ impl Link {
         }
     }
 
+    fn await_end(&mut self) {
+        let until = Instant::now() + END_WAIT;
+        while matches!(self.supervisor.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(END_LOOK);
+        }
+    }
+
     fn lost(&mut self, why: &str) -> StageError {
         self.requests = None;
+        // What it started ends with it, as far as it was its child; the rest is found in its groups, once it is gone.
+        self.await_end();
+        leftovers::clear();
         StageError::SupervisorGone(why.to_owned())
     }
 }
@@ -84,9 +94,6 @@ impl Drop for Link {
     /// Closing the pipe ends everything; waiting for it means that nothing is left when the lab goes on.
     fn drop(&mut self) {
         self.requests = None;
-        let until = Instant::now() + END_WAIT;
-        while matches!(self.supervisor.try_wait(), Ok(None)) && Instant::now() < until {
-            std::thread::sleep(END_LOOK);
-        }
+        self.await_end();
     }
 }
