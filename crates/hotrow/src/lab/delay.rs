@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use clap::Args;
-use hotrow_lab::delay::{DelayError, RTT_MAX, relay};
+use hotrow_lab::delay::{RTT_MAX, relay};
 
 use super::LabError;
 use crate::cli::Exit;
@@ -27,7 +27,7 @@ pub(super) struct DelayArgs {
 }
 
 pub(super) fn run(args: &DelayArgs) -> Result<Exit, LabError> {
-    let stop = signals::stop_flag().map_err(DelayError::System)?;
+    let stop = signals::stop_flag().map_err(LabError::Signals)?;
     // With fewer files fewer connections are taken at a time, and the others wait: no reason to refuse.
     let _ = open_files::raise_limit();
     let busy = |why| LabError::Listen { address: args.listen, why };

@@ -75,6 +75,17 @@ pub enum LabError {
         /// Why.
         why: std::io::Error,
     },
+    /// The signal handlers could not be installed.
+    #[error("cannot listen for signals: {0}")]
+    Signals(std::io::Error),
+    /// The reference service's clock.
+    #[cfg(feature = "reference")]
+    #[error(transparent)]
+    Clock(#[from] hotrow_reference::ClockError),
+    /// The reference service itself.
+    #[cfg(feature = "reference")]
+    #[error(transparent)]
+    Reference(#[from] hotrow_reference::ServeError),
 }
 
 impl LabError {
