@@ -63,13 +63,13 @@ pub enum DelayError {
 ///
 /// # Errors
 /// A round trip over [`RTT_MAX`]; what the system refused when it began.
-pub fn relay(listener: TcpListener, to: SocketAddr, rtt: Duration, stop: &AtomicBool) -> Result<(), DelayError> {
+pub fn relay(listener: &TcpListener, to: SocketAddr, rtt: Duration, stop: &AtomicBool) -> Result<(), DelayError> {
     if rtt > RTT_MAX {
         return Err(DelayError::Rtt(rtt));
     }
     listener.set_nonblocking(true)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN | EventFlags::ET)
+    epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN | EventFlags::ET)
         .map_err(io::Error::from)?;
     let links = (0..CONNECTIONS_MAX).map(|_| None).collect();
     let free = (0..CONNECTIONS_MAX).rev().collect();
@@ -103,9 +103,9 @@ pub fn argv(hotrow: &Path, listen: SocketAddr, to: SocketAddr, rtt: Duration) ->
     std::iter::once(hotrow).chain(words.map(str::to_owned)).collect()
 }
 
-struct Relay {
+struct Relay<'a> {
     epoll: OwnedFd,
-    listener: TcpListener,
+    listener: &'a TcpListener,
     to: SocketAddr,
     rtt: Duration,
     links: Vec<Option<Link>>,
@@ -125,7 +125,7 @@ struct Relay {
     buffer: Vec<u8>,
 }
 
-impl Relay {
+impl Relay<'_> {
     /// Waits for something to do, and does it.
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         events.clear();

@@ -122,6 +122,14 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
+impl Tls {
+    /// Where [`self_signed`] puts its files.
+    #[must_use]
+    pub fn within(folder: &Path) -> Self {
+        Self { certificate: folder.join("certificate.pem"), key: folder.join("certificate.key") }
+    }
+}
+
 impl Front {
     /// In turn to all, nothing kept, no log, no TLS; the tuned form keeps [`UPSTREAM_KEEPALIVE`] connections. Change what
     /// should be otherwise, then [`Front::validate`].

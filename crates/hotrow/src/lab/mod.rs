@@ -1,8 +1,9 @@
 //! `hotrow lab`: experiments on whole set-ups.
 //!
-//! One file per command: `run`, `list`, `report`, `compare`, `nginx`, `reference`.
+//! One file per command: `run`, `list`, `report`, `compare`, `nginx`, `delay`, `reference`.
 
 mod compare;
+mod delay;
 mod list;
 mod nginx;
 mod progress;
@@ -16,10 +17,14 @@ use std::io::Write;
 use std::path::PathBuf;
 mod supervise;
 
+use std::net::SocketAddr;
+
 use clap::{Args, Subcommand};
 use hotrow_lab::experiment::ExperimentError;
 use hotrow_lab::run::RunError;
 use hotrow_lab::run::store::StoreError;
+use hotrow_lab::delay::DelayError;
+use hotrow_lab::nginx::NginxError;
 
 use crate::cli::Exit;
 
@@ -42,7 +47,11 @@ enum LabCommand {
     /// Compare two runs of an experiment
     Compare(compare::CompareArgs),
     /// Print the nginx configuration of a set-up, with a comment on each line that matters
-    Nginx(nginx::NginxArgs),
+    #[command(after_help = NGINX_EXAMPLES)]
+    Nginx(Box<nginx::NginxArgs>),
+    /// Relay TCP connections with a round-trip time
+    #[command(hide = true)]
+    Delay(delay::DelayArgs),
     /// Serve the reference service that the shipped experiments measure
     #[cfg(feature = "reference")]
     Reference(reference::ReferenceArgs),
@@ -50,6 +59,10 @@ enum LabCommand {
     #[command(hide = true)]
     Supervise(supervise::SuperviseArgs),
 }
+
+const NGINX_EXAMPLES: &str = "Examples:
+  hotrow lab nginx --list
+  hotrow lab nginx --for w12 --form original --backend 127.0.0.1:9001 --backend 127.0.0.1:9002 > nginx.conf";
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +114,26 @@ pub enum LabError {
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),
+    /// There is no such nginx.
+    #[error(transparent)]
+    Nginx(#[from] NginxError),
+    /// A life in the cache for a set-up that has none.
+    #[error("--cache-s needs a set-up with a cache (w12, cache), and {0} has none")]
+    Uncached(&'static str),
+    /// The relay does not run.
+    #[error(transparent)]
+    Delay(#[from] DelayError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {why}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        why: std::io::Error,
+    },
+    /// The signal handlers could not be installed.
+    #[error("cannot listen for signals: {0}")]
+    Signals(std::io::Error),
     /// The reference service's clock.
     #[cfg(feature = "reference")]
     #[error(transparent)]
@@ -123,6 +156,15 @@ impl LabError {
             | Self::UnknownName { .. }
             | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => Exit::Usage,
             Self::Changed { .. } | Self::Complete(_) => Exit::Usage,
+            Self::Uncached(_)
+            | Self::Nginx(
+                NginxError::Backends(_)
+                | NginxError::Weight { .. }
+                | NginxError::Ttl(_)
+                | NginxError::Keepalive
+                | NginxError::Workers
+                | NginxError::Path { .. },
+            ) => Exit::Usage,
             _ => Exit::Failed,
         }
     }
@@ -139,6 +181,7 @@ pub fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         LabCommand::Report(args) => report::run(args),
         LabCommand::Compare(args) => compare::run(args),
         LabCommand::Nginx(args) => nginx::run(args),
+        LabCommand::Delay(args) => delay::run(args),
         #[cfg(feature = "reference")]
         LabCommand::Reference(args) => reference::run(args),
         LabCommand::Supervise(args) => supervise::run(args),

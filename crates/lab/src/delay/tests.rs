@@ -22,7 +22,7 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
         let flag = stop.clone();
-        let thread = Some(std::thread::spawn(move || relay(listener, to, rtt, &flag)));
+        let thread = Some(std::thread::spawn(move || relay(&listener, to, rtt, &flag)));
         Self { address, stop, thread }
     }
 
@@ -209,7 +209,7 @@ fn connections_come_and_go_by_the_hundred() {
 fn a_round_trip_that_is_too_long_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
-    let error = relay(listener, to, RTT_MAX + RTT, &AtomicBool::new(false)).unwrap_err().to_string();
+    let error = relay(&listener, to, RTT_MAX + RTT, &AtomicBool::new(false)).unwrap_err().to_string();
     assert_eq!(error, "a round trip of 10.03s is not possible: it must be 10s at most");
 }
 

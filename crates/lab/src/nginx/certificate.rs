@@ -14,7 +14,7 @@ use super::{NginxError, Tls};
 pub fn self_signed(folder: &Path) -> Result<Tls, NginxError> {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let pair = rcgen::generate_simple_self_signed(names).map_err(|e| NginxError::Certificate(e.to_string()))?;
-    let tls = Tls { certificate: folder.join("certificate.pem"), key: folder.join("certificate.key") };
+    let tls = Tls::within(folder);
     put(&tls.certificate, &pair.cert.pem(), 0o644)?;
     put(&tls.key, &pair.signing_key.serialize_pem(), 0o600)?;
     Ok(tls)
