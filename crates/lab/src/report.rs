@@ -2,9 +2,11 @@
 //!
 //! Reading order: [`compose`] (the report, part by part), `summary` (figures of each row), `answer` (the sentence), `sections`
 //! and `labels` (which rows stand together, and what tells them apart), `rates`, `latency`, `tiers`, `limit` (the parts),
-//! [`document`] and [`plot`] (what a report is made of), [`markdown`], [`html`] and `svg` (how it is written).
+//! [`document`] and [`plot`] (what a report is made of), [`markdown`], [`html`], [`text`] and `svg` (how it is written); [`compare`]
+//! (two runs).
 
 mod answer;
+pub mod compare;
 pub mod compose;
 pub mod document;
 pub mod html;
@@ -19,6 +21,7 @@ mod rates;
 mod sections;
 mod summary;
 mod svg;
+pub mod text;
 mod tiers;
 
 use std::fs::{self, File};
@@ -134,3 +137,6 @@ pub fn replace(path: &Path, text: &str) -> Result<(), ReportError> {
         ReportError::Unwritable { path: path.to_owned(), why }
     })
 }
+
+#[cfg(test)]
+mod tests;

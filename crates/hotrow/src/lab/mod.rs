@@ -111,6 +111,9 @@ pub enum LabError {
     /// There is no report.
     #[error(transparent)]
     Report(#[from] hotrow_lab::report::ReportError),
+    /// Two runs cannot be compared.
+    #[error(transparent)]
+    Compare(#[from] hotrow_lab::report::compare::CompareError),
     /// Not built yet.
     #[error("lab {0} is not built yet")]
     Unfinished(&'static str),

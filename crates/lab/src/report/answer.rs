@@ -3,7 +3,7 @@
 use hotrow_measure::statistics::{Comparison, VALUES_MIN, Verdict};
 
 use super::labels::label;
-use super::numbers::{number, percent, ratio};
+use super::numbers::{number, percent, ratio, ratio_ends};
 use super::summary::{RowSummary, Run, State, Summary};
 use crate::results::{Compare, Row};
 
@@ -33,31 +33,48 @@ impl Metric {
     }
 }
 
-/// One sentence, or two where the original has something to say.
-pub(super) fn sentence(compare: &Compare, summary: &Summary<'_>) -> String {
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// What this run shows.
+    pub(super) ours: String,
+    /// What to keep in mind, and what the original showed; may be empty.
+    pub(super) more: String,
+}
+
+impl Answer {
+    fn unknown(says: &str, why: &str) -> Self {
+        Self { ours: format!("{says} …: not known, for {why}."), more: String::new() }
+    }
+}
+
+/// What a comparison that the experiment asks for came to.
+pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
     let says = compare.says.trim();
     let (this, that) = match (summary.row(&compare.row), summary.row(&compare.with)) {
         (Some(this), Some(that)) => (this, that),
-        (None, _) => return format!("{says} …: there is no row {:?} to tell.", compare.row),
-        (_, None) => return format!("{says} …: there is no row {:?} to tell.", compare.with),
+        (None, _) => return Answer::unknown(says, &format!("there is no row {:?}", compare.row)),
+        (_, None) => return Answer::unknown(says, &format!("there is no row {:?}", compare.with)),
     };
     let metric = Metric::of(this.row, that.row);
     let Some(found) = this.over(that, |run| metric.figure(run)) else {
-        return format!("{says} …: not known, for {}.", why_not([this, that], summary));
+        return Answer::unknown(says, &why_not([this, that], summary));
     };
     let bound = match (this.generator_limited(), that.generator_limited()) {
         (false, false) => "",
-        (true, false) => " The generator was the limit of the first, so that the true ratio may be larger.",
-        (false, true) => " The generator was the limit of the second, so that the true ratio may be smaller.",
-        (true, true) => " The generator was the limit of both: the ratio says nothing about the service.",
+        (true, false) => "The generator was the limit of the first, so that the true ratio may be larger.",
+        (false, true) => "The generator was the limit of the second, so that the true ratio may be smaller.",
+        (true, true) => "The generator was the limit of both: the ratio says nothing about the service.",
     };
     let bound = if metric == Metric::Rate { bound } else { "" };
-    format!("{says} {}.{bound}{}", phrase(&found, metric), original(this.row, that.row))
+    let original = original(this.row, that.row);
+    let more: Vec<&str> = [bound, &original].into_iter().filter(|words| !words.is_empty()).collect();
+    Answer { ours: format!("{says} {}.", phrase(&found, metric)), more: more.join(" ") }
 }
 
 fn phrase(found: &Comparison, metric: Metric) -> String {
     let times = ratio(found.ratio);
-    let ends = format!("{}–{}", ratio(found.low), ratio(found.high));
+    let ends = ratio_ends(found.low, found.high, "–");
     match found.verdict {
         Verdict::Faster | Verdict::Slower => match (metric, found.ratio) {
             (Metric::Rate, r) if r >= MULTIPLE_FROM => format!("{times} times as fast (95 %: {ends})"),
@@ -98,7 +115,7 @@ fn original(this: &Row, that: &Row) -> String {
     match (this.original_rps, that.original_rps) {
         (Some(a), Some(b)) if a > 0.0 && b > 0.0 => {
             let (times, a, b) = (ratio(a / b), number(a), number(b));
-            format!(" In the original it was {times} times ({a} against {b} requests/s).")
+            format!("In the original it was {times} times ({a} against {b} requests/s).")
         }
         _ => String::new(),
     }

@@ -1,5 +1,6 @@
 //! The report of an experiment, from its question to the machine it ran on.
 
+use super::answer::Answer;
 use super::document::{Block, Document};
 use super::labels::label;
 use super::numbers::{bytes, date, grouped, number};
@@ -36,9 +37,14 @@ fn opening(summary: &Summary<'_>) -> Vec<Block> {
     if !about.question.trim().is_empty() {
         blocks.push(Block::Question(about.question.clone()));
     }
-    let mut answers = about.compare.iter().map(|compare| answer::sentence(compare, summary));
-    blocks.push(Block::Answer(answers.next().unwrap_or_else(|| answer::without_question(summary))));
-    let further: Vec<String> = answers.collect();
+    let mut answers = about.compare.iter().map(|compare| answer::answer(compare, summary));
+    let Answer { ours, more } =
+        answers.next().unwrap_or_else(|| Answer { ours: answer::without_question(summary), more: String::new() });
+    blocks.push(Block::Answer(ours));
+    if !more.is_empty() {
+        blocks.push(Block::Text(more));
+    }
+    let further: Vec<String> = answers.map(|a| format!("{} {}", a.ours, a.more).trim_end().to_owned()).collect();
     if !further.is_empty() {
         blocks.push(Block::List(further));
     }

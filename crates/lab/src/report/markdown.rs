@@ -48,7 +48,7 @@ fn written_note(text: &str) -> Option<String> {
 
 fn span(span: &Span) -> String {
     match span {
-        Span::Plain(text) => escape(text),
+        Span::Plain(text) => escape_within(text),
         Span::Code(text) => inline_code(text),
         Span::Strong(text) => format!("**{}**", escape(text)),
         Span::Emphasis(text) => format!("*{}*", escape(text)),
@@ -114,6 +114,11 @@ fn guarded(escaped: &str) -> String {
 
 /// Text on one line in which nothing is markup any more.
 fn escape(text: &str) -> String {
+    escape_within(one_line(text).trim())
+}
+
+/// The same for a part of a line: the blanks at its ends stay.
+fn escape_within(text: &str) -> String {
     let text = one_line(text);
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';
@@ -138,7 +143,7 @@ fn escape(text: &str) -> String {
 
 /// Line feeds and other control characters become blanks.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -33,16 +33,23 @@ pub fn grouped(value: f64) -> String {
     if value < 0.0 && whole != "0" { format!("−{whole}") } else { whole }
 }
 
-/// A ratio with the digits that an interval of some per cent deserves: `0.83`, `1.04`, `4.6`, `31`.
+/// A ratio with the digits that an interval of some per cent deserves: `0.83`, `1.04`, `4.6`, `12.3`, `31`.
 #[must_use]
 pub fn ratio(value: f64) -> String {
     match value {
         _ if !value.is_finite() => NOTHING.to_owned(),
         _ if value < 0.095 => format!("{value:.3}"),
         _ if value < 1.995 => format!("{value:.2}"),
-        _ if value < 9.95 => format!("{value:.1}"),
+        _ if value < 19.95 => format!("{value:.1}"),
         _ => grouped(value),
     }
+}
+
+/// The two ends of a ratio's interval. An end close to 1 has as many digits as it takes to tell on which side of it it lies.
+#[must_use]
+pub fn ratio_ends(low: f64, high: f64, between: &str) -> String {
+    let told = |end: f64| if end != 1.0 && ratio(end) == "1.00" { format!("{end:.3}") } else { ratio(end) };
+    format!("{}{between}{}", told(low), told(high))
 }
 
 /// A time, given in µs, in the unit that fits.
@@ -116,7 +123,11 @@ mod tests {
     fn figures_have_the_digits_that_matter() {
         let told = [0.0, 0.00001, 0.042, 8.314, 48.26, 99.96, 2241.4, 70364.0, -1234.0].map(number);
         assert_eq!(told, ["0", "1.0e-5", "0.0420", "8.31", "48.3", "100", "2,241", "70,364", "−1,234"]);
-        assert_eq!([0.0123, 0.826, 1.0, 1.996, 4.6, 31.4].map(ratio), ["0.012", "0.83", "1.00", "2.0", "4.6", "31"]);
+        assert_eq!(
+            [0.0123, 0.826, 1.0, 1.996, 4.6, 12.34, 31.4].map(ratio),
+            ["0.012", "0.83", "1.00", "2.0", "4.6", "12.3", "31"]
+        );
+        assert_eq!(ratio_ends(0.962, 0.9981, "–"), "0.96–0.998");
         let times = [5.0, 250.0, 999.6, 12_345.0, 123_456.0, 2e6].map(micros);
         assert_eq!(times, ["5.00 µs", "250 µs", "1.00 ms", "12.3 ms", "123 ms", "2.00 s"]);
         assert_eq!([0.0, 0.034, 0.8, 1.0].map(percent), ["0 %", "3.4 %", "80 %", "100 %"]);

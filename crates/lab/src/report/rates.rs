@@ -4,7 +4,7 @@ use hotrow_measure::statistics::{Comparison, Spread, VALUES_MIN, Verdict};
 
 use super::document::{Block, Cell, Column, Table};
 use super::labels::{common, telling};
-use super::numbers::{ends, number, ratio};
+use super::numbers::{ends, number, ratio, ratio_ends};
 use super::plot::{Bar, Bars, Plot};
 use super::sections::Section;
 use super::summary::{RowSummary, State, Summary};
@@ -100,8 +100,7 @@ fn gain(section: &Section<'_>, row: &RowSummary<'_>) -> Cell {
 
 /// A ratio with its ends.
 pub(super) fn ratio_cell(found: &Comparison) -> Cell {
-    let dash = if found.verdict == Verdict::TooFew { "…" } else { "–" };
-    let ends = format!("{} {dash} {}", ratio(found.low), ratio(found.high));
+    let ends = ratio_ends(found.low, found.high, if found.verdict == Verdict::TooFew { " … " } else { " – " });
     let detail = if found.values > 1 { ends } else { String::new() };
     Cell { text: ratio(found.ratio), detail, ..Cell::default() }
 }
