@@ -11,20 +11,19 @@ mod progress;
 mod reference;
 mod report;
 mod run;
+mod supervise;
 mod utc;
 
 use std::io::Write;
-use std::path::PathBuf;
-mod supervise;
-
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use hotrow_lab::delay::DelayError;
 use hotrow_lab::experiment::ExperimentError;
+use hotrow_lab::nginx::NginxError;
 use hotrow_lab::run::RunError;
 use hotrow_lab::run::store::StoreError;
-use hotrow_lab::delay::DelayError;
-use hotrow_lab::nginx::NginxError;
 
 use crate::cli::Exit;
 
@@ -114,9 +113,6 @@ pub enum LabError {
     /// Two runs cannot be compared.
     #[error(transparent)]
     Compare(#[from] hotrow_lab::report::compare::CompareError),
-    /// Not built yet.
-    #[error("lab {0} is not built yet")]
-    Unfinished(&'static str),
     /// There is no such nginx.
     #[error(transparent)]
     Nginx(#[from] NginxError),
@@ -134,9 +130,6 @@ pub enum LabError {
         /// Why.
         why: std::io::Error,
     },
-    /// The signal handlers could not be installed.
-    #[error("cannot listen for signals: {0}")]
-    Signals(std::io::Error),
     /// The reference service's clock.
     #[cfg(feature = "reference")]
     #[error(transparent)]

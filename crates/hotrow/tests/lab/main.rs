@@ -2,4 +2,5 @@
 
 #![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
 
+mod experiment;
 mod nginx;
