@@ -185,6 +185,8 @@ impl<'a> UnderWay<'a> {
     fn all(&mut self) -> Result<Ended, RunError> {
         let setups: BTreeSet<usize> = self.wanted.iter().map(|planned| planned.setup).collect();
         let setups: Vec<usize> = setups.into_iter().collect();
+        // An interrupted run may have left databases that are half prepared.
+        self.remove_data();
         // A disk that cannot hold the results should be known before the first measurement.
         self.keep(false)?;
         for step in order(self.ground.experiment.rounds, &setups, self.options.seed) {
@@ -194,10 +196,14 @@ impl<'a> UnderWay<'a> {
             }
         }
         self.keep(true)?;
-        // Databases that were prepared are of no more use.
-        let _ = std::fs::remove_dir_all(self.store.folder().join("data"));
+        self.remove_data();
         let failed = self.results.measurements.iter().filter(|measurement| measurement.failed.is_some()).count();
         Ok(Ended::Complete { failed })
+    }
+
+    /// Removes prepared databases. Where that fails, preparing them anew fails too, and says why.
+    fn remove_data(&self) {
+        let _ = std::fs::remove_dir_all(self.store.folder().join("data"));
     }
 
     /// One set-up in one round; false when the user broke it off.

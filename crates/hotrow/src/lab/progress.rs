@@ -15,6 +15,8 @@ pub(super) struct Watch {
     line: bool,
     /// A line per measurement.
     verbose: bool,
+    /// Nothing at all.
+    quiet: bool,
     began: Instant,
     /// Measurements that an earlier run had made, when this one goes on.
     before: Option<usize>,
@@ -24,7 +26,7 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(quiet: bool, verbose: bool) -> Self {
         let line = !quiet && !verbose && std::io::stderr().is_terminal();
-        Self { line, verbose, began: Instant::now(), before: None, left: String::new() }
+        Self { line, verbose, quiet, began: Instant::now(), before: None, left: String::new() }
     }
 
     pub(super) fn told(&mut self, progress: &Progress<'_>) {
@@ -36,7 +38,7 @@ impl Watch {
                 self.left = left(self.began.elapsed(), done - before, planned - done);
                 if self.verbose {
                     put(&format!("{done} of {planned}  {}{}\n", measured(measurement), self.left));
-                } else if let Some(why) = &measurement.failed {
+                } else if let Some(why) = measurement.failed.as_ref().filter(|_| !self.quiet) {
                     // What fails is told at once: the user may want to mend it rather than to wait.
                     self.clear();
                     put(&format!("hotrow lab: {} failed in round {}: {why}\n", measurement.row, measurement.round + 1));

@@ -152,5 +152,30 @@ pub(super) fn run_to_end(
 
 /// Whether these words of the stage mean that a process ended well.
 pub(super) fn went_well(how: &str) -> bool {
-    how.split([';', ',']).next().is_some_and(|words| words.trim_end() == "exited with status 0")
+    how.split(';').next().is_some_and(|words| words.trim_end() == "exited with status 0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_status_0_is_well() {
+        for well in [
+            "exited with status 0",
+            "exited with status 0; it printed nothing",
+            "exited with status 0; its last lines:\nx",
+        ] {
+            assert!(went_well(well), "{well}");
+        }
+        for ill in [
+            "exited with status 1; exited with status 0",
+            "killed by signal 9",
+            "did not end within 2s",
+            "",
+            "exited with status 01",
+        ] {
+            assert!(!went_well(ill), "{ill}");
+        }
+    }
 }

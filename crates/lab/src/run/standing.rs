@@ -297,7 +297,7 @@ impl Own {
         }
         Ok(Self {
             name: name.to_owned(),
-            key: format!("{} {vars:?}", role.name),
+            key: preparation_key(role.name, service, &vars),
             argv,
             env: env.iter().map(pair).collect::<Result<_, _>>()?,
             files: service.files.iter().map(pair).collect::<Result<_, _>>()?,
@@ -355,6 +355,13 @@ fn prepare(
     }
     ground.prepared.insert(own.key.clone());
     Ok(())
+}
+
+/// What a preparation depends on: the service, and those of its variables that its commands name.
+fn preparation_key(name: &str, service: &Service, vars: &BTreeMap<String, String>) -> String {
+    let named = |var: &str| service.prepare.iter().flatten().any(|text| placeholder::names(text).any(|n| n == var));
+    let used: Vec<_> = vars.iter().filter(|(var, _)| named(var)).collect();
+    format!("{name} {used:?}")
 }
 
 fn base_values(ground: &Ground<'_>, dir: &Path, port: u16, admin_port: u16, instance: u32) -> BTreeMap<String, String> {
