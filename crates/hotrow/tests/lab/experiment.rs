@@ -37,7 +37,7 @@ server.serve_forever()
 /// An experiment with that service; `{rest}` is what it does with it.
 fn experiment(service: &str, rest: &str) -> String {
     format!(
-        "title = \"A test\"\nquestion = \"Does it work?\"\n[run]\nrounds = 2\nduration = \"100ms\"\nwarmup = \"20ms\"\n\
+        "title = \"A test\"\nquestion = \"Does it work?\"\n[run]\nrounds = 2\nrequests = 20\nwarmup = \"20ms\"\n\
          [services.app]\n{service}\n{rest}"
     )
 }

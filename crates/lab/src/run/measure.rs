@@ -134,6 +134,8 @@ fn verdict(load: &Load, outcome: &Outcome) -> Result<(), String> {
     }
     if counts.ok == 0 {
         why.push("no request was answered as expected".to_owned());
+    } else if counts.ok_in_window == 0 {
+        why.push("no answer came before the measurement was over, measure for longer: 0 in time".to_owned());
     }
     let least = load.expect.body_bytes.map_or(0, |(least, _)| least as u64);
     if load.method != "HEAD" && counts.bytes_received < counts.ok.saturating_mul(least) {
