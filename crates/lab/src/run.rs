@@ -118,8 +118,7 @@ pub fn run(
     let wanted: Vec<&Planned> =
         experiment.rows.iter().filter(|planned| !left_out.contains_key(&planned.setup)).collect();
     if wanted.is_empty() {
-        let why: Vec<&str> = left_out.values().map(String::as_str).collect();
-        return Err(RunError::Nothing(why.join("; ")));
+        return Err(RunError::Nothing(remarks::left_out_words(experiment, &left_out).join(" ")));
     }
     results.rows = wanted.iter().map(|planned| planned.row.clone()).collect();
     results.experiment.compare.retain(|pair| {
@@ -140,7 +139,7 @@ pub fn run(
         prepared: BTreeSet::new(),
     };
     let mut fixed = options.remarks.clone();
-    fixed.extend(remarks::fixed(experiment, &stage, left_out.into_values().collect()));
+    fixed.extend(remarks::fixed(experiment, &stage, remarks::left_out_words(experiment, &left_out)));
     if remarks::limited(experiment) {
         results.host.cpu_limits = Some(stage.limits().words.clone());
     }

@@ -2,22 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Setup};
 use crate::results::{Measurement, Part, Results};
 use crate::stage::Stage;
 
 /// From this share of all CPUs on, generator and services took time from each other.
 const SHARED_SHARE: f64 = 0.9;
 
-/// Set-ups that cannot be measured here, by index, with the reason.
+/// Set-ups that cannot be measured here, by index, each with the environment variable that is missing.
 pub(super) fn left_out(experiment: &Experiment, is_set: &dyn Fn(&str) -> bool) -> BTreeMap<usize, String> {
-    let mut left_out = BTreeMap::new();
-    for (i, setup) in experiment.setups.iter().enumerate() {
-        if let Some(name) = setup.needs_env.iter().find(|name| !is_set(name)) {
-            left_out.insert(i, format!("the set-up {:?} is left out, for {name} is not set", setup.name));
-        }
-    }
-    left_out
+    let missing = |(i, setup): (usize, &Setup)| Some((i, setup.needs_env.iter().find(|name| !is_set(name))?.clone()));
+    experiment.setups.iter().enumerate().filter_map(missing).collect()
+}
+
+/// The same in words, one sentence for each variable.
+pub(super) fn left_out_words(experiment: &Experiment, left_out: &BTreeMap<usize, String>) -> Vec<String> {
+    let variables: BTreeSet<&String> = left_out.values().collect();
+    let words = |variable: &String| {
+        let names = left_out.iter().filter(|(_, v)| *v == variable).map(|(i, _)| experiment.setups[*i].name.as_str());
+        let names: Vec<&str> = names.collect();
+        format!("Left out, for the environment variable {variable} is not set: {}.", names.join(", "))
+    };
+    variables.into_iter().map(words).collect()
 }
 
 /// Whether any set-up limits the CPU of a service.

@@ -50,8 +50,15 @@ pub(super) fn rows(raw: &File, setups: &[Setup], loads: &[Load], overrides: &Ove
         );
         problems.refuse("", what);
     }
+    if rows.planned.is_empty() && !rows.all.is_empty() && overrides.only.iter().all(|name| known(setups, name)) {
+        problems.refuse("--only", "no load is for these set-ups; nothing would be measured");
+    }
     originals(raw, &mut rows, problems);
     rows
+}
+
+fn known(setups: &[Setup], name: &str) -> bool {
+    setups.iter().any(|setup| setup.name == name)
 }
 
 /// Names of set-ups, wherever they are said, must be those of set-ups.
