@@ -287,3 +287,39 @@ fn await_measurements(folder: &Path, wanted: usize) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// The shipped topologies, each with a few requests: enough to see that answers, shares and the cache are right.
+#[test]
+fn every_topology_works_in_a_short_form() {
+    let shipped = Command::new(env!("CARGO_BIN_EXE_hotrow")).args(["lab", "list", "w10a"]).output().expect("it starts");
+    let (_, text) = ended(shipped);
+    // One number of connections is enough here; so are the loads that the originals had.
+    let (text, originals) = text.split_once("[[originals]]").expect("it has originals");
+    assert!(originals.contains("setup-3"), "{originals}");
+    let (text, _) = text.split_once("[[loads]]\nname = \"date-kept\"").expect("it has further loads");
+    let text = text.replace("connections = [1, 6]", "connections = [2]").replace("duration = \"3s\"", "requests = 40");
+    let run = Run::new(&text);
+    let (code, said) = run.done(&["--rounds", "1"]);
+    assert_eq!(code, Some(0), "{said}");
+    let results = run.results();
+    let measurements = list(&results, "/measurements");
+    assert_eq!(measurements.len(), 16, "9 set-ups, 7 of them with both loads: {said}");
+    for measurement in measurements {
+        let row = measurement["row"].as_str().expect("a row");
+        let served: Vec<u64> =
+            list(measurement, "/backends").iter().filter_map(|backend| backend["requests"].as_u64()).collect();
+        match row.split('/').next() {
+            // nginx's workers take turns each for itself, and each begins anew: a few requests more or less.
+            Some("setup-2" | "setup-2-tuned") => {
+                assert!(served.iter().all(|n| (16..=24).contains(n)), "{row}: {served:?}")
+            }
+            Some("setup-3" | "setup-3-tuned") => assert!((28..=36).contains(&served[0]), "{row}: {served:?}"),
+            Some("setup-2-cache" | "setup-2-cache-tuned") => {
+                assert!(served.iter().sum::<u64>() < 20, "{row}: {served:?}");
+                assert!(measurement["cache"][0][1].as_u64() > Some(20), "{measurement:#}");
+            }
+            _ => assert_eq!(served, [40], "{row}"),
+        }
+    }
+    none_left(run.folder.path());
+}
