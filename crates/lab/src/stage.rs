@@ -46,7 +46,7 @@ pub struct Command {
     pub name: String,
     /// Program and arguments. A program without a slash is looked for in `PATH`.
     pub argv: Vec<String>,
-    /// Variables that are set, on top of the lab's own.
+    /// Variables that are set, on top of the lab's own and of `HOTROW_LAB_PROCESS`, by which orphans are recognized.
     pub env: Vec<(String, String)>,
     /// Where it runs; must exist.
     pub dir: PathBuf,

@@ -1,6 +1,7 @@
-//! Whole set-ups: real proxies, real services.
+//! `hotrow lab`: real processes, real proxies, real services, the real binary.
 
 #![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
 
 mod experiment;
 mod nginx;
+mod stage;

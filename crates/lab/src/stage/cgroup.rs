@@ -63,10 +63,15 @@ pub(super) fn candidates(hierarchies: &[Hierarchy]) -> (Vec<Candidate>, Vec<Stri
     (found, reasons)
 }
 
-/// Makes the supervisor's folder, and tries whether what the candidate promises holds.
-pub(super) fn make(candidate: &Candidate, label: &str) -> Result<Group, String> {
+/// Makes the supervisor's folder, and tries whether what the candidate promises holds. `enter` tries a group's entrance:
+/// who may make a group may still not be allowed to move a process there.
+pub(super) fn make(
+    candidate: &Candidate,
+    label: &str,
+    enter: impl Fn(PathBuf) -> Result<(), String>,
+) -> Result<Group, String> {
     let base = Group { version: candidate.version, folder: candidate.parent.join(label) };
-    let tried = std::fs::create_dir(&base.folder).and_then(|()| base.try_out(candidate));
+    let tried = std::fs::create_dir(&base.folder).and_then(|()| base.try_out(candidate, enter));
     tried.map(|()| base.clone()).map_err(|error| {
         base.remove();
         format!("{} cannot be used: {error}", base.folder.display())
@@ -74,16 +79,17 @@ pub(super) fn make(candidate: &Candidate, label: &str) -> Result<Group, String> 
 }
 
 impl Group {
-    fn try_out(&self, candidate: &Candidate) -> io::Result<()> {
+    fn try_out(&self, candidate: &Candidate, enter: impl Fn(PathBuf) -> Result<(), String>) -> io::Result<()> {
         if candidate.limits && self.version == Version::V2 {
             for folder in [&candidate.parent, &self.folder] {
                 hand_cpu_down(folder)?;
             }
         }
         let child = self.child("try")?;
-        let result = if candidate.limits { child.limit(0.5) } else { Ok(()) };
+        let limited = if candidate.limits { child.limit(0.5) } else { Ok(()) };
+        let entered = limited.and_then(|()| enter(child.entrance()).map_err(io::Error::other));
         child.remove();
-        result
+        entered
     }
 
     /// A group below this one.

@@ -17,6 +17,9 @@ const FOLLOW_WAIT: Duration = Duration::from_millis(100);
 const LEFT_WAIT: Duration = Duration::from_secs(1);
 /// Longest wait for killed processes to be gone; only the kernel can hold one up.
 const KILL_WAIT: Duration = Duration::from_secs(10);
+/// Looks one after the other that must find nobody where no group lists the processes: `/proc` is not read at one stroke,
+/// and a process that forks and ends can slip through a single look.
+const UNLISTED_LOOKS: u32 = 5;
 /// How often it is looked who lives.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -51,15 +54,17 @@ pub(super) fn stop(
         left.iter().for_each(|stat| signal(stat, Signal::TERM));
         await_none(service, LEFT_WAIT);
     }
-    let until = Instant::now() + KILL_WAIT;
+    let (until, mut looks) = (Instant::now() + KILL_WAIT, 0);
     loop {
         service.place.kill();
         service.ask_to_end(Signal::KILL);
         let living = await_none(service, Duration::ZERO);
-        if living.is_empty() && !service.runs() {
+        living.iter().for_each(|stat| signal(stat, Signal::KILL));
+        let none = living.is_empty() && !service.runs() && service.place.processes().is_empty();
+        looks = if none { looks + 1 } else { 0 };
+        if looks >= if service.place.lists() { 1 } else { UNLISTED_LOOKS } {
             break;
         }
-        living.iter().for_each(|stat| signal(stat, Signal::KILL));
         if Instant::now() > until {
             return Err(format!("SIGKILL did not end it within {} s: {}", KILL_WAIT.as_secs(), names(&living)));
         }

@@ -23,6 +23,9 @@ const LAUNCH_WAIT: Duration = Duration::from_secs(10);
 /// Longest report of what was wrong, in bytes.
 const REPORT_BYTES_MAX: u64 = 4096;
 
+/// What is reported when all went well but for the program, for none was named.
+const NO_PROGRAM: &str = "no program is named";
+
 /// What to become, and where.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Order {
@@ -56,6 +59,24 @@ pub(super) fn launch(order: &Order, output: io::PipeWriter) -> Result<Child, Str
         Err(error) => {
             Err(give_up(&mut child, format!("it did not begin within {} s ({error})", LAUNCH_WAIT.as_secs())))
         }
+    }
+}
+
+/// Whether a process can get into a group: one is sent there, and ends.
+pub(super) fn try_entrance(entrance: PathBuf) -> Result<(), String> {
+    let order = Order {
+        argv: Vec::new(),
+        env: Vec::new(),
+        dir: PathBuf::from("/"),
+        entrances: vec![entrance],
+        cpus: Vec::new(),
+        parent: std::process::id(),
+    };
+    let (_, output) = io::pipe().map_err(|error| error.to_string())?;
+    match launch(&order, output) {
+        Err(why) if why == NO_PROGRAM => Ok(()),
+        Err(why) => Err(why),
+        Ok(mut child) => Err(give_up(&mut child, "it did not report".to_owned())),
     }
 }
 
@@ -112,7 +133,7 @@ fn enter(order: &Order) -> Result<(), String> {
 
 /// The program's standard input is empty. Returns only with what was wrong.
 fn become_program(order: &Order) -> String {
-    let Some((program, arguments)) = order.argv.split_first() else { return "no program is named".to_owned() };
+    let Some((program, arguments)) = order.argv.split_first() else { return NO_PROGRAM.to_owned() };
     let mut command = Command::new(program);
     let envs = order.env.iter().map(|(name, value)| (name, value));
     command.args(arguments).envs(envs).current_dir(&order.dir).stdin(Stdio::null());
@@ -124,7 +145,7 @@ fn explain(program: &str, dir: &Path, error: &io::Error) -> String {
     let named = format!("program {program:?}");
     match error.kind() {
         io::ErrorKind::NotFound if !program.contains('/') => {
-            format!("{named} was not found in PATH ({})", std::env::var("PATH").unwrap_or_default())
+            format!("{named} was not found in any folder of PATH; install it, or name it with its folder")
         }
         io::ErrorKind::NotFound if dir.join(program).exists() => {
             format!("{named} exists, but the interpreter that its first line names, or its loader, does not")

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::cgroup::{Group, PERIOD, candidates, make};
 use super::pins::Pins;
 use super::supervise::Cgroups;
-use super::{CORES, Limits, leftovers};
+use super::{CORES, Limits, launch, leftovers};
 
 /// Limits processes, and gives each its groups.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Limiter {
             if !wanted || (limiting.is_some() && candidate.version == Version::V1) {
                 continue;
             }
-            match make(candidate, label) {
+            match make(candidate, label, launch::try_entrance) {
                 Ok(group) if candidate.limits => limiting = Some((candidate.version, group)),
                 Ok(group) => counter = Some(group),
                 Err(why) => reasons.push(why),
@@ -61,7 +61,7 @@ impl Limiter {
         if let Some((Version::V2, _)) = limiting {
             counter = None;
         }
-        let (method, limits) = choose(limiting, allowed_cpus(), &reasons);
+        let (method, limits) = choose(limiting, &allowed_cpus(), &reasons);
         (Self { method, counter }, limits)
     }
 
@@ -151,14 +151,14 @@ impl Place {
 }
 
 /// The method, and how it is told.
-fn choose(limiting: Option<(Version, Group)>, cpus: Vec<usize>, reasons: &[String]) -> (Method, Limits) {
+fn choose(limiting: Option<(Version, Group)>, cpus: &[usize], reasons: &[String]) -> (Method, Limits) {
     let reasons = reasons.join("; ");
     if let Some((version, group)) = limiting {
         let number = if version == Version::V2 { 2 } else { 1 };
         let words = format!("cgroup v{number}, period {} ms", PERIOD.as_millis());
         return (Method::Group(group), Limits { words, possible: true, remark: None });
     }
-    match Pins::new(&cpus) {
+    match Pins::new(cpus) {
         Some(pins) => {
             let remark = format!(
                 "CPU could be limited by pinning only, to whole CPUs: what has a share of a core may use all of it \
@@ -188,10 +188,10 @@ mod tests {
     #[test]
     fn without_groups_it_pins_and_with_one_cpu_it_says_why_not() {
         let reasons = ["a is read-only".to_owned(), "b is not ours".to_owned()];
-        let (method, limits) = choose(None, vec![0, 1], &reasons);
+        let (method, limits) = choose(None, &[0, 1], &reasons);
         assert!(matches!(method, Method::Pinned(_)) && limits.possible && limits.words == "pinned");
         assert!(limits.remark.unwrap().ends_with("(a is read-only; b is not ours)"));
-        let (method, limits) = choose(None, vec![0], &reasons);
+        let (method, limits) = choose(None, &[0], &reasons);
         assert!(matches!(method, Method::Impossible) && !limits.possible);
         let told = "not possible: there is one CPU to pin to, and a is read-only; b is not ours";
         assert_eq!(limits.words, told);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_pinned_process_has_whole_cpus() {
-        let (method, _) = choose(None, vec![2, 3], &[]);
+        let (method, _) = choose(None, &[2, 3], &[]);
         let mut limiter = Limiter { method, counter: None };
         let place = limiter.admit("a", Some(0.25)).unwrap();
         assert_eq!((place.cpus.len(), place.limit_cores), (1, Some(1.0)));

@@ -41,12 +41,29 @@ fn a_folder_that_is_no_hierarchy_is_refused_and_left_as_it_was() {
     let plain = tempfile::tempdir().unwrap();
     for version in [Version::V1, Version::V2] {
         let candidate = Candidate { version, limits: true, parent: plain.path().to_owned() };
-        let error = make(&candidate, "hotrow-lab-test").unwrap_err();
+        let error = make(&candidate, "hotrow-lab-test", |_| Ok(())).unwrap_err();
         assert!(error.contains("hotrow-lab-test cannot be used"), "{error}");
         assert_eq!(std::fs::read_dir(plain.path()).unwrap().count(), 0, "{version:?}");
     }
     let gone = Candidate { version: Version::V1, limits: true, parent: "/nonexistent".into() };
-    assert!(make(&gone, "hotrow-lab-test").unwrap_err().contains("cannot be used: No such file"));
+    assert!(make(&gone, "hotrow-lab-test", |_| Ok(())).unwrap_err().contains("cannot be used: No such file"));
+}
+
+#[test]
+fn a_group_that_no_process_may_enter_is_refused() {
+    let plain = tempfile::tempdir().unwrap();
+    let candidate = Candidate { version: Version::V1, limits: false, parent: plain.path().to_owned() };
+    let entrance = plain.path().join("hotrow-lab-test/try/cgroup.procs");
+    let error = make(&candidate, "hotrow-lab-test", |file| {
+        assert_eq!(file, entrance);
+        Err("not allowed".to_owned())
+    });
+    assert!(error.unwrap_err().ends_with("hotrow-lab-test cannot be used: not allowed"));
+    assert_eq!(std::fs::read_dir(plain.path()).unwrap().count(), 0);
+    let group = make(&candidate, "hotrow-lab-test", |_| Ok(())).unwrap();
+    assert!(group.children().is_empty() && group.processes().is_empty(), "nothing is left of the trial");
+    group.remove();
+    assert_eq!(std::fs::read_dir(plain.path()).unwrap().count(), 0);
 }
 
 #[test]
