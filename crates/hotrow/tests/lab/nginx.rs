@@ -1,1 +1,7 @@
-//! nginx.
+//! A real nginx in every topology: right answers from the right backends, and nothing from the cache that should not be.
+
+mod caching;
+mod command;
+mod midnight;
+mod sharing;
+mod world;

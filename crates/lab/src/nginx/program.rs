@@ -24,7 +24,10 @@ const SAID_MAX: u64 = 16 * 1024;
 /// When there is none (what to install), it cannot be started, or is older than [`VERSION_MIN`].
 pub fn find() -> Result<(PathBuf, String), NginxError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(FOLDERS.iter().map(PathBuf::from));
+    find_in(std::env::split_paths(&path).chain(FOLDERS.iter().map(PathBuf::from)))
+}
+
+fn find_in(folders: impl Iterator<Item = PathBuf>) -> Result<(PathBuf, String), NginxError> {
     let mut files = folders.map(|folder| folder.join("nginx")).filter(|file| file.is_file());
     let binary = files.next().ok_or_else(|| NginxError::Missing(FOLDERS.join(", ")))?;
     let (_, said) = said(&binary, &["-v"], Path::new("-v"))?;
@@ -116,6 +119,36 @@ mod tests {
         assert!(number("1.30.0") > number(VERSION_MIN));
         for wrong in ["", "1.22", "1.22.1.1", "1.22.x"] {
             assert_eq!(number(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_nginx_is_told_from_a_right_one() {
+        let found = |script: Option<&str>, mode: u32| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("nginx");
+            if let Some(script) = script {
+                // Written by another process: a child that this one forks meanwhile would hold the file open, and an open file
+                // cannot be executed.
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod \"$3\" \"$2\"", "sh", script]);
+                assert!(shell.arg(&file).arg(format!("{mode:o}")).status().unwrap().success());
+            }
+            find_in([PathBuf::from("/nonexistent"), folder.path().to_owned()].into_iter())
+                .map(|(binary, version)| (binary == file, version))
+                .map_err(|e| e.to_string())
+        };
+        let says = |version: &str| format!("echo 'nginx version: nginx/{version}' >&2");
+        assert_eq!(found(Some(&says("1.22.1")), 0o755), Ok((true, "1.22.1".to_owned())));
+        assert_eq!(found(Some(&says("1.27.3 (Ubuntu)")), 0o755), Ok((true, "1.27.3".to_owned())));
+        for (script, mode, why) in [
+            (Some(says("1.14.2")), 0o755, "is nginx 1.14.2; 1.19.5 is the oldest that will do"),
+            (Some("echo apache >&2".to_owned()), 0o755, "says \"apache\\n\", which is no version of nginx"),
+            (Some(says("1.22.1")), 0o644, "cannot be started: Permission denied"),
+            (None, 0, "nginx is missing: it is neither in PATH nor in /usr/sbin,"),
+        ] {
+            let error = found(script.as_deref(), mode).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -59,3 +59,43 @@ fn below(n: u32) -> String {
     }
     ways.join("|")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the whole of `text` matches what [`below`] writes: digits, classes, and counts, in alternatives.
+    fn matches(ways: &str, text: &str) -> bool {
+        ways.split('|').any(|way| way_matches(way, text))
+    }
+
+    fn way_matches(way: &str, text: &str) -> bool {
+        if let Some(counts) = way.strip_prefix(r"\d{") {
+            let (counts, rest) = counts.split_once('}').unwrap();
+            let (least, most) = counts.split_once(',').unwrap_or((counts, counts));
+            let (least, most): (usize, usize) = (least.parse().unwrap(), most.parse().unwrap());
+            return (least..=most.min(text.len())).any(|n| way_matches(rest, &text[n..]));
+        }
+        if let Some(class) = way.strip_prefix('[') {
+            let (class, rest) = class.split_once(']').unwrap();
+            let (low, high) = class.split_once('-').unwrap();
+            return text.chars().next().is_some_and(|c| (low..=high).contains(&&*c.to_string()))
+                && way_matches(rest, &text[1..]);
+        }
+        match (way.chars().next(), text.chars().next()) {
+            (None, None) => true,
+            (Some(w), Some(t)) => w == t && way_matches(&way[1..], &text[1..]),
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn numbers_below_are_all_smaller_ones_and_no_others() {
+        for n in (1..130).chain([500, 999, 1000, 1001, 3600, 9999, 10_000, 86_400, 90_210]) {
+            let ways = below(n);
+            for number in (0..1_500).chain(n.saturating_sub(300)..n + 300).chain([10 * n, 10 * n + 1]) {
+                assert_eq!(matches(&ways, &number.to_string()), number < n, "{number}, {n}: {ways}");
+            }
+        }
+    }
+}
