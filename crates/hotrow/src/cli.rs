@@ -238,7 +238,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
 }
 
 /// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
-fn tell(mut out: impl Write, line: &str) {
+pub(crate) fn tell(mut out: impl Write, line: &str) {
     let _ = writeln!(out, "{line}");
 }
 

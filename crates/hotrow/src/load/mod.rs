@@ -11,7 +11,7 @@ mod hdr;
 mod json;
 mod resolve;
 mod text;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_load::form;
 use hotrow_load::ids::Ids;
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan};
 use hotrow_load::request::{Description, Mix, RequestError};
@@ -254,10 +255,10 @@ fn body(args: &LoadArgs, headers: &mut Vec<(String, String)>) -> Result<Option<V
     if !args.form.is_empty() {
         let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         if !given {
-            headers.push(("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+            headers.push(("Content-Type".to_owned(), form::MEDIA_TYPE.to_owned()));
         }
-        let fields: Vec<String> = args.form.iter().map(|(k, v)| format!("{}={}", encoded(k), encoded(v))).collect();
-        return Ok(Some(fields.join("&").into_bytes()));
+        let fields = args.form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        return Ok(Some(form::encoded(fields).into_bytes()));
     }
     match args.body.as_deref() {
         None => Ok(None),
@@ -266,19 +267,6 @@ fn body(args: &LoadArgs, headers: &mut Vec<(String, String)>) -> Result<Option<V
             None => Ok(Some(text.as_bytes().to_vec())),
         },
     }
-}
-
-/// `application/x-www-form-urlencoded`, as the URL standard of the WHATWG describes it.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' ' => out.push('+'),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => out.push(byte as char),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 fn lines(path: &Path) -> Result<Vec<String>, Refused> {
@@ -334,11 +322,6 @@ fn contradiction(words: &str) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn forms_are_urlencoded() {
-        assert_eq!(encoded("a b&c=ä/*"), "a+b%26c%3D%C3%A4%2F*");
-    }
 
     #[test]
     fn weights_come_before_urls() {

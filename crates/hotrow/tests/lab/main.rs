@@ -2,6 +2,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
+mod experiment;
+mod nginx;
 #[cfg(feature = "reference")]
 mod reference;
 

@@ -1,0 +1,60 @@
+use super::*;
+
+fn hierarchy(version: Version, controllers: &[&str], mount: &str, own: &str) -> Hierarchy {
+    let controllers = controllers.iter().map(|name| (*name).to_owned()).collect();
+    Hierarchy { version, controllers, mount: mount.into(), own: own.into(), read_only: false }
+}
+
+fn parents(candidates: &[Candidate]) -> Vec<(&str, bool)> {
+    candidates.iter().map(|c| (c.parent.to_str().unwrap(), c.limits)).collect()
+}
+
+#[test]
+fn the_second_version_is_taken_inside_or_beside() {
+    let (found, reasons) = candidates(&[hierarchy(Version::V2, &["cpu", "pids"], "/cg", "/cg/user/session")]);
+    assert_eq!(parents(&found), [("/cg/user/session", true), ("/cg/user", true)]);
+    assert!(reasons.is_empty());
+    let (at_the_root, _) = candidates(&[hierarchy(Version::V2, &["cpu"], "/cg", "/cg")]);
+    assert_eq!(parents(&at_the_root), [("/cg", true)]);
+}
+
+#[test]
+fn side_by_side_the_one_with_the_cpu_limits_and_the_other_counts() {
+    let (found, reasons) = candidates(&[
+        hierarchy(Version::V1, &["cpu", "cpuacct"], "/cg/cpu", "/cg/cpu"),
+        hierarchy(Version::V1, &["memory"], "/cg/memory", "/cg/memory"),
+        hierarchy(Version::V2, &[], "/cg/unified", "/cg/unified"),
+    ]);
+    assert_eq!(parents(&found), [("/cg/cpu", true), ("/cg/unified", false)]);
+    assert_eq!(reasons, ["cgroup v2 at /cg/unified has no cpu controller for this process"]);
+}
+
+#[test]
+fn what_is_read_only_or_missing_is_told() {
+    let read_only = Hierarchy { read_only: true, ..hierarchy(Version::V2, &["cpu"], "/cg", "/cg") };
+    assert_eq!(candidates(&[read_only]), (vec![], vec!["/cg is mounted read-only".to_owned()]));
+    assert_eq!(candidates(&[]), (vec![], vec!["no cgroups are mounted".to_owned()]));
+}
+
+#[test]
+fn a_folder_that_is_no_hierarchy_is_refused_and_left_as_it_was() {
+    let plain = tempfile::tempdir().unwrap();
+    for version in [Version::V1, Version::V2] {
+        let candidate = Candidate { version, limits: true, parent: plain.path().to_owned() };
+        let error = make(&candidate, "hotrow-lab-test").unwrap_err();
+        assert!(error.contains("hotrow-lab-test cannot be used"), "{error}");
+        assert_eq!(std::fs::read_dir(plain.path()).unwrap().count(), 0, "{version:?}");
+    }
+    let gone = Candidate { version: Version::V1, limits: true, parent: "/nonexistent".into() };
+    assert!(make(&gone, "hotrow-lab-test").unwrap_err().contains("cannot be used: No such file"));
+}
+
+#[test]
+fn limits_become_quotas_that_the_kernel_takes() {
+    assert_eq!(quota_and_period_us(0.25), (2500, 10_000));
+    assert_eq!(quota_and_period_us(1.5), (15_000, 10_000));
+    assert_eq!(quota_and_period_us(0.05), (1000, 20_000));
+    assert_eq!(quota_and_period_us(0.01), (1000, 100_000));
+    // The longest period that the kernel takes is a second.
+    assert!(quota_and_period_us(*super::super::CORES.start()).1 <= 1_000_000);
+}

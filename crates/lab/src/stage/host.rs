@@ -1,0 +1,81 @@
+//! The machine, and what it counts for all that runs on it.
+
+use std::path::Path;
+
+use crate::results::Host;
+
+/// Bytes moved since the machine was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounters {
+    /// Sent over all network interfaces, loopback included.
+    pub net_sent_bytes: u64,
+    /// Read from block devices.
+    pub disk_read_bytes: u64,
+    /// Written to block devices.
+    pub disk_written_bytes: u64,
+}
+
+/// What is known about this machine; what the kernel does not tell stays empty or 0. The programs are the caller's to add.
+#[must_use]
+pub fn host() -> Host {
+    let proc = Path::new("/proc");
+    let system = rustix::system::uname();
+    let words = [system.sysname(), system.release(), system.machine()].map(|word| word.to_string_lossy());
+    Host {
+        cpu: hotrow_diagnose::cpuinfo::model(proc).unwrap_or_default(),
+        cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        memory_bytes: hotrow_diagnose::meminfo::total_bytes(proc).unwrap_or_default(),
+        kernel: words.join(" "),
+        programs: Vec::new(),
+        cpu_limits: None,
+    }
+}
+
+/// What the machine has counted until now; what cannot be read is 0. Others' traffic counts too.
+#[must_use]
+pub fn io() -> IoCounters {
+    let proc = Path::new("/proc");
+    let net = hotrow_diagnose::netdev::total(proc).unwrap_or_default();
+    let disk = hotrow_diagnose::diskstats::total(proc).unwrap_or_default();
+    IoCounters { net_sent_bytes: net.sent, disk_read_bytes: disk.read, disk_written_bytes: disk.written }
+}
+
+impl IoCounters {
+    /// What was moved since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> crate::results::Io {
+        crate::results::Io {
+            net_sent_bytes: self.net_sent_bytes.saturating_sub(earlier.net_sent_bytes),
+            disk_written_bytes: self.disk_written_bytes.saturating_sub(earlier.disk_written_bytes),
+            disk_read_bytes: self.disk_read_bytes.saturating_sub(earlier.disk_read_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn the_machine_is_described() {
+        let host = host();
+        assert!(host.cpus >= 1 && host.memory_bytes > 1 << 20, "{host:?}");
+        assert!(host.kernel.starts_with("Linux "), "{host:?}");
+    }
+
+    #[test]
+    fn what_goes_over_loopback_is_counted() {
+        let before = io();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut from, _) = listener.accept().unwrap();
+        let body = vec![7; 200_000];
+        let sender = std::thread::spawn(move || to.write_all(&body).unwrap());
+        assert_eq!(from.read_to_end(&mut Vec::new()).unwrap(), 200_000);
+        sender.join().unwrap();
+        assert!(io().since(&before).net_sent_bytes >= 200_000);
+    }
+}

@@ -1,0 +1,152 @@
+//! The output of a process: into its log as long as there is room, and the end of it kept for messages.
+
+use std::fs::File;
+use std::io::{self, PipeReader, Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How much of the end is kept in memory, in bytes.
+const TAIL_BYTES: usize = 4096;
+/// Lines of it that are shown.
+const TAIL_LINES: usize = 10;
+/// How often it is looked whether all output has come.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A log that is being written.
+#[derive(Debug)]
+pub(super) struct Log {
+    tail: Arc<Mutex<Vec<u8>>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Log {
+    /// Makes the file anew, and writes into it what comes out of the pipe until all who can write to it are gone, at most
+    /// `bytes_max`. The rest is read and dropped: a process that prints must not wait for us.
+    pub(super) fn open(path: &Path, mut from: PipeReader, bytes_max: u64) -> io::Result<Self> {
+        let mut file = File::create(path)?;
+        let tail = Arc::new(Mutex::new(Vec::new()));
+        let kept = tail.clone();
+        let writer = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
+            let mut left = Some(bytes_max);
+            let mut buffer = vec![0; 64 * 1024];
+            loop {
+                let count = match from.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(count) => count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(_) => break,
+                };
+                keep(&kept, &buffer[..count]);
+                left = left.and_then(|left| store(&mut file, &buffer[..count], left, bytes_max));
+            }
+        })?;
+        Ok(Self { tail, writer: Some(writer) })
+    }
+
+    /// Waits until all output has come, for so long at most: a descendant that lives may still write.
+    pub(super) fn settle(&mut self, wait: Duration) {
+        let until = Instant::now() + wait;
+        while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+        if let Some(writer) = self.writer.take_if(|writer| writer.is_finished()) {
+            // Its end was all that was of interest.
+            let _ = writer.join();
+        }
+    }
+
+    /// The last lines that came; empty when none did.
+    pub(super) fn last_lines(&self) -> String {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&tail);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+fn keep(tail: &Mutex<Vec<u8>>, bytes: &[u8]) {
+    let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+    tail.extend_from_slice(bytes);
+    let surplus = tail.len().saturating_sub(TAIL_BYTES);
+    tail.drain(..surplus);
+}
+
+/// What room is left afterwards; none when no more is stored: the file is full, or the disk.
+fn store(file: &mut File, bytes: &[u8], left: u64, bytes_max: u64) -> Option<u64> {
+    let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+    let written = file.write_all(&bytes[..count]);
+    if written.is_ok() && count == bytes.len() {
+        return Some(left - count as u64);
+    }
+    // On a full disk this line is lost too; the end stays in memory.
+    let _ = match written {
+        Ok(()) => writeln!(file, "\n(hotrow: this log is full with {bytes_max} bytes; what follows is dropped)"),
+        Err(error) => writeln!(file, "\n(hotrow: {error}; what follows is dropped)"),
+    };
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(10);
+
+    fn logged(bytes_max: u64, chunks: &[&[u8]]) -> (String, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (from, mut to) = io::pipe().unwrap();
+        let mut log = Log::open(&path, from, bytes_max).unwrap();
+        for chunk in chunks {
+            to.write_all(chunk).unwrap();
+        }
+        drop(to);
+        log.settle(WAIT);
+        assert!(log.writer.is_none(), "the pipe is closed");
+        (std::fs::read_to_string(&path).unwrap(), log.last_lines())
+    }
+
+    #[test]
+    fn output_is_stored_and_its_end_kept() {
+        let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+        let (file, last) = logged(1 << 20, &[lines.as_bytes(), b"the end"]);
+        assert_eq!(file, format!("{lines}the end"));
+        assert_eq!(last.lines().count(), TAIL_LINES);
+        assert!(last.starts_with("line 991\n") && last.ends_with("line 999\nthe end"), "{last}");
+        assert_eq!(logged(10, &[]), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn a_full_log_says_so_and_the_writer_goes_on() {
+        let flood = vec![b'x'; 300_000];
+        let (file, last) = logged(1000, &[&flood, &flood, b"\nwhy it failed"]);
+        let told = "\n(hotrow: this log is full with 1000 bytes; what follows is dropped)\n";
+        assert_eq!(file, format!("{}{told}", "x".repeat(1000)));
+        assert!(last.ends_with("\nwhy it failed"), "{last}");
+        assert_eq!(logged(3, &[b"abc"]).0, "abc", "just full is not too full");
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_end_in_memory() {
+        let (from, mut to) = io::pipe().unwrap();
+        let mut log = Log::open(Path::new("/dev/full"), from, 1000).unwrap();
+        to.write_all(b"first\nlast\n").unwrap();
+        drop(to);
+        log.settle(WAIT);
+        assert_eq!(log.last_lines(), "first\nlast");
+    }
+
+    #[test]
+    fn waiting_for_a_writer_that_lives_has_an_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = io::pipe().unwrap();
+        let mut log = Log::open(&folder.path().join("log"), from, 10).unwrap();
+        log.settle(Duration::from_millis(20));
+        assert!(log.writer.is_some());
+        drop(to);
+        log.settle(WAIT);
+        assert!(log.writer.is_none());
+    }
+}

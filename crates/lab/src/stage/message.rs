@@ -1,0 +1,123 @@
+//! What lab and supervisor say to each other: one JSON value per line, a request and then its answer.
+
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Limits, StopSignal, Usage};
+
+/// Longest message, in bytes.
+pub(super) const MESSAGE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What the lab asks for.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Request {
+    /// How CPU is limited here; the first request.
+    Limits,
+    /// Start a process.
+    Start {
+        name: String,
+        argv: Vec<String>,
+        env: Vec<(String, String)>,
+        dir: PathBuf,
+        log: PathBuf,
+        cores: Option<f64>,
+    },
+    /// End it and all its descendants.
+    Stop { id: u32, signal: StopSignal },
+    /// How it ended, if it did.
+    Exited { id: u32 },
+    /// What it used.
+    Usage { id: u32 },
+}
+
+/// What the supervisor answers.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// To [`Request::Limits`].
+    Limits(Limits),
+    /// To [`Request::Start`].
+    Started { id: u32, pid: u32, limit_cores: Option<f64> },
+    /// To [`Request::Stop`].
+    Stopped,
+    /// To [`Request::Exited`].
+    Exited(Option<String>),
+    /// To [`Request::Usage`].
+    Usage(Usage),
+    /// It could not be done: why.
+    Failed(String),
+}
+
+/// Writes a message, and sends it on its way.
+pub(super) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    if line.len() as u64 > MESSAGE_BYTES_MAX {
+        let text = format!("a message of {} bytes is too long; at most {MESSAGE_BYTES_MAX} are sent", line.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// Reads a message; none at the end.
+pub(super) fn receive<T: DeserializeOwned>(from: impl BufRead) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    from.take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        // Half a message is what a killed sender leaves.
+        return if (line.len() as u64) < MESSAGE_BYTES_MAX {
+            Ok(None)
+        } else {
+            let text = format!("a message is longer than {MESSAGE_BYTES_MAX} bytes");
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        };
+    }
+    serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_received() {
+        let requests = [
+            Request::Limits,
+            Request::Start {
+                name: "a\nb".to_owned(),
+                argv: vec!["true".to_owned(), "\"ä\n".to_owned()],
+                env: vec![("A".to_owned(), "1".to_owned())],
+                dir: PathBuf::from("/"),
+                log: PathBuf::from("/tmp/log"),
+                cores: Some(0.25),
+            },
+            Request::Stop { id: 7, signal: StopSignal::Quit },
+        ];
+        let mut bytes = Vec::new();
+        for request in &requests {
+            send(&mut bytes, request).unwrap();
+        }
+        let mut from = Cursor::new(bytes);
+        for request in &requests {
+            assert_eq!(receive::<Request>(&mut from).unwrap().as_ref(), Some(request));
+        }
+        assert_eq!(receive::<Request>(&mut from).unwrap(), None);
+    }
+
+    #[test]
+    fn half_a_message_is_the_end_and_nonsense_an_error() {
+        assert_eq!(receive::<Request>(&b"{\"stop\":{\"id\""[..]).unwrap(), None);
+        assert!(receive::<Request>(&b"{\"jump\":1}\n"[..]).is_err());
+        let long = vec![b'x'; MESSAGE_BYTES_MAX as usize + 5];
+        assert!(receive::<Request>(&long[..]).unwrap_err().to_string().contains("longer than 1048576 bytes"));
+        let long = Answer::Failed("x".repeat(MESSAGE_BYTES_MAX as usize));
+        assert!(send(Vec::new(), &long).unwrap_err().to_string().contains("too long"));
+    }
+}
