@@ -2,14 +2,16 @@
 //! "your service": axum on tokio, serde, a pool of database connections, a query builder and an ORM.
 //!
 //! Reading order: here (what can be set), `serve` (listening, stopping), `routes`, then a file per endpoint: `hello`, `date`,
-//! `name`, `work`, with `clock` (the date and until when it holds) and `problem` (what a client is told) beside them.
+//! `name`, `row` (with `database`), `work`, and `clock` (the date and until when it holds) and `problem` (what a client is told).
 
 mod clock;
+mod database;
 mod date;
 mod hello;
 mod name;
 mod problem;
 mod routes;
+mod row;
 mod serve;
 mod work;
 
@@ -17,10 +19,13 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 pub use clock::{Clock, ClockError, OFFSET_S_MAX, Shift, Time, time_of_day};
+pub use database::{DatabaseError, DatabaseUrl, ROWS, make_database};
 pub use serve::{ServeError, serve};
 
 /// The most workers that may be asked for.
 pub const WORKERS_MAX: usize = 1024;
+/// The most connections to the database that may be asked for.
+pub const CONNECTIONS_MAX: usize = 2 * WORKERS_MAX;
 
 /// What the service is given.
 #[derive(Clone, Debug)]
@@ -33,6 +38,17 @@ pub struct Config {
     pub model: Model,
     /// What it takes for now.
     pub clock: Clock,
+    /// What `/db` reads; without it, `/db` answers 503.
+    pub database: Option<DatabaseConfig>,
+}
+
+/// A database that [`make_database`] has filled.
+#[derive(Clone, Debug)]
+pub struct DatabaseConfig {
+    /// Where it is.
+    pub url: DatabaseUrl,
+    /// Connections that are kept, at most [`CONNECTIONS_MAX`].
+    pub connections: NonZeroUsize,
 }
 
 /// How requests are handled.

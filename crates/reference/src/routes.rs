@@ -13,25 +13,28 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+use crate::database::Database;
 use crate::problem::Problem;
-use crate::{Config, Model, date, hello, name, work};
+use crate::{Config, Model, date, hello, name, row, work};
 
 /// What all requests share.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) clock: Clock,
+    /// None when the service was started without one.
+    pub(crate) database: Option<Database>,
     served: Arc<AtomicU64>,
     /// The workers of the blocking variant that are free.
     workers: Option<Arc<Semaphore>>,
 }
 
 impl Service {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, database: Option<Database>) -> Self {
         let workers = match config.model {
             Model::Async => None,
             Model::Blocking => Some(Arc::new(Semaphore::new(config.workers.get()))),
         };
-        Self { clock: config.clock.clone(), served: Arc::default(), workers }
+        Self { clock: config.clock.clone(), database, served: Arc::default(), workers }
     }
 }
 
@@ -43,6 +46,7 @@ pub(crate) fn router(service: Service) -> Router {
         .route("/json", get(hello::json))
         .route("/what-date-is-it", get(date::date))
         .route("/what-is-my-name", post(name::name).layer(DefaultBodyLimit::max(name::FORM_BYTES_MAX)))
+        .route("/db", get(row::row))
         .route("/spin", get(work::spin))
         .route("/sleep", get(work::sleep))
         .method_not_allowed_fallback(method_not_allowed)
@@ -84,7 +88,7 @@ async fn on_a_worker(State(service): State<Service>, request: Request, next: Nex
 
 /// `/served`: requests that this process has answered, those to `/served` and `/healthz` left out.
 async fn served(State(service): State<Service>) -> String {
-    format!("{}\n", service.served.load(Ordering::Relaxed))
+    service.served.load(Ordering::Relaxed).to_string()
 }
 
 async fn healthz() -> &'static str {

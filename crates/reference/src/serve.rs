@@ -15,6 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::database::{Database, DatabaseError};
 use crate::routes::{self, Service};
 use crate::{Config, Model};
 
@@ -40,6 +41,9 @@ pub enum ServeError {
         /// What the system said.
         cause: io::Error,
     },
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// Threads and the like.
     #[error("cannot start the runtime with {workers} workers: {cause}")]
     Runtime {
@@ -62,11 +66,14 @@ pub fn serve(
 ) -> Result<(), ServeError> {
     let runtime = runtime(config).map_err(|cause| ServeError::Runtime { workers: config.workers, cause })?;
     let served = runtime.block_on(async {
+        let database = match &config.database {
+            Some(of) => Some(Database::open(&of.url, of.connections, config.model).await?),
+            None => None,
+        };
         let failed = |cause| ServeError::Listen { address: config.listen, cause };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         ready(listener.local_addr().map_err(failed)?);
-        let service = Service::new(config);
-        accept(listener, routes::router(service), stop).await;
+        accept(listener, routes::router(Service::new(config, database)), stop).await;
         Ok(())
     });
     // A worker that still sleeps or spins is not waited for.

@@ -134,6 +134,10 @@ pub enum LabError {
     #[cfg(feature = "reference")]
     #[error(transparent)]
     Clock(#[from] hotrow_reference::ClockError),
+    /// The reference service's database.
+    #[cfg(feature = "reference")]
+    #[error(transparent)]
+    Database(#[from] hotrow_reference::DatabaseError),
     /// The reference service itself.
     #[cfg(feature = "reference")]
     #[error(transparent)]

@@ -4,4 +4,5 @@
 
 mod experiment;
 mod nginx;
+mod reference;
 mod stage;
