@@ -65,6 +65,8 @@ pub struct Column {
     pub name: String,
     /// Whether it holds figures, which stand on the right.
     pub figures: bool,
+    /// Whether it tells what a row is rather than what it came to. On a narrow page such a column stands under the row's name.
+    pub about: bool,
 }
 
 /// A cell.
@@ -96,13 +98,13 @@ impl Column {
     /// A column of words.
     #[must_use]
     pub fn words(name: &str) -> Self {
-        Self { name: name.to_owned(), figures: false }
+        Self { name: name.to_owned(), figures: false, about: false }
     }
 
     /// A column of figures.
     #[must_use]
     pub fn figures(name: &str) -> Self {
-        Self { name: name.to_owned(), figures: true }
+        Self { name: name.to_owned(), figures: true, about: false }
     }
 }
 

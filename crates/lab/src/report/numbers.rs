@@ -45,11 +45,10 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// The two ends of a ratio's interval. An end close to 1 has as many digits as it takes to tell on which side of it it lies.
+/// The two ends of a ratio's interval.
 #[must_use]
 pub fn ratio_ends(low: f64, high: f64, between: &str) -> String {
-    let told = |end: f64| if end != 1.0 && ratio(end) == "1.00" { format!("{end:.3}") } else { ratio(end) };
-    format!("{}{between}{}", told(low), told(high))
+    format!("{}{between}{}", ratio(low), ratio(high))
 }
 
 /// A time, given in µs, in the unit that fits.
@@ -127,7 +126,6 @@ mod tests {
             [0.0123, 0.826, 1.0, 1.996, 4.6, 12.34, 31.4].map(ratio),
             ["0.012", "0.83", "1.00", "2.0", "4.6", "12.3", "31"]
         );
-        assert_eq!(ratio_ends(0.962, 0.9981, "–"), "0.96–0.998");
         let times = [5.0, 250.0, 999.6, 12_345.0, 123_456.0, 2e6].map(micros);
         assert_eq!(times, ["5.00 µs", "250 µs", "1.00 ms", "12.3 ms", "123 ms", "2.00 s"]);
         assert_eq!([0.0, 0.034, 0.8, 1.0].map(percent), ["0 %", "3.4 %", "80 %", "100 %"]);

@@ -19,8 +19,8 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
         blocks.push(Block::Table(cpu(summary, section)));
     }
     blocks.push(Block::Text(
-        "What limited a row is judged from CPU time alone, in the round with the middle rate. It cannot tell a lock from a disk or \
-         a network."
+        "What limited a row is judged from CPU time alone, in the round with the middle rate. Where it is not the CPU, requests wait: \
+         for a free connection (more of them tell), a lock, a disk, the network or another system."
             .to_owned(),
     ));
     let tables = [
@@ -52,7 +52,7 @@ fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
         cells.push(figure(row.median(|run| memory(run.of)), bytes));
         cells.push(match (&row.state, row.middle()) {
             (State::Failed(_), _) => Cell::failed(),
-            (_, Some(run)) => Cell::plain(limit::judge(run, summary.results.host.cpus, row.row.rate).words()),
+            (_, Some(run)) => Cell::plain(limit::judge(run, row.row, summary.results.host.cpus).words()),
             (_, None) => Cell::none(),
         });
         cells
