@@ -145,14 +145,23 @@ fn warnings(a: &[Kept], b: &[Kept], by_second: bool) -> Vec<String> {
         );
     }
     let first = a.first().map(|run| &run.target);
-    if a.iter().chain(b).any(|run| Some((run.target.connections, run.target.keepalive, &run.target.rate)) != first.map(|t| (t.connections, t.keepalive, &t.rate))) {
-        warnings.push("the runs had different connections, keep-alive or rates: that alone can make a difference.".to_owned());
+    if a.iter().chain(b).any(|run| {
+        Some((run.target.connections, run.target.keepalive, &run.target.rate))
+            != first.map(|t| (t.connections, t.keepalive, &t.rate))
+    }) {
+        warnings.push(
+            "the runs had different connections, keep-alive or rates: that alone can make a difference.".to_owned(),
+        );
     } else if first.is_some_and(|target| !target.rate.is_null()) {
-        warnings.push("all runs had the same rate to keep: compare latencies, for throughput says only whether it was kept.".to_owned());
+        warnings.push(
+            "all runs had the same rate to keep: compare latencies, for throughput says only whether it was kept."
+                .to_owned(),
+        );
     }
     for (name, side) in [("A", a), ("B", b)] {
         let count = |of: fn(&Kept) -> bool| side.iter().filter(|run| of(run)).count();
-        let runs = |n: usize| if side.len() == 1 { name.to_owned() } else { format!("{n} of {} runs of {name}", side.len()) };
+        let runs =
+            |n: usize| if side.len() == 1 { name.to_owned() } else { format!("{n} of {} runs of {name}", side.len()) };
         let limited = count(|run| run.generator.limited);
         if limited > 0 {
             warnings.push(format!("in {} the generator was the limit: the rate is a lower bound.", runs(limited)));
@@ -185,7 +194,10 @@ fn table(a: &[Kept], b: &[Kept], found: &[(Figure, Option<Comparison>)]) -> Tabl
     Table {
         columns: [Column::words("Figure")].into_iter().chain(names.map(Column::figures)).collect(),
         rows: found.iter().map(row).collect(),
-        foot: vec!["A, B: whole runs, medians where there are several. p: chance of ranks as far apart without a difference.".to_owned()],
+        foot: vec![
+            "A, B: whole runs, medians where there are several. p: chance of ranks as far apart without a difference."
+                .to_owned(),
+        ],
         ..Table::default()
     }
 }

@@ -63,7 +63,15 @@ fn facts(config: &Config, outcome: &Outcome) -> Vec<(String, String)> {
         fact("Load", format!("{connections}, {threads}, {pace}")),
         fact("Measured", format!("{:.2} s", outcome.window.as_secs_f64())),
         fact("Requests", format!("{} sent, {} ok", grouped(counts.sent as f64), grouped(counts.ok as f64))),
-        fact("Failed", format!("{} lost or wrong, {} timed out, {} never sent", counts.errors.total(), counts.timeouts, counts.unsent)),
+        fact(
+            "Failed",
+            format!(
+                "{} lost or wrong, {} timed out, {} never sent",
+                counts.errors.total(),
+                counts.timeouts,
+                counts.unsent
+            ),
+        ),
         fact("Status", statuses.join(", ")),
         fact("Generator", format!("{:.2} s of CPU", outcome.cpu().as_secs_f64())),
     ]
@@ -72,7 +80,8 @@ fn facts(config: &Config, outcome: &Outcome) -> Vec<(String, String)> {
 fn objectives(judged: &[Judged]) -> Table {
     let row = |judged: &Judged| {
         let word = met(judged.met);
-        let said = if judged.met == Met::No { Cell { text: word.to_owned(), ..Cell::failed() } } else { Cell::plain(word) };
+        let said =
+            if judged.met == Met::No { Cell { text: word.to_owned(), ..Cell::failed() } } else { Cell::plain(word) };
         vec![Cell::plain(judged.objective.to_string()), said, Cell::plain(judged.words())]
     };
     Table {
@@ -98,7 +107,8 @@ fn times(outcome: &Outcome) -> Table {
             .collect(),
         rows,
         foot: vec![
-            "Latency: from the time at which a request was due. Service time: from the time at which it was sent.".to_owned(),
+            "Latency: from the time at which a request was due. Service time: from the time at which it was sent."
+                .to_owned(),
         ],
         ..Table::default()
     }
@@ -143,7 +153,8 @@ fn rates(seconds: &[Second]) -> Lines {
 
 fn latencies(seconds: &[Second]) -> Lines {
     let line = |label: &str, of: fn(&Second) -> Option<Known>| {
-        let point = |second: &Second| Some((second.index as f64 + second.length.as_secs_f64(), of(second)?.ns() as f64 / 1e3));
+        let point =
+            |second: &Second| Some((second.index as f64 + second.length.as_secs_f64(), of(second)?.ns() as f64 / 1e3));
         Line { label: label.to_owned(), points: thinned(seconds.iter().filter_map(point).collect()) }
     };
     let lines = vec![
@@ -167,4 +178,53 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(POINTS_MAX).max(1);
     let last = points.len().saturating_sub(1);
     points.into_iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, point)| point).collect()
+}
+
+/// The command line as a shell would take it. Values of headers are left out: some are secrets, and pages are passed on.
+pub(super) fn command(arguments: impl Iterator<Item = String>) -> String {
+    let mut words = Vec::new();
+    let mut is_header = false;
+    for argument in arguments {
+        let hidden = |header: &str| format!("{}: …", header.split(':').next().unwrap_or_default());
+        let attached = ["--header=", "-H"].iter().find_map(|flag| Some((*flag, argument.strip_prefix(flag)?)));
+        let word = match attached {
+            _ if is_header => hidden(&argument),
+            Some((flag, header)) if !header.is_empty() => format!("{flag}{}", hidden(header)),
+            _ => argument.clone(),
+        };
+        is_header = !is_header && (argument == "-H" || argument == "--header");
+        words.push(quoted(&word));
+    }
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_used_again_but_tells_no_secret() {
+        let told = |line: &[&str]| command(line.iter().map(|word| (*word).to_owned()));
+        let line = ["load", "-H", "Cookie: a=b", "-HX: y", "--header=Authorization: Bearer t", "http://a/{id}?x='"];
+        let want = r"load -H 'Cookie: …' '-HX: …' '--header=Authorization: …' 'http://a/{id}?x='\'''";
+        assert_eq!(told(&line), want);
+        assert_eq!(told(&["--slo", "p99<5ms", ""]), "--slo 'p99<5ms' ''");
+    }
+
+    #[test]
+    fn long_runs_are_thinned_to_what_a_page_can_show() {
+        let points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
+        let kept = thinned(points);
+        assert!(kept.len() <= POINTS_MAX + 1 && kept.last() == Some(&(9_999.0, 1.0)), "{}", kept.len());
+        assert_eq!(thinned(vec![(1.0, 2.0)]), [(1.0, 2.0)]);
+    }
 }
