@@ -112,7 +112,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     report(args, &url, &config, &outcome, &judged);
     // After the report: a full disk must not hide what was measured.
     let html = html.map(|mut file| {
-        let command = html::command(std::env::args());
+        let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
         file.write(&html::page(&url, &command, &config, &outcome, &judged));
         file
     });
