@@ -18,7 +18,7 @@ const SECOND_LENGTH_MIN_S: f64 = 0.9;
 
 /// Arguments of `load compare`.
 #[derive(Debug, Args)]
-pub struct CompareArgs {
+pub(super) struct CompareArgs {
     /// The result that is compared with
     #[arg(value_name = "A.json", required_unless_present = "side_a", requires = "file_b", conflicts_with_all = ["side_a", "side_b"])]
     file_a: Option<PathBuf>,

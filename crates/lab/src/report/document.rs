@@ -139,3 +139,24 @@ impl Cell {
         Self { text: text.into(), detail: detail.into(), tone: Tone::Strong }
     }
 }
+
+/// Text on one line, for a terminal and for Markdown: control characters become blanks, and what would turn the direction of the
+/// text after it is replaced.
+pub(super) fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() {
+                ' '
+            } else if turns(c) {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// Whether a character turns the direction of what follows.
+pub(super) fn turns(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

@@ -1,6 +1,6 @@
 //! A report as one HTML page that needs nothing else: its style and its drawings are in it, and it has no script.
 
-use super::document::{Block, Cell, Column, Document, Table, Tone};
+use super::document::{Block, Cell, Column, Document, Table, Tone, turns};
 use super::note::{self, Part, Span};
 use super::svg::{self, Size};
 
@@ -154,8 +154,8 @@ pub(super) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            _ if c.is_control() => out.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            _ if c.is_control() || turns(c) => out.push('\u{fffd}'),
             _ => out.push(c),
         }
     }

@@ -1,6 +1,6 @@
 //! What limited a row, from the CPU that its tiers used. It cannot see locks, disks or networks: it says so.
 
-use super::numbers::{number, percent};
+use super::numbers::{cores, number, percent};
 use super::summary::Run;
 use crate::results::{Part, Row, Tier};
 
@@ -102,15 +102,15 @@ impl Limited {
                 format!("nothing: it kept the {} requests/s that were asked for", number(*asked))
             }
             Self::OwnLimit { part, used, of, all: true, .. } => {
-                format!("the CPU limit of the {} ({} of {} cores)", tier_name(*part), number(*used), number(*of))
+                format!("the CPU limit of the {} ({} of {} cores)", tier_name(*part), cores(*used), cores(*of))
             }
             Self::OwnLimit { names, used, of, .. } => format!(
                 "the CPU limit of {} ({} of {} cores), while others of its tier had room",
                 names.join(", "),
-                number(*used),
-                number(*of)
+                cores(*used),
+                cores(*of)
             ),
-            Self::AllCpus { used, of } => format!("the CPUs of this machine ({} of {of} cores in use)", number(*used)),
+            Self::AllCpus { used, of } => format!("the CPUs of this machine ({} of {of} cores in use)", cores(*used)),
             Self::OneCore { part, name } => {
                 format!("probably one core: the {} {name} used just one, as one busy thread does", tier_name(*part))
             }

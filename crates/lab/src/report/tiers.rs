@@ -2,7 +2,7 @@
 
 use super::document::{Block, Cell, Column, Table};
 use super::limit;
-use super::numbers::{bytes, grouped, number, percent};
+use super::numbers::{bytes, cores, grouped, number, percent};
 use super::sections::Section;
 use super::summary::{RowSummary, State, Summary};
 use crate::results::{Backend, Part};
@@ -48,7 +48,7 @@ fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
             |value: Option<f64>, told: fn(f64) -> String| value.map_or_else(Cell::none, |v| Cell::plain(told(v)));
         let mut cells = vec![Cell::plain(section.label(row.row))];
         cells.extend(parts.iter().map(|part| figure(row.median(|run| run.cpu_us_per_request(*part)), number)));
-        cells.push(figure(row.median(|run| run.cores(|_| true)), number));
+        cells.push(figure(row.median(|run| run.cores(|_| true)), cores));
         cells.push(figure(row.median(|run| memory(run.of)), bytes));
         cells.push(match (&row.state, row.middle()) {
             (State::Failed(_), _) => Cell::failed(),

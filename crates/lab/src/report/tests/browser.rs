@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{fixture, html};
+use super::{fixture, html, html_page};
 
 /// Tells about the page in its own text. The page itself allows no script: the test takes this rule out.
 const PROBE: &str = "<script>
 const shown = [...document.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().width > 0);
 const smallest = Math.min(...shown.map(svg => 12 * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width));
-document.body.innerHTML = `<p>overflow=${document.documentElement.scrollWidth - innerWidth} width=${innerWidth} drawings=${shown.length}
+parent.document.body.innerHTML = `<p>overflow=${document.documentElement.scrollWidth - innerWidth} width=${innerWidth} drawings=${shown.length}
  letters=${smallest >= 10} page=${getComputedStyle(document.body).backgroundColor}</p>`;
 </script></body>";
 
@@ -19,11 +19,24 @@ fn probed(page: &str, width: u32, dark: bool) -> Option<(String, String)> {
     let file = folder.path().join("page.html");
     let probed = page.replace("default-src 'none'; style-src 'unsafe-inline'", "").replace("</body>", PROBE);
     assert_ne!(probed, page);
-    std::fs::write(&file, probed).unwrap();
+    // A window has a least width, a frame has not.
+    let frame = format!(
+        "<!DOCTYPE html><meta name=\"color-scheme\" content=\"light dark\"><body><iframe style=\"width: {width}px; height: 900px; border: 0\" \
+         srcdoc=\"{}\"></iframe></body>",
+        html::escape(&probed)
+    );
+    std::fs::write(&file, frame).unwrap();
     for browser in ["chromium", "chromium-browser", "google-chrome", "chrome"] {
         let mut command = Command::new(browser);
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]);
-        command.arg(format!("--window-size={width},1000")).arg(profile(folder.path()));
+        command.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            "--dump-dom",
+        ]);
+        command.args(["--window-size=1280,1000", &profile(folder.path())]);
         if dark {
             command.arg("--blink-settings=preferredColorScheme=0");
         }
@@ -45,7 +58,7 @@ fn profile(folder: &Path) -> String {
 
 #[test]
 fn a_page_fits_a_screen_in_the_light() {
-    let Some((told, logged)) = probed(&html(&fixture::results(7)), 1200, false) else { return };
+    let Some((told, logged)) = probed(&html_page(&fixture::results(7)), 1200, false) else { return };
     for fact in ["overflow=0 ", "width=1200 ", "letters=true", "page=rgb(255, 255, 255)"] {
         assert!(told.contains(fact), "{fact} is not in {told}");
     }
@@ -54,7 +67,7 @@ fn a_page_fits_a_screen_in_the_light() {
 
 #[test]
 fn a_page_with_long_names_fits_a_telephone_in_the_dark() {
-    let Some((told, logged)) = probed(&html(&fixture::odd_results()), 400, true) else { return };
+    let Some((told, logged)) = probed(&html_page(&fixture::odd_results()), 400, true) else { return };
     for fact in ["overflow=0 ", "width=400 ", "letters=true", "page=rgb(20, 23, 26)"] {
         assert!(told.contains(fact), "{fact} is not in {told}");
     }

@@ -140,7 +140,10 @@ fn runs_of_different_experiments_are_refused() {
     let error = refused(|r| r.experiment.name = "w13".to_owned());
     assert!(error.contains("\"w12\" and B one of \"w13\""), "{error}");
     let error = refused(|r| r.rows[0].connections = 5);
-    assert!(error.contains("\"direct/date/1\" means") && error.contains("5 connections in B"), "{error}");
+    assert!(
+        error.contains("\"direct/date/1\" means") && error.contains("connections 5, keep-alive off in B"),
+        "{error}"
+    );
     let error = refused(|r| r.rows.clear());
     assert!(error.contains("no row is in both runs"), "{error}");
 }

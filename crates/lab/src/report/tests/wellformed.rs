@@ -87,7 +87,7 @@ fn the_checker_complains() {
     for (bad, why) in [
         ("<b>", "closes nothing"),
         ("</b>", "closes nothing"),
-        ("a < b", "bare"),
+        ("a < b", "is not closed"),
         ("a > b", "bare"),
         ("<script></script>", "there is a <script>"),
         ("<i onclick=\"x\"></i>", "has onclick"),
