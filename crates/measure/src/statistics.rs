@@ -16,6 +16,9 @@ pub use rank::mann_whitney;
 /// Fewer values than this have no interval: of 5, the least and the largest hold the true median between them in 94 % of
 /// all cases (1 − 2 · 0.5⁵), of 4 in 88 %.
 pub const VALUES_MIN: usize = 5;
+/// An interval that comes this close to 1 tells no difference: the order of the sides within a round, or where a program's
+/// pages happened to lie, make as much, and no interval knows of them.
+pub const DIFFERENCE_MIN: f64 = 0.005;
 /// How often values are drawn again.
 pub const RESAMPLES: usize = 2_000;
 
@@ -64,11 +67,11 @@ pub struct Comparison {
 /// Whether two sides differ, for figures of which more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This side is faster: the whole interval lies above 1.
+    /// This side is faster: the whole interval lies above 1 + [`DIFFERENCE_MIN`].
     Faster,
-    /// This side is slower: the whole interval lies below 1.
+    /// This side is slower: the whole interval lies below 1 − [`DIFFERENCE_MIN`].
     Slower,
-    /// The interval holds 1. There may be a difference that is smaller than it shows.
+    /// The interval holds 1, or comes close to it. There may be a difference that is smaller than it shows.
     NoDifferenceShown,
     /// Fewer than [`VALUES_MIN`] values.
     TooFew,
@@ -158,9 +161,9 @@ fn positive(value: f64) -> bool {
 }
 
 fn judge(low: f64, high: f64) -> Verdict {
-    if low > 1.0 {
+    if low > 1.0 + DIFFERENCE_MIN {
         Verdict::Faster
-    } else if high < 1.0 {
+    } else if high < 1.0 - DIFFERENCE_MIN {
         Verdict::Slower
     } else {
         Verdict::NoDifferenceShown

@@ -94,6 +94,7 @@ pub(super) struct Resolved {
     pub(super) config: Config,
     pub(super) hdr: Option<OutputFile>,
     pub(super) csv: Option<OutputFile>,
+    pub(super) html: Option<OutputFile>,
 }
 
 /// Checks and prepares everything.
@@ -146,9 +147,9 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
         runqueue_wait: runqueue_wait(),
     };
     // Last of all: a run that is refused must not empty a file.
-    let (hdr, csv) = output_files(args)?;
+    let [hdr, csv, html] = output_files(args)?;
     let url = urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" ");
-    Ok(Resolved { url, config, hdr, csv })
+    Ok(Resolved { url, config, hdr, csv, html })
 }
 
 /// Threads that the arguments ask for.
@@ -178,15 +179,18 @@ fn judgeable(args: &LoadArgs) -> Result<(), Refused> {
     }
 }
 
-fn output_files(args: &LoadArgs) -> Result<(Option<OutputFile>, Option<OutputFile>), Refused> {
+fn output_files(args: &LoadArgs) -> Result<[Option<OutputFile>; 3], Refused> {
     let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
-    let (hdr, csv) = (create(&args.hdr)?, create(&args.csv)?);
-    if let (Some(hdr), Some(csv)) = (&hdr, &csv)
-        && hdr.is_same(csv)
-    {
-        return Err(contradiction("--hdr and --csv name the same file; give each its own"));
+    let files = [create(&args.hdr)?, create(&args.csv)?, create(&args.html)?];
+    let names = ["--hdr", "--csv", "--html"];
+    for (i, j) in [(0, 1), (0, 2), (1, 2)] {
+        if let (Some(one), Some(other)) = (&files[i], &files[j])
+            && one.is_same(other)
+        {
+            return Err(contradiction(&format!("{} and {} name the same file; give each its own", names[i], names[j])));
+        }
     }
-    Ok((hdr, csv))
+    Ok(files)
 }
 
 /// URLs with their weights; clap demands at least one.

@@ -5,4 +5,5 @@
 mod experiment;
 mod nginx;
 mod reference;
+mod report;
 mod stage;

@@ -97,7 +97,7 @@ fn meaning(row: &Row) -> String {
         format!("proxy {}", row.proxy),
         format!("caching {}", row.caching),
         format!("balancing {}", row.balancing),
-        format!("{} connections", row.connections),
+        format!("connections {}", row.connections),
         format!("keep-alive {}", if row.keepalive { "on" } else { "off" }),
     ];
     parts.extend(row.rate.map(|rate| format!("{}/s", number(rate))));

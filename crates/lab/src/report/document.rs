@@ -65,6 +65,8 @@ pub struct Column {
     pub name: String,
     /// Whether it holds figures, which stand on the right.
     pub figures: bool,
+    /// Whether it tells what a row is rather than what it came to. On a narrow page such a column stands under the row's name.
+    pub about: bool,
 }
 
 /// A cell.
@@ -96,13 +98,13 @@ impl Column {
     /// A column of words.
     #[must_use]
     pub fn words(name: &str) -> Self {
-        Self { name: name.to_owned(), figures: false }
+        Self { name: name.to_owned(), figures: false, about: false }
     }
 
     /// A column of figures.
     #[must_use]
     pub fn figures(name: &str) -> Self {
-        Self { name: name.to_owned(), figures: true }
+        Self { name: name.to_owned(), figures: true, about: false }
     }
 }
 
@@ -136,4 +138,25 @@ impl Cell {
     pub fn strong(text: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { text: text.into(), detail: detail.into(), tone: Tone::Strong }
     }
+}
+
+/// Text on one line, for a terminal and for Markdown: control characters become blanks, and what would turn the direction of the
+/// text after it is replaced.
+pub(super) fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() {
+                ' '
+            } else if turns(c) {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// Whether a character turns the direction of what follows.
+pub(super) fn turns(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,6 +1,6 @@
 //! A report as one HTML page that needs nothing else: its style and its drawings are in it, and it has no script.
 
-use super::document::{Block, Cell, Document, Table, Tone};
+use super::document::{Block, Cell, Column, Document, Table, Tone, turns};
 use super::note::{self, Part, Span};
 use super::svg::{self, Size};
 
@@ -84,37 +84,49 @@ fn span(span: &Span) -> String {
 }
 
 fn table(table: &Table) -> String {
-    let class = |figures: bool| if figures { " class=\"figure\"" } else { "" };
-    let head: String = table
-        .columns
-        .iter()
-        .map(|c| format!("<th scope=\"col\"{}>{}</th>", class(c.figures), escape(&c.name)))
-        .collect();
+    let head = table.columns.iter().map(|c| format!("<th scope=\"col\"{}>{}</th>", class(c), escape(&c.name)));
+    let head: String = head.collect();
     let row = |(at, cells): (usize, &Vec<Cell>)| {
-        let cells = cells.iter().zip(&table.columns).enumerate().map(|(i, (cell, column))| {
-            // The first cell names the row.
-            if i == 0 && !column.figures {
-                format!("<th scope=\"row\">{}</th>", self::cell(cell))
-            } else {
-                format!("<td{}>{}</td>", class(column.figures), self::cell(cell))
-            }
-        });
         let begins = if table.groups.contains(&at) { " class=\"begins\"" } else { "" };
-        format!("<tr{begins}>{}</tr>\n", cells.collect::<String>())
+        format!("<tr{begins}>{}</tr>\n", row(&table.columns, cells))
     };
     let rows: String = table.rows.iter().enumerate().map(row).collect();
-    let caption = if table.caption.is_empty() {
-        String::new()
-    } else {
-        format!("<caption>{}</caption>\n", escape(&table.caption))
+    let caption = match table.caption.as_str() {
+        "" => String::new(),
+        words => format!("<caption>{}</caption>\n", escape(words)),
     };
     let foot: String = table.foot.iter().map(|line| format!("<p class=\"foot\">{}</p>\n", escape(line))).collect();
-    // A scrolled part must be reachable by the keyboard.
+    let name = if table.caption.is_empty() { "Table".to_owned() } else { escape(&table.caption) };
+    // A part that scrolls must be reachable by the keyboard.
     format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{}\">\n<table>\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n\
-         </table>\n</div>\n{foot}",
-        escape(if table.caption.is_empty() { "Table" } else { &table.caption })
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{name}\">\n<table>\n{caption}<thead><tr>{head}</tr></thead>\n\
+         <tbody>\n{rows}</tbody>\n</table>\n</div>\n{foot}"
     )
+}
+
+fn class(column: &Column) -> &'static str {
+    match (column.figures, column.about) {
+        (true, true) => " class=\"figure about\"",
+        (true, false) => " class=\"figure\"",
+        (false, true) => " class=\"about\"",
+        (false, false) => "",
+    }
+}
+
+/// The cells of a row. The first one names it; for narrow pages it also says what the columns tell that have no room there.
+fn row(columns: &[Column], cells: &[Cell]) -> String {
+    let about = cells.iter().zip(columns).filter(|(cell, column)| column.about && cell.text != "none");
+    let about: Vec<String> = about.map(|(cell, column)| format!("{} {}", column.name, cell.text)).collect();
+    let cells = cells.iter().zip(columns).enumerate().map(|(i, (cell, column))| match (i, about.is_empty()) {
+        (0, true) => format!("<th scope=\"row\"{}>{}</th>", class(column), self::cell(cell)),
+        (0, false) => format!(
+            "<th scope=\"row\">{} <small class=\"instead\">{}</small></th>",
+            self::cell(cell),
+            escape(&about.join("; "))
+        ),
+        _ => format!("<td{}>{}</td>", class(column), self::cell(cell)),
+    });
+    cells.collect()
 }
 
 fn cell(cell: &Cell) -> String {
@@ -132,6 +144,8 @@ fn cell(cell: &Cell) -> String {
 /// characters), and what would turn the direction of the text after it, is replaced.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    // A unit stays with its number.
+    let text = text.replace(" %", "\u{a0}%");
     for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),
@@ -140,8 +154,8 @@ pub(super) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            _ if c.is_control() => out.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            _ if c.is_control() || turns(c) => out.push('\u{fffd}'),
             _ => out.push(c),
         }
     }

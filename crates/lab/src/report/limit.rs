@@ -1,8 +1,8 @@
 //! What limited a row, from the CPU that its tiers used. It cannot see locks, disks or networks: it says so.
 
-use super::numbers::{number, percent};
+use super::numbers::{cores, number, percent};
 use super::summary::Run;
-use crate::results::{Part, Tier};
+use crate::results::{Part, Row, Tier};
 
 /// From this share of its limit on a process group is at it.
 const AT_LIMIT: f64 = 0.95;
@@ -28,19 +28,21 @@ pub(super) enum Limited {
     AllCpus { used: f64, of: u32 },
     /// One core, of a process group that has no limit.
     OneCore { part: Part, name: String },
+    /// A single connection, on which each request waits for the answer before it.
+    OneConnection { used: f64, of: u32 },
     /// Something that is not the CPU.
     NotTheCpu { used: f64, of: u32 },
     /// No CPU was sampled.
     Unknown,
 }
 
-/// Judges one measurement on a machine with `cpus`; `rate` is what was asked for.
-pub(super) fn judge(run: &Run<'_>, cpus: u32, rate: Option<f64>) -> Limited {
+/// Judges one measurement of a row on a machine with `cpus`.
+pub(super) fn judge(run: &Run<'_>, row: &Row, cpus: u32) -> Limited {
     let window_s = run.load.window_s;
     if run.load.generator_limited {
         return Limited::Generator;
     }
-    if let Some(asked) = rate.filter(|asked| run.load.rps >= asked * RATE_KEPT) {
+    if let Some(asked) = row.rate.filter(|asked| run.load.rps >= asked * RATE_KEPT) {
         return Limited::Nothing { asked };
     }
     let tiers = &run.of.tiers;
@@ -66,8 +68,14 @@ pub(super) fn judge(run: &Run<'_>, cpus: u32, rate: Option<f64>) -> Limited {
         .find(|tier| tier.part != Part::Generator && cpus > 1 && ONE_CORE.contains(&(tier.cpu_s / window_s)));
     match one {
         Some(tier) => Limited::OneCore { part: tier.part, name: tier.name.clone() },
+        None if row.connections == 1 && row.rate.is_none() => Limited::OneConnection { used, of: cpus },
         None => Limited::NotTheCpu { used, of: cpus },
     }
+}
+
+/// Cores in use of all, in per cent.
+fn share(used: f64, of: u32) -> String {
+    percent(used / f64::from(of.max(1)))
 }
 
 fn at_limit(tier: &Tier, window_s: f64) -> bool {
@@ -94,22 +102,22 @@ impl Limited {
                 format!("nothing: it kept the {} requests/s that were asked for", number(*asked))
             }
             Self::OwnLimit { part, used, of, all: true, .. } => {
-                format!("the CPU limit of the {} ({} of {} cores)", tier_name(*part), number(*used), number(*of))
+                format!("the CPU limit of the {} ({} of {} cores)", tier_name(*part), cores(*used), cores(*of))
             }
             Self::OwnLimit { names, used, of, .. } => format!(
                 "the CPU limit of {} ({} of {} cores), while others of its tier had room",
                 names.join(", "),
-                number(*used),
-                number(*of)
+                cores(*used),
+                cores(*of)
             ),
-            Self::AllCpus { used, of } => format!("the CPUs of this machine ({} of {of} cores in use)", number(*used)),
+            Self::AllCpus { used, of } => format!("the CPUs of this machine ({} of {of} cores in use)", cores(*used)),
             Self::OneCore { part, name } => {
                 format!("probably one core: the {} {name} used just one, as one busy thread does", tier_name(*part))
             }
-            Self::NotTheCpu { used, of } => format!(
-                "not the CPU ({} of {of} in use): waiting for connections, a lock, a disk, the network or another system",
-                percent(used / f64::from((*of).max(1)))
-            ),
+            Self::OneConnection { used, of } => {
+                format!("its one connection, which waits for each answer ({} of the CPUs in use)", share(*used, *of))
+            }
+            Self::NotTheCpu { used, of } => format!("not the CPU ({} in use)", share(*used, *of)),
             Self::Unknown => "unknown: no CPU was sampled".to_owned(),
         }
     }

@@ -1,6 +1,6 @@
 //! A report as Markdown, in GitHub's form of tables.
 
-use super::document::{Block, Cell, Document, Table, Tone};
+use super::document::{Block, Cell, Document, Table, Tone, one_line};
 use super::note::{self, Part, Span};
 
 /// The whole report, with a line feed at the end.
@@ -139,11 +139,6 @@ fn escape_within(text: &str) -> String {
         before = c;
     }
     out
-}
-
-/// Line feeds and other control characters become blanks.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use hotrow_measure::statistics::{Estimate, Spread};
 
 const NOTHING: &str = "–";
 
-/// A number with three or four digits that matter and commas between thousands: `0.042`, `8.31`, `48.3`, `2,241`, `70,364`.
+/// A number with three or four digits that matter and commas between thousands: `0.0420`, `0.832`, `8.31`, `48.3`, `2,241`, `70,364`.
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();
@@ -13,6 +13,7 @@ pub fn number(value: f64) -> String {
         0.0 => "0".to_owned(),
         _ if size < 0.0001 => format!("{value:.1e}"),
         _ if size < 0.1 => format!("{value:.4}"),
+        _ if size < 0.9995 => format!("{value:.3}"),
         _ if size < 9.995 => format!("{value:.2}"),
         _ if size < 99.95 => format!("{value:.1}"),
         _ => grouped(value),
@@ -45,11 +46,10 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// The two ends of a ratio's interval. An end close to 1 has as many digits as it takes to tell on which side of it it lies.
+/// The two ends of a ratio's interval.
 #[must_use]
 pub fn ratio_ends(low: f64, high: f64, between: &str) -> String {
-    let told = |end: f64| if end != 1.0 && ratio(end) == "1.00" { format!("{end:.3}") } else { ratio(end) };
-    format!("{}{between}{}", told(low), told(high))
+    format!("{}{between}{}", ratio(low), ratio(high))
 }
 
 /// A time, given in µs, in the unit that fits.
@@ -72,9 +72,18 @@ pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     match value {
         _ if !value.is_finite() => NOTHING.to_owned(),
-        _ if value == 0.0 || value.abs() >= 9.95 => format!("{value:.0} %"),
+        // What is not quite none or all must not look like it.
+        _ if value > 0.0 && value < 0.05 => "<0.1 %".to_owned(),
+        _ if value > 99.95 && value < 100.0 => ">99.9 %".to_owned(),
+        _ if value == 0.0 || (9.95..99.5).contains(&value) || value >= 100.0 => format!("{value:.0} %"),
         _ => format!("{value:.1} %"),
     }
+}
+
+/// Cores, or a part of one.
+#[must_use]
+pub fn cores(value: f64) -> String {
+    if value.is_finite() { format!("{value:.2}") } else { NOTHING.to_owned() }
 }
 
 /// Bytes, in the binary unit that fits.
@@ -121,22 +130,24 @@ mod tests {
 
     #[test]
     fn figures_have_the_digits_that_matter() {
-        let told = [0.0, 0.00001, 0.042, 8.314, 48.26, 99.96, 2241.4, 70364.0, -1234.0].map(number);
-        assert_eq!(told, ["0", "1.0e-5", "0.0420", "8.31", "48.3", "100", "2,241", "70,364", "−1,234"]);
+        let told = [0.0, 0.00001, 0.042, 0.8321, 8.314, 48.26, 99.96, 2241.4, 70364.0, -1234.0].map(number);
+        assert_eq!(told, ["0", "1.0e-5", "0.0420", "0.832", "8.31", "48.3", "100", "2,241", "70,364", "−1,234"]);
         assert_eq!(
             [0.0123, 0.826, 1.0, 1.996, 4.6, 12.34, 31.4].map(ratio),
             ["0.012", "0.83", "1.00", "2.0", "4.6", "12.3", "31"]
         );
-        assert_eq!(ratio_ends(0.962, 0.9981, "–"), "0.96–0.998");
         let times = [5.0, 250.0, 999.6, 12_345.0, 123_456.0, 2e6].map(micros);
         assert_eq!(times, ["5.00 µs", "250 µs", "1.00 ms", "12.3 ms", "123 ms", "2.00 s"]);
-        assert_eq!([0.0, 0.034, 0.8, 1.0].map(percent), ["0 %", "3.4 %", "80 %", "100 %"]);
+        assert_eq!(
+            [0.0, 0.0001, 0.034, 0.8, 0.997, 0.9999, 1.0, 1.5].map(percent),
+            ["0 %", "<0.1 %", "3.4 %", "80 %", "99.7 %", ">99.9 %", "100 %", "150 %"]
+        );
         assert_eq!([512.0, 4e6, 25.2e9].map(bytes), ["512 B", "3.8 MiB", "23 GiB"]);
     }
 
     #[test]
     fn what_is_no_number_is_a_dash() {
-        for told in [number, grouped, ratio, micros, percent, bytes] {
+        for told in [number, grouped, ratio, micros, percent, bytes, cores] {
             assert_eq!([f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(told), [NOTHING; 3]);
         }
     }

@@ -3,7 +3,7 @@
 use hotrow_measure::statistics::{Comparison, Spread, VALUES_MIN, Verdict};
 
 use super::document::{Block, Cell, Column, Table};
-use super::labels::{common, telling};
+use super::labels::{Property, common, telling};
 use super::numbers::{ends, number, ratio, ratio_ends};
 use super::plot::{Bar, Bars, Plot};
 use super::sections::Section;
@@ -33,8 +33,10 @@ fn table(section: &Section<'_>) -> Table {
     let described = section.described();
     let properties = telling(&described);
     let has_original = described.iter().any(|row| row.original_rps.is_some());
-    let mut columns: Vec<Column> =
-        properties.iter().map(|p| Column { name: p.name().to_owned(), figures: p.figures() }).collect();
+    let mut columns: Vec<Column> = properties
+        .iter()
+        .map(|p| Column { name: p.name().to_owned(), figures: p.figures(), about: *p != Property::Setup })
+        .collect();
     columns.extend([Column::figures("Requests/s"), Column::figures("Ratio")]);
     if has_original {
         columns.extend([Column::figures("Original"), Column::figures("Its ratio")]);

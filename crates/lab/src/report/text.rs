@@ -1,6 +1,6 @@
 //! A report as plain text for a terminal: the same words, tables in columns, no drawings.
 
-use super::document::{Block, Cell, Document, Table};
+use super::document::{Block, Cell, Document, Table, one_line};
 
 /// The whole report, with a line feed at the end.
 #[must_use]
@@ -55,7 +55,7 @@ fn table(table: &Table) -> String {
 
 /// One line without what a terminal would take as a command.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+    one_line(text).trim().to_owned()
 }
 
 #[cfg(test)]

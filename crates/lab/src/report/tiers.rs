@@ -2,7 +2,7 @@
 
 use super::document::{Block, Cell, Column, Table};
 use super::limit;
-use super::numbers::{bytes, grouped, number, percent};
+use super::numbers::{bytes, cores, grouped, number, percent};
 use super::sections::Section;
 use super::summary::{RowSummary, State, Summary};
 use crate::results::{Backend, Part};
@@ -19,8 +19,8 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
         blocks.push(Block::Table(cpu(summary, section)));
     }
     blocks.push(Block::Text(
-        "What limited a row is judged from CPU time alone, in the round with the middle rate. It cannot tell a lock from a disk or \
-         a network."
+        "What limited a row is judged from CPU time alone, in the round with the middle rate. Where it is not the CPU, requests wait: \
+         for a free connection (more of them tell), a lock, a disk, the network or another system."
             .to_owned(),
     ));
     let tables = [
@@ -48,11 +48,11 @@ fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
             |value: Option<f64>, told: fn(f64) -> String| value.map_or_else(Cell::none, |v| Cell::plain(told(v)));
         let mut cells = vec![Cell::plain(section.label(row.row))];
         cells.extend(parts.iter().map(|part| figure(row.median(|run| run.cpu_us_per_request(*part)), number)));
-        cells.push(figure(row.median(|run| run.cores(|_| true)), number));
+        cells.push(figure(row.median(|run| run.cores(|_| true)), cores));
         cells.push(figure(row.median(|run| memory(run.of)), bytes));
         cells.push(match (&row.state, row.middle()) {
             (State::Failed(_), _) => Cell::failed(),
-            (_, Some(run)) => Cell::plain(limit::judge(run, summary.results.host.cpus, row.row.rate).words()),
+            (_, Some(run)) => Cell::plain(limit::judge(run, row.row, summary.results.host.cpus).words()),
             (_, None) => Cell::none(),
         });
         cells

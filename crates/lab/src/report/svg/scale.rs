@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(names(Scale::Linear, Unit::Number, &[3.0, 2241.0]), ["0", "500", "1,000", "1,500", "2,000"]);
         assert_eq!(names(Scale::Log, Unit::Micros, &[90.0, 2e6]), ["100 µs", "1 ms", "10 ms", "100 ms", "1 s"]);
         assert_eq!(names(Scale::Nines, Unit::Share, &[0.9995]), ["0 %", "50 %", "90 %", "99 %", "99.9 %"]);
-        assert_eq!(names(Scale::Linear, Unit::Number, &[0.0]), ["0", "0.20", "0.40", "0.60", "0.80", "1"]);
+        assert_eq!(names(Scale::Linear, Unit::Number, &[0.0]), ["0", "0.200", "0.400", "0.600", "0.800", "1"]);
     }
 
     #[test]
