@@ -148,6 +148,57 @@ fn a_service_of_ones_own_is_measured_directly_and_behind_nginx() {
     none_left(run.folder.path());
 }
 
+/// A configuration of one's own, as short as nginx takes it.
+const TEMPLATE: &str = "{user}
+pid {folder}/nginx.pid;
+error_log stderr;
+events {}
+http {
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    upstream app { {backends} }
+    server {
+        listen {listen};
+        location / { proxy_pass http://app; }
+    }
+}
+";
+
+#[test]
+fn a_database_and_a_configuration_of_ones_own_take_part() {
+    let database = "[services.db]\ncommand = [\"python3\", \"-m\", \"http.server\", \"--bind\", \"127.0.0.1\", \"{port}\"]\n\
+                    ready_command = [\"true\"]\n";
+    let prepared = "prepare = [[\"sh\", \"-c\", \"test ! -e made && echo {database_port} > made\"]]\n";
+    let setups = format!(
+        "{prepared}{database}[[setups]]\nname = \"own\"\nservice = \"app\"\ndatabase = \"db\"\ndelay = \"2ms\"\n\
+         proxy = {{ kind = \"nginx\", template = \"own.conf\" }}\n{HELLO}"
+    );
+    let run = Run::new(&experiment(&python(), &setups));
+    std::fs::write(run.folder.path().join("own.conf"), TEMPLATE).expect("a template");
+    let (code, said) = run.done(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    let results = run.results();
+    let measurements = list(&results, "/measurements");
+    // Two rounds with one preparation: a second one would have failed.
+    assert_eq!(measurements.len(), 2, "{results:#}");
+    let parts: Vec<&str> = list(&measurements[1], "/tiers").iter().filter_map(|tier| tier["part"].as_str()).collect();
+    assert_eq!(parts, ["database", "service", "proxy", "proxy", "generator"]);
+    assert_eq!(results.pointer("/rows/0/proxy"), Some(&Value::from("nginx, own configuration")));
+    assert!(measurements[1]["load"]["p50_us"].as_f64() >= Some(2000.0), "the relay holds back: {measurements:#?}");
+    none_left(run.folder.path());
+
+    std::fs::write(run.folder.path().join("own.conf"), TEMPLATE.replace("events {}", "no_such_word on;"))
+        .expect("a template");
+    std::fs::remove_dir_all(run.out()).expect("the first run's folder");
+    let (code, said) = run.done(&["--rounds", "1"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no_such_word"), "nginx's own message: {said}");
+}
+
 #[test]
 fn services_that_misbehave_are_told_and_the_rest_goes_on() {
     let python = python();
