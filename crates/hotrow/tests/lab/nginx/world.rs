@@ -211,15 +211,27 @@ pub(super) fn send(to: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
+/// Reads an answer of known length. It does not wait for the end of the connection, for nginx keeps that open while it renews
+/// an answer in the background.
 pub(super) fn receive(mut stream: TcpStream) -> Reply {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("an answer in text");
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
-    let status = head.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no status: {head:?}"));
-    let reply = Reply { status, head: head.to_owned(), body: body.to_owned() };
-    let length = reply.header("Content-Length").parse().unwrap_or(reply.body.len());
-    assert_eq!(reply.body.len(), length, "cut off: {head}");
-    reply
+    let (mut held, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let n = stream.read(&mut buffer).expect("an answer");
+        held.extend_from_slice(&buffer[..n]);
+        let Some(end) = held.windows(4).position(|w| w == b"\r\n\r\n") else {
+            assert!(n > 0, "no answer: {:?}", String::from_utf8_lossy(&held));
+            continue;
+        };
+        let head = String::from_utf8(held[..end].to_vec()).expect("text");
+        let status = head.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{head:?}"));
+        let mut reply = Reply { status, head, body: String::new() };
+        let length: usize = reply.header("Content-Length").parse().expect("a length");
+        if held.len() >= end + 4 + length {
+            reply.body = String::from_utf8(held[end + 4..end + 4 + length].to_vec()).expect("text");
+            return reply;
+        }
+        assert!(n > 0, "cut off: {}", reply.head);
+    }
 }
 
 /// Waits for a condition.
