@@ -60,6 +60,15 @@ impl Service {
         Self::start(move |asked| (head.to_owned(), asked.number.to_string()))
     }
 
+    /// Answers `GET /N` with the number of the request, and the header lines that stand at N.
+    pub(super) fn heading(heads: Vec<String>) -> Self {
+        Self::start(move |asked| {
+            let path = asked.text.split(' ').nth(1).expect("a path");
+            let n: usize = path.trim_start_matches('/').parse().expect("a number");
+            (heads[n].clone(), asked.number.to_string())
+        })
+    }
+
     pub(super) fn requests(&self) -> u64 {
         self.seen.requests.load(SeqCst)
     }
@@ -78,7 +87,9 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Asked) -> (String, String), see
         let (head, body) = answer(&Asked { number, text });
         let length = body.len();
         let text = if head.starts_with("HTTP/") { head } else { format!("HTTP/1.1 200 OK\r\n{head}") };
-        if write!(stream, "{text}Content-Length: {length}\r\n\r\n{body}").is_err() || !keeps {
+        // In one write: in several, the second would wait for the acknowledgement of the first.
+        let text = format!("{text}Content-Length: {length}\r\n\r\n{body}");
+        if stream.write_all(text.as_bytes()).is_err() || !keeps {
             return;
         }
     }
