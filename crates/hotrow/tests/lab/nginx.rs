@@ -2,6 +2,7 @@
 
 mod caching;
 mod command;
+#[cfg(feature = "reference")]
 mod midnight;
 mod sharing;
 mod world;

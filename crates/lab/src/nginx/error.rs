@@ -10,7 +10,7 @@ use super::{BACKENDS_MAX, CACHE_TTL_MAX_S, WEIGHT_MAX};
 pub enum NginxError {
     /// It is not installed.
     #[error(
-        "nginx is missing: it is neither in PATH nor in {0}; install it (Debian, Ubuntu: apt-get install nginx-light)"
+        "nginx is missing: it is neither in PATH nor in {0}; install it (Debian, Ubuntu: apt-get install nginx)"
     )]
     Missing(String),
     /// It cannot be started.

@@ -144,7 +144,8 @@ fn wrong(backend: Backend, folder: &tempfile::TempDir) -> [Nginx; 2] {
 /// and a second.
 fn browser_is_right(reply: &Reply, midnight: Duration) {
     let said = reply.header("Cache-Control");
-    let max_age = said.rsplit_once("max-age=").and_then(|(_, s)| s.parse().ok()).unwrap_or_else(|| panic!("{said:?}"));
+    let max_age: Option<u64> = said.rsplit_once("max-age=").and_then(|(_, s)| s.parse().ok());
+    let max_age = max_age.unwrap_or_else(|| panic!("{said:?}"));
     // "Sun, 22 Nov 2026 11:37:09 GMT": the time of day is enough.
     let clock = reply.header("Date").split(' ').nth(4).unwrap_or_else(|| panic!("no Date: {}", reply.head));
     let date_s = clock.split(':').fold(0, |s, part| 60 * s + part.parse::<u64>().expect("a number"));
@@ -152,7 +153,7 @@ fn browser_is_right(reply: &Reply, midnight: Duration) {
     let since_s = (DAY_S + date_s - made_s % DAY_S) % DAY_S;
     // An answer of the new day may be kept until the next midnight.
     let end = if made_s + since_s < midnight.as_secs() { midnight.as_secs() } else { midnight.as_secs() + DAY_S };
-    let until: u64 = made_s + since_s + max_age;
+    let until = made_s + since_s + max_age;
     assert!(until <= end + 1, "kept {} s past midnight and more: {}", until - end, reply.head);
 }
 

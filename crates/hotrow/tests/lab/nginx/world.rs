@@ -60,6 +60,15 @@ impl Service {
         Self::start(move |asked| (head.to_owned(), asked.number.to_string()))
     }
 
+    /// Answers `GET /N` with the number of the request, and the header lines that stand at N.
+    pub(super) fn heading(heads: Vec<String>) -> Self {
+        Self::start(move |asked| {
+            let path = asked.text.split(' ').nth(1).expect("a path");
+            let n: usize = path.trim_start_matches('/').parse().expect("a number");
+            (heads[n].clone(), asked.number.to_string())
+        })
+    }
+
     pub(super) fn requests(&self) -> u64 {
         self.seen.requests.load(SeqCst)
     }
@@ -78,7 +87,9 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Asked) -> (String, String), see
         let (head, body) = answer(&Asked { number, text });
         let length = body.len();
         let text = if head.starts_with("HTTP/") { head } else { format!("HTTP/1.1 200 OK\r\n{head}") };
-        if write!(stream, "{text}Content-Length: {length}\r\n\r\n{body}").is_err() || !keeps {
+        // In one write: in several, the second would wait for the acknowledgement of the first.
+        let text = format!("{text}Content-Length: {length}\r\n\r\n{body}");
+        if stream.write_all(text.as_bytes()).is_err() || !keeps {
             return;
         }
     }
@@ -211,15 +222,27 @@ pub(super) fn send(to: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
+/// Reads an answer of known length. It does not wait for the end of the connection, for nginx keeps that open while it renews
+/// an answer in the background.
 pub(super) fn receive(mut stream: TcpStream) -> Reply {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("an answer in text");
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
-    let status = head.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("no status: {head:?}"));
-    let reply = Reply { status, head: head.to_owned(), body: body.to_owned() };
-    let length = reply.header("Content-Length").parse().unwrap_or(reply.body.len());
-    assert_eq!(reply.body.len(), length, "cut off: {head}");
-    reply
+    let (mut held, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let n = stream.read(&mut buffer).expect("an answer");
+        held.extend_from_slice(&buffer[..n]);
+        let Some(end) = held.windows(4).position(|w| w == b"\r\n\r\n") else {
+            assert!(n > 0, "no answer: {:?}", String::from_utf8_lossy(&held));
+            continue;
+        };
+        let head = String::from_utf8(held[..end].to_vec()).expect("text");
+        let status = head.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{head:?}"));
+        let mut reply = Reply { status, head, body: String::new() };
+        let length: usize = reply.header("Content-Length").parse().expect("a length");
+        if held.len() >= end + 4 + length {
+            reply.body = String::from_utf8(held[end + 4..end + 4 + length].to_vec()).expect("text");
+            return reply;
+        }
+        assert!(n > 0, "cut off: {}", reply.head);
+    }
 }
 
 /// Waits for a condition.
