@@ -4,6 +4,7 @@
 
 mod experiment;
 mod nginx;
+mod own_service;
 #[cfg(feature = "reference")]
 mod reference;
 
