@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, NoTls};
 
 use super::rows::{ROWS, rows};
-use super::{DatabaseError, PATIENCE, Row};
+use super::{DatabaseError, PATIENCE, ROW_PATIENCE, Row};
 
 const SELECT: &str = "SELECT id, random_number FROM reference_rows WHERE id = $1";
 const COUNT: &str = "SELECT count(*) FROM reference_rows WHERE id BETWEEN 1 AND $1";
@@ -85,7 +85,7 @@ impl Pool {
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, DatabaseError>>) -> Result<T, DatabaseError> {
-    tokio::time::timeout(2 * PATIENCE, work).await.unwrap_or(Err(DatabaseError::Slow))
+    tokio::time::timeout(ROW_PATIENCE, work).await.unwrap_or(Err(DatabaseError::Slow))
 }
 
 fn named(row: &tokio_postgres::Row) -> Result<BTreeMap<String, Value>, DatabaseError> {
