@@ -32,12 +32,15 @@ impl Pool {
             .create_timeout(Some(PATIENCE))
             .build()?;
         let pool = Self(pool);
-        // A table that is missing is a table that was not made; whatever else the server says, it says itself.
-        let count = pool.client().await?.query_one(COUNT, &[&ROWS]).await;
-        match count.map(|row| row.get::<_, i64>(0)) {
-            Ok(count) if count == i64::from(ROWS) => Ok(pool),
-            Ok(count) => Err(DatabaseError::Unmade(format!("there are {count} of them"))),
-            Err(error) => Err(DatabaseError::Unmade(super::with_causes(&error))),
+        // Most likely the table is missing; whatever it is, the server's words are in the message.
+        let unmade = |error: tokio_postgres::Error| DatabaseError::Unmade(super::with_causes(&error));
+        let count = in_time(async {
+            let row = pool.client().await?.query_one(COUNT, &[&ROWS]).await.map_err(unmade)?;
+            row.try_get::<_, i64>(0).map_err(unmade)
+        });
+        match count.await? {
+            count if count == i64::from(ROWS) => Ok(pool),
+            count => Err(DatabaseError::Unmade(format!("there are {count} of them"))),
         }
     }
 
@@ -119,7 +122,7 @@ fn borrowed(parameters: &[Parameter]) -> Vec<&(dyn ToSql + Sync)> {
 
 /// Makes the table and fills it, or changes nothing.
 pub(super) async fn make(config: &Config) -> Result<(), DatabaseError> {
-    let (mut client, connection) = config.connect(NoTls).await?;
+    let (mut client, connection) = in_time(async { Ok(config.connect(NoTls).await?) }).await?;
     // Its errors come back from the queries.
     tokio::spawn(async move { _ = connection.await });
     let transaction = client.transaction().await?;
