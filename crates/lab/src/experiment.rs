@@ -42,6 +42,8 @@ pub const ROWS_MAX: usize = 1000;
 pub struct Experiment {
     /// What it is about.
     pub about: About,
+    /// The folder of its file, `{here}` in its texts; services run in folders of their own, so that it must be absolute.
+    pub here: PathBuf,
     /// How often every row is measured, 1 to [`ROUNDS_MAX`].
     pub rounds: u32,
     /// Services by their names.

@@ -5,6 +5,7 @@
 #[cfg(feature = "reference")]
 mod experiment;
 mod nginx;
+mod own_service;
 #[cfg(feature = "reference")]
 mod reference;
 mod report;

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 /// What the lab fills in, beside a service's own.
-pub const KNOWN: [&str; 12] = [
+pub const KNOWN: [&str; 13] = [
     "port",
     "admin_port",
     "instance",
     "dir",
     "data",
+    "here",
     "hotrow",
     "cpus",
     "half_cpus",

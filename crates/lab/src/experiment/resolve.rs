@@ -87,7 +87,8 @@ pub(super) fn resolve(
         compare,
         original: raw.original,
     };
-    Ok(Experiment { about, rounds: defaults.rounds, services, setups, loads, rows: rows.planned })
+    let here = folder.to_owned();
+    Ok(Experiment { about, here, rounds: defaults.rounds, services, setups, loads, rows: rows.planned })
 }
 
 /// The file as it stands, or the first thing that is wrong with its shape.

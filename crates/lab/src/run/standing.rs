@@ -372,6 +372,7 @@ fn base_values(ground: &Ground<'_>, dir: &Path, port: u16, admin_port: u16, inst
         ("instance", instance.to_string()),
         ("dir", text(dir)),
         ("data", text(&ground.folder.join("data"))),
+        ("here", text(&ground.experiment.here)),
         ("hotrow", text(ground.hotrow)),
         ("cpus", cpus.to_string()),
         ("half_cpus", (cpus / 2).max(1).to_string()),

@@ -22,10 +22,12 @@ pub use rows::ROWS;
 
 /// The table, made anew by [`make_database`].
 const TABLE: &str = "reference_rows";
-/// The query of a driver alone. The parameter is written as `?1` or `$1`.
+/// Its columns.
 const COLUMNS: [&str; 2] = ["id", "random_number"];
-/// How long a request waits for a free connection, and how long for its answer.
+/// How long a request waits for a free connection.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for the row, that included.
+const ROW_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the rows are.
 #[derive(Clone, Debug)]
@@ -79,7 +81,7 @@ pub enum DatabaseError {
     #[error("no connection was free within {} s", PATIENCE.as_secs())]
     Busy,
     /// The answer did not come in time.
-    #[error("the database did not answer within {} s", PATIENCE.as_secs())]
+    #[error("the database did not answer within {} s", ROW_PATIENCE.as_secs())]
     Slow,
     /// SQLite said no.
     #[error("SQLite: {0}")]

@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, NoTls};
 
 use super::rows::{ROWS, rows};
-use super::{DatabaseError, PATIENCE, Row};
+use super::{DatabaseError, PATIENCE, ROW_PATIENCE, Row};
 
 const SELECT: &str = "SELECT id, random_number FROM reference_rows WHERE id = $1";
 const COUNT: &str = "SELECT count(*) FROM reference_rows WHERE id BETWEEN 1 AND $1";
@@ -32,12 +32,15 @@ impl Pool {
             .create_timeout(Some(PATIENCE))
             .build()?;
         let pool = Self(pool);
-        // A table that is missing is a table that was not made; whatever else the server says, it says itself.
-        let count = pool.client().await?.query_one(COUNT, &[&ROWS]).await;
-        match count.map(|row| row.get::<_, i64>(0)) {
-            Ok(count) if count == i64::from(ROWS) => Ok(pool),
-            Ok(count) => Err(DatabaseError::Unmade(format!("there are {count} of them"))),
-            Err(error) => Err(DatabaseError::Unmade(super::with_causes(&error))),
+        // Most likely the table is missing; whatever it is, the server's words are in the message.
+        let unmade = |error: tokio_postgres::Error| DatabaseError::Unmade(super::with_causes(&error));
+        let count = in_time(async {
+            let row = pool.client().await?.query_one(COUNT, &[&ROWS]).await.map_err(unmade)?;
+            row.try_get::<_, i64>(0).map_err(unmade)
+        });
+        match count.await? {
+            count if count == i64::from(ROWS) => Ok(pool),
+            count => Err(DatabaseError::Unmade(format!("there are {count} of them"))),
         }
     }
 
@@ -85,7 +88,7 @@ impl Pool {
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, DatabaseError>>) -> Result<T, DatabaseError> {
-    tokio::time::timeout(2 * PATIENCE, work).await.unwrap_or(Err(DatabaseError::Slow))
+    tokio::time::timeout(ROW_PATIENCE, work).await.unwrap_or(Err(DatabaseError::Slow))
 }
 
 fn named(row: &tokio_postgres::Row) -> Result<BTreeMap<String, Value>, DatabaseError> {
@@ -119,7 +122,7 @@ fn borrowed(parameters: &[Parameter]) -> Vec<&(dyn ToSql + Sync)> {
 
 /// Makes the table and fills it, or changes nothing.
 pub(super) async fn make(config: &Config) -> Result<(), DatabaseError> {
-    let (mut client, connection) = config.connect(NoTls).await?;
+    let (mut client, connection) = in_time(async { Ok(config.connect(NoTls).await?) }).await?;
     // Its errors come back from the queries.
     tokio::spawn(async move { _ = connection.await });
     let transaction = client.transaction().await?;
