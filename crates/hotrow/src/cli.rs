@@ -336,8 +336,6 @@ mod tests {
             ("hotrow load compare a.json", ErrorKind::MissingRequiredArgument),
             ("hotrow load compare --a 1.json", ErrorKind::MissingRequiredArgument),
             ("hotrow load compare a.json b.json --a 1.json --b 2.json", ErrorKind::ArgumentConflict),
-            ("hotrow load -c 5 compare a.json b.json", ErrorKind::ArgumentConflict),
-            ("hotrow load http://a compare a.json b.json", ErrorKind::ArgumentConflict),
             ("hotrow lab report", ErrorKind::MissingRequiredArgument),
             ("hotrow lab compare a", ErrorKind::MissingRequiredArgument),
             ("hotrow load --calibrate http://a", ErrorKind::ArgumentConflict),

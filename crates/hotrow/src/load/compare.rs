@@ -96,7 +96,26 @@ const FIGURES: [Figure; 3] = [
 /// The comparison of B with A.
 fn document(a: &[Kept], b: &[Kept]) -> Document {
     let by_second = a.len() == 1 && b.len() == 1;
-    let found = FIGURES.map(|figure| {
+    let found = FIGURES.map(|figure| Found::of(figure, a, b, by_second));
+    let mut sentences = found.iter().map(sentence);
+    let mut blocks: Vec<Block> = sentences.next().map(Block::Answer).into_iter().collect();
+    blocks.push(Block::List(sentences.collect()));
+    blocks.extend(warnings(a, b, by_second).into_iter().map(Block::Warning));
+    blocks.push(Block::Table(table(&found, by_second)));
+    blocks.push(Block::Facts([("A", a), ("B", b)].iter().flat_map(|(name, side)| facts(name, side)).collect()));
+    Document { title: "B against A".to_owned(), subtitle: String::new(), blocks }
+}
+
+/// A figure of both sides.
+struct Found {
+    figure: Figure,
+    a: Option<f64>,
+    b: Option<f64>,
+    compared: Option<Comparison>,
+}
+
+impl Found {
+    fn of(figure: Figure, a: &[Kept], b: &[Kept], by_second: bool) -> Self {
         let values = |side: &[Kept]| -> Vec<f64> {
             if by_second {
                 let seconds = side.iter().flat_map(|run| &run.seconds).filter(|s| s.length_s >= SECOND_LENGTH_MIN_S);
@@ -105,19 +124,16 @@ fn document(a: &[Kept], b: &[Kept]) -> Document {
                 side.iter().filter_map(figure.of_run).collect()
             }
         };
-        let compared = statistics::compare(&values(b), &values(a), SEED);
-        (figure, compared)
-    });
-    let mut blocks = vec![Block::Answer(found.iter().map(sentence).collect::<Vec<_>>().join(" "))];
-    blocks.extend(warnings(a, b, by_second).into_iter().map(Block::Warning));
-    blocks.push(Block::Table(table(a, b, &found)));
-    blocks.push(Block::Facts([("A", a), ("B", b)].iter().flat_map(|(name, side)| facts(name, side)).collect()));
-    Document { title: "B against A".to_owned(), subtitle: String::new(), blocks }
+        let (a, b) = (values(a), values(b));
+        let compared = statistics::compare(&b, &a, SEED);
+        Self { a: statistics::median(&a), b: statistics::median(&b), compared, figure }
+    }
 }
 
-fn sentence((figure, found): &(Figure, Option<Comparison>)) -> String {
+fn sentence(found: &Found) -> String {
+    let figure = &found.figure;
     let name = figure.name;
-    let Some(found) = found else { return format!("{name}: not known, for a side has no value.") };
+    let Some(found) = &found.compared else { return format!("{name}: not known, for a side has no value.") };
     let by = percent((found.ratio - 1.0).abs());
     let ends = ratio_ends(found.low, found.high, "–");
     let times = ratio(found.ratio);
@@ -178,26 +194,22 @@ fn warnings(a: &[Kept], b: &[Kept], by_second: bool) -> Vec<String> {
     warnings
 }
 
-fn table(a: &[Kept], b: &[Kept], found: &[(Figure, Option<Comparison>)]) -> Table {
-    let side = |figure: &Figure, side: &[Kept]| {
-        let values: Vec<f64> = side.iter().filter_map(figure.of_run).collect();
-        statistics::median(&values).map_or_else(Cell::none, |value| Cell::plain((figure.told)(value)))
-    };
-    let row = |(figure, found): &(Figure, Option<Comparison>)| {
-        let over = found.map_or_else(Cell::none, |found| {
-            Cell::strong(ratio(found.ratio), ratio_ends(found.low, found.high, " – "))
+fn table(found: &[Found], by_second: bool) -> Table {
+    let row = |found: &Found| {
+        let side = |value: Option<f64>| value.map_or_else(Cell::none, |value| Cell::plain((found.figure.told)(value)));
+        let compared = found.compared.as_ref();
+        let over = compared.map_or_else(Cell::none, |compared| {
+            Cell::strong(ratio(compared.ratio), ratio_ends(compared.low, compared.high, " – "))
         });
-        let p = found.map_or_else(Cell::none, |found| Cell::quiet(number(found.p)));
-        vec![Cell::plain(figure.name), side(figure, a), side(figure, b), over, p]
+        let p = compared.map_or_else(Cell::none, |compared| Cell::quiet(number(compared.p)));
+        vec![Cell::plain(found.figure.name), side(found.a), side(found.b), over, p]
     };
     let names = ["A", "B", "B over A", "p"];
+    let what = if by_second { "medians of the seconds" } else { "medians of the runs" };
     Table {
         columns: [Column::words("Figure")].into_iter().chain(names.map(Column::figures)).collect(),
         rows: found.iter().map(row).collect(),
-        foot: vec![
-            "A, B: whole runs, medians where there are several. p: chance of ranks as far apart without a difference."
-                .to_owned(),
-        ],
+        foot: vec![format!("A, B: {what}. p: chance of ranks as far apart without a difference (Mann–Whitney).")],
         ..Table::default()
     }
 }
@@ -206,12 +218,14 @@ fn facts(name: &str, side: &[Kept]) -> Vec<(String, String)> {
     let fact = |run: &Kept| {
         let Kept { target, duration_s, requests, verdict, .. } = run;
         let keepalive = if target.keepalive { "" } else { ", no keep-alive" };
-        let (connections, threads) = (target.connections, target.threads);
+        let connections = super::text::counted(target.connections, "connection");
+        let threads = super::text::counted(target.threads, "thread");
         let value = format!(
-            "{}, {connections} connections, {threads} threads{keepalive}, {} s, {} ok. {verdict}",
+            "{}, {connections}, {threads}{keepalive}, {} s, {} ok, {} requests/s. {verdict}",
             target.url,
             number(*duration_s),
-            requests.ok
+            requests.ok,
+            number(run.throughput_rps)
         );
         (name.to_owned(), value)
     };

@@ -1,5 +1,7 @@
 //! The result as an HTML page.
 
+use std::time::Duration;
+
 use hotrow_lab::report::document::{Block, Cell, Column, Document, Table};
 use hotrow_lab::report::latency;
 use hotrow_lab::report::numbers::{grouped, micros, number};
@@ -15,6 +17,8 @@ use super::verdict;
 
 /// Points of a curve: more are thinned out, for no page shows them apart.
 const POINTS_MAX: usize = 600;
+/// A shorter rest of a second is no point of a curve over time.
+const SECOND_LENGTH_MIN: Duration = Duration::from_millis(500);
 const QUANTILES: [(&str, f64); 7] =
     [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
@@ -24,7 +28,7 @@ pub(super) fn page(url: &str, command: &str, config: &Config, outcome: &Outcome,
 }
 
 fn document(url: &str, command: &str, config: &Config, outcome: &Outcome, judged: &[Judged]) -> Document {
-    let bound = if outcome.limit().is_generator() { "at least " } else { "" };
+    let bound = if outcome.limit().is_generator() { "At least " } else { "" };
     let mut blocks = vec![
         Block::Answer(format!("{bound}{} requests/s answered as expected.", number(outcome.throughput_rps()))),
         Block::Text(verdict::sentence(outcome)),
@@ -43,7 +47,8 @@ fn document(url: &str, command: &str, config: &Config, outcome: &Outcome, judged
         lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
     ))));
     blocks.push(Block::Heading("Over time".to_owned()));
-    blocks.extend([rates(&outcome.seconds), latencies(&outcome.seconds)].map(|lines| Block::Plot(Plot::Lines(lines))));
+    let seconds = whole(&outcome.seconds);
+    blocks.extend([rates(&seconds), latencies(&seconds)].map(|lines| Block::Plot(Plot::Lines(lines))));
     blocks.extend([Block::Heading("Command".to_owned()), Block::Code(command.to_owned())]);
     Document { title: format!("Load on {url}"), subtitle: format!("hotrow {}", env!("CARGO_PKG_VERSION")), blocks }
 }
@@ -128,14 +133,19 @@ fn percentiles(timing: &Timing) -> Vec<(f64, f64)> {
     thinned(latency::curve(&distribution))
 }
 
-fn rates(seconds: &[Second]) -> Lines {
+/// Seconds without short rests of one, which say little and jump; all of them where there is nothing else.
+fn whole(seconds: &[Second]) -> Vec<&Second> {
+    let whole: Vec<&Second> = seconds.iter().filter(|second| second.length >= SECOND_LENGTH_MIN).collect();
+    if whole.is_empty() { seconds.iter().filter(|second| !second.length.is_zero()).collect() } else { whole }
+}
+
+fn rates(seconds: &[&Second]) -> Lines {
     let rate = |of: fn(&Second) -> u64| {
-        let point = |second: &Second| {
+        let point = |second: &&Second| {
             let length_s = second.length.as_secs_f64();
-            // A short rest of a second says little and jumps.
-            (length_s > 0.5).then(|| (second.index as f64 + length_s, of(second) as f64 / length_s))
+            (second.index as f64 + length_s, of(second) as f64 / length_s)
         };
-        thinned(seconds.iter().filter_map(point).collect())
+        thinned(seconds.iter().map(point).collect())
     };
     let mut lines = vec![Line { label: "answered as expected".to_owned(), points: rate(|second| second.ok) }];
     if seconds.iter().any(|second| second.errors + second.timeouts > 0) {
@@ -151,7 +161,7 @@ fn rates(seconds: &[Second]) -> Lines {
     }
 }
 
-fn latencies(seconds: &[Second]) -> Lines {
+fn latencies(seconds: &[&Second]) -> Lines {
     let line = |label: &str, of: fn(&Second) -> Option<Known>| {
         let point =
             |second: &Second| Some((second.index as f64 + second.length.as_secs_f64(), of(second)?.ns() as f64 / 1e3));

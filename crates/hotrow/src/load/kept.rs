@@ -29,8 +29,8 @@ pub(super) struct Kept {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Target {
     pub(super) url: String,
-    pub(super) connections: u64,
-    pub(super) threads: u64,
+    pub(super) connections: usize,
+    pub(super) threads: usize,
     /// A number, `"FROM..TO"`, or null in a closed loop.
     pub(super) rate: serde_json::Value,
     pub(super) keepalive: bool,

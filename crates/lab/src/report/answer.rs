@@ -3,12 +3,15 @@
 use hotrow_measure::statistics::{Comparison, VALUES_MIN, Verdict};
 
 use super::labels::label;
-use super::numbers::{number, percent, ratio, ratio_ends};
+use super::numbers::{bytes, number, percent, ratio, ratio_ends};
 use super::summary::{RowSummary, Run, State, Summary};
 use crate::results::{Compare, Row};
 
 /// From this ratio on it is told as a multiple, below as a percentage.
 const MULTIPLE_FROM: f64 = 1.95;
+
+/// Further figures that an answer tells.
+const FIGURES_MAX: usize = 4;
 
 /// By which figure two rows are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +70,8 @@ pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
         (true, true) => "The generator was the limit of both: the ratio says nothing about the service.",
     };
     let bound = if metric == Metric::Rate { bound } else { "" };
-    let original = original(this.row, that.row);
-    let more: Vec<&str> = [bound, &original].into_iter().filter(|words| !words.is_empty()).collect();
+    let (original, figures) = (original(this.row, that.row), figures(this, that));
+    let more: Vec<&str> = [figures.as_str(), bound, &original].into_iter().filter(|words| !words.is_empty()).collect();
     Answer { ours: format!("{says} {}.", phrase(&found, metric)), more: more.join(" ") }
 }
 
@@ -119,6 +122,22 @@ fn original(this: &Row, that: &Row) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// The further figures that both rows have: where it is not the rate that answers the question, they do.
+fn figures(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
+    let Some(run) = this.runs().first() else { return String::new() };
+    let told = run.of.figures.iter().take(FIGURES_MAX).filter_map(|(name, _, unit)| {
+        let of = |row: &RowSummary<'_>| row.median(|run| run.figure(name, unit)).filter(|value| value.is_finite());
+        let words = |value: f64| match unit.as_str() {
+            "" => number(value),
+            "B" => bytes(value),
+            _ => format!("{} {unit}", number(value)),
+        };
+        Some(format!("{name} {} against {}", words(of(this)?), words(of(that)?)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { String::new() } else { format!("Beside it: {}.", told.join("; ")) }
 }
 
 fn why_not(sides: [&RowSummary<'_>; 2], summary: &Summary<'_>) -> String {

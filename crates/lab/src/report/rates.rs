@@ -134,7 +134,7 @@ fn bars(section: &Section<'_>) -> Bars {
     });
     let marked = bars.iter().any(|bar| bar.mark.is_some());
     Bars {
-        title: if section.title.is_empty() { "Requests per second".to_owned() } else { section.title.clone() },
+        title: "Requests per second".to_owned(),
         description: format!("Requests per second. {}.", told.join("; ")),
         whisker,
         mark: marked.then(|| "where it would be with the original's ratio".to_owned()),

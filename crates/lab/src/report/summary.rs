@@ -155,6 +155,12 @@ impl Run<'_> {
         parts.iter().any(Option::is_some).then(|| parts.iter().flatten().sum())
     }
 
+    /// A further figure.
+    pub(super) fn figure(&self, name: &str, unit: &str) -> Option<f64> {
+        let found = self.of.figures.iter().find(|(of, _, in_unit)| of == name && in_unit == unit);
+        found.map(|(_, value, _)| *value)
+    }
+
     /// Cores in use, of what `keep` chooses.
     pub(super) fn cores(&self, keep: impl Fn(Part) -> bool) -> Option<f64> {
         let cpu_s: f64 = self.of.tiers.iter().filter(|tier| keep(tier.part)).map(|tier| tier.cpu_s).sum();

@@ -188,6 +188,30 @@ fn a_report_is_written_beside_the_results_and_again() {
 }
 
 #[test]
+fn figures_that_are_no_numbers_do_not_make_the_others_unreadable() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut odd = fixture::odd_results();
+    odd.measurements[0].figures = vec![("x".to_owned(), f64::NAN, String::new()), ("y".to_owned(), 2.0, String::new())];
+    odd.measurements[0].tiers[0].cpu_s = f64::INFINITY;
+    fs::write(folder.path().join(results::FILE), serde_json::to_string(&odd).unwrap()).unwrap();
+    let kept = read(folder.path()).unwrap();
+    assert_eq!(kept.measurements[0].figures, [("y".to_owned(), 2.0, String::new())]);
+    assert_eq!(wellformed::complaints(&html_page(&kept)), Vec::<String>::new());
+}
+
+#[test]
+fn an_answer_tells_further_figures_that_both_rows_have() {
+    let mut results = fixture::results(5);
+    for measurement in &mut results.measurements {
+        let ratio = if measurement.row.starts_with("three backends, cache") { 0.8125 } else { 0.5 };
+        measurement.figures =
+            vec![("hit ratio".to_owned(), ratio, String::new()), ("held".to_owned(), 2048.0, "B".to_owned())];
+    }
+    let text = markdown(&results);
+    assert!(text.contains("Beside it: hit ratio 0.812 against 0.500; held 2.0 KiB against 2.0 KiB."), "{text}");
+}
+
+#[test]
 fn what_are_no_results_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(results::FILE);

@@ -167,19 +167,20 @@ fn figures(sections: &[Section<'_>]) -> Table {
         }
     }
     let mut columns = vec![Column::words("Set-up")];
-    let heading =
-        |(name, unit): &(&String, &String)| if unit.is_empty() { (*name).clone() } else { format!("{name}, {unit}") };
+    let heading = |(name, unit): &(&String, &String)| match unit.as_str() {
+        // Bytes come with a unit of their own.
+        "" | "B" => (*name).clone(),
+        _ => format!("{name}, {unit}"),
+    };
     columns.extend(names.iter().map(|of| Column::figures(&heading(of))));
     let row = |(section, row): (&Section<'_>, &RowSummary<'_>)| {
-        let value = |(name, unit): &(&String, &String)| {
-            row.median(|run| {
-                let found = run.of.figures.iter().find(|(n, _, u)| n == *name && u == *unit);
-                found.map(|(_, value, _)| *value)
-            })
-        };
+        let value = |(name, unit): &(&String, &String)| row.median(|run| run.figure(name, unit));
         let values: Vec<Option<f64>> = names.iter().map(value).collect();
         values.iter().any(Option::is_some).then(|| {
-            let told = values.into_iter().map(|v| v.map_or_else(Cell::none, |v| Cell::plain(number(v))));
+            let told = values.into_iter().zip(&names).map(|(value, (_, unit))| {
+                let told = if *unit == "B" { bytes } else { number };
+                value.map_or_else(Cell::none, |value| Cell::plain(told(value)))
+            });
             [Cell::plain(full_label(section, row))].into_iter().chain(told).collect()
         })
     };
