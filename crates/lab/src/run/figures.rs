@@ -85,7 +85,8 @@ pub(super) fn of_metrics(figures: &[Figure], before: &Metrics, after: &Metrics) 
             // A series that nobody has raised yet may be missing: nothing of something.
             over => value(figure, &figure.of).unwrap_or(0.0) / value(figure, over).filter(|over| *over != 0.0)?,
         };
-        Some((figure.name.clone(), value, figure.unit.clone()))
+        // Metrics may say NaN.
+        value.is_finite().then(|| (figure.name.clone(), value, figure.unit.clone()))
     };
     figures.iter().filter_map(figure).collect()
 }
@@ -129,7 +130,8 @@ mod tests {
             at_end,
         };
         let before = Metrics::parse("lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 5\n");
-        let after = Metrics::parse("lookups{result=\"hit\"} 40\nlookups{result=\"miss\"} 20\nbytes 7\nnew 3\n");
+        let after =
+            Metrics::parse("lookups{result=\"hit\"} 40\nlookups{result=\"miss\"} 20\nbytes 7\nnew 3\nnan NaN\n");
         let figures = [
             figure("ratio", &["lookups{result=\"hit\"}"], &["lookups"], false),
             figure("bytes", &["bytes"], &[], true),
@@ -137,6 +139,7 @@ mod tests {
             figure("none of something", &["absent"], &["lookups"], false),
             figure("nothing to divide by", &["bytes"], &["absent"], false),
             figure("absent", &["absent"], &[], false),
+            figure("no number", &["nan"], &[], true),
         ];
         let told: Vec<(String, f64)> =
             of_metrics(&figures, &before, &after).into_iter().map(|(name, value, _)| (name, value)).collect();
