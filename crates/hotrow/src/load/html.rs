@@ -164,7 +164,7 @@ fn rates(seconds: &[&Second]) -> Lines {
 fn latencies(seconds: &[&Second]) -> Lines {
     let line = |label: &str, of: fn(&Second) -> Option<Known>| {
         let point =
-            |second: &Second| Some((second.index as f64 + second.length.as_secs_f64(), of(second)?.ns() as f64 / 1e3));
+            |second: &&Second| Some((second.index as f64 + second.length.as_secs_f64(), of(second)?.ns() as f64 / 1e3));
         Line { label: label.to_owned(), points: thinned(seconds.iter().filter_map(point).collect()) }
     };
     let lines = vec![

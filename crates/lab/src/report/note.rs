@@ -49,8 +49,11 @@ pub(super) fn parse(text: &str) -> Vec<Part> {
     parts
 }
 
+/// What stands on both sides of words, and what it makes of them.
+type Mark = (&'static str, fn(String) -> Span);
+
 fn spans(text: &str) -> Vec<Span> {
-    const MARKS: [(&str, fn(String) -> Span); 3] = [("`", Span::Code), ("**", Span::Strong), ("*", Span::Emphasis)];
+    const MARKS: [Mark; 3] = [("`", Span::Code), ("**", Span::Strong), ("*", Span::Emphasis)];
     let mut found = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
