@@ -57,6 +57,7 @@ const LAB_EXAMPLES: &str = "Examples:
   hotrow lab list
   hotrow lab run w10
   hotrow lab run my-service.toml --rounds 5 --out results/
+  hotrow lab compare results/monday results/friday
   hotrow lab nginx --for w10";
 
 const VERIFY_EXAMPLES: &str = "Examples:
@@ -70,6 +71,8 @@ const LOAD_EXAMPLES: &str = "Examples:
   hotrow load -c 100 -d 30s --rate 20000 --ids 1..100000 --pick zipf:0.99 'http://127.0.0.1:8080/products/{id}'
   hotrow load -d 10s --rate 5000 --slo 'p99<5ms,errors<0.1%,rate>=99%' http://127.0.0.1:8080/products/1
   hotrow load -d 5m --rate 1000..20000 --hdr run.hlog --csv run.csv http://127.0.0.1:8080/products/1
+  hotrow load --html run.html http://127.0.0.1:8080/products/1
+  hotrow load compare before.json after.json
   hotrow load --calibrate
   hotrow load --json -n 100000 '9*http://127.0.0.1:8080/products/1' '1*http://127.0.0.1:8080/products/2'";
 
@@ -238,7 +241,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
 }
 
 /// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
-fn tell(mut out: impl Write, line: &str) {
+pub(crate) fn tell(mut out: impl Write, line: &str) {
     let _ = writeln!(out, "{line}");
 }
 
@@ -308,6 +311,11 @@ mod tests {
             "hotrow load -c 10 -d 5s --rate 100..200 --arrivals poisson http://a/{id} --ids 1..9 --pick zipf:1",
             "hotrow load --slo p99<5ms,errors<0.1%,rate>=10000 --hdr f --csv g --percentiles http://a",
             "hotrow load --calibrate -c 10 -t 1 --json -q",
+            "hotrow load --html f http://a",
+            "hotrow load compare a.json b.json --html f",
+            "hotrow load compare --a 1.json 2.json --b 3.json",
+            "hotrow lab report d",
+            "hotrow lab compare a b --html f",
         ] {
             assert_eq!(kind(good), Ok(()), "{good}");
         }
@@ -324,6 +332,12 @@ mod tests {
             ("hotrow load --arrivals poisson http://a", ErrorKind::MissingRequiredArgument),
             ("hotrow load --rate 0 http://a", ErrorKind::ValueValidation),
             ("hotrow load --slo p99=5ms http://a", ErrorKind::ValueValidation),
+            ("hotrow load compare", ErrorKind::MissingRequiredArgument),
+            ("hotrow load compare a.json", ErrorKind::MissingRequiredArgument),
+            ("hotrow load compare --a 1.json", ErrorKind::MissingRequiredArgument),
+            ("hotrow load compare a.json b.json --a 1.json --b 2.json", ErrorKind::ArgumentConflict),
+            ("hotrow lab report", ErrorKind::MissingRequiredArgument),
+            ("hotrow lab compare a", ErrorKind::MissingRequiredArgument),
             ("hotrow load --calibrate http://a", ErrorKind::ArgumentConflict),
             ("hotrow load --calibrate --rate 5", ErrorKind::ArgumentConflict),
             ("hotrow load --json --percentiles http://a", ErrorKind::ArgumentConflict),

@@ -1,7 +1,13 @@
 //! Experiments on whole set-ups: services, proxies in front of them, loads, and a report that a person wants to read.
 //!
-//! Reading order: [`results`] (what was measured; everything before writes it, everything after reads it), [`stage`]
-//! (where set-ups run).
+//! Reading order: [`experiment`] (what is to be measured), [`run`] (measuring it), [`stage`] (where set-ups run), [`nginx`] (proxies in
+//! front of services), [`delay`] (a network between them), [`results`] (what was measured; everything before writes it,
+//! everything after reads it), [`report`] (what a person reads).
 
+pub mod delay;
+pub mod experiment;
+pub mod nginx;
+pub mod report;
 pub mod results;
+pub mod run;
 pub mod stage;

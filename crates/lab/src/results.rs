@@ -1,7 +1,7 @@
 //! What an experiment measured: the one thing that running writes and reporting reads. Kept as `results.json` in the
 //! experiment's folder; written anew after each measurement, so that nothing measured is lost.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the file's shape.
 pub const SCHEMA: &str = "hotrow.lab/1";
@@ -135,6 +135,7 @@ pub struct Measurement {
     /// Bytes over the network (loopback included) and to the disk.
     pub io: Io,
     /// Further figures of a set-up, name, value and unit: `("hit ratio", 0.83, "")`, `("entries", 30000.0, "")`.
+    #[serde(deserialize_with = "figures")]
     pub figures: Vec<(String, f64, String)>,
 }
 
@@ -142,6 +143,7 @@ pub struct Measurement {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Length of the measured window, in s.
+    #[serde(deserialize_with = "number")]
     pub window_s: f64,
     /// Requests answered as expected in the window.
     pub ok: u64,
@@ -150,6 +152,7 @@ pub struct Load {
     /// Requests that were given up.
     pub timeouts: u64,
     /// Answers as expected per second.
+    #[serde(deserialize_with = "number")]
     pub rps: f64,
     /// Bytes received.
     pub received_bytes: u64,
@@ -168,6 +171,7 @@ pub struct Load {
     /// Largest.
     pub max_us: Option<f64>,
     /// Latencies as (upper bound in µs, requests up to it), for plots; at most 200, ascending.
+    #[serde(deserialize_with = "distribution")]
     pub distribution: Vec<(f64, u64)>,
     /// Whether the generator was the limit: then the rate is a lower bound.
     pub generator_limited: bool,
@@ -197,6 +201,7 @@ pub struct Tier {
     /// Name, with its number where there are several: `date-2`.
     pub name: String,
     /// CPU time, user and system, of all its processes, in s.
+    #[serde(deserialize_with = "number")]
     pub cpu_s: f64,
     /// The CPUs that it may use at most, in cores; none without a limit.
     pub limit_cores: Option<f64>,
@@ -226,4 +231,21 @@ pub struct Io {
     pub disk_written_bytes: u64,
     /// Read from block devices.
     pub disk_read_bytes: u64,
+}
+
+/// JSON has no NaN: what was none is written as null. One such figure must not make all others unreadable.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Option::<f64>::deserialize(deserializer).map(|value| value.unwrap_or(f64::NAN))
+}
+
+/// Figures, without those that are no numbers.
+fn figures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, f64, String)>, D::Error> {
+    let all = Vec::<(String, Option<f64>, String)>::deserialize(deserializer)?;
+    Ok(all.into_iter().filter_map(|(name, value, unit)| Some((name, value?, unit))).collect())
+}
+
+/// Bounds, without those that are no numbers.
+fn distribution<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(f64, u64)>, D::Error> {
+    let all = Vec::<(Option<f64>, u64)>::deserialize(deserializer)?;
+    Ok(all.into_iter().filter_map(|(bound, requests)| Some((bound?, requests))).collect())
 }

@@ -1,5 +1,7 @@
 //! `hotrow lab report`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::LabError;
@@ -7,8 +9,14 @@ use crate::cli::Exit;
 
 /// Arguments of `lab report`.
 #[derive(Debug, Args)]
-pub(super) struct ReportArgs {}
+pub(super) struct ReportArgs {
+    /// Folder of a run
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
 
-pub(super) fn run(_: &ReportArgs) -> Result<Exit, LabError> {
-    Err(LabError::Unfinished("report"))
+pub(super) fn run(args: &ReportArgs) -> Result<Exit, LabError> {
+    let written = hotrow_lab::report::write(&args.dir)?;
+    super::tell(&format!("{}\n\n{}\n{}", written.answer, written.html.display(), written.markdown.display()));
+    Ok(Exit::Fine)
 }

@@ -4,14 +4,20 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use hotrow_load::ids::Pick;
 use hotrow_load::objective::{self, Objective};
 use hotrow_load::plan::{self, Rate};
 
+use super::compare::CompareArgs;
+
 /// Arguments of `load`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct LoadArgs {
+    /// Something else than a run.
+    #[command(subcommand)]
+    pub(super) other: Option<Other>,
     /// What to load; `{id}` in it is filled by --ids. Several URLs of one server are mixed, by weight: '9*http://…'
     #[arg(value_name = "URL", required_unless_present = "calibrate")]
     pub(super) urls: Vec<String>,
@@ -92,6 +98,9 @@ pub struct LoadArgs {
     /// Write each second's figures to a CSV file
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
+    /// Write the result as an HTML page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
     /// Print all percentiles of the latency, in ms, in the form that HdrHistogram's plotter reads
     #[arg(long, conflicts_with = "json")]
     pub(super) percentiles: bool,
@@ -107,8 +116,20 @@ pub struct LoadArgs {
     pub(super) quiet: bool,
 }
 
+/// What `load` does besides loading.
+#[derive(Debug, Subcommand)]
+pub(super) enum Other {
+    /// Compare results that --json printed, and say whether they differ
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
+}
+
+const COMPARE_EXAMPLES: &str = "Examples:
+  hotrow load compare before.json after.json
+  hotrow load compare --a before-*.json --b after-*.json --html compare.html";
+
 /// What says something about a target that a calibration does not have.
-const NOT_CALIBRATED: [&str; 25] = [
+const NOT_CALIBRATED: [&str; 26] = [
     "urls",
     "duration",
     "requests",
@@ -133,6 +154,7 @@ const NOT_CALIBRATED: [&str; 25] = [
     "slo",
     "hdr",
     "csv",
+    "html",
     "percentiles",
 ];
 

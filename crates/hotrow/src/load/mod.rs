@@ -1,17 +1,21 @@
 //! `hotrow load`: the load generator's command.
 //!
 //! Reading order: [`args`] (what can be asked for), `resolve` (checked and prepared), this file (the run), `json` and
-//! `text` (the result), `verdict` (what limited it), `hdr` and `csv` (second by second, to `files`), `calibration`.
+//! `text` (the result), `verdict` (what limited it), `hdr`, `csv` (second by second) and `html`, to `files`; `calibration`; `compare` (results that
+//! were `kept`).
 
 pub mod args;
 mod calibration;
+mod compare;
 mod csv;
 mod files;
 mod hdr;
+mod html;
 mod json;
+mod kept;
 mod resolve;
 mod text;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -24,11 +28,13 @@ use hotrow_load::outcome::{End, Outcome};
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_measure::clock::Nanos;
 
-use self::args::LoadArgs;
+use self::args::{LoadArgs, Other};
 use self::calibration::{Entry, Machine};
+pub use self::compare::CompareError;
 use self::csv::Csv;
 pub use self::files::Unwritable;
 use self::hdr::HdrLog;
+pub use self::kept::NoResult;
 pub use self::resolve::Refused;
 use self::resolve::Resolved;
 use crate::cli::Exit;
@@ -49,6 +55,9 @@ pub enum LoadError {
     /// A file could not be written to its end. The report was printed before.
     #[error("{0}; it is not complete")]
     Output(Unwritable),
+    /// Results cannot be compared.
+    #[error(transparent)]
+    Compare(#[from] CompareError),
     /// Signals cannot be heard.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -69,7 +78,7 @@ impl LoadError {
                 Exit::Usage
             }
             Self::Run(RunError::InterruptedBefore) | Self::Calibrate(CalibrateError::Interrupted) => Exit::Interrupted,
-            Self::Run(_) | Self::Calibrate(_) | Self::Output(_) | Self::Signals(_) => Exit::Failed,
+            Self::Run(_) | Self::Calibrate(_) | Self::Output(_) | Self::Compare(_) | Self::Signals(_) => Exit::Failed,
         }
     }
 }
@@ -79,13 +88,16 @@ impl LoadError {
 /// # Errors
 /// What kept it from having a result.
 pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
+    if let Some(Other::Compare(args)) = &args.other {
+        return Ok(compare::run(args)?);
+    }
     // Before anything can take long: an unknown host too can be broken off.
     let stop = signals::stop_flag().map_err(LoadError::Signals)?;
     let progress = !args.quiet && std::io::stderr().is_terminal();
     if args.calibrate {
         return calibrate(args, &stop, progress);
     }
-    let Resolved { url, config, hdr, csv } = resolve::resolve(args)?;
+    let Resolved { url, config, hdr, csv, html } = resolve::resolve(args)?;
     let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
     let mut csv = csv.map(Csv::new);
     let outcome = run::run(&config, &stop, &mut |second, record| {
@@ -99,7 +111,12 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let judged = objective::judge(objectives, &outcome);
     report(args, &url, &config, &outcome, &judged);
     // After the report: a full disk must not hide what was measured.
-    let files = [hdr.map(|hdr| hdr.end(outcome.end)), csv.map(|csv| csv.end(outcome.end))];
+    let html = html.map(|mut file| {
+        let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
+        file.write(&html::page(&url, &command, &config, &outcome, &judged));
+        file
+    });
+    let files = [hdr.map(|hdr| hdr.end(outcome.end)), csv.map(|csv| csv.end(outcome.end)), html];
     for file in files.into_iter().flatten() {
         file.finish().map_err(LoadError::Output)?;
     }

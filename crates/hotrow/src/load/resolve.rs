@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_load::form;
 use hotrow_load::ids::Ids;
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan};
 use hotrow_load::request::{Description, Mix, RequestError};
@@ -93,6 +94,7 @@ pub(super) struct Resolved {
     pub(super) config: Config,
     pub(super) hdr: Option<OutputFile>,
     pub(super) csv: Option<OutputFile>,
+    pub(super) html: Option<OutputFile>,
 }
 
 /// Checks and prepares everything.
@@ -145,9 +147,9 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
         runqueue_wait: runqueue_wait(),
     };
     // Last of all: a run that is refused must not empty a file.
-    let (hdr, csv) = output_files(args)?;
+    let [hdr, csv, html] = output_files(args)?;
     let url = urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" ");
-    Ok(Resolved { url, config, hdr, csv })
+    Ok(Resolved { url, config, hdr, csv, html })
 }
 
 /// Threads that the arguments ask for.
@@ -177,15 +179,18 @@ fn judgeable(args: &LoadArgs) -> Result<(), Refused> {
     }
 }
 
-fn output_files(args: &LoadArgs) -> Result<(Option<OutputFile>, Option<OutputFile>), Refused> {
+fn output_files(args: &LoadArgs) -> Result<[Option<OutputFile>; 3], Refused> {
     let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
-    let (hdr, csv) = (create(&args.hdr)?, create(&args.csv)?);
-    if let (Some(hdr), Some(csv)) = (&hdr, &csv)
-        && hdr.is_same(csv)
-    {
-        return Err(contradiction("--hdr and --csv name the same file; give each its own"));
+    let files = [create(&args.hdr)?, create(&args.csv)?, create(&args.html)?];
+    let names = ["--hdr", "--csv", "--html"];
+    for (i, j) in [(0, 1), (0, 2), (1, 2)] {
+        if let (Some(one), Some(other)) = (&files[i], &files[j])
+            && one.is_same(other)
+        {
+            return Err(contradiction(&format!("{} and {} name the same file; give each its own", names[i], names[j])));
+        }
     }
-    Ok((hdr, csv))
+    Ok(files)
 }
 
 /// URLs with their weights; clap demands at least one.
@@ -254,10 +259,10 @@ fn body(args: &LoadArgs, headers: &mut Vec<(String, String)>) -> Result<Option<V
     if !args.form.is_empty() {
         let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         if !given {
-            headers.push(("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+            headers.push(("Content-Type".to_owned(), form::MEDIA_TYPE.to_owned()));
         }
-        let fields: Vec<String> = args.form.iter().map(|(k, v)| format!("{}={}", encoded(k), encoded(v))).collect();
-        return Ok(Some(fields.join("&").into_bytes()));
+        let fields = args.form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        return Ok(Some(form::encoded(fields).into_bytes()));
     }
     match args.body.as_deref() {
         None => Ok(None),
@@ -266,19 +271,6 @@ fn body(args: &LoadArgs, headers: &mut Vec<(String, String)>) -> Result<Option<V
             None => Ok(Some(text.as_bytes().to_vec())),
         },
     }
-}
-
-/// `application/x-www-form-urlencoded`, as the URL standard of the WHATWG describes it.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' ' => out.push('+'),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => out.push(byte as char),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 fn lines(path: &Path) -> Result<Vec<String>, Refused> {
@@ -334,11 +326,6 @@ fn contradiction(words: &str) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn forms_are_urlencoded() {
-        assert_eq!(encoded("a b&c=ä/*"), "a+b%26c%3D%C3%A4%2F*");
-    }
 
     #[test]
     fn weights_come_before_urls() {

@@ -10,7 +10,7 @@ const UNREAD_TOLD: f64 = 0.1;
 const UNREAD_TOLD_NS: u64 = 100_000;
 
 /// One paragraph without line breaks.
-pub(super) fn sentence(outcome: &Outcome) -> String {
+pub(crate) fn sentence(outcome: &Outcome) -> String {
     let mut parts = Vec::new();
     let counts = &outcome.total.counts;
     match outcome.end {

@@ -4,6 +4,7 @@
 
 mod calibration;
 mod files;
+mod pages;
 mod refusals;
 mod report;
 mod verdicts;

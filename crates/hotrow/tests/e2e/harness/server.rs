@@ -74,6 +74,17 @@ impl Server {
         Self { data, admin, process }
     }
 
+    /// Starts `hotrow lab reference` with more arguments and variables, on a free port; it has no admin API of its own.
+    #[track_caller]
+    pub fn start_reference(more: &[&str], environment: &[(&str, &str)]) -> Self {
+        let arguments = [&["lab", "reference", "--listen", "127.0.0.1:0"], more].concat();
+        let process = Process::spawn(&arguments, environment, None);
+        let data = process.await_output("its address", |out| {
+            out.lines().find_map(|line| line.strip_prefix("reference service on http://"))?.parse().ok()
+        });
+        Self { data, admin: data, process }
+    }
+
     /// Waits until `/readyz` says yes.
     #[track_caller]
     pub fn await_ready(&self) {

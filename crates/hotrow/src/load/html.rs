@@ -1,0 +1,240 @@
+//! The result as an HTML page.
+
+use std::time::Duration;
+
+use hotrow_lab::report::document::{Block, Cell, Column, Document, Table};
+use hotrow_lab::report::latency;
+use hotrow_lab::report::numbers::{grouped, micros, number};
+use hotrow_lab::report::plot::{Axis, Line, Lines, Plot, Scale, Unit};
+use hotrow_load::objective::{Judged, Met};
+use hotrow_load::outcome::{Outcome, Second};
+use hotrow_load::plan::Pace;
+use hotrow_load::record::{Known, Timing};
+use hotrow_load::run::Config;
+
+use super::text::{counted, known, met};
+use super::verdict;
+
+/// Points of a curve: more are thinned out, for no page shows them apart.
+const POINTS_MAX: usize = 600;
+/// A shorter rest of a second is no point of a curve over time.
+const SECOND_LENGTH_MIN: Duration = Duration::from_millis(500);
+const QUANTILES: [(&str, f64); 7] =
+    [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
+/// The whole page.
+pub(super) fn page(url: &str, command: &str, config: &Config, outcome: &Outcome, judged: &[Judged]) -> String {
+    hotrow_lab::report::html::render(&document(url, command, config, outcome, judged))
+}
+
+fn document(url: &str, command: &str, config: &Config, outcome: &Outcome, judged: &[Judged]) -> Document {
+    let bound = if outcome.limit().is_generator() { "At least " } else { "" };
+    let mut blocks = vec![
+        Block::Answer(format!("{bound}{} requests/s answered as expected.", number(outcome.throughput_rps()))),
+        Block::Text(verdict::sentence(outcome)),
+        Block::Facts(facts(config, outcome)),
+    ];
+    blocks.extend(outcome.troubles.iter().map(|(words, n)| Block::Warning(format!("{words} ({n} times)"))));
+    if !judged.is_empty() {
+        blocks.extend([Block::Heading("Objectives".to_owned()), Block::Table(objectives(judged))]);
+    }
+    blocks.extend([Block::Heading("Latency".to_owned()), Block::Table(times(outcome))]);
+    let curves = [("latency", &outcome.total.latency), ("service time", &outcome.total.service)];
+    let lines = curves.map(|(name, timing)| Line { label: name.to_owned(), points: percentiles(timing) });
+    blocks.push(Block::Plot(Plot::Lines(latency::percentiles(
+        "Latency by percentile".to_owned(),
+        "Latency and service time over the share of requests that were at least as fast.".to_owned(),
+        lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
+    ))));
+    blocks.push(Block::Heading("Over time".to_owned()));
+    let seconds = whole(&outcome.seconds);
+    blocks.extend([rates(&seconds), latencies(&seconds)].map(|lines| Block::Plot(Plot::Lines(lines))));
+    blocks.extend([Block::Heading("Command".to_owned()), Block::Code(command.to_owned())]);
+    Document { title: format!("Load on {url}"), subtitle: format!("hotrow {}", env!("CARGO_PKG_VERSION")), blocks }
+}
+
+fn facts(config: &Config, outcome: &Outcome) -> Vec<(String, String)> {
+    let counts = &outcome.total.counts;
+    let pace = match config.plan.pace {
+        Pace::Closed => "as fast as answers come".to_owned(),
+        Pace::Open { rate, .. } if rate.from() == rate.to() => format!("{} requests/s", number(rate.from())),
+        Pace::Open { rate, .. } => format!("{} to {} requests/s", number(rate.from()), number(rate.to())),
+    };
+    let (connections, threads) = (counted(config.connections, "connection"), counted(config.threads, "thread"));
+    let statuses: Vec<String> =
+        counts.status.iter().map(|(status, n)| format!("{status}: {}", grouped(*n as f64))).collect();
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        fact("Load", format!("{connections}, {threads}, {pace}")),
+        fact("Measured", format!("{:.2} s", outcome.window.as_secs_f64())),
+        fact("Requests", format!("{} sent, {} ok", grouped(counts.sent as f64), grouped(counts.ok as f64))),
+        fact(
+            "Failed",
+            format!(
+                "{} lost or wrong, {} timed out, {} never sent",
+                counts.errors.total(),
+                counts.timeouts,
+                counts.unsent
+            ),
+        ),
+        fact("Status", statuses.join(", ")),
+        fact("Generator", format!("{:.2} s of CPU", outcome.cpu().as_secs_f64())),
+    ]
+}
+
+fn objectives(judged: &[Judged]) -> Table {
+    let row = |judged: &Judged| {
+        let word = met(judged.met);
+        let said =
+            if judged.met == Met::No { Cell { text: word.to_owned(), ..Cell::failed() } } else { Cell::plain(word) };
+        vec![Cell::plain(judged.objective.to_string()), said, Cell::plain(judged.words())]
+    };
+    Table {
+        columns: ["Objective", "", "Measured"].map(Column::words).to_vec(),
+        rows: judged.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+fn times(outcome: &Outcome) -> Table {
+    let lag = Timing { answered: outcome.total.schedule_lag.clone(), given_up: None };
+    let columns = [&outcome.total.latency, &outcome.total.service, &lag];
+    let cell = |value: Option<Known>| value.map_or_else(Cell::none, |value| Cell::plain(known(value)));
+    let row = |name: &str, of: &dyn Fn(&Timing) -> Option<Known>| {
+        [Cell::plain(name)].into_iter().chain(columns.map(|timing| cell(of(timing)))).collect::<Vec<_>>()
+    };
+    let mut rows = vec![row("mean", &Timing::mean)];
+    rows.extend(QUANTILES.iter().map(|(name, q)| row(name, &|timing| timing.quantile(*q))));
+    Table {
+        columns: [Column::words("")]
+            .into_iter()
+            .chain(["Latency", "Service time", "Sent late by"].map(Column::figures))
+            .collect(),
+        rows,
+        foot: vec![
+            "Latency: from the time at which a request was due. Service time: from the time at which it was sent."
+                .to_owned(),
+        ],
+        ..Table::default()
+    }
+}
+
+/// A timing as a curve, what was given up in it.
+fn percentiles(timing: &Timing) -> Vec<(f64, f64)> {
+    let mut up_to = 0;
+    let all = timing.all();
+    let distribution: Vec<(f64, u64)> = all
+        .iter()
+        .map(|bucket| {
+            up_to += bucket.count;
+            (bucket.high.min(all.max()) as f64 / 1e3, up_to)
+        })
+        .collect();
+    thinned(latency::curve(&distribution))
+}
+
+/// Seconds without short rests of one, which say little and jump; all of them where there is nothing else.
+fn whole(seconds: &[Second]) -> Vec<&Second> {
+    let whole: Vec<&Second> = seconds.iter().filter(|second| second.length >= SECOND_LENGTH_MIN).collect();
+    if whole.is_empty() { seconds.iter().filter(|second| !second.length.is_zero()).collect() } else { whole }
+}
+
+fn rates(seconds: &[&Second]) -> Lines {
+    let rate = |of: fn(&Second) -> u64| {
+        let point = |second: &&Second| {
+            let length_s = second.length.as_secs_f64();
+            (second.index as f64 + length_s, of(second) as f64 / length_s)
+        };
+        thinned(seconds.iter().map(point).collect())
+    };
+    let mut lines = vec![Line { label: "answered as expected".to_owned(), points: rate(|second| second.ok) }];
+    if seconds.iter().any(|second| second.errors + second.timeouts > 0) {
+        let label = "lost, wrong or given up".to_owned();
+        lines.push(Line { label, points: rate(|second| second.errors + second.timeouts) });
+    }
+    Lines {
+        title: "Requests per second".to_owned(),
+        description: "Requests per second, second by second.".to_owned(),
+        x: Axis { name: "time".to_owned(), scale: Scale::Linear, unit: Unit::Seconds },
+        y: Axis { name: "requests/s".to_owned(), scale: Scale::Linear, unit: Unit::Number },
+        lines,
+    }
+}
+
+fn latencies(seconds: &[&Second]) -> Lines {
+    let line = |label: &str, of: fn(&Second) -> Option<Known>| {
+        let point =
+            |second: &&Second| Some((second.index as f64 + second.length.as_secs_f64(), of(second)?.ns() as f64 / 1e3));
+        Line { label: label.to_owned(), points: thinned(seconds.iter().filter_map(point).collect()) }
+    };
+    let lines = vec![
+        line("p50", |second| second.latency.p50),
+        line("p99", |second| second.latency.p99),
+        line("max", |second| second.latency.max),
+    ];
+    let worst = seconds.iter().filter_map(|second| second.latency.max).map(Known::ns).max();
+    let worst = worst.map_or_else(String::new, |ns| format!(" The largest is {}.", micros(ns as f64 / 1e3)));
+    Lines {
+        title: "Latency".to_owned(),
+        description: format!("Latency of each second: median, 99th percentile, largest.{worst}"),
+        x: Axis { name: "time".to_owned(), scale: Scale::Linear, unit: Unit::Seconds },
+        y: Axis { name: "latency".to_owned(), scale: Scale::Log, unit: Unit::Micros },
+        lines,
+    }
+}
+
+/// Every n-th point, and the last.
+fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let step = points.len().div_ceil(POINTS_MAX).max(1);
+    let last = points.len().saturating_sub(1);
+    points.into_iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, point)| point).collect()
+}
+
+/// The command line as a shell would take it. Values of headers are left out: some are secrets, and pages are passed on.
+pub(super) fn command(arguments: impl Iterator<Item = String>) -> String {
+    let mut words = Vec::new();
+    let mut is_header = false;
+    for argument in arguments {
+        let hidden = |header: &str| format!("{}: …", header.split(':').next().unwrap_or_default());
+        let attached = ["--header=", "-H"].iter().find_map(|flag| Some((*flag, argument.strip_prefix(flag)?)));
+        let word = match attached {
+            _ if is_header => hidden(&argument),
+            Some((flag, header)) if !header.is_empty() => format!("{flag}{}", hidden(header)),
+            _ => argument.clone(),
+        };
+        is_header = !is_header && (argument == "-H" || argument == "--header");
+        words.push(quoted(&word));
+    }
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_used_again_but_tells_no_secret() {
+        let told = |line: &[&str]| command(line.iter().map(|word| (*word).to_owned()));
+        let line = ["load", "-H", "Cookie: a=b", "-HX: y", "--header=Authorization: Bearer t", "http://a/{id}?x='"];
+        let want = r"load -H 'Cookie: …' '-HX: …' '--header=Authorization: …' 'http://a/{id}?x='\'''";
+        assert_eq!(told(&line), want);
+        assert_eq!(told(&["--slo", "p99<5ms", ""]), "--slo 'p99<5ms' ''");
+    }
+
+    #[test]
+    fn long_runs_are_thinned_to_what_a_page_can_show() {
+        let points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
+        let kept = thinned(points);
+        assert!(kept.len() <= POINTS_MAX + 1 && kept.last() == Some(&(9_999.0, 1.0)), "{}", kept.len());
+        assert_eq!(thinned(vec![(1.0, 2.0)]), [(1.0, 2.0)]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Every key of an experiment's file, as it stands there. An unknown key is refused.
+//!
+//! `docs/lab.md` describes them for people.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::nginx::{Balance, Form};
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) title: String,
+    pub(super) question: String,
+    #[serde(default)]
+    pub(super) note: String,
+    #[serde(default)]
+    pub(super) original: String,
+    #[serde(default)]
+    pub(super) run: Run,
+    pub(super) services: BTreeMap<String, Service>,
+    pub(super) setups: Vec<Setup>,
+    pub(super) loads: Vec<Load>,
+    #[serde(default)]
+    pub(super) originals: Vec<Original>,
+    #[serde(default)]
+    pub(super) compare: Vec<Compare>,
+}
+
+/// `[run]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Run {
+    pub(super) rounds: Option<u32>,
+    pub(super) duration: Option<String>,
+    pub(super) requests: Option<u64>,
+    pub(super) warmup: Option<String>,
+}
+
+/// `[services.NAME]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Service {
+    pub(super) port: Option<u16>,
+    pub(super) command: Vec<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) vars: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) prepare: Vec<Vec<String>>,
+    pub(super) prepare_within: Option<String>,
+    pub(super) ready: Option<String>,
+    #[serde(default)]
+    pub(super) ready_on_admin: bool,
+    #[serde(default)]
+    pub(super) ready_command: Vec<String>,
+    pub(super) ready_within: Option<String>,
+    pub(super) cores: Option<f64>,
+    pub(super) count: Option<String>,
+    pub(super) count_metric: Option<String>,
+    pub(super) metrics: Option<String>,
+    #[serde(default)]
+    pub(super) figures: Vec<Figure>,
+}
+
+/// `[[services.NAME.figures]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Figure {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) unit: String,
+    pub(super) of: Vec<String>,
+    #[serde(default)]
+    pub(super) over: Vec<String>,
+    #[serde(default)]
+    pub(super) at_end: bool,
+}
+
+/// `[[setups]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setup {
+    pub(super) name: String,
+    pub(super) service: String,
+    pub(super) database: Option<String>,
+    pub(super) instances: Option<u32>,
+    pub(super) weights: Option<Vec<u32>>,
+    pub(super) proxy: Option<Proxy>,
+    pub(super) delay: Option<String>,
+    #[serde(default)]
+    pub(super) args: Vec<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) vars: BTreeMap<String, String>,
+    pub(super) cores: Option<f64>,
+    #[serde(default)]
+    pub(super) conditions: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) needs_env: Vec<String>,
+}
+
+/// `proxy` of a set-up.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Proxy {
+    /// Only one kind so far; it must be named, so that another can follow.
+    #[serde(rename = "kind")]
+    pub(super) _kind: Kind,
+    pub(super) form: Option<Form>,
+    pub(super) balance: Option<Balance>,
+    pub(super) cache: Option<String>,
+    pub(super) upstream_keepalive: Option<u32>,
+    #[serde(default)]
+    pub(super) access_log: bool,
+    #[serde(default)]
+    pub(super) tls: bool,
+    pub(super) template: Option<String>,
+}
+
+/// Kinds of proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Nginx,
+}
+
+/// `[[loads]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Load {
+    pub(super) name: String,
+    pub(super) method: Option<String>,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) form: BTreeMap<String, String>,
+    pub(super) body: Option<String>,
+    pub(super) ids: Option<String>,
+    pub(super) ids_file: Option<String>,
+    pub(super) pick: Option<String>,
+    #[serde(default)]
+    pub(super) connections: Vec<u32>,
+    pub(super) threads: Option<usize>,
+    pub(super) keepalive: Option<bool>,
+    pub(super) rate: Option<f64>,
+    pub(super) duration: Option<String>,
+    pub(super) requests: Option<u64>,
+    pub(super) warmup: Option<String>,
+    pub(super) timeout: Option<String>,
+    #[serde(default)]
+    pub(super) expect: Expect,
+    pub(super) setups: Option<Vec<String>>,
+    pub(super) beside: Option<String>,
+    #[serde(default)]
+    pub(super) background: bool,
+    #[serde(default)]
+    pub(super) cold: bool,
+}
+
+/// `expect` of a load.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Expect {
+    pub(super) status: Option<u16>,
+    #[serde(default)]
+    pub(super) body_contains: String,
+    pub(super) body_bytes: Option<(usize, usize)>,
+}
+
+/// `[[originals]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Original {
+    pub(super) setup: String,
+    pub(super) load: String,
+    pub(super) connections: u32,
+    pub(super) rps: Option<f64>,
+    #[serde(default)]
+    pub(super) more: BTreeMap<String, String>,
+}
+
+/// `[[compare]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Compare {
+    pub(super) row: String,
+    pub(super) with: String,
+    pub(super) says: String,
+}

@@ -1,0 +1,149 @@
+//! From the file to what can be carried out: every rule, and all that breaks one at once.
+
+mod loads;
+mod rows;
+mod services;
+mod setups;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::time::Duration;
+
+use super::file::File;
+use super::{Experiment, ExperimentError, Overrides, Problem, ROUNDS_MAX, values};
+use crate::results::{About, Compare};
+
+const ROUNDS_DEFAULT: u32 = 5;
+const DURATION_DEFAULT: Duration = Duration::from_secs(5);
+const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
+/// `--quick`: one round of this.
+const QUICK_DURATION: Duration = Duration::from_millis(300);
+const QUICK_WARMUP: Duration = Duration::from_millis(100);
+const QUICK_REQUESTS: u64 = 200;
+
+/// What `[run]` says for every load that does not say otherwise, with the command line over it.
+struct Defaults {
+    rounds: u32,
+    duration: Option<Duration>,
+    requests: Option<u64>,
+    warmup: Duration,
+    overrides: Overrides,
+}
+
+/// All that is wrong so far.
+#[derive(Default)]
+struct Problems(RefCell<Vec<Problem>>);
+
+impl Problems {
+    fn refuse(&self, path: impl Into<String>, what: impl Into<String>) {
+        self.0.borrow_mut().push(Problem { line: None, path: path.into(), what: what.into() });
+    }
+
+    /// The value, or a note of what is wrong with it.
+    fn take<T>(&self, path: impl Into<String>, value: Result<T, String>) -> Option<T> {
+        value.map_err(|what| self.refuse(path, what)).ok()
+    }
+
+    /// The same for what need not be there; wrong counts as not there.
+    fn take_optional<T>(
+        &self,
+        path: impl Into<String>,
+        text: Option<&String>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        text.and_then(|text| self.take(path, read(text)))
+    }
+}
+
+pub(super) fn resolve(
+    name: &str,
+    file: &str,
+    text: &str,
+    folder: &Path,
+    overrides: &Overrides,
+) -> Result<Experiment, ExperimentError> {
+    let raw = read(file, text)?;
+    let problems = Problems::default();
+    let defaults = defaults(&raw, overrides, &problems);
+    let services = services::services(&raw, &problems);
+    let setups = setups::setups(&raw, folder, &problems);
+    let loads = loads::loads(&raw, folder, &defaults, &problems);
+    let rows = rows::rows(&raw, &setups, &loads, overrides, &problems);
+    let compare = compare(&raw, &rows, &problems);
+    for (what, value) in [("title", &raw.title), ("question", &raw.question)] {
+        if value.trim().is_empty() {
+            problems.refuse(what, "must not be empty; the report begins with it");
+        }
+    }
+    let problems = problems.0.into_inner();
+    if !problems.is_empty() {
+        return Err(ExperimentError { file: file.to_owned(), problems });
+    }
+    let about = About {
+        name: name.to_owned(),
+        title: raw.title,
+        question: raw.question,
+        note: raw.note,
+        compare,
+        original: raw.original,
+    };
+    let here = folder.to_owned();
+    Ok(Experiment { about, here, rounds: defaults.rounds, services, setups, loads, rows: rows.planned })
+}
+
+/// The file as it stands, or the first thing that is wrong with its shape.
+fn read(file: &str, text: &str) -> Result<File, ExperimentError> {
+    let line = |span: Option<std::ops::Range<usize>>| span.map(|span| 1 + text[..span.start].matches('\n').count());
+    let refuse = |line, path: String, what: String| ExperimentError {
+        file: file.to_owned(),
+        problems: vec![Problem { line, path, what }],
+    };
+    let parsed = toml::Deserializer::parse(text)
+        .map_err(|e| refuse(line(e.span()), String::new(), format!("this is not TOML: {}", e.message().trim())))?;
+    serde_path_to_error::deserialize(parsed).map_err(|e| {
+        let path = e.path().to_string();
+        let error = e.into_inner();
+        let path = if path == "." { String::new() } else { path };
+        refuse(line(error.span()), path, error.message().trim().to_owned())
+    })
+}
+
+fn defaults(raw: &File, overrides: &Overrides, problems: &Problems) -> Defaults {
+    let run = &raw.run;
+    let duration = problems.take_optional("run.duration", run.duration.as_ref(), values::positive_duration);
+    let warmup = problems.take_optional("run.warmup", run.warmup.as_ref(), values::duration);
+    if run.requests == Some(0) {
+        problems.refuse("run.requests", "must be above zero");
+    }
+    let rounds = overrides.rounds.or(run.rounds).unwrap_or(ROUNDS_DEFAULT);
+    if !(1..=ROUNDS_MAX).contains(&rounds) {
+        problems.refuse("run.rounds", format!("must be between 1 and {ROUNDS_MAX}, not {rounds}"));
+    }
+    Defaults {
+        rounds: if overrides.quick { overrides.rounds.unwrap_or(1) } else { rounds },
+        duration: duration.or(run.requests.is_none().then_some(DURATION_DEFAULT)),
+        requests: run.requests,
+        warmup: warmup.unwrap_or(WARMUP_DEFAULT),
+        overrides: overrides.clone(),
+    }
+}
+
+/// The pairs whose rows are measured; names of rows that cannot be are refused.
+fn compare(raw: &File, rows: &rows::Rows, problems: &Problems) -> Vec<Compare> {
+    let mut kept = Vec::new();
+    for (i, pair) in raw.compare.iter().enumerate() {
+        for (key, id) in [("row", &pair.row), ("with", &pair.with)] {
+            if !rows.all.contains(id) {
+                problems.refuse(
+                    format!("compare[{i}].{key}"),
+                    format!("there is no row {id:?}; a row is SETUP/LOAD/CONNECTIONS, as in {:?}", rows.example()),
+                );
+            }
+        }
+        let measured = |id: &String| rows.planned.iter().any(|planned| planned.row.id == *id);
+        if measured(&pair.row) && measured(&pair.with) {
+            kept.push(Compare { row: pair.row.clone(), with: pair.with.clone(), says: pair.says.clone() });
+        }
+    }
+    kept
+}

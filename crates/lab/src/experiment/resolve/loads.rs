@@ -1,0 +1,188 @@
+//! `[[loads]]`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use hotrow_load::form;
+use hotrow_load::ids::{Ids, Pick};
+use hotrow_load::plan::Extent;
+use hotrow_load::request::{Description, Mix};
+use hotrow_load::run::CONNECTIONS_MAX;
+
+use super::{Defaults, Problems, QUICK_DURATION, QUICK_REQUESTS, QUICK_WARMUP};
+use crate::experiment::file::{self, File};
+use crate::experiment::{Expect, Load, values};
+
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// Largest file of ids, in bytes.
+const IDS_BYTES_MAX: u64 = 1 << 28;
+
+pub(super) fn loads(raw: &File, folder: &Path, defaults: &Defaults, problems: &Problems) -> Vec<Load> {
+    if raw.loads.iter().all(|load| load.background) {
+        problems.refuse("loads", "there is none that is measured; add [[loads]] with a name, a path and connections");
+    }
+    let mut names = BTreeSet::new();
+    for (i, load) in raw.loads.iter().enumerate() {
+        problems.take(format!("loads[{i}].name"), values::name(&load.name));
+        if !names.insert(&load.name) {
+            problems.refuse(format!("loads[{i}].name"), format!("{:?} is there twice; names must differ", load.name));
+        }
+    }
+    raw.loads.iter().enumerate().map(|(i, load)| resolve(raw, i, load, folder, defaults, problems)).collect()
+}
+
+fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &Defaults, problems: &Problems) -> Load {
+    let at = |key: &str| format!("loads[{i}].{key}");
+    let (headers, body) = body(load, &at, problems);
+    let mut connections = load.connections.clone();
+    if load.background && connections.is_empty() {
+        connections.push(1);
+    }
+    if connections.is_empty() {
+        problems.refuse(at("connections"), "must list at least one number, as in [1, 6]");
+    }
+    if let Some(wrong) = connections.iter().find(|n| !(1..=CONNECTIONS_MAX as u64).contains(&u64::from(**n))) {
+        problems.refuse(at("connections"), format!("must be between 1 and {CONNECTIONS_MAX}, not {wrong}"));
+    }
+    beside(raw, load, &at("beside"), problems);
+    let (extent, warmup) = extent(load, defaults, &at, problems);
+    let timeout = problems.take_optional(at("timeout"), load.timeout.as_ref(), values::positive_duration);
+    let method = load.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let resolved = Load {
+        name: load.name.clone(),
+        method,
+        path: load.path.clone(),
+        headers,
+        body,
+        ids: ids(load, folder, &at, problems),
+        connections,
+        threads: load.threads,
+        keepalive: load.keepalive.unwrap_or(true),
+        rate: load.rate.and_then(|rate| problems.take(at("rate"), values::rate(rate))),
+        extent,
+        warmup,
+        timeout: timeout.unwrap_or(TIMEOUT_DEFAULT),
+        expect: expect(load, &at, problems),
+        beside: load.beside.clone(),
+        background: load.background,
+        cold: load.cold,
+    };
+    if let Err(e) = resolved.requests("localhost") {
+        problems.refuse(at("path"), e.to_string());
+    }
+    resolved
+}
+
+impl Load {
+    /// What is sent, to a server of this name.
+    ///
+    /// # Errors
+    /// When it cannot stand in a request, or ids and `{id}` do not go together.
+    pub fn requests(&self, host: &str) -> Result<Mix, hotrow_load::request::RequestError> {
+        let description = Description {
+            method: &self.method,
+            path: &self.path,
+            host,
+            headers: &self.headers,
+            body: self.body.as_deref(),
+            weight: 1,
+            keepalive: self.keepalive,
+        };
+        Mix::new(&[description], self.ids.clone())
+    }
+}
+
+type Body = (Vec<(String, String)>, Option<Vec<u8>>);
+
+/// Header fields, with that of a form, and the body.
+fn body(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -> Body {
+    let mut headers: Vec<(String, String)> = load.headers.clone().into_iter().collect();
+    if load.form.is_empty() {
+        return (headers, load.body.clone().map(String::into_bytes));
+    }
+    if load.body.is_some() {
+        problems.refuse(at("body"), "cannot stand beside form; give one of them");
+    }
+    headers.push(("Content-Type".to_owned(), form::MEDIA_TYPE.to_owned()));
+    let fields = load.form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    (headers, Some(form::encoded(fields).into_bytes()))
+}
+
+fn ids(load: &file::Load, folder: &Path, at: &dyn Fn(&str) -> String, problems: &Problems) -> Option<(Ids, Pick)> {
+    let pick = problems.take_optional(at("pick"), load.pick.as_ref(), values::pick).unwrap_or(Pick::Uniform);
+    let ids = match (&load.ids, &load.ids_file) {
+        (Some(_), Some(_)) => {
+            problems.refuse(at("ids_file"), "cannot stand beside ids; give one of them");
+            None
+        }
+        (Some(text), None) => problems.take(at("ids"), values::ids(text)),
+        (None, Some(name)) => problems.take(at("ids_file"), listed(&folder.join(name))),
+        (None, None) => None,
+    };
+    ids.map(|ids| (ids, pick))
+}
+
+/// The ids of a file, one per line.
+fn listed(path: &Path) -> Result<Ids, String> {
+    let wrong = |why: String| format!("{} cannot be read: {why}", path.display());
+    let bytes = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
+    if bytes > IDS_BYTES_MAX {
+        return Err(wrong(format!("it is larger than {IDS_BYTES_MAX} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    Ids::list(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()).map_err(|e| e.to_string())
+}
+
+fn beside(raw: &File, load: &file::Load, at: &str, problems: &Problems) {
+    let Some(name) = &load.beside else { return };
+    if !raw.loads.iter().any(|other| other.name == *name && other.background) {
+        problems.refuse(at, format!("there is no load {name:?} with background = true"));
+    }
+    if load.background {
+        problems.refuse(at, "a load in the background cannot have another beside it");
+    }
+}
+
+/// What ends a measurement, and what goes before it.
+fn extent(
+    load: &file::Load,
+    defaults: &Defaults,
+    at: &dyn Fn(&str) -> String,
+    problems: &Problems,
+) -> (Extent, Duration) {
+    let own = problems.take_optional(at("duration"), load.duration.as_ref(), values::positive_duration);
+    if load.requests == Some(0) {
+        problems.refuse(at("requests"), "must be above zero");
+    }
+    let mut extent = match (own, load.requests) {
+        (None, None) => Extent { duration: defaults.duration, requests: defaults.requests },
+        (duration, requests) => Extent { duration, requests },
+    };
+    let own = problems.take_optional(at("warmup"), load.warmup.as_ref(), values::duration);
+    let mut warmup = if load.cold { Duration::ZERO } else { own.unwrap_or(defaults.warmup) };
+    if load.cold && !own.unwrap_or_default().is_zero() {
+        problems.refuse(at("warmup"), "cannot stand beside cold = true, which has none");
+    }
+    let overrides = &defaults.overrides;
+    if let Some(seconds) = overrides.duration_s {
+        extent = Extent { duration: Some(Duration::from_secs_f64(seconds)), requests: None };
+    }
+    if overrides.quick {
+        warmup = warmup.min(QUICK_WARMUP);
+        extent.duration = extent.duration.map(|duration| duration.min(QUICK_DURATION));
+        extent.requests = extent.requests.map(|requests| requests.min(QUICK_REQUESTS));
+    }
+    (extent, warmup)
+}
+
+fn expect(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -> Expect {
+    let file::Expect { status, body_contains, body_bytes } = &load.expect;
+    if let Some(status) = status.filter(|status| !(200..=599).contains(status)) {
+        problems.refuse(at("expect.status"), format!("must be between 200 and 599, not {status}"));
+    }
+    if let Some((least, most)) = body_bytes.filter(|(least, most)| least > most) {
+        problems.refuse(at("expect.body_bytes"), format!("must be [least, most], not [{least}, {most}]"));
+    }
+    Expect { status: *status, body_contains: body_contains.clone(), body_bytes: *body_bytes }
+}

@@ -1,0 +1,170 @@
+//! The answer in a sentence, drawn from the numbers and no further than they go.
+
+use hotrow_measure::statistics::{Comparison, VALUES_MIN, Verdict};
+
+use super::labels::label;
+use super::numbers::{bytes, number, percent, ratio, ratio_ends};
+use super::summary::{RowSummary, Run, State, Summary};
+use crate::results::{Compare, Row};
+
+/// From this ratio on it is told as a multiple, below as a percentage.
+const MULTIPLE_FROM: f64 = 1.95;
+
+/// Further figures that an answer tells.
+const FIGURES_MAX: usize = 4;
+
+/// By which figure two rows are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Metric {
+    /// Requests per second: more is better.
+    Rate,
+    /// CPU per request of all but the generator: less is better. For two rows at the same rate that was asked for, where the rate
+    /// itself says nothing.
+    Cpu,
+}
+
+impl Metric {
+    pub(super) fn of(this: &Row, that: &Row) -> Self {
+        if this.rate.is_some() && this.rate == that.rate { Self::Cpu } else { Self::Rate }
+    }
+
+    pub(super) fn figure(self, run: &Run<'_>) -> Option<f64> {
+        match self {
+            Self::Rate => Some(run.load.rps),
+            Self::Cpu => run.served_cpu_us_per_request(),
+        }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// What this run shows.
+    pub(super) ours: String,
+    /// What to keep in mind, and what the original showed; may be empty.
+    pub(super) more: String,
+}
+
+impl Answer {
+    fn unknown(says: &str, why: &str) -> Self {
+        Self { ours: format!("{says} …: not known, for {why}."), more: String::new() }
+    }
+}
+
+/// What a comparison that the experiment asks for came to.
+pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
+    let says = compare.says.trim();
+    let (this, that) = match (summary.row(&compare.row), summary.row(&compare.with)) {
+        (Some(this), Some(that)) => (this, that),
+        (None, _) => return Answer::unknown(says, &format!("there is no row {:?}", compare.row)),
+        (_, None) => return Answer::unknown(says, &format!("there is no row {:?}", compare.with)),
+    };
+    let metric = Metric::of(this.row, that.row);
+    let Some(found) = this.over(that, |run| metric.figure(run)) else {
+        return Answer::unknown(says, &why_not([this, that], summary));
+    };
+    let bound = match (this.generator_limited(), that.generator_limited()) {
+        (false, false) => "",
+        (true, false) => "The generator was the limit of the first, so that the true ratio may be larger.",
+        (false, true) => "The generator was the limit of the second, so that the true ratio may be smaller.",
+        (true, true) => "The generator was the limit of both: the ratio says nothing about the service.",
+    };
+    let bound = if metric == Metric::Rate { bound } else { "" };
+    let (original, figures) = (original(this.row, that.row), figures(this, that));
+    let more: Vec<&str> = [figures.as_str(), bound, &original].into_iter().filter(|words| !words.is_empty()).collect();
+    Answer { ours: format!("{says} {}.", phrase(&found, metric)), more: more.join(" ") }
+}
+
+fn phrase(found: &Comparison, metric: Metric) -> String {
+    let times = ratio(found.ratio);
+    let ends = ratio_ends(found.low, found.high, "–");
+    match found.verdict {
+        Verdict::Faster | Verdict::Slower => match (metric, found.ratio) {
+            (Metric::Rate, r) if r >= MULTIPLE_FROM => format!("{times} times as fast (95 %: {ends})"),
+            (Metric::Rate, r) => {
+                let way = if r > 1.0 { "faster" } else { "slower" };
+                format!("{} {way} ({times} times as fast; 95 %: {ends})", percent((r - 1.0).abs()))
+            }
+            (Metric::Cpu, r) if r >= MULTIPLE_FROM => {
+                format!("cost {times} times as much CPU per request (95 %: {ends})")
+            }
+            (Metric::Cpu, r) => {
+                let way = if r > 1.0 { "more" } else { "less" };
+                format!("cost {} {way} CPU per request ({times} times as much; 95 %: {ends})", percent((r - 1.0).abs()))
+            }
+        },
+        Verdict::NoDifferenceShown => {
+            let neither = match metric {
+                Metric::Rate => "neither faster nor slower",
+                Metric::Cpu => "cost neither more nor less CPU per request",
+            };
+            format!("{neither}, as far as this run shows (ratio {times}; 95 %: {ends})")
+        }
+        Verdict::TooFew => {
+            let what = match metric {
+                Metric::Rate => format!("about {times} times as fast"),
+                Metric::Cpu => format!("cost about {times} times as much CPU per request"),
+            };
+            let seen = match found.values {
+                1 => "1 round is too few".to_owned(),
+                n => format!("{n} rounds are too few; they gave {ends}"),
+            };
+            format!("{what}, but that is not certain ({seen}; {VALUES_MIN} are needed)")
+        }
+    }
+}
+
+fn original(this: &Row, that: &Row) -> String {
+    match (this.original_rps, that.original_rps) {
+        (Some(a), Some(b)) if a > 0.0 && b > 0.0 => {
+            let (times, a, b) = (ratio(a / b), number(a), number(b));
+            format!("In the original it was {times} times ({a} against {b} requests/s).")
+        }
+        _ => String::new(),
+    }
+}
+
+/// The further figures that both rows have: where it is not the rate that answers the question, they do.
+fn figures(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
+    let Some(run) = this.runs().first() else { return String::new() };
+    let told = run.of.figures.iter().take(FIGURES_MAX).filter_map(|(name, _, unit)| {
+        let of = |row: &RowSummary<'_>| row.median(|run| run.figure(name, unit)).filter(|value| value.is_finite());
+        let words = |value: f64| match unit.as_str() {
+            "" => number(value),
+            "B" => bytes(value),
+            _ => format!("{} {unit}", number(value)),
+        };
+        Some(format!("{name} {} against {}", words(of(this)?), words(of(that)?)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { String::new() } else { format!("Beside it: {}.", told.join("; ")) }
+}
+
+fn why_not(sides: [&RowSummary<'_>; 2], summary: &Summary<'_>) -> String {
+    let all: Vec<&Row> = summary.rows.iter().map(|row| row.row).collect();
+    let side = sides.iter().find_map(|side| match &side.state {
+        State::Failed(_) => Some(format!("{} failed", label(side.row, &all))),
+        State::Missing => Some(format!("{} was not measured", label(side.row, &all))),
+        State::Measured(_) => None,
+    });
+    side.unwrap_or_else(|| "no round has both".to_owned())
+}
+
+/// What can be said where nobody said what to compare: the fastest and the slowest row.
+pub(super) fn without_question(summary: &Summary<'_>) -> String {
+    let all: Vec<&Row> = summary.rows.iter().map(|row| row.row).collect();
+    let mut rates: Vec<(f64, &Row)> =
+        summary.rows.iter().filter_map(|row| Some((row.rps()?.median, row.row))).collect();
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    match rates.as_slice() {
+        [] => "Nothing was measured that counts.".to_owned(),
+        [(rps, row)] => format!("{}: {} requests/s.", label(row, &all), number(*rps)),
+        [(low, slowest), .., (high, fastest)] => format!(
+            "From {} requests/s ({}) to {} ({}).",
+            number(*low),
+            label(slowest, &all),
+            number(*high),
+            label(fastest, &all)
+        ),
+    }
+}

@@ -1,0 +1,124 @@
+//! The report of an experiment, from its question to the machine it ran on.
+
+use super::answer::Answer;
+use super::document::{Block, Document};
+use super::labels::label;
+use super::numbers::{bytes, date, grouped, number};
+use super::sections::sections;
+use super::summary::{State, Summary};
+use super::{answer, latency, rates, tiers};
+use crate::results::{Results, Row};
+
+/// The whole report.
+#[must_use]
+pub fn document(results: &Results) -> Document {
+    let summary = Summary::of(results);
+    let about = &results.experiment;
+    let title = if about.title.trim().is_empty() { &about.name } else { &about.title };
+    let mut blocks = opening(&summary);
+    let sections = sections(&summary);
+    blocks.extend(rates::blocks(&summary, &sections));
+    if !sections.is_empty() {
+        blocks.extend(latency::blocks(&sections));
+        blocks.extend(tiers::blocks(&summary, &sections));
+    }
+    blocks.extend(failures(&summary));
+    blocks.extend(method(&summary));
+    Document {
+        title: title.clone(),
+        subtitle: format!("Experiment {}, {}", about.name, date(results.began_unix_s)),
+        blocks,
+    }
+}
+
+fn opening(summary: &Summary<'_>) -> Vec<Block> {
+    let about = &summary.results.experiment;
+    let mut blocks = Vec::new();
+    if !about.question.trim().is_empty() {
+        blocks.push(Block::Question(about.question.clone()));
+    }
+    let mut answers = about.compare.iter().map(|compare| answer::answer(compare, summary));
+    let Answer { ours, more } =
+        answers.next().unwrap_or_else(|| Answer { ours: answer::without_question(summary), more: String::new() });
+    blocks.push(Block::Answer(ours));
+    if !more.is_empty() {
+        blocks.push(Block::Text(more));
+    }
+    let further: Vec<String> = answers.map(|a| format!("{} {}", a.ours, a.more).trim_end().to_owned()).collect();
+    if !further.is_empty() {
+        blocks.push(Block::List(further));
+    }
+    blocks.extend(warnings(summary).into_iter().map(Block::Warning));
+    if !about.note.trim().is_empty() {
+        blocks.push(Block::Note(about.note.clone()));
+    }
+    blocks
+}
+
+fn warnings(summary: &Summary<'_>) -> Vec<String> {
+    let results = summary.results;
+    let mut warnings = Vec::new();
+    if !results.complete {
+        warnings.push(format!(
+            "this run is not complete: {} of {} measurements were made. The figures cover what there is.",
+            results.measurements.len(),
+            results.rows.len().saturating_mul(results.rounds as usize)
+        ));
+    }
+    let failed = summary.rows.iter().filter(|row| matches!(row.state, State::Failed(_))).count();
+    if failed > 0 {
+        let rows = if failed == 1 { "1 row".to_owned() } else { format!("{failed} rows") };
+        warnings.push(format!("{rows} of {} failed; the reasons stand below.", summary.rows.len()));
+    }
+    let limited = summary.rows.iter().filter(|row| row.generator_limited()).count();
+    if limited > 0 {
+        let rows = if limited == 1 { "1 row".to_owned() } else { format!("{limited} rows") };
+        warnings.push(format!("in {rows} the generator was the limit: such rates are lower bounds, marked with ≥."));
+    }
+    warnings
+}
+
+fn failures(summary: &Summary<'_>) -> Vec<Block> {
+    let all: Vec<&Row> = summary.rows.iter().map(|row| row.row).collect();
+    let mut reasons = Vec::new();
+    for row in &summary.rows {
+        let State::Failed(rounds) = &row.state else { continue };
+        let name = label(row.row, &all);
+        reasons.extend(rounds.iter().map(|(round, why)| format!("{name}, round {}: {why}", u64::from(*round) + 1)));
+    }
+    if reasons.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        Block::Heading("What failed".to_owned()),
+        Block::Text("A row with a failed measurement has no figure, whatever its other rounds gave.".to_owned()),
+        Block::List(reasons),
+    ]
+}
+
+fn method(summary: &Summary<'_>) -> Vec<Block> {
+    let results = summary.results;
+    let host = &results.host;
+    let mut facts = vec![
+        ("Processor".to_owned(), format!("{}, {} online", host.cpu, host.cpus)),
+        ("Memory".to_owned(), bytes(host.memory_bytes as f64)),
+        ("Kernel".to_owned(), host.kernel.clone()),
+        ("Hotrow".to_owned(), results.version.clone()),
+    ];
+    facts.extend(host.programs.iter().cloned());
+    facts.push(("CPU limits".to_owned(), host.cpu_limits.clone().unwrap_or_else(|| "none".to_owned())));
+    let length = results.duration_s.map_or_else(String::new, |s| format!(", {} s each", number(s)));
+    facts.push(("Rounds".to_owned(), format!("{} of {}{length}", summary.rounds_begun(), results.rounds)));
+    facts.push(("Measurements".to_owned(), grouped(results.measurements.len() as f64)));
+    let mut blocks = vec![
+        Block::Heading("How it was measured".to_owned()),
+        Block::Facts(facts),
+        Block::Code(results.command.clone()),
+    ];
+    if !results.remarks.is_empty() {
+        blocks.push(Block::Subheading("Remarks".to_owned()));
+        blocks.push(Block::List(results.remarks.clone()));
+    }
+    blocks.push(Block::Text(format!("Raw data: {} beside this report.", crate::results::FILE)));
+    blocks
+}

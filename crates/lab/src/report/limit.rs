@@ -1,0 +1,124 @@
+//! What limited a row, from the CPU that its tiers used. It cannot see locks, disks or networks: it says so.
+
+use super::numbers::{cores, number, percent};
+use super::summary::Run;
+use crate::results::{Part, Row, Tier};
+
+/// From this share of its limit on a process group is at it.
+const AT_LIMIT: f64 = 0.95;
+/// From this share of throttled periods on, too.
+const THROTTLED: f64 = 0.5;
+/// From this share of all CPUs on they are busy. The rest goes to the kernel's work for interrupts, which belongs to nobody.
+const ALL_BUSY: f64 = 0.9;
+/// A process group that uses this much of one core and no more may have only one thread that works.
+const ONE_CORE: std::ops::RangeInclusive<f64> = 0.93..=1.04;
+/// A rate that was asked for was kept from this share on.
+const RATE_KEPT: f64 = 0.99;
+
+/// What limited a measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Limited {
+    /// The generator: the service may do more.
+    Generator,
+    /// Nothing: the rate that was asked for was kept.
+    Nothing { asked: f64 },
+    /// The CPU limits of process groups: all of a tier, or some while others had room.
+    OwnLimit { part: Part, names: Vec<String>, used: f64, of: f64, all: bool },
+    /// All CPUs of the machine.
+    AllCpus { used: f64, of: u32 },
+    /// One core, of a process group that has no limit.
+    OneCore { part: Part, name: String },
+    /// A single connection, on which each request waits for the answer before it.
+    OneConnection { used: f64, of: u32 },
+    /// Something that is not the CPU.
+    NotTheCpu { used: f64, of: u32 },
+    /// No CPU was sampled.
+    Unknown,
+}
+
+/// Judges one measurement of a row on a machine with `cpus`.
+pub(super) fn judge(run: &Run<'_>, row: &Row, cpus: u32) -> Limited {
+    let window_s = run.load.window_s;
+    if run.load.generator_limited {
+        return Limited::Generator;
+    }
+    if let Some(asked) = row.rate.filter(|asked| run.load.rps >= asked * RATE_KEPT) {
+        return Limited::Nothing { asked };
+    }
+    let tiers = &run.of.tiers;
+    let Some(used) = run.cores(|_| true) else { return Limited::Unknown };
+    for part in [Part::Service, Part::Proxy, Part::Database] {
+        let of_part: Vec<&Tier> = tiers.iter().filter(|tier| tier.part == part).collect();
+        let full: Vec<&&Tier> = of_part.iter().filter(|tier| at_limit(tier, window_s)).collect();
+        if !full.is_empty() {
+            return Limited::OwnLimit {
+                part,
+                names: full.iter().map(|tier| tier.name.clone()).collect(),
+                used: full.iter().map(|tier| tier.cpu_s / window_s).sum(),
+                of: full.iter().filter_map(|tier| tier.limit_cores).sum(),
+                all: full.len() == of_part.len(),
+            };
+        }
+    }
+    if used >= f64::from(cpus) * ALL_BUSY {
+        return Limited::AllCpus { used, of: cpus };
+    }
+    let one = tiers
+        .iter()
+        .find(|tier| tier.part != Part::Generator && cpus > 1 && ONE_CORE.contains(&(tier.cpu_s / window_s)));
+    match one {
+        Some(tier) => Limited::OneCore { part: tier.part, name: tier.name.clone() },
+        None if row.connections == 1 && row.rate.is_none() => Limited::OneConnection { used, of: cpus },
+        None => Limited::NotTheCpu { used, of: cpus },
+    }
+}
+
+/// Cores in use of all, in per cent.
+fn share(used: f64, of: u32) -> String {
+    percent(used / f64::from(of.max(1)))
+}
+
+fn at_limit(tier: &Tier, window_s: f64) -> bool {
+    let full = tier.limit_cores.is_some_and(|limit| tier.cpu_s / window_s >= limit * AT_LIMIT);
+    full || tier.throttled.is_some_and(|share| share >= THROTTLED)
+}
+
+/// The name of a tier in a sentence.
+pub(super) fn tier_name(part: Part) -> &'static str {
+    match part {
+        Part::Service => "service",
+        Part::Proxy => "proxy",
+        Part::Database => "database",
+        Part::Generator => "generator",
+    }
+}
+
+impl Limited {
+    /// In a few words for a table.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Generator => "the generator: the rate is a lower bound".to_owned(),
+            Self::Nothing { asked } => {
+                format!("nothing: it kept the {} requests/s that were asked for", number(*asked))
+            }
+            Self::OwnLimit { part, used, of, all: true, .. } => {
+                format!("the CPU limit of the {} ({} of {} cores)", tier_name(*part), cores(*used), cores(*of))
+            }
+            Self::OwnLimit { names, used, of, .. } => format!(
+                "the CPU limit of {} ({} of {} cores), while others of its tier had room",
+                names.join(", "),
+                cores(*used),
+                cores(*of)
+            ),
+            Self::AllCpus { used, of } => format!("the CPUs of this machine ({} of {of} cores in use)", cores(*used)),
+            Self::OneCore { part, name } => {
+                format!("probably one core: the {} {name} used just one, as one busy thread does", tier_name(*part))
+            }
+            Self::OneConnection { used, of } => {
+                format!("its one connection, which waits for each answer ({} of the CPUs in use)", share(*used, *of))
+            }
+            Self::NotTheCpu { used, of } => format!("not the CPU ({} in use)", share(*used, *of)),
+            Self::Unknown => "unknown: no CPU was sampled".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How rows are put together: a table per load where set-ups are compared under several loads, and in it a group per
+//! number of connections, keep-alive and rate, so that what stands next to each other differs in its set-up only.
+
+use super::labels::{Property, label};
+use super::summary::{RowSummary, Summary};
+use crate::results::Row;
+
+/// Rows of one table.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    /// The load; empty where there is only one table.
+    pub(super) title: String,
+    /// Groups of rows; each has at least one.
+    pub(super) groups: Vec<Vec<&'a RowSummary<'a>>>,
+}
+
+impl<'a> Section<'a> {
+    /// Every row, in order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &'a RowSummary<'a>> + '_ {
+        self.groups.iter().flatten().copied()
+    }
+
+    /// Every row as it was described.
+    pub(super) fn described(&self) -> Vec<&'a Row> {
+        self.rows().map(|row| row.row).collect()
+    }
+
+    /// Numbers of the rows that begin a group, but for the first.
+    pub(super) fn breaks(&self) -> Vec<usize> {
+        let mut begins = 0;
+        let starts = self.groups.iter().map(|group| {
+            begins += group.len();
+            begins
+        });
+        let mut starts: Vec<usize> = starts.collect();
+        starts.pop();
+        starts
+    }
+
+    /// The row that a row's ratio is taken to: the first of its group, or of the table where its group is alone.
+    pub(super) fn base(&self, of: &RowSummary<'_>) -> Option<&'a RowSummary<'a>> {
+        let own = self.groups.iter().find(|group| group.iter().any(|row| row.row.id == of.row.id));
+        let own = own.filter(|group| group.len() > 1).or(self.groups.first())?;
+        own.first().copied()
+    }
+
+    /// A row's short name in this table.
+    pub(super) fn label(&self, row: &Row) -> String {
+        label(row, &self.described())
+    }
+}
+
+/// All rows in their tables.
+pub(super) fn sections<'a>(summary: &'a Summary<'a>) -> Vec<Section<'a>> {
+    let by_load = grouped(summary.rows.iter(), |row| row.row.load.clone());
+    let compares_setups = |rows: &Vec<&RowSummary<'_>>| rows.iter().any(|row| row.row.setup != rows[0].row.setup);
+    if by_load.len() > 1 && by_load.iter().all(compares_setups) {
+        return by_load.into_iter().map(|rows| Section { title: title(&rows), groups: groups(rows) }).collect();
+    }
+    let all: Vec<&RowSummary<'_>> = summary.rows.iter().collect();
+    if all.is_empty() { Vec::new() } else { vec![Section { title: String::new(), groups: groups(all) }] }
+}
+
+fn title(rows: &[&RowSummary<'_>]) -> String {
+    let first = rows[0].row;
+    let one_request = rows.iter().all(|row| row.row.request == first.request);
+    if one_request { format!("{}: {}", first.load, first.request) } else { first.load.clone() }
+}
+
+fn groups<'a>(rows: Vec<&'a RowSummary<'a>>) -> Vec<Vec<&'a RowSummary<'a>>> {
+    let condition = |row: &&'a RowSummary<'a>| {
+        [Property::Load, Property::Connections, Property::Keepalive, Property::Rate]
+            .map(|property| property.of(row.row))
+    };
+    let groups = grouped(rows.iter().copied(), |row| condition(&row));
+    // Where every row is under another condition, the conditions are what is compared.
+    if groups.iter().all(|group| group.len() == 1) { vec![rows] } else { groups }
+}
+
+/// Items with equal keys together, in the order of each key's first item.
+fn grouped<T: Copy, K: PartialEq>(items: impl Iterator<Item = T>, key: impl Fn(T) -> K) -> Vec<Vec<T>> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(item);
+        match groups.iter_mut().find(|(of, _)| *of == key) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}

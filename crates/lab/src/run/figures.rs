@@ -1,0 +1,149 @@
+//! From what was sampled to the figures of a measurement. Pure, but for the generator's own memory.
+
+use hotrow_load::outcome::Outcome;
+use hotrow_load::record::Known;
+use hotrow_measure::histogram::Histogram;
+
+use super::metrics::Metrics;
+use super::standing::Backend;
+use crate::experiment::Figure;
+use crate::results;
+
+/// Most points of a distribution.
+const POINTS_MAX: usize = 200;
+/// Each point of a distribution stands for at least this part of the requests that are above the point before it: even steps in
+/// the body, ever finer ones towards the tail. A billion requests then make 187 points.
+const POINT_PART: u64 = 9;
+
+/// What the generator saw.
+pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
+    let (counts, latency) = (&outcome.total.counts, &outcome.total.latency);
+    let us = |known: Option<Known>| known.map(|known| known.ns() as f64 / 1e3);
+    let at = |quantile| us(latency.quantile(quantile));
+    results::Load {
+        window_s: outcome.window.as_secs_f64(),
+        ok: counts.ok_in_window,
+        errors: counts.errors.total() + counts.connect_errors,
+        timeouts: counts.timeouts,
+        rps: outcome.throughput_rps(),
+        received_bytes: counts.bytes_received,
+        mean_us: us(latency.mean()),
+        p50_us: at(0.5),
+        p90_us: at(0.9),
+        p95_us: at(0.95),
+        p99_us: at(0.99),
+        p999_us: at(0.999),
+        max_us: us(latency.max()),
+        distribution: distribution(&latency.all()),
+        generator_limited: outcome.limit().is_generator(),
+        verdict,
+    }
+}
+
+/// Upper bounds in µs, each with the requests up to it.
+fn distribution(histogram: &Histogram) -> Vec<(f64, u64)> {
+    let (total, mut told, mut sum, mut points) = (histogram.count(), 0, 0, Vec::new());
+    for bucket in histogram.iter() {
+        sum += bucket.count;
+        let enough = (sum - told) * POINT_PART >= total - told || sum == total;
+        if bucket.count > 0 && enough && points.len() < POINTS_MAX {
+            points.push((bucket.high as f64 / 1e3, sum));
+            told = sum;
+        }
+    }
+    points
+}
+
+/// What each backend served; empty where they do not tell.
+pub(super) fn backends(backends: &[Backend], served: Option<&[u64]>) -> Vec<results::Backend> {
+    let told = backends.iter().zip(served.unwrap_or_default());
+    told.map(|(backend, served)| results::Backend {
+        name: backend.name.clone(),
+        weight: backend.weight,
+        requests: *served,
+    })
+    .collect()
+}
+
+/// Answers by who gave them, behind a proxy with a cache: what no backend counted came from the cache.
+pub(super) fn cache(outcome: &Outcome, served: Option<&[u64]>) -> Vec<(String, u64)> {
+    let Some(served) = served else { return Vec::new() };
+    let behind: u64 = served.iter().sum();
+    let answered: u64 = outcome.total.counts.status.values().sum();
+    vec![("from the cache".to_owned(), answered.saturating_sub(behind)), ("from a backend".to_owned(), behind)]
+}
+
+/// Figures from metrics; those that cannot be told (nothing to divide by, no such series) are left out.
+pub(super) fn of_metrics(figures: &[Figure], before: &Metrics, after: &Metrics) -> Vec<(String, f64, String)> {
+    let value = |figure: &Figure, series: &[String]| {
+        let end = after.sum(series)?;
+        Some(if figure.at_end { end } else { end - before.sum(series).unwrap_or(0.0) })
+    };
+    let figure = |figure: &Figure| {
+        let value = match figure.over.as_slice() {
+            [] => value(figure, &figure.of)?,
+            // A series that nobody has raised yet may be missing: nothing of something.
+            over => value(figure, &figure.of).unwrap_or(0.0) / value(figure, over).filter(|over| *over != 0.0)?,
+        };
+        // Metrics may say NaN.
+        value.is_finite().then(|| (figure.name.clone(), value, figure.unit.clone()))
+    };
+    figures.iter().filter_map(figure).collect()
+}
+
+/// Resident memory of this process, in bytes; 0 when the system does not tell.
+pub(super) fn own_rss_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_is_short_and_keeps_the_tail() {
+        let mut histogram = Histogram::default();
+        // One in a million is slow.
+        (1..=1000_u64).for_each(|us| histogram.record_n(us * 1000, 1000));
+        histogram.record(5_000_000_000);
+        let points = distribution(&histogram);
+        assert!((20..=POINTS_MAX).contains(&points.len()), "{}", points.len());
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "{points:?}");
+        let (last_us, all) = points[points.len() - 1];
+        assert!(last_us >= 4_900_000.0 && all == histogram.count(), "{last_us} {all}");
+        // Half of the requests are up to about 500 µs.
+        let median = points.iter().find(|(_, n)| *n >= 500_000).unwrap();
+        assert!((450.0..620.0).contains(&median.0), "{median:?}");
+        assert!(distribution(&Histogram::default()).is_empty());
+    }
+
+    #[test]
+    fn figures_come_from_what_was_added() {
+        let of = |text: &[&str]| text.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
+        let figure = |name: &str, of_: &[&str], over: &[&str], at_end| Figure {
+            name: name.to_owned(),
+            unit: String::new(),
+            of: of(of_),
+            over: of(over),
+            at_end,
+        };
+        let before = Metrics::parse("lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 5\n");
+        let after =
+            Metrics::parse("lookups{result=\"hit\"} 40\nlookups{result=\"miss\"} 20\nbytes 7\nnew 3\nnan NaN\n");
+        let figures = [
+            figure("ratio", &["lookups{result=\"hit\"}"], &["lookups"], false),
+            figure("bytes", &["bytes"], &[], true),
+            figure("new", &["new"], &[], false),
+            figure("none of something", &["absent"], &["lookups"], false),
+            figure("nothing to divide by", &["bytes"], &["absent"], false),
+            figure("absent", &["absent"], &[], false),
+            figure("no number", &["nan"], &[], true),
+        ];
+        let told: Vec<(String, f64)> =
+            of_metrics(&figures, &before, &after).into_iter().map(|(name, value, _)| (name, value)).collect();
+        let expected = [("ratio", 0.75), ("bytes", 7.0), ("new", 3.0), ("none of something", 0.0)];
+        assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value)));
+    }
+}

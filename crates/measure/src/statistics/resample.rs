@@ -1,0 +1,66 @@
+//! Drawing values again with replacement.
+
+/// A source of resampled medians. Its numbers come from SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+/// generators", 2014): the same seed draws the same.
+#[derive(Debug)]
+pub(super) struct Resampler {
+    state: u64,
+    these: Vec<f64>,
+    those: Vec<f64>,
+}
+
+impl Resampler {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: seed, these: Vec::new(), those: Vec::new() }
+    }
+
+    /// The median of as many values as there are, drawn from them.
+    pub(super) fn median_of(&mut self, values: &[f64]) -> Option<f64> {
+        self.these.clear();
+        for _ in 0..values.len() {
+            let value = values[self.below(values.len())];
+            self.these.push(value);
+        }
+        middle(&mut self.these)
+    }
+
+    /// The ratio of the medians of pairs that were drawn together.
+    pub(super) fn ratio_of_pairs(&mut self, these: &[f64], those: &[f64]) -> Option<f64> {
+        self.these.clear();
+        self.those.clear();
+        let n = these.len().min(those.len());
+        for _ in 0..n {
+            let at = self.below(n);
+            self.these.push(these[at]);
+            self.those.push(those[at]);
+        }
+        Some(middle(&mut self.these)? / middle(&mut self.those)?)
+    }
+
+    /// Evenly from 0 to `n` − 1. The bias of the multiplication is below n/2⁶⁴.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// The median, without sorting all of it.
+fn middle(values: &mut [f64]) -> Option<f64> {
+    let half = values.len() / 2;
+    if values.is_empty() {
+        return None;
+    }
+    let even = values.len().is_multiple_of(2);
+    let (below, upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
+    let upper = *upper;
+    // Of an even number, the lower of the two in the middle is the largest below it.
+    let lower = if even { below.iter().copied().fold(f64::NEG_INFINITY, f64::max) } else { upper };
+    Some((lower + upper) / 2.0)
+}
