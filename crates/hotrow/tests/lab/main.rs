@@ -1,5 +1,5 @@
 //! Whole set-ups: real proxies, real services.
 
-#![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 mod nginx;

@@ -9,9 +9,7 @@ use super::{BACKENDS_MAX, CACHE_TTL_MAX_S, WEIGHT_MAX};
 #[derive(Debug, thiserror::Error)]
 pub enum NginxError {
     /// It is not installed.
-    #[error(
-        "nginx is missing: it is neither in PATH nor in {0}; install it (Debian, Ubuntu: apt-get install nginx)"
-    )]
+    #[error("nginx is missing: it is neither in PATH nor in {0}; install it (Debian, Ubuntu: apt-get install nginx)")]
     Missing(String),
     /// It cannot be started.
     #[error("{binary} cannot be started: {why}")]
