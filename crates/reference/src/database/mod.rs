@@ -189,13 +189,15 @@ fn with_causes(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn a_url_names_a_file_or_a_server() {
         let kind = |url: &str| url.parse::<DatabaseUrl>();
-        assert!(matches!(kind("sqlite:a b.db"), Ok(DatabaseUrl::Sqlite(path)) if path == PathBuf::from("a b.db")));
-        assert!(matches!(kind("sqlite:/x.db"), Ok(DatabaseUrl::Sqlite(path)) if path == PathBuf::from("/x.db")));
+        assert!(matches!(kind("sqlite:a b.db"), Ok(DatabaseUrl::Sqlite(path)) if path == Path::new("a b.db")));
+        assert!(matches!(kind("sqlite:/x.db"), Ok(DatabaseUrl::Sqlite(path)) if path == Path::new("/x.db")));
         assert!(matches!(kind("postgres://u@127.0.0.1:5432/d"), Ok(DatabaseUrl::Postgres(_))));
         assert!(matches!(kind("postgresql://u@h/d"), Ok(DatabaseUrl::Postgres(_))));
         for bad in ["", "sqlite", "sqlite:", "sqlite::memory:", "mysql://h/d", "postgres:x", "x.db"] {

@@ -95,7 +95,7 @@ fn named_rows(
     values: Vec<types::Value>,
 ) -> Result<Vec<BTreeMap<String, Value>>, DatabaseError> {
     let mut statement = connection.prepare_cached(sql)?;
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query(params_from_iter(values))?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {

@@ -24,7 +24,7 @@ fn nginx_accepts_every_topology_in_every_form() {
     let balances = [Balance::RoundRobin, Balance::Weights, Balance::LeastConnections, Balance::HashOnId];
     let caches = [None, Some((1, Life::AtMost)), Some((3_600, Life::AtMost)), Some((60, Life::AsTold))];
     let backend = |weight, address: &str| Backend { address: address.parse().unwrap(), weight };
-    let all = vec![backend(4, "127.0.0.1:9001"), backend(1, "127.0.0.1:9002"), backend(1, "[::1]:9003")];
+    let all = [backend(4, "127.0.0.1:9001"), backend(1, "127.0.0.1:9002"), backend(1, "[::1]:9003")];
     let mut number = 0_u32;
     for (form, balance) in FORMS.into_iter().flat_map(|form| balances.map(|balance| (form, balance))) {
         for cache in caches {
@@ -34,11 +34,11 @@ fn nginx_accepts_every_topology_in_every_form() {
             front.folder = folder.path().join(format!("with \"quotes\" and a \\ {number}"));
             front.balance = balance;
             front.cache = cache.map(|(ttl_s, life)| Cache { ttl_s, life });
-            front.upstream_keepalive = (number % 2 == 0).then_some(16);
-            (front.access_log, front.comments) = (number % 3 == 0, number % 2 == 1);
-            front.workers = (number % 5 == 0).then_some(2);
+            front.upstream_keepalive = number.is_multiple_of(2).then_some(16);
+            (front.access_log, front.comments) = (number.is_multiple_of(3), number % 2 == 1);
+            front.workers = number.is_multiple_of(5).then_some(2);
             let file = write(&front, "").unwrap();
-            front.tls = (number % 4 == 0).then(|| self_signed(&front.folder).unwrap());
+            front.tls = number.is_multiple_of(4).then(|| self_signed(&front.folder).unwrap());
             front.validate().unwrap();
             write(&front, &configuration(&front)).unwrap();
             check(&binary, &file).unwrap_or_else(|e| panic!("{e}\n{}", configuration(&front)));
