@@ -16,8 +16,10 @@ use crate::run::Run;
 
 /// Points of another log, so that they follow those of the first.
 const OTHER_LOG: u64 = 1 << 40;
-/// Moves a database with all its files from $1 to $2.
-const MOVE: &str = "for end in '' -wal -shm; do if [ -e \"$1$end\" ]; then mv \"$1$end\" \"$2$end\"; fi; done";
+/// Moves a database with all its files from $1 to $2: away with the file first, back with the file last, for whoever opens a
+/// database without its WAL makes a new one, which would then be lost under the old.
+const MOVE_AWAY: &str = "for end in '' -wal -shm; do if [ -e \"$1$end\" ]; then mv \"$1$end\" \"$2$end\"; fi; done";
+const MOVE_BACK: &str = "for end in -wal -shm ''; do if [ -e \"$1$end\" ]; then mv \"$1$end\" \"$2$end\"; fi; done";
 
 #[test]
 fn while_the_file_is_gone_reads_are_refused() {
@@ -42,7 +44,7 @@ fn remove_and_put_back(policy: &str, meanwhile: impl Fn(&Observation) -> bool) {
     run.board.pause_writers(run.writer_count());
     run.change_own();
     let (file, away) = (run.database.path().to_owned(), run.database.folder().join("away.db"));
-    shell(MOVE, &[&file, &away]);
+    shell(MOVE_AWAY, &[&file, &away]);
     run.await_readyz(instance, 503);
     run.read_until(&mut probe, instance, "the policy to act", |o| meanwhile(o));
     // From now on no answer is other than the policy says.
@@ -52,7 +54,7 @@ fn remove_and_put_back(policy: &str, meanwhile: impl Fn(&Observation) -> bool) {
         assert!(meanwhile(answer), "{policy}: {answer:?}");
     }
     assert!(run.losses(instance, None) >= 1.0);
-    shell(MOVE, &[&away, &file]);
+    shell(MOVE_BACK, &[&away, &file]);
     run.await_readyz(instance, 200);
     run.read_until(&mut probe, instance, "fresh answers", is_fresh);
     run.board.resume_writers();

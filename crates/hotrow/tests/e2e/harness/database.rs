@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+/// A comparison that has to look at all of its text.
+const BURN: &str = "LIKE '%0%0%0%0%0%1'";
+
 /// A database in a folder that goes with it.
 pub struct Database {
     /// The writer's connection. It knows nothing of Hotrow.
@@ -64,23 +67,25 @@ impl Database {
     /// Adds `slow(id, work, burn)`: reading row 1 takes the reader at least `least` of CPU, row 2 and up nothing. `burn` is
     /// computed when it is read, by a comparison whose cost grows with `work`; how much is needed is measured here.
     pub fn add_slow_table(&self, least: Duration) {
-        self.execute(
+        let (mut work, mut took) = (1_u64 << 16, Duration::ZERO);
+        while took < least {
+            // Far from it in large steps, for every attempt takes its time.
+            work += if took < least / 4 { work } else { work / 3 };
+            let started = Instant::now();
+            let burn: i64 = self
+                .connection
+                .query_row(&format!("SELECT hex(zeroblob({work})) {BURN}"), [], |row| row.get(0))
+                .expect("burn");
+            took = started.elapsed();
+            assert_eq!(burn, 0);
+        }
+        self.execute(&format!(
             "CREATE TABLE slow(id INTEGER PRIMARY KEY, work INTEGER NOT NULL,
-                 burn INTEGER AS (hex(zeroblob(work)) LIKE '%0%0%0%0%0%1') VIRTUAL);
-             INSERT INTO slow(id, work) VALUES (1, 4);
+                 burn INTEGER AS (hex(zeroblob(work)) {BURN}) VIRTUAL);
+             INSERT INTO slow(id, work) VALUES (1, {work});
              WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
              INSERT INTO slow(id, work) SELECT i, 0 FROM n",
-        );
-        loop {
-            let started = Instant::now();
-            let burn: i64 =
-                self.connection.query_row("SELECT burn FROM slow WHERE id = 1", [], |row| row.get(0)).expect("burn");
-            assert_eq!(burn, 0);
-            if started.elapsed() >= least {
-                return;
-            }
-            self.execute("UPDATE slow SET work = work + 1 + work / 16 WHERE id = 1");
-        }
+        ));
     }
 }
 
