@@ -5,6 +5,7 @@
 //! `respond`, `problem`, `body` (the answer), [`sink`] (where the feed delivers), [`admin`], [`metrics`].
 
 pub mod admin;
+mod admit;
 mod batch;
 mod body;
 pub mod config;

@@ -6,15 +6,16 @@ use crate::{assert_complains, assert_silent};
 /// Which of our crates each may depend on. `source` may name `measure` for the clock's type that `cache` speaks in.
 const ARROWS: &[(&str, &[&str])] = &[
     ("measure", &[]),
+    ("admit", &["measure"]),
     ("cache", &["measure"]),
     ("source", &["cache", "measure"]),
-    ("server", &["cache", "source", "measure"]),
+    ("server", &["admit", "cache", "source", "measure"]),
     ("load", &["measure"]),
     ("diagnose", &["measure"]),
     ("lab", &["load", "diagnose", "measure"]),
     ("reference", &[]),
     ("verify", &["measure"]),
-    ("hotrow", &["measure", "cache", "source", "server", "load", "diagnose", "lab", "reference", "verify"]),
+    ("hotrow", &["measure", "admit", "cache", "source", "server", "load", "diagnose", "lab", "reference", "verify"]),
 ];
 
 const HTTP: &[&str] = &[

@@ -1,0 +1,1 @@
+//! When a database that fails is left alone for a while.

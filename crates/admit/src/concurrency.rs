@@ -1,0 +1,1 @@
+//! How many reads the database is given at once, and who waits for the others.

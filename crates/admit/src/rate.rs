@@ -1,0 +1,1 @@
+//! How often one may ask.

@@ -1,0 +1,1 @@
+//! What is refused first when there is too much of everything.

@@ -1,0 +1,7 @@
+//! Overload and hostile clients against the real binary: what must hold while it is hit by everything.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
+
+#[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
+#[path = "../e2e/harness/mod.rs"]
+mod harness;

@@ -1,0 +1,1 @@
+//! From requests and answers to the decisions of `hotrow_admit`, and back.
