@@ -187,6 +187,8 @@ pub struct Load {
     pub body: Option<Vec<u8>>,
     /// Ids that fill `{id}`.
     pub ids: Option<(Ids, Pick)>,
+    /// The environment variable that ought to name the file of its ids and is not set: it cannot be measured here.
+    pub missing_env: Option<String>,
     /// Numbers of connections, each a row of its own.
     pub connections: Vec<u32>,
     /// Threads of the generator; none: as many as suit the machine.

@@ -63,6 +63,9 @@ pub struct Compare {
     pub with: String,
     /// What the ratio says, as the beginning of a sentence: "Caching for one second makes the date".
     pub says: String,
+    /// Name of the further figure that answers the question in place of rate and CPU time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure: Option<String>,
 }
 
 /// Where it was measured.

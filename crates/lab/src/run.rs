@@ -114,11 +114,10 @@ pub fn run(
     options: &Options,
     watch: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Ended, RunError> {
-    let left_out = remarks::left_out(experiment, &|name| std::env::var_os(name).is_some());
-    let wanted: Vec<&Planned> =
-        experiment.rows.iter().filter(|planned| !left_out.contains_key(&planned.setup)).collect();
+    let left_out = remarks::LeftOut::of(experiment, &|name| std::env::var_os(name).is_some());
+    let wanted: Vec<&Planned> = experiment.rows.iter().filter(|planned| !left_out.contains(planned)).collect();
     if wanted.is_empty() {
-        return Err(RunError::Nothing(remarks::left_out_words(experiment, &left_out).join(" ")));
+        return Err(RunError::Nothing(left_out.words(experiment).join(" ")));
     }
     results.rows = wanted.iter().map(|planned| planned.row.clone()).collect();
     results.experiment.compare.retain(|pair| {
@@ -139,7 +138,7 @@ pub fn run(
         prepared: BTreeSet::new(),
     };
     let mut fixed = options.remarks.clone();
-    fixed.extend(remarks::fixed(experiment, &stage, remarks::left_out_words(experiment, &left_out)));
+    fixed.extend(remarks::fixed(experiment, &stage, left_out.words(experiment)));
     if remarks::limited(experiment) {
         results.host.cpu_limits = Some(stage.limits().words.clone());
     }

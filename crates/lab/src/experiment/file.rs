@@ -145,6 +145,7 @@ pub(super) struct Load {
     pub(super) body: Option<String>,
     pub(super) ids: Option<String>,
     pub(super) ids_file: Option<String>,
+    pub(super) ids_env: Option<String>,
     pub(super) pick: Option<String>,
     #[serde(default)]
     pub(super) connections: Vec<u32>,
@@ -194,4 +195,5 @@ pub(super) struct Compare {
     pub(super) row: String,
     pub(super) with: String,
     pub(super) says: String,
+    pub(super) figure: Option<String>,
 }

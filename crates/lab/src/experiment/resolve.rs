@@ -140,9 +140,15 @@ fn compare(raw: &File, rows: &rows::Rows, problems: &Problems) -> Vec<Compare> {
                 );
             }
         }
+        let named = |figure: &&String| raw.services.values().flat_map(|s| &s.figures).any(|f| f.name == **figure);
+        if let Some(unknown) = pair.figure.as_ref().filter(|figure| !named(figure)) {
+            let rule = format!("{unknown:?} is not the name of any [[services.NAME.figures]]");
+            problems.refuse(format!("compare[{i}].figure"), rule);
+        }
         let measured = |id: &String| rows.planned.iter().any(|planned| planned.row.id == *id);
         if measured(&pair.row) && measured(&pair.with) {
-            kept.push(Compare { row: pair.row.clone(), with: pair.with.clone(), says: pair.says.clone() });
+            let (row, with, says) = (pair.row.clone(), pair.with.clone(), pair.says.clone());
+            kept.push(Compare { row, with, says, figure: pair.figure.clone() });
         }
     }
     kept

@@ -1,6 +1,6 @@
 //! The answer in a sentence, drawn from the numbers and no further than they go.
 
-use hotrow_measure::statistics::{Comparison, VALUES_MIN, Verdict};
+use hotrow_measure::statistics::{Comparison, Estimate, Spread, VALUES_MIN, Verdict};
 
 use super::labels::label;
 use super::numbers::{bytes, number, percent, ratio, ratio_ends};
@@ -59,6 +59,9 @@ pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
         (None, _) => return Answer::unknown(says, &format!("there is no row {:?}", compare.row)),
         (_, None) => return Answer::unknown(says, &format!("there is no row {:?}", compare.with)),
     };
+    if let Some(name) = &compare.figure {
+        return by_figure(says, name, [this, that], summary);
+    }
     let metric = Metric::of(this.row, that.row);
     let Some(found) = this.over(that, |run| metric.figure(run)) else {
         return Answer::unknown(says, &why_not([this, that], summary));
@@ -71,8 +74,53 @@ pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
     };
     let bound = if metric == Metric::Rate { bound } else { "" };
     let (original, figures) = (original(this.row, that.row), figures(this, that));
-    let more: Vec<&str> = [figures.as_str(), bound, &original].into_iter().filter(|words| !words.is_empty()).collect();
+    let cost = if metric == Metric::Rate { cost(this, that) } else { String::new() };
+    let more = [cost.as_str(), &figures, bound, &original];
+    let more: Vec<&str> = more.into_iter().filter(|words| !words.is_empty()).collect();
     Answer { ours: format!("{says} {}.", phrase(&found, metric)), more: more.join(" ") }
+}
+
+/// CPU time beside the rate: it repeats better, and tells what a rate hides that something else limits.
+fn cost(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
+    let found = this.over(that, |run| Metric::Cpu.figure(run)).filter(|found| found.ratio.is_finite());
+    found.map(|found| format!("It {}.", phrase(&found, Metric::Cpu))).unwrap_or_default()
+}
+
+/// Where a figure of the service's own answers the question: both values, and whether they differ beyond their spread.
+fn by_figure(says: &str, name: &str, sides: [&RowSummary<'_>; 2], summary: &Summary<'_>) -> Answer {
+    let [Some(a), Some(b)] = sides.map(|row| row.estimate(|run| Some(run.figure_named(name)?.0))) else {
+        let why = if sides.iter().any(|row| row.runs().is_empty()) {
+            why_not(sides, summary)
+        } else {
+            format!("a row has no figure {name:?}")
+        };
+        return Answer::unknown(says, &why);
+    };
+    let unit = sides[0].runs().iter().find_map(|run| Some(run.figure_named(name)?.1)).unwrap_or_default();
+    let words = |of: &Estimate| {
+        let ends = if of.low == of.high {
+            String::new()
+        } else {
+            format!(" ({}–{})", with_unit(of.low, unit), with_unit(of.high, unit))
+        };
+        format!("{}{ends}", with_unit(of.median, unit))
+    };
+    let apart = a.low > b.high || a.high < b.low;
+    let caveat = match (a.spread, b.spread) {
+        _ if !apart => ", which is no difference that this run shows",
+        (Spread::Interval, Spread::Interval) => "",
+        _ => ", but that is not certain, for there were too few rounds",
+    };
+    Answer { ours: format!("{says}: {name} {} against {}{caveat}.", words(&a), words(&b)), more: String::new() }
+}
+
+/// A figure with its unit.
+fn with_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "" => number(value),
+        "B" => bytes(value),
+        _ => format!("{} {unit}", number(value)),
+    }
 }
 
 fn phrase(found: &Comparison, metric: Metric) -> String {
@@ -129,12 +177,7 @@ fn figures(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
     let Some(run) = this.runs().first() else { return String::new() };
     let told = run.of.figures.iter().take(FIGURES_MAX).filter_map(|(name, _, unit)| {
         let of = |row: &RowSummary<'_>| row.median(|run| run.figure(name, unit)).filter(|value| value.is_finite());
-        let words = |value: f64| match unit.as_str() {
-            "" => number(value),
-            "B" => bytes(value),
-            _ => format!("{} {unit}", number(value)),
-        };
-        Some(format!("{name} {} against {}", words(of(this)?), words(of(that)?)))
+        Some(format!("{name} {} against {}", with_unit(of(this)?, unit), with_unit(of(that)?, unit)))
     });
     let told: Vec<String> = told.collect();
     if told.is_empty() { String::new() } else { format!("Beside it: {}.", told.join("; ")) }

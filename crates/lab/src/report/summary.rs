@@ -161,6 +161,12 @@ impl Run<'_> {
         found.map(|(_, value, _)| *value)
     }
 
+    /// A further figure and its unit, the first of that name.
+    pub(super) fn figure_named(&self, name: &str) -> Option<(f64, &str)> {
+        let found = self.of.figures.iter().find(|(of, value, _)| of == name && value.is_finite());
+        found.map(|(_, value, unit)| (*value, unit.as_str()))
+    }
+
     /// Cores in use, of what `keep` chooses.
     pub(super) fn cores(&self, keep: impl Fn(Part) -> bool) -> Option<f64> {
         let cpu_s: f64 = self.of.tiers.iter().filter(|tier| keep(tier.part)).map(|tier| tier.cpu_s).sum();

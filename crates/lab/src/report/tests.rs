@@ -212,6 +212,34 @@ fn an_answer_tells_further_figures_that_both_rows_have() {
 }
 
 #[test]
+fn a_figure_answers_where_it_is_what_was_asked() {
+    let answered = |rounds: u32, ours: fn(u32) -> f64, figure: &str| {
+        let mut results = fixture::results(rounds);
+        for measurement in &mut results.measurements {
+            let cached = measurement.row.starts_with("three backends, cache");
+            let value = if cached { ours(measurement.round) } else { 0.5 };
+            measurement.figures = vec![("hit ratio".to_owned(), value, String::new())];
+        }
+        results.experiment.compare[0].figure = Some(figure.to_owned());
+        markdown(&results)
+    };
+    for (rounds, ours, figure, wanted) in [
+        (5, (|_| 0.8125) as fn(u32) -> f64, "hit ratio", ": hit ratio 0.812 against 0.500."),
+        (5, |_| 0.5, "hit ratio", ": hit ratio 0.500 against 0.500, which is no difference that this run shows."),
+        (
+            2,
+            |round| 0.8 + f64::from(round) / 100.0,
+            "hit ratio",
+            " against 0.500, but that is not certain, for there were",
+        ),
+        (5, |_| 0.5, "queries", ": not known, for a row has no figure \"queries\"."),
+    ] {
+        let text = answered(rounds, ours, figure);
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+#[test]
 fn what_are_no_results_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(results::FILE);

@@ -2,28 +2,47 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::experiment::{Experiment, Setup};
+use crate::experiment::{Experiment, Load, Planned, Setup};
 use crate::results::{Measurement, Part, Results};
 use crate::stage::Stage;
 
 /// From this share of all CPUs on, generator and services took time from each other.
 const SHARED_SHARE: f64 = 0.9;
 
-/// Set-ups that cannot be measured here, by index, each with the environment variable that is missing.
-pub(super) fn left_out(experiment: &Experiment, is_set: &dyn Fn(&str) -> bool) -> BTreeMap<usize, String> {
-    let missing = |(i, setup): (usize, &Setup)| Some((i, setup.needs_env.iter().find(|name| !is_set(name))?.clone()));
-    experiment.setups.iter().enumerate().filter_map(missing).collect()
+/// What cannot be measured here: set-ups and loads by index, each with the environment variable that is missing.
+pub(super) struct LeftOut {
+    setups: BTreeMap<usize, String>,
+    loads: BTreeMap<usize, String>,
 }
 
-/// The same in words, one sentence for each variable.
-pub(super) fn left_out_words(experiment: &Experiment, left_out: &BTreeMap<usize, String>) -> Vec<String> {
-    let variables: BTreeSet<&String> = left_out.values().collect();
-    let words = |variable: &String| {
-        let names = left_out.iter().filter(|(_, v)| *v == variable).map(|(i, _)| experiment.setups[*i].name.as_str());
-        let names: Vec<&str> = names.collect();
-        format!("Left out, for the environment variable {variable} is not set: {}.", names.join(", "))
-    };
-    variables.into_iter().map(words).collect()
+impl LeftOut {
+    pub(super) fn of(experiment: &Experiment, is_set: &dyn Fn(&str) -> bool) -> Self {
+        let missing =
+            |(i, setup): (usize, &Setup)| Some((i, setup.needs_env.iter().find(|name| !is_set(name))?.clone()));
+        let unnamed = |(i, load): (usize, &Load)| Some((i, load.missing_env.clone()?));
+        Self {
+            setups: experiment.setups.iter().enumerate().filter_map(missing).collect(),
+            loads: experiment.loads.iter().enumerate().filter_map(unnamed).collect(),
+        }
+    }
+
+    pub(super) fn contains(&self, planned: &Planned) -> bool {
+        self.setups.contains_key(&planned.setup) || self.loads.contains_key(&planned.load)
+    }
+
+    /// The same in words, one sentence for each variable.
+    pub(super) fn words(&self, experiment: &Experiment) -> Vec<String> {
+        let setups = self.setups.iter().map(|(i, variable)| (variable, &experiment.setups[*i].name));
+        let loads = self.loads.iter().map(|(i, variable)| (variable, &experiment.loads[*i].name));
+        let mut names: BTreeMap<&String, Vec<&str>> = BTreeMap::new();
+        for (variable, name) in setups.chain(loads) {
+            names.entry(variable).or_default().push(name);
+        }
+        let sentence = |(variable, names): (&String, Vec<&str>)| {
+            format!("Left out, for the environment variable {variable} is not set: {}.", names.join(", "))
+        };
+        names.into_iter().map(sentence).collect()
+    }
 }
 
 /// Whether any set-up limits the CPU of a service.

@@ -48,6 +48,7 @@ fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &De
     beside(raw, load, &at("beside"), problems);
     let (extent, warmup) = extent(load, defaults, &at, problems);
     let timeout = problems.take_optional(at("timeout"), load.timeout.as_ref(), values::positive_duration);
+    let (ids, missing_env) = ids(load, folder, &at, problems);
     let method = load.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
     let resolved = Load {
         name: load.name.clone(),
@@ -55,7 +56,8 @@ fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &De
         path: load.path.clone(),
         headers,
         body,
-        ids: ids(load, folder, &at, problems),
+        ids,
+        missing_env,
         connections,
         threads: load.threads,
         keepalive: load.keepalive.unwrap_or(true),
@@ -109,18 +111,30 @@ fn body(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -> 
     (headers, Some(form::encoded(fields).into_bytes()))
 }
 
-fn ids(load: &file::Load, folder: &Path, at: &dyn Fn(&str) -> String, problems: &Problems) -> Option<(Ids, Pick)> {
+/// The ids of a load, and the variable that ought to have named their file.
+type IdsOrMissing = (Option<(Ids, Pick)>, Option<String>);
+
+fn ids(load: &file::Load, folder: &Path, at: &dyn Fn(&str) -> String, problems: &Problems) -> IdsOrMissing {
     let pick = problems.take_optional(at("pick"), load.pick.as_ref(), values::pick).unwrap_or(Pick::Uniform);
-    let ids = match (&load.ids, &load.ids_file) {
-        (Some(_), Some(_)) => {
-            problems.refuse(at("ids_file"), "cannot stand beside ids; give one of them");
+    let mut missing_env = None;
+    let ids = match (&load.ids, &load.ids_file, &load.ids_env) {
+        (Some(text), None, None) => problems.take(at("ids"), values::ids(text)),
+        (None, Some(name), None) => problems.take(at("ids_file"), listed(&folder.join(name))),
+        (None, None, Some(variable)) => match std::env::var_os(variable) {
+            Some(path) => problems.take(at("ids_env"), listed(Path::new(&path))),
+            // Any id will do to judge the rest of the load: it is never sent.
+            None => {
+                missing_env = Some(variable.clone());
+                values::ids("1..1").ok()
+            }
+        },
+        (None, None, None) => None,
+        _ => {
+            problems.refuse(at("ids"), "only one of ids, ids_file and ids_env can say which ids there are");
             None
         }
-        (Some(text), None) => problems.take(at("ids"), values::ids(text)),
-        (None, Some(name)) => problems.take(at("ids_file"), listed(&folder.join(name))),
-        (None, None) => None,
     };
-    ids.map(|ids| (ids, pick))
+    (ids.map(|ids| (ids, pick)), missing_env)
 }
 
 /// The ids of a file, one per line.

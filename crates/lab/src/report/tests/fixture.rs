@@ -120,6 +120,7 @@ fn about() -> About {
         row: row.to_owned(),
         with: with.to_owned(),
         says: says.to_owned(),
+        figure: None,
     };
     About {
         name: "w12".to_owned(),
