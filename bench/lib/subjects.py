@@ -66,23 +66,31 @@ capacity = "{capacity}"
 [collections.products]
 table = "products"
 key = "id"
+{more}
+"""
+
+# A budget per client that is never used up: each request is counted, none is refused.
+LIMITS = """\
+[limits.rate.clients]
+rate = "10000000/s"
 """
 
 
-def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0):
+def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0, more=""):
     """Over a SQLite file, watched with triggers: one worker on one core."""
-    return start_hotrow_over(folder, f"sqlite:{database}", capacity, name, core, source='watch = "triggers"')
+    return start_hotrow_over(folder, f"sqlite:{database}", capacity, name, core, source='watch = "triggers"', more=more)
 
 
-def start_hotrow_over(folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source=""):
-    """`source`: more lines of that section. `admin_port` of the process is the admin listener's. Ready when it returns."""
+def start_hotrow_over(folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source="", more=""):
+    """`source`: more lines of that section; `more`: more sections. `admin_port` of the process is the admin listener's. Ready when it returns."""
     binary = hotrow_binary()
     if binary is None:
         raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the binary")
     port, admin = free_port(), free_port()
     path = os.path.join(folder, f"{name}.toml")
     with open(path, "w") as file:
-        file.write(HOTROW_TOML.format(port=port, admin=admin, url=url, capacity=capacity, workers=workers, source=source))
+        file.write(HOTROW_TOML.format(port=port, admin=admin, url=url, capacity=capacity, workers=workers, source=source,
+                                       more=more))
     process = Process(name, [binary, "serve", "--config", path], port, folder, core)
     process.admin_port = admin
     _await_ready(process)

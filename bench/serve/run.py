@@ -14,7 +14,7 @@ from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
 AIMS = {"floor": 1.15, "gin": 0.65, "nginx": 0.55}
-ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files", "library", "hotrow-postgres"]
+ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files", "library", "hotrow-postgres", "hotrow-limits"]
 # A hit knows nothing of the engine; the aim leaves room for the noise of a run.
 AIM_POSTGRES = 1.05
 DEFAULT_POSITION = "6f1d2c3b4a5e6978-1000"
@@ -24,7 +24,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subjects", default=",".join(ALL[:4]),
                         help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache; "
-                             "library: hyper alone; hotrow-postgres: hotrow over PostgreSQL instead of SQLite)")
+                             "library: hyper alone; hotrow-postgres: hotrow over PostgreSQL instead of SQLite; "
+                             "hotrow-limits: hotrow with a rate limit per client)")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=int, default=5, help="per subject and round")
     parser.add_argument("--connections", type=int, default=50)
@@ -77,6 +78,9 @@ class Field:
                 backend = self.running["floor"].port
                 self._keep(name, subjects.start_nginx(self.folder, backend, name, open_files=name == "nginx-files"))
 
+        if "hotrow-limits" in names:
+            self._keep("hotrow-limits",
+                       subjects.start_hotrow(self.folder, self.database, name="hotrow-limits", more=subjects.LIMITS))
         if "hotrow-postgres" in names:
             self.server = postgres.Server(self.folder)
             self.server.load_products(max(10_000, len(self.ids)), self.body_bytes)
@@ -160,6 +164,9 @@ def ratios_and_verdicts(rounds):
         interval = (ratio["low"], ratio["high"]) if ratio else None
         verdicts.append(report.verdict(f"CPU per cached read, hotrow/{against}", ratio and ratio["median"], aim,
                                        interval=interval))
+    if limits := ratios.get("hotrow-limits/floor"):
+        verdicts.append(report.verdict("CPU per cached read, with a rate limit per client, to the floor", limits["median"],
+                                       AIMS["floor"], interval=(limits["low"], limits["high"])))
     if over_postgres := ratios.get("hotrow-postgres/hotrow"):
         verdicts.append(report.verdict("CPU per cached read, over PostgreSQL to over SQLite", over_postgres["median"], AIM_POSTGRES,
                                        interval=(over_postgres["low"], over_postgres["high"])))
