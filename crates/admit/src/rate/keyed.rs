@@ -87,6 +87,15 @@ impl Keyed {
         KeyHash(self.key.hash::<1, 3>(key))
     }
 
+    /// Hashes one more part of a key.
+    #[must_use]
+    pub fn hash_after(&self, KeyHash(before): KeyHash, part: &[u8]) -> KeyHash {
+        let mut both = [0; 32];
+        both[..16].copy_from_slice(&before.to_le_bytes());
+        both[16..].copy_from_slice(&self.hash(part).0.to_le_bytes());
+        self.hash(&both)
+    }
+
     /// Decides for a key, and takes what is let in.
     #[inline]
     pub fn decide(&self, key: KeyHash, policy: &impl Policy, cost: u64, now: Nanos) -> Decision {

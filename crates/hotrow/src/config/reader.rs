@@ -108,12 +108,28 @@ impl<'a> Section<'a> {
     pub(super) fn section(&mut self, name: &'static str) -> Section<'a> {
         self.names.push(name);
         let found = self.entry(name).map(|(key, value)| (key.span().start, value.get_ref()));
-        self.inner(found, name.to_owned(), name.to_owned())
+        let documented_as =
+            if self.documented_as.is_empty() { name.to_owned() } else { format!("{}.{name}", self.documented_as) };
+        self.inner(found, self.path_of(name), documented_as)
     }
 
     /// Every table below this one with its name, in the order of the names; documented as `NAME`.
     pub(super) fn sections(&mut self) -> Vec<(String, Section<'a>)> {
         let entries: Vec<_> = self.table.into_iter().flatten().collect();
+        self.named(entries)
+    }
+
+    /// The same without the keys that were asked for before; ends the reading, for nothing is unknown then.
+    pub(super) fn other_sections(mut self) -> Vec<(String, Section<'a>)> {
+        let known = |name: &str| self.names.contains(&name);
+        let entries: Vec<_> = self.table.into_iter().flatten().filter(|(key, _)| !known(key.get_ref())).collect();
+        self.named(entries)
+    }
+
+    fn named(
+        &mut self,
+        entries: Vec<(&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)>,
+    ) -> Vec<(String, Section<'a>)> {
         let documented_as = format!("{}.NAME", self.documented_as);
         entries
             .into_iter()

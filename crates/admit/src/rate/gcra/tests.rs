@@ -78,10 +78,13 @@ fn threads_are_never_admitted_more_than_the_burst() {
     assert_eq!(all, 5000);
 }
 
+/// With a burst of 1 what is asked for between two tokens' times would be lost, for demand comes in steps.
+const BURST: u64 = 2;
+
 /// A virtual minute in which several threads ask for a third more than is allowed, on one clock that each call moves on.
 fn admitted_in_a_minute(per_second: u64) -> u64 {
     const MINUTE: u64 = 60 * SECOND;
-    let (gcra, cell) = (gcra(&format!("{per_second}/s"), 1), Cell::default());
+    let (gcra, cell) = (gcra(&format!("{per_second}/s"), BURST as u32), Cell::default());
     let (clock, step) = (AtomicU64::new(0), SECOND * 3 / 4 / per_second);
     let ask = || {
         let readings = std::iter::repeat_with(|| clock.fetch_add(step, Relaxed)).take_while(|now| *now < MINUTE);
@@ -95,12 +98,10 @@ fn admitted_in_a_minute(per_second: u64) -> u64 {
 
 #[test]
 fn the_rate_is_kept_within_one_percent_from_many_threads() {
-    // With a burst of 1 an answer that comes late delays the next, so demand must find the tokens: at 1/s a step is 750 ms, and
-    // tokens come at whole steps only from a bucket of two.
     for per_second in [1, 100, 100_000] {
         let (admitted, exact) = (admitted_in_a_minute(per_second), 60 * per_second);
-        let slack = (exact / 100).max(1);
-        assert!(admitted.abs_diff(exact) <= slack, "{admitted} at {per_second}/s");
+        let (least, most) = (exact - exact / 100, exact + exact / 100 + BURST);
+        assert!((least..=most).contains(&admitted), "{admitted} at {per_second}/s");
     }
 }
 
