@@ -146,7 +146,7 @@ fn a_leaky_bucket_holds_back_and_refuses_what_would_wait_too_long() {
     assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
     // Ten wait for at most 500 ms; a slow machine sends the last when some of them are through.
     assert!((1..=10).contains(&refused), "{statuses:?}");
-    assert!(server.metrics().sum("hotrow_rate_delayed_total", &[("rule", "even")]) >= 14.0);
+    assert!(server.metrics().sum("hotrow_rate_delayed_total", &[("rule", "even")]) >= 10.0);
 }
 
 #[test]
