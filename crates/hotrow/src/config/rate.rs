@@ -52,7 +52,7 @@ pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits
         let what = "has no meaning without client_header; say in which field the proxies name the client";
         section.refuse("trusted_proxies", what);
     }
-    for (i, (name, table)) in section.other_sections().into_iter().enumerate() {
+    for (i, (name, table)) in section.finish_with_sections().into_iter().enumerate() {
         if i >= RULES_MAX {
             table.refuse_whole(&format!("there may be at most {RULES_MAX} rules; this is one more"));
             break;

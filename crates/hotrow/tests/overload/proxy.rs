@@ -42,8 +42,21 @@ impl Nginx {
 
     /// The same past nginx.
     pub(crate) fn status_at(&self, target: SocketAddr, from: &str, path: &str, header: &str) -> u16 {
-        let arguments =
-            ["-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "15", "--noproxy", "*", "--interface", from, "-H", header];
+        let arguments = [
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "--max-time",
+            "15",
+            "--noproxy",
+            "*",
+            "--interface",
+            from,
+            "-H",
+            header,
+        ];
         let output = Command::new("curl").args(arguments).arg(format!("http://{target}{path}")).output().expect("curl");
         String::from_utf8_lossy(&output.stdout).parse().unwrap_or_else(|e| panic!("{e}: {output:?}"))
     }

@@ -58,7 +58,7 @@ const BAD: &[(&str, &str)] = &[
         "[limits.rate.r]\nrate = '1/s'\nburst = 0",
         "limits.rate.r.burst: must be a whole number between 1 and 1000000000",
     ),
-    ("[limits.rate.r]\nrate = '1/s'\nbrust = 3", "limits.rate.r.brust: unknown key; did you mean burst?"),
+    ("[limits.rate.r]\nrate = '1/s'\nbursts = 3", "limits.rate.r.bursts: unknown key; did you mean burst?"),
     ("[limits.rate.r]\nrate = '1/s'\nper = 'ip'", "limits.rate.r.per: must be \"client\" or \"header:NAME\" or"),
     ("[limits.rate.r]\nrate = '1/s'\nper = 'header:a b'", "limits.rate.r.per: must be"),
     (
@@ -78,7 +78,8 @@ const BAD: &[(&str, &str)] = &[
         "limits.rate.r.collections: must name collections of this file",
     ),
     ("[limits.rate.Big]\nrate = '1/s'", "limits.rate.Big: the name of a rule must begin with a letter a to z"),
-    ("[limits.rate]\nkeys = 1", "limits.rate.keys: must be a table, [limits.rate.keys], not a number"),
+    ("[limits.rate]\nkeys = 1", "limits.rate.keys: unknown key; known here: keys_max, trusted_proxies"),
+    ("[limits.rate]\nkey_max = 100", "limits.rate.key_max: unknown key; did you mean keys_max?"),
     ("[limits.rate]\nkeys_max = 7", "limits.rate.keys_max: must be a whole number between 8 and 100000000, not 7"),
     ("[limits.rate]\nipv6_prefix = 0", "limits.rate.ipv6_prefix: must be a whole number between 1 and 128"),
     ("[limits.rate]\nclient_header = 'forwarded'", "limits.rate.client_header: has no meaning without trusted_proxies"),
