@@ -33,7 +33,7 @@ pub(crate) struct Fields {
 
 /// Why a request gets 429.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TooMany {
+pub struct TooMany {
     pub(crate) detail: String,
     /// Whole seconds, at least 1.
     pub(crate) retry_after_s: u64,
