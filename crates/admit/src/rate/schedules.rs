@@ -50,6 +50,31 @@ fn nobody_is_admitted_more_than_a_burst() {
     });
 }
 
+/// Charged in the very moment in which another key takes the slot over: what is charged must count for the key, or it comes back
+/// to the slot of another that owes less.
+#[test]
+fn what_is_charged_during_a_take_over_is_not_forgotten() {
+    explore(|| {
+        let world = Arc::new((Keyed::new(8, [1, 2]), gcra(3)));
+        let decide =
+            |(table, gcra): &(Keyed, Gcra), key: u8| table.decide(table.hash(&[key]), gcra, 1, Nanos(0)).lets_in();
+        // All owe the same, so that the first slot is taken over first, and it is that of key 0.
+        let mut admitted = (0..8).filter(|key| decide(&world, *key) && *key == 0).count();
+        let charging = {
+            let world = world.clone();
+            thread::spawn(move || decide(&world, 0))
+        };
+        let taking_over = {
+            let world = world.clone();
+            thread::spawn(move || decide(&world, 8))
+        };
+        admitted += usize::from(charging.join().unwrap());
+        taking_over.join().unwrap();
+        admitted += (0..4).filter(|_| decide(&world, 0)).count();
+        assert!(admitted <= 3, "{admitted}");
+    });
+}
+
 /// A change of the burst while it is used: before or after, never in between.
 #[test]
 fn a_change_is_seen_whole() {
