@@ -1,12 +1,14 @@
 //! The admin side: health, metrics, status, purge. Its own listener and thread, so that neither load nor a slow scrape
 //! touches the other side.
 
+mod limits;
 mod page;
 mod status;
 mod text;
 
 use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -49,12 +51,20 @@ pub struct Admin(pub Arc<View>);
 impl hyper::service::Service<Request<Incoming>> for Admin {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Ready<Result<Response<Body>, Infallible>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let mut response = self.0.answer(&request, Nanos::now()).unwrap_or_else(|problem| problem.response());
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        ready(Ok(response))
+        let view = self.0.clone();
+        Box::pin(async move {
+            let answered = if request.uri().path().starts_with(limits::PREFIX) {
+                view.change_rate(request).await
+            } else {
+                view.answer(&request, Nanos::now())
+            };
+            let mut response = answered.unwrap_or_else(|problem| problem.response());
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            Ok(response)
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use hotrow_cache::flight::Waiter;
@@ -66,6 +67,11 @@ impl Ids {
         self.names.push_str(name);
         self.texts.push((self.names.len(), place));
         Ok(())
+    }
+
+    /// Distinct keys.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
     }
 
     /// The names with the places of their keys, in the client's order.
@@ -171,18 +177,21 @@ fn check_size(shared: &Shared, ids: usize) -> Result<(), Problem> {
 }
 
 impl Handler {
-    pub(crate) async fn batch_post(&self, id: CollectionId, request: Request<Incoming>, now: Nanos) -> Outcome {
+    pub(crate) async fn batch_post(
+        &self,
+        id: CollectionId,
+        request: Request<Incoming>,
+        peer: IpAddr,
+        now: Nanos,
+    ) -> Outcome {
         let (head, body) = request.into_parts();
         let parsed = match crate::receive::body(body, self.shared.limits.body_bytes).await {
             Ok(body) => parse_body(&self.shared, id, &body),
             Err(problem) => Err(problem),
         };
-        match parsed {
-            Err(problem) => (problem.response(), CacheOutcome::None),
-            Ok(ids) => match self.batch(id, ids, &head.headers, now) {
-                Step::Now(outcome) => outcome,
-                Step::Later(future) => future.await,
-            },
+        match self.limited_batch(id, parsed, (peer, &head.headers), now) {
+            Step::Now(outcome) => outcome,
+            Step::Later(future) => future.await,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What the server is told at start, resolved: every value checked, every default applied.
 
+pub mod rate;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ pub struct Config {
     pub limits: Limits,
     /// In the order of their `CollectionId`s.
     pub collections: Vec<Collection>,
+    /// How often clients may ask.
+    pub rate: rate::RateLimits,
 }
 
 /// Bounds on what clients can take.

@@ -8,6 +8,7 @@ pub(crate) use self::registry::{Registered, Registry};
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -34,12 +35,19 @@ const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 const CONTINUE_BYTES: u64 = 25;
 
 /// What answers requests. One per worker, made on the worker's thread; neither it nor its futures leave that thread.
-pub trait Serve: Service<Request<Incoming>, Response = Response<Self::Out>, Error = Self::Failure> + 'static {
+pub trait Serve: 'static {
     /// The answer's body.
     type Out: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static;
     /// An error closes the connection without an answer; `Infallible` is the usual choice.
     type Failure: Into<Box<dyn StdError + Send + Sync>>;
+    /// The answer on its way.
+    type Answer: Future<Output = Result<Response<Self::Out>, Self::Failure>>;
+
+    /// Answers a request that came over a connection from `peer`.
+    fn serve(&self, request: Request<Incoming>, peer: IpAddr) -> Self::Answer;
 }
+
+/// A service that does not ask who asks.
 
 impl<S, B, E> Serve for S
 where
@@ -49,6 +57,27 @@ where
 {
     type Out = B;
     type Failure = E;
+    type Answer = S::Future;
+
+    fn serve(&self, request: Request<Incoming>, _: IpAddr) -> S::Future {
+        self.call(request)
+    }
+}
+
+/// The worker's service, as one connection's requests reach it.
+struct OfPeer<S> {
+    service: Rc<S>,
+    peer: IpAddr,
+}
+
+impl<S: Serve> Service<Request<Incoming>> for OfPeer<S> {
+    type Response = Response<S::Out>;
+    type Error = S::Failure;
+    type Future = S::Answer;
+
+    fn call(&self, request: Request<Incoming>) -> S::Answer {
+        self.service.serve(request, self.peer)
+    }
 }
 
 /// hyper as we run it.
@@ -73,16 +102,17 @@ pub(crate) fn builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
-/// Serves `stream` until it is closed.
+/// Serves `stream`, which leads to `peer`, until it is closed.
 pub(crate) async fn serve<S: Serve>(
     stream: TcpStream,
+    peer: IpAddr,
     builder: &http1::Builder,
     service: Rc<S>,
     registered: Registered,
 ) {
     let shared = Rc::clone(registered.shared());
     let guard = Guard::new(stream, Rc::clone(&shared), Rc::clone(registered.activity()));
-    let mut drive = Drive { http: builder.serve_connection(guard, service), graceful: false };
+    let mut drive = Drive { http: builder.serve_connection(guard, OfPeer { service, peer }), graceful: false };
     let end = poll_fn(|cx| drive.poll(cx, &registered)).await;
     // Dropping hyper's side drops a handler that still runs.
     let (stream, leftover) = drive.http.into_parts().io.into_parts();
@@ -102,7 +132,7 @@ enum End {
 }
 
 struct Drive<S: Serve> {
-    http: http1::Connection<Guard, Rc<S>>,
+    http: http1::Connection<Guard, OfPeer<S>>,
     graceful: bool,
 }
 

@@ -86,6 +86,7 @@ fn shared() -> &'static Arc<Shared> {
             workers: 1,
             limits: limits(),
             collections: (0..schemas.len()).map(named).collect(),
+            rate: crate::config::rate::RateLimits::default(),
         };
         let day = Duration::from_hours(24);
         let cache = Cache::new(cache_config(), vec![CollectionConfig { ttl: day, negative_ttl: day }; schemas.len()]);

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,8 +16,9 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 
-use crate::batch;
+use crate::batch::{self, Ids};
 use crate::body::Body;
+use crate::connection::Serve;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{CacheOutcome, WorkerMetrics};
 use crate::position;
@@ -41,14 +43,14 @@ pub struct Handler {
     pub lookups: Arc<WorkerLookups>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Handler {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Answer;
+impl Serve for Handler {
+    type Out = Body;
+    type Failure = Infallible;
+    type Answer = Answer;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
+    fn serve(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
         let now = Nanos::now();
-        match self.route(request, now) {
+        match self.route(request, peer, now) {
             Step::Now(outcome) => Answer::Ready(Some(counted(&self.metrics, outcome, now))),
             Step::Later(future) => {
                 let metrics = self.metrics.clone();
@@ -98,32 +100,47 @@ pub enum Step {
 }
 
 impl Step {
-    fn problem(problem: &Problem) -> Self {
+    pub(crate) fn problem(problem: &Problem) -> Self {
         Self::Now((problem.response(), CacheOutcome::None))
     }
 }
 
 impl Handler {
-    fn route(&self, request: Request<Incoming>, now: Nanos) -> Step {
-        let uri = request.uri();
+    fn route(&self, request: Request<Incoming>, peer: IpAddr, now: Nanos) -> Step {
+        let (uri, asker) = (request.uri(), (peer, request.headers()));
         match self.shared.router.route(request.method(), uri.path(), uri.query()) {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Item(id, text)) => {
-                let collection = self.shared.collection(id);
-                match collection.schema.parse_url(text) {
-                    Ok(key) => self.item(key, request.headers(), now),
+                let parsed = self.shared.collection(id).schema.parse_url(text);
+                self.limited(id, 1, asker, now, |handler, asked, now| match parsed {
+                    Ok(key) => handler.item(key, asked, now),
                     Err(error) => Step::problem(&Problem::BadId(error)),
-                }
+                })
             }
-            Ok(Route::BatchGet(id, query)) => match batch::parse_query(&self.shared, id, query) {
-                Ok(ids) => self.batch(id, ids, request.headers(), now),
-                Err(problem) => Step::problem(&problem),
-            },
+            Ok(Route::BatchGet(id, query)) => {
+                let parsed = batch::parse_query(&self.shared, id, query);
+                self.limited_batch(id, parsed, asker, now)
+            }
             Ok(Route::BatchPost(id)) => {
                 let handler = self.clone();
-                Step::Later(Box::pin(async move { handler.batch_post(id, request, now).await }))
+                Step::Later(Box::pin(async move { handler.batch_post(id, request, peer, now).await }))
             }
         }
+    }
+
+    /// A batch that cannot be read costs as much as one id.
+    pub(crate) fn limited_batch(
+        &self,
+        id: CollectionId,
+        parsed: Result<Ids, Problem>,
+        asker: (IpAddr, &HeaderMap),
+        now: Nanos,
+    ) -> Step {
+        let ids = parsed.as_ref().map_or(1, Ids::len);
+        self.limited(id, ids, asker, now, move |handler, asked, now| match parsed {
+            Ok(ids) => handler.batch(id, ids, asked, now),
+            Err(problem) => Step::problem(&problem),
+        })
     }
 
     fn item(&self, key: Key, asked: &HeaderMap, now: Nanos) -> Step {

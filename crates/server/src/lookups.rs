@@ -62,6 +62,12 @@ impl Calendar {
         Self { offset_ns: wall_ns.saturating_sub(now.0) }
     }
 
+    /// How far the wall clock was ahead of the process's clock at the start, in nanoseconds.
+    #[must_use]
+    pub fn wall_lead_ns(&self) -> u64 {
+        self.offset_ns
+    }
+
     /// The number of the day at `now`.
     #[must_use]
     pub fn day(&self, now: Nanos) -> u32 {

@@ -5,6 +5,7 @@ use hotrow_cache::key::KeyError;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
+use crate::admit::rate::TooMany;
 use crate::body::Body;
 
 /// Seconds after which a refused client may try again.
@@ -37,6 +38,8 @@ pub enum Problem {
     Timeout(&'static str),
     /// This record has no JSON form.
     Unreadable,
+    /// A rate limit refuses.
+    TooManyRequests(Box<TooMany>),
 }
 
 impl Problem {
@@ -52,6 +55,7 @@ impl Problem {
             Self::Overloaded(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -69,6 +73,7 @@ impl Problem {
             Self::Unavailable(_) => "Not available",
             Self::Timeout(_) => "Timed out",
             Self::Unreadable => "Record not representable",
+            Self::TooManyRequests(_) => "Too many requests",
         }
     }
 
@@ -88,6 +93,7 @@ impl Problem {
             Self::Method(allowed) => format!("allowed here: {allowed}"),
             Self::BodyTooLarge(max) => format!("a body may have at most {max} bytes"),
             Self::Unreadable => "the record exists and cannot be turned into JSON".into(),
+            Self::TooManyRequests(why) => why.detail.clone(),
         }
     }
 
@@ -103,6 +109,7 @@ impl Problem {
             Self::Overloaded(_) | Self::Unavailable(_) => {
                 response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
             }
+            Self::TooManyRequests(why) => why.add(response.headers_mut()),
             // What is left of the body cannot be told from the next request: hyper closes, and the client should know.
             Self::BadBody(_) | Self::BodyTooLarge(_) => {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hotrow_cache::Cache;
 use hotrow_cache::key::{CollectionId, KeySchema};
+use hotrow_measure::clock::Nanos;
 use hotrow_source::Source;
 use http::HeaderValue;
 use tokio::sync::Notify;
 
+use crate::admit::rate::RateLimits;
 use crate::config::{Config, Limits};
 use crate::lookups::Calendar;
 use crate::problem::Problem;
@@ -56,6 +58,8 @@ pub struct Shared {
     pub waiting: Gauge,
     /// Those of them with `no-cache` or `Hotrow-Min-Position`.
     pub privileged: Gauge,
+    /// How often clients may ask.
+    pub(crate) rate: RateLimits,
 }
 
 impl Shared {
@@ -81,6 +85,7 @@ impl Shared {
         }
         let router = Router::new(collections.iter().map(|c| c.name.as_str()), cache.config().seed);
         let limits = config.limits.clone();
+        let rate = RateLimits::new(&config.rate, &collections, calendar.wall_lead_ns(), Nanos::now());
         let (waiting, privileged) = (Gauge::new(limits.requests_in_flight), Gauge::new(limits.privileged_waiters));
         Ok(Arc::new(Self {
             cache,
@@ -94,6 +99,7 @@ impl Shared {
             sampling: Sampling::default(),
             waiting,
             privileged,
+            rate,
         }))
     }
 

@@ -2,7 +2,7 @@
 //! request with the others.
 
 use std::io;
-use std::net::TcpListener as StdListener;
+use std::net::{IpAddr, TcpListener as StdListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -211,7 +211,7 @@ impl<S: Serve> Acceptor<S> {
         let mut logged: Option<Nanos> = None;
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => self.admit(stream),
+                Ok((stream, peer)) => self.admit(stream, peer.ip()),
                 // The client gave up while it waited, or its packet was refused: nothing of ours.
                 Err(error) if is_of_one_client(&error) => {}
                 Err(error) => {
@@ -227,14 +227,14 @@ impl<S: Serve> Acceptor<S> {
         }
     }
 
-    fn admit(&self, stream: TcpStream) {
+    fn admit(&self, stream: TcpStream, peer: IpAddr) {
         // Without it small answers wait for the acknowledgement of the one before. A socket that refuses is broken and shows.
         let _ = stream.set_nodelay(true);
         let Some(registered) = self.registry.enter(&self.open, self.shared.limits.connections) else {
             return self.turn_away(stream);
         };
         let (builder, service) = (Rc::clone(&self.builder), Rc::clone(&self.service));
-        spawn_local(async move { serve(stream, &builder, service, registered).await });
+        spawn_local(async move { serve(stream, peer, &builder, service, registered).await });
     }
 
     fn turn_away(&self, stream: TcpStream) {
@@ -254,11 +254,11 @@ impl<S: Serve> Acceptor<S> {
     fn take_queue(&self, listener: StdListener) {
         loop {
             match listener.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     if stream.set_nonblocking(true).is_ok()
                         && let Ok(stream) = TcpStream::from_std(stream)
                     {
-                        self.admit(stream);
+                        self.admit(stream, peer.ip());
                     }
                 }
                 Err(error) if is_of_one_client(&error) => {}

@@ -1,6 +1,6 @@
 //! The configuration: one TOML file, read once into what the subsystems take.
 //!
-//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `source`, `collections`, `reader`
+//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `source`, `collections`, `rate`, `reader`
 //! (how a key is read), `problem` (how a refusal reads), `units`, `expand`.
 //!
 //! All values are checked at start, and all problems are told at once with file, line, path, rule and value.
@@ -8,6 +8,7 @@
 mod collections;
 mod expand;
 mod problem;
+mod rate;
 mod reader;
 mod resolve;
 mod source;
@@ -135,10 +136,10 @@ pub fn parse(text: &str, file: &str, env: &Env<'_>, overrides: &Overrides) -> Re
     }
 }
 
-/// Every key that a file may set, as the reader itself asks for them; `NAME` stands for a collection's name.
+/// Every key that a file may set, as the reader itself asks for them; `NAME` stands for the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any]";
+    let text = "[collections.any]\n[limits.rate.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is asked for all the same.

@@ -108,12 +108,31 @@ impl<'a> Section<'a> {
     pub(super) fn section(&mut self, name: &'static str) -> Section<'a> {
         self.names.push(name);
         let found = self.entry(name).map(|(key, value)| (key.span().start, value.get_ref()));
-        self.inner(found, name.to_owned(), name.to_owned())
+        let documented_as =
+            if self.documented_as.is_empty() { name.to_owned() } else { format!("{}.{name}", self.documented_as) };
+        self.inner(found, self.path_of(name), documented_as)
     }
 
     /// Every table below this one with its name, in the order of the names; documented as `NAME`.
     pub(super) fn sections(&mut self) -> Vec<(String, Section<'a>)> {
         let entries: Vec<_> = self.table.into_iter().flatten().collect();
+        self.named(entries)
+    }
+
+    /// Ends the reading of a table whose tables have names of the user's own: returns those that were not asked for, documented as
+    /// `NAME`; other keys are unknown.
+    pub(super) fn finish_with_sections(mut self) -> Vec<(String, Section<'a>)> {
+        let others = self.table.into_iter().flatten().filter(|(key, _)| !self.names.contains(&&**key.get_ref()));
+        let (tables, unknown): (Vec<_>, Vec<_>) =
+            others.partition(|(_, value)| matches!(value.get_ref(), DeValue::Table(_)));
+        unknown.into_iter().for_each(|(key, value)| self.refuse_unknown(key, value));
+        self.named(tables)
+    }
+
+    fn named(
+        &mut self,
+        entries: Vec<(&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)>,
+    ) -> Vec<(String, Section<'a>)> {
         let documented_as = format!("{}.NAME", self.documented_as);
         entries
             .into_iter()
@@ -141,20 +160,20 @@ impl<'a> Section<'a> {
 
     /// Ends the reading: whatever was not asked for is unknown.
     pub(super) fn finish(self) {
-        for (key, value) in self.table.into_iter().flatten() {
-            let name: &str = key.get_ref();
-            if self.names.contains(&name) {
-                continue;
-            }
-            let near = nearest(name, &self.names);
-            let hint = if near.is_empty() {
-                format!("known here: {}", self.names.join(", "))
-            } else {
-                format!("did you mean {}?", near.join(" or "))
-            };
-            let kind = if matches!(value.get_ref(), DeValue::Table(_)) { "table" } else { "key" };
-            self.ctx.refuse(self.path_of(&path_part(name)), Some(key.span().start), format!("unknown {kind}; {hint}"));
-        }
+        let unknown = self.table.into_iter().flatten().filter(|(key, _)| !self.names.contains(&&**key.get_ref()));
+        unknown.for_each(|(key, value)| self.refuse_unknown(key, value));
+    }
+
+    fn refuse_unknown(&self, key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) {
+        let name: &str = key.get_ref();
+        let near = nearest(name, &self.names);
+        let hint = if near.is_empty() {
+            format!("known here: {}", self.names.join(", "))
+        } else {
+            format!("did you mean {}?", near.join(" or "))
+        };
+        let kind = if matches!(value.get_ref(), DeValue::Table(_)) { "table" } else { "key" };
+        self.ctx.refuse(self.path_of(&path_part(name)), Some(key.span().start), format!("unknown {kind}; {hint}"));
     }
 
     /// Refuses the value of `name`, which was read before.

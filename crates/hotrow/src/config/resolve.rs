@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use hotrow_cache::config::{Upkeep, WhenStale};
 use hotrow_server::config::Limits;
+use hotrow_server::config::rate::RateLimits;
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
+use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
 use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections};
@@ -43,7 +45,7 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
     let mut root = Section::root(ctx, table);
     let (data, admin, workers) = listen(root.section("listen"), overrides);
     let admin_token = admin_token(root.section("admin"));
-    let (limits, shared) = limits(root.section("limits"));
+    let (limits, rate, shared) = limits(root.section("limits"), &names_of_collections(table));
     let source = source(root.section("source"), limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
     let collections = collections::collections(root.section("collections"), &cache_section.ttl, &source.of_source());
@@ -64,8 +66,15 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
             cache_section.ttl.ttl
         ));
     }
-    let server =
-        hotrow_server::config::Config { data, admin, admin_token, workers, limits, collections: collections.server };
+    let server = hotrow_server::config::Config {
+        data,
+        admin,
+        admin_token,
+        workers,
+        limits,
+        collections: collections.server,
+        rate,
+    };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved { server, cache: cache_section.config, collections: collections.cache, source, log, warnings })
 }
@@ -115,7 +124,15 @@ struct Shared {
     waiting_keys: usize,
 }
 
-fn limits(mut section: Section<'_>) -> (Limits, Shared) {
+/// As the file has them, for the rules that name them; whether they are valid is told where they are read.
+fn names_of_collections<'a>(table: &'a DeTable<'a>) -> Vec<&'a str> {
+    let collections = table.iter().find(|(key, _)| key.get_ref() == "collections").map(|(_, value)| value.get_ref());
+    let Some(toml::de::DeValue::Table(collections)) = collections else { return Vec::new() };
+    collections.keys().map(|key| &**key.get_ref()).collect()
+}
+
+fn limits(mut section: Section<'_>, collections: &[&str]) -> (Limits, RateLimits, Shared) {
+    let rate = rate(section.section("rate"), collections);
     let limits = Limits {
         connections: section.count("connections", 10_000, 1..=1_000_000),
         requests_in_flight: section.count("requests_in_flight", 10_000, 1..=1_000_000),
@@ -152,7 +169,7 @@ fn limits(mut section: Section<'_>) -> (Limits, Shared) {
         );
     }
     section.finish();
-    (limits, Shared { waiting_keys })
+    (limits, rate, Shared { waiting_keys })
 }
 
 /// Defaults that collections take over.

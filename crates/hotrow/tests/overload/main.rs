@@ -5,3 +5,5 @@
 #[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
+mod proxy;
+mod rate;

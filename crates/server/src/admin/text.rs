@@ -46,6 +46,7 @@ impl View {
         metrics::expose(&self.workers, self.shared.calendar.day(now), &mut out);
         self.expose_collections(&mut out);
         self.expose_feed(now, &mut out);
+        self.shared.rate.expose(&mut out);
         self.expose_process(&mut out);
         out.into_text()
     }

@@ -1,0 +1,137 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rate::Cell;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+
+fn gcra(rate: &str, burst: u32) -> Gcra {
+    Gcra(Meter::new(rate.parse().unwrap(), burst, Duration::ZERO, Nanos(0)))
+}
+
+fn admitted(decision: Decision) -> bool {
+    matches!(decision, Decision::Admitted { .. })
+}
+
+#[test]
+fn a_burst_is_exactly_what_it_is_and_then_the_rate_holds() {
+    let (gcra, cell) = (gcra("100/s", 100), Cell::default());
+    for left in (0..100).rev() {
+        assert_eq!(cell.decide(&gcra, 1, Nanos(0)), Decision::Admitted { remaining: left });
+    }
+    assert!(!admitted(cell.decide(&gcra, 1, Nanos(0))));
+    let later = (1..=1000).filter(|ms| admitted(cell.decide(&gcra, 1, Nanos(ms * MS)))).count();
+    assert_eq!(later, 100);
+}
+
+#[test]
+fn what_is_refused_takes_nothing_and_comes_in_when_it_was_told() {
+    let (gcra, cell) = (gcra("10/s", 5), Cell::default());
+    assert!(admitted(cell.decide(&gcra, 3, Nanos(0))));
+    let before = cell.state();
+    let Decision::Refused { retry_after } = cell.decide(&gcra, 4, Nanos(0)) else { panic!("too much") };
+    assert!((retry_after.as_millis() as i64 - 200).abs() <= 1, "{retry_after:?}");
+    assert_eq!((cell.decide(&gcra, 6, Nanos(0)), cell.state()), (Decision::TooLarge { most: 5 }, before));
+    let early = Nanos(retry_after.as_nanos() as u64 - 1);
+    assert!(!admitted(cell.decide(&gcra, 4, early)));
+    assert_eq!(cell.decide(&gcra, 4, early.after(Duration::from_nanos(1))), Decision::Admitted { remaining: 0 });
+    assert_eq!(cell.decide(&gcra, 0, Nanos(0)), cell.decide(&gcra, 0, Nanos(0)), "nothing costs nothing");
+}
+
+#[test]
+fn tokens_and_debts_are_carried_over_a_change() {
+    let (gcra, cell) = (gcra("10/s", 10), Cell::default());
+    assert!(admitted(cell.decide(&gcra, 7, Nanos(0))));
+    gcra.0.change(Some("1000/h".parse().unwrap()), None, Nanos(0));
+    assert_eq!(cell.decide(&gcra, 0, Nanos(0)), Decision::Admitted { remaining: 3 });
+    gcra.0.change(None, Some(20), Nanos(0));
+    assert_eq!(cell.decide(&gcra, 0, Nanos(0)), Decision::Admitted { remaining: 13 }, "the new room is there at once");
+    gcra.0.change(None, Some(5), Nanos(0));
+    let Decision::Refused { retry_after } = cell.decide(&gcra, 1, Nanos(0)) else { panic!("2 more than the burst") };
+    assert!((retry_after.as_secs_f64() - 3.0 * 3.6).abs() < 0.01, "{retry_after:?}");
+}
+
+#[test]
+fn a_cold_start_grants_a_third_of_burst_and_rate() {
+    let warm_up = Duration::from_secs(6);
+    let (gcra, cell) = (Gcra(Meter::new("100/s".parse().unwrap(), 30, warm_up, Nanos(0))), Cell::default());
+    let over = |from: u64, to: u64| (from..to).filter(|t| admitted(cell.decide(&gcra, 1, Nanos(t * MS)))).count();
+    let first = (0..100).filter(|_| admitted(cell.decide(&gcra, 1, Nanos(0)))).count();
+    assert_eq!(first, 10);
+    // In 6 seconds the integral of the rate, 400, and 20 units that the burst has grown by.
+    let cold = over(1, 6000);
+    assert!((418..=421).contains(&cold), "{cold}");
+    assert_eq!(over(6000, 7000), 100);
+}
+
+#[test]
+fn threads_are_never_admitted_more_than_the_burst() {
+    let (gcra, cell) = (gcra("1/h", 5000), Cell::default());
+    let count = || (0..2000).filter(|_| admitted(cell.decide(&gcra, 1, Nanos(0)))).count();
+    let all: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(count)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(all, 5000);
+}
+
+/// With a burst of 1 what is asked for between two tokens' times would be lost, for demand comes in steps.
+const BURST: u64 = 2;
+
+/// A virtual minute in which several threads ask for a third more than is allowed, on one clock that each call moves on.
+fn admitted_in_a_minute(per_second: u64) -> u64 {
+    const MINUTE: u64 = 60 * SECOND;
+    let (gcra, cell) = (gcra(&format!("{per_second}/s"), BURST as u32), Cell::default());
+    let (clock, step) = (AtomicU64::new(0), SECOND * 3 / 4 / per_second);
+    let ask = || {
+        let readings = std::iter::repeat_with(|| clock.fetch_add(step, Relaxed)).take_while(|now| *now < MINUTE);
+        readings.filter(|now| admitted(cell.decide(&gcra, 1, Nanos(*now)))).count() as u64
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn the_rate_is_kept_within_one_percent_from_many_threads() {
+    for per_second in [1, 100, 100_000] {
+        let (admitted, exact) = (admitted_in_a_minute(per_second), 60 * per_second);
+        let (least, most) = (exact - exact / 100, exact + exact / 100 + BURST);
+        assert!((least..=most).contains(&admitted), "{admitted} at {per_second}/s");
+    }
+}
+
+proptest! {
+    /// Against a bucket of whole ticks that is filled up to each call.
+    #[test]
+    fn it_equals_a_bucket_that_is_filled(
+        per_second in 1..5000_u32, burst in 1..50_u32,
+        calls in prop::collection::vec((0..2000_u64, 0..60_u64), 1..80),
+    ) {
+        const TICKS: u64 = crate::rate::meter::TICKS_PER_UNIT;
+        let (gcra, cell) = (gcra(&format!("{per_second}/s"), burst), Cell::default());
+        let ticks_at = |ms: u64| ms * u64::from(per_second) * TICKS / 1000;
+        let (mut level, mut time) = (u64::from(burst) * TICKS, 0);
+        for (pause, cost) in calls {
+            level = (level + ticks_at(time + pause) - ticks_at(time)).min(u64::from(burst) * TICKS);
+            time += pause;
+            let granted = cost * TICKS <= level;
+            level -= if granted { cost * TICKS } else { 0 };
+            match cell.decide(&gcra, cost, Nanos(time * MS)) {
+                Decision::Admitted { remaining } => prop_assert_eq!((true, level / TICKS), (granted, remaining)),
+                Decision::Refused { retry_after } => {
+                    prop_assert!(!granted && cost <= u64::from(burst));
+                    let then = Nanos(time * MS).after(retry_after);
+                    prop_assert!(gcra.judge(cell.state(), cost, then).0.lets_in());
+                    prop_assert!(!gcra.judge(cell.state(), cost, Nanos(then.0 - 1)).0.lets_in());
+                }
+                Decision::TooLarge { most } => prop_assert!(cost > most && most == u64::from(burst)),
+                Decision::Wait { .. } => prop_assert!(false, "a token bucket does not wait"),
+            }
+        }
+    }
+}

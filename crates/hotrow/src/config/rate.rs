@@ -1,0 +1,163 @@
+//! `[limits.rate]`: how clients are told, and a table per rule.
+
+use std::time::Duration;
+
+use hotrow_admit::rate::limit::{Kind, Setting};
+use hotrow_admit::rate::value::Rate;
+use hotrow_server::config::rate::{BURST_MAX, BatchCost, ClientHeader, Network, Per, RateLimits, RateRule};
+
+use super::problem::shown;
+use super::reader::Section;
+use super::resolve::{ms, s};
+
+/// All rules are asked for each request to which they apply.
+const RULES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 64;
+const PROXIES_MAX: usize = 64;
+/// 16 bytes each: 1.6 GB.
+const KEYS_MAX: usize = 100_000_000;
+const PER_RULE: &str = "\"client\" or \"header:NAME\" or \"collection\" or \"global\"";
+const RATE_RANGE: &str = "a number per second, minute or hour, such as \"100/s\"";
+
+/// What a kind may turn out to be once its wait is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KindName {
+    TokenBucket,
+    LeakyBucket,
+    FixedWindow,
+}
+
+pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits {
+    let mut limits = RateLimits {
+        rules: Vec::new(),
+        keys_max: section.count("keys_max", 65_536, 8..=KEYS_MAX),
+        trusted_proxies: trusted_proxies(&mut section),
+        client_header: section.choice(
+            "client_header",
+            [
+                ("none", None),
+                ("forwarded", Some(ClientHeader::Forwarded)),
+                ("x-forwarded-for", Some(ClientHeader::XForwardedFor)),
+            ],
+        ),
+        // The range fits.
+        ipv6_prefix: section.count("ipv6_prefix", 64, 1..=128) as u8,
+        headers: section.flag("headers", false),
+    };
+    if limits.client_header.is_some() && limits.trusted_proxies.is_empty() {
+        let what = "has no meaning without trusted_proxies, for only their word is taken; name their networks";
+        section.refuse("client_header", what);
+    }
+    if limits.client_header.is_none() && !limits.trusted_proxies.is_empty() {
+        let what = "has no meaning without client_header; say in which field the proxies name the client";
+        section.refuse("trusted_proxies", what);
+    }
+    for (i, (name, table)) in section.finish_with_sections().into_iter().enumerate() {
+        if i >= RULES_MAX {
+            table.refuse_whole(&format!("there may be at most {RULES_MAX} rules; this is one more"));
+            break;
+        }
+        limits.rules.extend(rule(name, table, collections));
+    }
+    limits
+}
+
+fn trusted_proxies(section: &mut Section<'_>) -> Vec<Network> {
+    let words = section.texts("trusted_proxies", "none", "a list of up to 64 addresses and networks");
+    let words = words.unwrap_or_default();
+    if words.len() > PROXIES_MAX {
+        section.refuse("trusted_proxies", format!("must name at most {PROXIES_MAX} networks, not {}", words.len()));
+    }
+    let mut networks = Vec::with_capacity(words.len());
+    for word in &words {
+        match word.parse() {
+            Ok(network) => networks.push(network),
+            Err(()) => section.refuse(
+                "trusted_proxies",
+                format!(
+                    "must be addresses and networks such as \"10.0.0.0/8\" or \"::1\", with no bits beyond the prefix, not {}",
+                    shown(word)
+                ),
+            ),
+        }
+    }
+    networks
+}
+
+/// A rule; none only when a problem was noted.
+fn rule(name: String, mut section: Section<'_>, collections: &[&str]) -> Option<RateRule> {
+    if !name_is_valid(&name) {
+        section.refuse_whole(&format!(
+            "the name of a rule must begin with a letter a to z and have at most {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, \
+             not {}",
+            shown(&name)
+        ));
+    }
+    let rate = rate_of(&mut section);
+    let per = section.parsed::<Per>("per", "client", PER_RULE);
+    let kind = section.choice(
+        "kind",
+        [
+            ("token_bucket", KindName::TokenBucket),
+            ("leaky_bucket", KindName::LeakyBucket),
+            ("fixed_window", KindName::FixedWindow),
+        ],
+    );
+    let default_burst = match (kind, rate) {
+        (KindName::LeakyBucket, _) | (_, None) => 1,
+        (_, Some(rate)) => rate.units(),
+    };
+    let words = (default_burst as usize, "the number in rate; 1 for a leaky bucket");
+    let burst = section.count_or("burst", words, 1..=BURST_MAX as usize) as u32;
+    let max_wait = section.duration("max_wait", s(1), ms(1)..=Duration::from_mins(1));
+    let warm_up = section.duration("warmup", ms(0), ms(0)..=Duration::from_hours(1));
+    let batch_cost = section.choice("batch_cost", [("ids", BatchCost::Ids), ("request", BatchCost::Request)]);
+    let collections = names(&mut section, collections);
+    check_kind(&section, kind);
+    section.finish();
+    let kind = match kind {
+        KindName::TokenBucket => Kind::TokenBucket,
+        KindName::LeakyBucket => Kind::LeakyBucket { max_wait },
+        KindName::FixedWindow => Kind::FixedWindow,
+    };
+    Some(RateRule { name, per: per?, setting: Setting { kind, rate: rate?, burst, warm_up }, batch_cost, collections })
+}
+
+fn rate_of(section: &mut Section<'_>) -> Option<Rate> {
+    let Some(text) = section.text("rate", "required", RATE_RANGE) else {
+        if !section.has("rate") {
+            section.refuse("rate", format!("is required: {RATE_RANGE}"));
+        }
+        return None;
+    };
+    text.value.parse().map_err(|why| section.refuse("rate", format!("{why}, not {}", text.shown))).ok()
+}
+
+fn check_kind(section: &Section<'_>, kind: KindName) {
+    if section.has("max_wait") && kind != KindName::LeakyBucket {
+        section.refuse("max_wait", "is for kind = \"leaky_bucket\": others refuse at once what is too much");
+    }
+    for name in ["burst", "warmup"].into_iter().filter(|name| section.has(name) && kind == KindName::FixedWindow) {
+        section.refuse(name, "has no meaning with kind = \"fixed_window\", which has a rate alone");
+    }
+}
+
+/// The collections to which the rule applies, when not to all.
+fn names(section: &mut Section<'_>, collections: &[&str]) -> Option<Vec<String>> {
+    let names = section.texts("collections", "all", "a list of collections")?;
+    if names.is_empty() {
+        section.refuse("collections", "must name at least one collection; leave the key out for all");
+    }
+    for name in names.iter().filter(|name| !collections.contains(&name.as_str())) {
+        section.refuse("collections", format!("must name collections of this file, not {}", shown(name)));
+    }
+    Some(names)
+}
+
+fn name_is_valid(name: &str) -> bool {
+    let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
+    rest_is_valid && name.len() <= NAME_BYTES_MAX && name.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests;

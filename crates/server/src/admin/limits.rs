@@ -1,0 +1,101 @@
+//! `POST /limits/rate/{rule}`: a rule's rate and burst, changed while it is at work, until the process ends.
+
+use hotrow_admit::rate::limit::Setting;
+use hotrow_admit::rate::value::Rate;
+use hotrow_measure::clock::Nanos;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use serde::Deserialize;
+
+use super::{View, plain, unauthorised};
+use crate::admit::rate::NotChanged;
+use crate::body::Body;
+use crate::config::rate::BURST_MAX;
+use crate::problem::{Problem, problem};
+use crate::receive;
+
+/// Where the rules are.
+pub(super) const PREFIX: &str = "/limits/rate/";
+/// Largest body: two short members.
+const BODY_BYTES_MAX: usize = 1024;
+
+/// What can be changed; at least one of the two.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    rate: Option<String>,
+    burst: Option<u32>,
+}
+
+impl View {
+    /// Answers a request below [`PREFIX`].
+    pub(super) async fn change_rate(&self, request: Request<Incoming>) -> Result<Response<Body>, Problem> {
+        if !self.authorised(&request) {
+            return Ok(unauthorised());
+        }
+        if *request.method() != Method::POST {
+            return Err(Problem::Method("POST"));
+        }
+        let (head, body) = request.into_parts();
+        let body = receive::body(body, BODY_BYTES_MAX).await?;
+        let rule = head.uri.path().strip_prefix(PREFIX).unwrap_or_default();
+        let (rate, burst) = match parse(&body) {
+            Ok(change) => change,
+            Err(what) => return Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &what)),
+        };
+        match self.shared.rate.change(rule, rate, burst, Nanos::now()) {
+            Ok(Setting { rate, burst, .. }) => {
+                tracing::info!(rule, %rate, burst, "rate limit changed by request");
+                let now = serde_json::json!({ "rule": rule, "rate": rate.to_string(), "burst": burst });
+                Ok(plain(StatusCode::OK, "application/json", now.to_string()))
+            }
+            Err(NotChanged::NoSuchRule) => Ok(problem(
+                StatusCode::NOT_FOUND,
+                "No such rule",
+                "no rate limit of that name is configured; see /status",
+            )),
+            Err(NotChanged::Impossible(why)) => Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &why.to_string())),
+        }
+    }
+}
+
+fn parse(body: &[u8]) -> Result<(Option<Rate>, Option<u32>), String> {
+    const FORM: &str = r#"the body is {"rate":"50/s","burst":20}, or one of the two"#;
+    let change: Change = serde_json::from_slice(body).map_err(|_| FORM.to_owned())?;
+    let rate = change.rate.map(|text| text.parse()).transpose().map_err(|why| format!("rate: {why}"))?;
+    if let Some(burst) = change.burst.filter(|burst| !(1..=BURST_MAX).contains(burst)) {
+        return Err(format!("burst: must be a whole number between 1 and {BURST_MAX}, not {burst}"));
+    }
+    if rate.is_none() && change.burst.is_none() {
+        return Err(FORM.to_owned());
+    }
+    Ok((rate, change.burst))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_read_strictly() {
+        let read = |text: &str| parse(text.as_bytes()).map(|(rate, burst)| (rate.map(|r| r.to_string()), burst));
+        assert_eq!(read(r#"{"rate":"50/s","burst":20}"#), Ok((Some("50/s".to_owned()), Some(20))));
+        assert_eq!(read(r#"{"burst":1}"#), Ok((None, Some(1))));
+        for (text, fragment) in [
+            ("", "the body is"),
+            ("{}", "the body is"),
+            ("[]", "the body is"),
+            (r#"{"rate":50}"#, "the body is"),
+            (r#"{"burst":"20"}"#, "the body is"),
+            (r#"{"burst":-1}"#, "the body is"),
+            (r#"{"burst":20,"bursts":1}"#, "the body is"),
+            (r#"{"rate":"50"}"#, "rate: must be a number per second"),
+            (r#"{"rate":"0/s"}"#, "rate: must be 1 to"),
+            (r#"{"burst":0}"#, "burst: must be a whole number between 1 and"),
+            (r#"{"burst":4000000000}"#, "not 4000000000"),
+        ] {
+            let why = read(text).expect_err(text);
+            assert!(why.contains(fragment), "{text}: {why}");
+        }
+    }
+}

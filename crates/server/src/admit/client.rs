@@ -1,0 +1,106 @@
+//! Whose request it is.
+//!
+//! The peer's address, unless the peer is a trusted proxy: then the proxies' field is read from its right end, where the nearest
+//! proxy has written, and the first address that is not itself a trusted proxy's is the client's. What stands to the left of that
+//! is the client's own claim and is never looked at. What cannot be read ends the walk: the last proxy that was reached stands
+//! for the client, so that nobody gets a fresh budget by writing nonsense.
+
+mod forwarded;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::config::rate::{ClientHeader, Network, RateLimits};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// More proxies than that nobody has in a row.
+const HOPS_MAX: usize = 32;
+
+/// How the client of a request is told.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    trusted: Box<[Network]>,
+    header: Option<ClientHeader>,
+    ipv6_prefix: u8,
+}
+
+impl Clients {
+    pub(crate) fn new(config: &RateLimits) -> Self {
+        Self {
+            trusted: config.trusted_proxies.as_slice().into(),
+            header: config.client_header,
+            ipv6_prefix: config.ipv6_prefix,
+        }
+    }
+
+    /// The client's address.
+    pub(crate) fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.to_canonical();
+        match self.header {
+            Some(header) if self.trusts(peer) => self.beyond(peer, header, headers),
+            _ => peer,
+        }
+    }
+
+    /// The client as a key: an IPv4 address, or the first bits of an IPv6 address, for whoever has one has all of its network.
+    pub(crate) fn key(&self, peer: IpAddr, headers: &HeaderMap) -> [u8; 17] {
+        let mut key = [0; 17];
+        match self.address(peer, headers) {
+            IpAddr::V4(v4) => {
+                key[0] = 4;
+                key[1..5].copy_from_slice(&v4.octets());
+            }
+            IpAddr::V6(v6) => {
+                let beyond = u128::MAX.checked_shr(u32::from(self.ipv6_prefix)).unwrap_or(0);
+                key[0] = 6;
+                key[1..].copy_from_slice(&Ipv6Addr::from_bits(v6.to_bits() & !beyond).octets());
+            }
+        }
+        key
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(address))
+    }
+
+    fn beyond(&self, proxy: IpAddr, header: ClientHeader, headers: &HeaderMap) -> IpAddr {
+        let (name, parse): (_, fn(&str) -> Option<IpAddr>) = match header {
+            ClientHeader::Forwarded => (FORWARDED, forwarded::of_element),
+            ClientHeader::XForwardedFor => (X_FORWARDED_FOR, of_x_forwarded_for),
+        };
+        let mut nearest = proxy;
+        let mut hops = 0;
+        // A proxy appends to the last line or adds a line, so that the last is the nearest proxy's.
+        for line in headers.get_all(&name).iter().rev() {
+            let Ok(mut rest) = HeaderValue::to_str(line) else { return nearest };
+            loop {
+                let cut = match header {
+                    ClientHeader::Forwarded => forwarded::last_element(rest),
+                    ClientHeader::XForwardedFor => {
+                        Some(rest.rsplit_once(',').map_or((None, rest), |(l, r)| (Some(l), r)))
+                    }
+                };
+                let Some((left, last)) = cut else { return nearest };
+                let Some(address) = parse(last.trim_matches([' ', '\t'])) else { return nearest };
+                nearest = address.to_canonical();
+                hops += 1;
+                if !self.trusts(nearest) || hops >= HOPS_MAX {
+                    return nearest;
+                }
+                let Some(left) = left else { break };
+                rest = left;
+            }
+        }
+        nearest
+    }
+}
+
+/// An address, with a port or without; an IPv6 address with a port is in brackets.
+fn of_x_forwarded_for(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| forwarded::of_node(text))
+}
+
+#[cfg(test)]
+mod tests;

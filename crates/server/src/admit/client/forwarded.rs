@@ -1,0 +1,87 @@
+//! `Forwarded` (RFC 7239): a list of elements, each of pairs `name=value`, of which `for` names who asked the proxy.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Cuts the last element off a line; the commas within quoted strings are not the list's. `None` when a quoted string does not end.
+pub(super) fn last_element(line: &str) -> Option<(Option<&str>, &str)> {
+    let (mut comma, mut quoted, mut escaped) = (None, false, false);
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' if !quoted => comma = Some(at),
+            _ => {}
+        }
+    }
+    let cut = comma.map_or((None, line), |at| (Some(&line[..at]), &line[at + 1..]));
+    (!quoted).then_some(cut)
+}
+
+/// The address in an element's `for`; `None` when the element is malformed, has none or two, or hides it (`unknown`, `_name`).
+pub(super) fn of_element(element: &str) -> Option<IpAddr> {
+    let (mut rest, mut node) = (element, None);
+    loop {
+        let (name, after) = rest.split_once('=')?;
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return None;
+        }
+        let (value, after) = value(after)?;
+        // Names are compared without regard to case, and stand once in an element.
+        if name.eq_ignore_ascii_case("for") && node.replace(value).is_some() {
+            return None;
+        }
+        match after.trim_start_matches([' ', '\t']).strip_prefix(';') {
+            Some(more) => rest = more.trim_start_matches([' ', '\t']),
+            None if after.is_empty() => break,
+            None => return None,
+        }
+    }
+    of_node(&node?)
+}
+
+/// A node: an IPv4 address, or an IPv6 address in brackets; either with a port, which may be hidden too.
+pub(super) fn of_node(node: &str) -> Option<IpAddr> {
+    let (address, port) = match node.strip_prefix('[') {
+        Some(rest) => {
+            let (v6, after) = rest.split_once(']')?;
+            let port = if after.is_empty() { None } else { Some(after.strip_prefix(':')?) };
+            (IpAddr::V6(v6.parse::<Ipv6Addr>().ok()?), port)
+        }
+        None => {
+            let (v4, port) = node.split_once(':').map_or((node, None), |(v4, port)| (v4, Some(port)));
+            (IpAddr::V4(v4.parse::<Ipv4Addr>().ok()?), port)
+        }
+    };
+    port.is_none_or(is_port).then_some(address)
+}
+
+fn is_port(port: &str) -> bool {
+    let hidden =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    let digits = (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+    digits || port.strip_prefix('_').is_some_and(hidden)
+}
+
+/// A token or a quoted string, and what follows.
+fn value(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.bytes().position(|b| !is_token(b)).unwrap_or(text.len());
+        return (end > 0).then(|| (Cow::Borrowed(&text[..end]), &text[end..]));
+    };
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    loop {
+        match chars.next()? {
+            (at, '"') => return Some((Cow::Owned(value), &quoted[at + 1..])),
+            (_, '\\') => value.push(chars.next()?.1),
+            (_, c) => value.push(c),
+        }
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
