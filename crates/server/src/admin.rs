@@ -1,6 +1,7 @@
 //! The admin side: health, metrics, status, purge. Its own listener and thread, so that neither load nor a slow scrape
 //! touches the other side.
 
+mod overload;
 mod page;
 mod status;
 mod text;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use hotrow_admit::breaker::State;
 use hotrow_cache::config::Upkeep;
 use hotrow_cache::key::CollectionId;
 use hotrow_measure::clock::Nanos;
@@ -112,12 +114,15 @@ impl View {
         let source = self.shared.source.health();
         let current = cache.is_current(now);
         let followed = cache.config().upkeep == Upkeep::Feed;
-        let status = if current && source.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let breaker = self.breaker_state(now);
+        let ready = current && source.is_ok() && breaker != State::Open;
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = serde_json::json!({
             "ready": status == StatusCode::OK,
             "feed": if !followed { "none" } else if current { "caught up" } else { "behind" },
             "staleness_ms": followed.then(|| status::millis(cache.staleness(now))),
             "source": if source.is_ok() { "reachable" } else { "unreachable" },
+            "breaker": breaker.label(),
         });
         let mut response = plain(status, "application/json", body.to_string());
         if status != StatusCode::OK {

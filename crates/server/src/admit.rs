@@ -1,1 +1,7 @@
 //! From requests and answers to the decisions of `hotrow_admit`, and back.
+
+pub(crate) mod breaker;
+pub(crate) mod pressure;
+pub(crate) mod priority;
+pub(crate) mod request;
+pub(crate) mod shed;

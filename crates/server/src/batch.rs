@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
+use hotrow_admit::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::key::{CollectionId, Key, KeyError};
 use hotrow_cache::version::Position;
@@ -14,8 +15,10 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
+use crate::admit::request::first_kind;
 use crate::body::Body;
 use crate::handle::{Handler, Outcome, Special, Step};
+use crate::lookups::LookupKind;
 use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::problem::Problem;
@@ -190,19 +193,28 @@ impl Handler {
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => Wish::Any,
             Ok(Special::New) => Wish::New,
-            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted),
+            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted, asked),
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
+        if let Err(problem) = self.let_in(id, first_kind(wish, Kind::Batch), asked) {
+            return Step::Now((problem.response(), CacheOutcome::None));
+        }
         let cache = &self.shared.cache;
         ids.keys.iter().for_each(|key| self.requested(key, now));
         let mut answers = Answers::new(ids.keys.len());
         let mut waiters = Vec::new();
         let mut refresh = false;
-        for (place, lookup) in cache.lookup_batch(&ids.keys, wish, now).into_iter().enumerate() {
+        let admit = |cold| self.admit_reads(id, wish, cold, asked, now);
+        let lookups = match cache.lookup_batch_if(&ids.keys, wish, now, admit) {
+            Ok(lookups) => lookups,
+            Err(problem) => return Step::Now(self.batch_refused(id, &ids, wish, now, &problem)),
+        };
+        for (place, lookup) in lookups.into_iter().enumerate() {
             self.looked_up(id, wish, &lookup);
             match lookup {
                 Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                    refresh |= quality == Quality::Expired && cache.refresh(&ids.keys[place]);
+                    let may_read = quality == Quality::Expired && !self.shared.breaker.refuses(now);
+                    refresh |= may_read && cache.refresh(&ids.keys[place]);
                     let provenance = Provenance::of_hit(quality, cache.age(&record, now));
                     answers.put(place, record, provenance);
                 }
@@ -224,6 +236,25 @@ impl Handler {
         self.batch_later(id, ids, wish, answers, waiters)
     }
 
+    /// The cold keys are not read: what memory holds and what may stand in for the others, or why.
+    fn batch_refused(&self, id: CollectionId, ids: &Ids, wish: Wish, now: Nanos, problem: &Problem) -> Outcome {
+        let mut answers = Answers::new(ids.keys.len());
+        for (place, key) in ids.keys.iter().enumerate() {
+            self.lookups.count(id.0, LookupKind::Refused);
+            let cache = &self.shared.cache;
+            let held = (wish == Wish::Any).then(|| cache.peek(key, now)).flatten();
+            let held = held.map(|(record, quality)| {
+                let provenance = Provenance::of_hit(quality, cache.age(&record, now));
+                (record, provenance)
+            });
+            match held.or_else(|| self.stale(key, wish, now)) {
+                Some((record, provenance)) => answers.put(place, record, provenance),
+                None => return (problem.response(), CacheOutcome::None),
+            }
+        }
+        self.render(id, ids, &answers)
+    }
+
     fn batch_later(
         &self,
         id: CollectionId,
@@ -236,7 +267,7 @@ impl Handler {
             Ok(place) => place,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
-        let handler = self.clone();
+        let (handler, arrived) = (self.clone(), Nanos::now());
         Step::Later(Box::pin(async move {
             let _place = place;
             let deadline = tokio::time::Instant::now() + handler.shared.limits.request_timeout;
@@ -244,7 +275,9 @@ impl Handler {
                 let waited = tokio::time::timeout_at(deadline, handler.wait_for(id, waiter)).await;
                 let now = Nanos::now();
                 let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
-                match waited.unwrap_or(Err(Problem::Timeout("the database did not answer in time"))) {
+                let waited = waited.unwrap_or(Err(Problem::Timeout("the database did not answer in time")));
+                handler.waited(arrived, &waited);
+                match waited {
                     Ok(record) => {
                         let age = handler.shared.cache.age(&record, now);
                         answers.put(place, record, Provenance { outcome, age });
@@ -259,7 +292,10 @@ impl Handler {
         }))
     }
 
-    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position) -> Step {
+    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position, asked: &HeaderMap) -> Step {
+        if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
+            return Step::Now((problem.response(), CacheOutcome::None));
+        }
         let place = match Place::take(&self.shared, true) {
             Ok(place) => place,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),

@@ -12,7 +12,7 @@ use toml::de::DeTable;
 
 use super::reader::{Context, Section};
 use super::source::{Source, source};
-use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections};
+use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections, overload};
 
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
@@ -43,7 +43,7 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
     let mut root = Section::root(ctx, table);
     let (data, admin, workers) = listen(root.section("listen"), overrides);
     let admin_token = admin_token(root.section("admin"));
-    let (limits, shared) = limits(root.section("limits"));
+    let Limited { limits, shared, breaker, shed } = limits(root.section("limits"));
     let source = source(root.section("source"), limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
     let collections = collections::collections(root.section("collections"), &cache_section.ttl, &source.of_source());
@@ -64,8 +64,16 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
             cache_section.ttl.ttl
         ));
     }
-    let server =
-        hotrow_server::config::Config { data, admin, admin_token, workers, limits, collections: collections.server };
+    let server = hotrow_server::config::Config {
+        data,
+        admin,
+        admin_token,
+        workers,
+        limits,
+        breaker,
+        shed,
+        collections: collections.server,
+    };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved { server, cache: cache_section.config, collections: collections.cache, source, log, warnings })
 }
@@ -115,7 +123,15 @@ struct Shared {
     waiting_keys: usize,
 }
 
-fn limits(mut section: Section<'_>) -> (Limits, Shared) {
+/// What `[limits]` and the tables in it come to.
+struct Limited {
+    limits: Limits,
+    shared: Shared,
+    breaker: Option<hotrow_admit::breaker::Config>,
+    shed: Option<hotrow_server::config::Shed>,
+}
+
+fn limits(mut section: Section<'_>) -> Limited {
     let limits = Limits {
         connections: section.count("connections", 10_000, 1..=1_000_000),
         requests_in_flight: section.count("requests_in_flight", 10_000, 1..=1_000_000),
@@ -151,8 +167,10 @@ fn limits(mut section: Section<'_>) -> (Limits, Shared) {
             format!("must be at least limits.max_batch, or no cold batch could be read: {waiting_keys} is less than {max_batch}"),
         );
     }
+    let breaker = overload::breaker(section.section("breaker"));
+    let shed = overload::shed(section.section("shed"));
     section.finish();
-    (limits, Shared { waiting_keys })
+    Limited { limits, shared: Shared { waiting_keys }, breaker, shed }
 }
 
 /// Defaults that collections take over.

@@ -5,3 +5,6 @@
 #[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
+
+mod breaker;
+mod shed;

@@ -57,6 +57,7 @@ impl View {
             },
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
             "limits": self.limits(),
+            "overload": self.overload_status(now),
             "collections": collections,
         })
     }
