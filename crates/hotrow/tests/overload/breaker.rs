@@ -1,6 +1,6 @@
 //! A database that fails is left alone and found again; what needs no read is answered all along.
 
-use std::time::Duration;
+use rusqlite::Connection;
 
 use crate::harness::{Answer, Config, Database, SOON, Server, await_some, await_until};
 
@@ -9,21 +9,27 @@ mod server;
 
 use server::{Server as Postgres, Stop};
 
-/// A table whose row 1 takes longer to read than a read may take, until [`mend`].
+/// A database that can be locked against readers (not in WAL mode).
 fn database() -> Database {
     let database = Database::with_products(20);
-    database.add_slow_table(Duration::from_millis(400));
+    database.execute("PRAGMA journal_mode = DELETE");
     database
 }
 
-fn mend(database: &Database) {
-    database.execute("UPDATE slow SET work = 0 WHERE id = 1");
+/// Locks it: reads time out until the lock goes.
+#[track_caller]
+fn lock(database: &Database) -> Connection {
+    let locker = database.another();
+    locker.execute_batch("BEGIN EXCLUSIVE").expect("the lock");
+    locker
 }
 
 fn config(database: &Database) -> Config {
     Config::new(database.path())
         .collection("products")
-        .collection("slow")
+        .set("source.watch", "\"none\"")
+        // The lock keeps the feed from looking too; what hits are worth then is another matter.
+        .set("cache.max_staleness", "\"1h\"")
         .set("source.read_timeout", "\"100ms\"")
         .set("cache.error_ttl", "\"0s\"")
         .set("limits.breaker.failures", "3")
@@ -59,8 +65,9 @@ fn it_opens_answers_hits_probes_and_closes_with_one_line_each() {
     let server = Server::start(&config(&database));
     let mut client = server.client();
     assert_eq!(client.get("/products/1").status, 200);
-    for _ in 0..3 {
-        client.get("/slow/1").problem(504);
+    let locker = lock(&database);
+    for id in 2..5 {
+        client.get(&format!("/products/{id}")).problem(504);
     }
     // Open: nothing is asked of the database, and what needs nothing of it is answered.
     let queries = server.queries();
@@ -81,15 +88,15 @@ fn it_opens_answers_hits_probes_and_closes_with_one_line_each() {
     // The first probe fails.
     await_until("the probe to be due", SOON, || readyz(&server) == (200, "half_open".to_owned()));
     assert_eq!(server.queries(), queries, "nothing is asked for its own sake");
-    client.get("/slow/1").problem(504);
+    client.get("/products/2").problem(504);
     assert_eq!(readyz(&server), (503, "open".to_owned()));
     assert_left_alone(&client.get("/products/2"));
     // The next ones do not.
-    mend(&database);
+    drop(locker);
     await_until("the probe to be due", SOON, || readyz(&server).0 == 200);
-    assert_eq!(client.get("/slow/1").status, 200);
-    assert_eq!(readyz(&server), (200, "half_open".to_owned()), "one of two");
     assert_eq!(client.get("/products/2").status, 200);
+    assert_eq!(readyz(&server), (200, "half_open".to_owned()), "one of two");
+    assert_eq!(client.get("/products/3").status, 200);
     assert_eq!(readyz(&server), (200, "closed".to_owned()));
     assert_eq!([entered(&server, "open"), entered(&server, "half_open"), entered(&server, "closed")], [2.0, 2.0, 1.0]);
     let told = ["circuit breaker open", "circuit breaker half open", "circuit breaker closed"];
@@ -99,16 +106,21 @@ fn it_opens_answers_hits_probes_and_closes_with_one_line_each() {
 #[test]
 fn who_waits_for_a_query_when_it_opens_is_answered() {
     let database = database();
-    let config = config(&database).set("limits.breaker.failures", "1").set("source.reads_in_flight", "1");
+    let config = config(&database)
+        .set("limits.breaker.failures", "1")
+        .set("source.reads_in_flight", "1")
+        // Time enough for another to queue behind it.
+        .set("source.read_timeout", "\"1s\"");
     let server = Server::start(&config);
-    let (mut reading, mut waiting, mut elsewhere) = (server.client(), server.client(), server.client());
+    let (mut reading, mut waiting) = (server.client(), server.client());
+    let locker = lock(&database);
     let queued = || server.metrics().sum("hotrow_waiting_keys", &[]);
     // Timing decides whether the second is queued before the first fails; so until it was.
     let answer = await_some("one to wait while the other fails", SOON, || {
         await_until("the breaker to let reads through", SOON, || readyz(&server).0 == 200);
-        reading.send("GET /slow/1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        reading.send("GET /products/1 HTTP/1.1\r\nHost: h\r\n\r\n");
         await_until("the read to begin", SOON, || server.metrics().sum("hotrow_queries_in_flight", &[]) == 1.0);
-        waiting.send("GET /slow/2 HTTP/1.1\r\nHost: h\r\n\r\n");
+        waiting.send("GET /products/2 HTTP/1.1\r\nHost: h\r\n\r\n");
         let was_queued = queued() == 1.0;
         reading.answer().problem(504);
         let answer = waiting.answer();
@@ -116,9 +128,8 @@ fn who_waits_for_a_query_when_it_opens_is_answered() {
     });
     assert_left_alone(&answer);
     assert_eq!(queued(), 0.0);
-    assert_left_alone(&elsewhere.get("/products/7"));
-    mend(&database);
-    await_until("reads again", SOON, || waiting.get("/slow/2").status == 200);
+    drop(locker);
+    await_until("reads again", SOON, || waiting.get("/products/2").status == 200);
 }
 
 #[test]
@@ -128,21 +139,22 @@ fn what_may_stand_in_for_a_failed_read_stands_in_for_one_that_is_not_made() {
     let server = Server::start(&config);
     let mut client = server.client();
     assert_eq!(client.get("/products/1").status, 200);
-    await_until("it to open", SOON, || {
-        client.get("/slow/1");
-        readyz(&server).1 == "open"
-    });
+    let _locker = lock(&database);
+    for id in 2..5 {
+        client.get(&format!("/products/{id}")).problem(504);
+    }
     await_until("the entry to expire", SOON, || client.get("/products/1").cache() == "stale");
     assert_eq!(client.get("/products?ids=1").cache(), "stale");
     assert_left_alone(&client.get("/products/2"));
     assert_left_alone(&client.get("/products?ids=1,2"));
+    assert_eq!(readyz(&server).1, "open", "all the while");
 }
 
 #[test]
 fn a_row_or_a_table_that_cannot_be_read_is_no_failure_of_the_database() {
     let database = database();
     database.execute("CREATE TABLE gone(id INTEGER PRIMARY KEY); INSERT INTO gone VALUES (1)");
-    let config = config(&database).collection("gone").set("source.watch", "\"none\"");
+    let config = config(&database).collection("gone");
     let server = Server::start(&config);
     let mut client = server.client();
     assert_eq!(client.get("/gone/1").status, 200);
@@ -161,10 +173,12 @@ fn without_a_breaker_every_read_is_tried() {
     let database = database();
     let server = Server::start(&config(&database).set("limits.breaker.enabled", "false"));
     let mut client = server.client();
-    for _ in 0..5 {
-        client.get("/slow/1").problem(504);
+    let locker = lock(&database);
+    for id in 1..6 {
+        client.get(&format!("/products/{id}")).problem(504);
     }
-    assert_eq!(client.get("/products/1").status, 200);
+    drop(locker);
+    await_until("reads again", SOON, || client.get("/products/1").status == 200);
     assert_eq!(readyz(&server), (200, "closed".to_owned()));
 }
 

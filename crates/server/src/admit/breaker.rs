@@ -190,7 +190,7 @@ fn outcome<T>(result: &Result<T, ReadError>) -> Outcome {
 
 /// Rounded up, at least 1: a client that comes back as told finds the probe due.
 fn whole_seconds(time: Duration) -> u32 {
-    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     u32::try_from(seconds.max(1)).unwrap_or(u32::MAX)
 }
 
