@@ -239,20 +239,32 @@ impl Handler {
     /// The cold keys are not read: what memory holds and what may stand in for the others, or why.
     fn batch_refused(&self, id: CollectionId, ids: &Ids, wish: Wish, now: Nanos, problem: &Problem) -> Outcome {
         let mut answers = Answers::new(ids.keys.len());
+        let mut all = true;
         for (place, key) in ids.keys.iter().enumerate() {
-            self.lookups.count(id.0, LookupKind::Refused);
-            let cache = &self.shared.cache;
-            let held = (wish == Wish::Any).then(|| cache.peek(key, now)).flatten();
-            let held = held.map(|(record, quality)| {
-                let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                (record, provenance)
-            });
-            match held.or_else(|| self.stale(key, wish, now)) {
-                Some((record, provenance)) => answers.put(place, record, provenance),
-                None => return (problem.response(), CacheOutcome::None),
-            }
+            let held = match self.held(key, wish, now) {
+                Some(held) => Some(held),
+                None => {
+                    self.lookups.count(id.0, LookupKind::Refused);
+                    self.stale(key, wish, now)
+                }
+            };
+            all &= held.is_some();
+            held.into_iter().for_each(|(record, provenance)| answers.put(place, record, provenance));
         }
-        self.render(id, ids, &answers)
+        if all { self.render(id, ids, &answers) } else { (problem.response(), CacheOutcome::None) }
+    }
+
+    /// What memory answers without any read; counted as a lookup.
+    fn held(&self, key: &Key, wish: Wish, now: Nanos) -> Option<(Record, Provenance)> {
+        let cache = &self.shared.cache;
+        let (record, quality) = (wish == Wish::Any).then(|| cache.peek(key, now)).flatten()?;
+        let provenance = Provenance::of_hit(quality, cache.age(&record, now));
+        let lookup = match record.presence() {
+            Presence::Found => Lookup::Hit(record.clone(), quality),
+            Presence::Missing => Lookup::Negative(record.clone(), quality),
+        };
+        self.looked_up(key.collection(), wish, &lookup);
+        Some((record, provenance))
     }
 
     fn batch_later(

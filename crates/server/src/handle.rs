@@ -220,10 +220,14 @@ impl Handler {
     }
 
     fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, now: Nanos) -> Step {
+        let id = key.collection();
+        if let Err(problem) = self.let_in(id, Kind::Hit, asked) {
+            return Step::problem(&problem);
+        }
         if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
             return Step::Now(self.answer(record, provenance, asked));
         }
-        if let Err(problem) = self.let_in(key.collection(), Kind::Bypass, asked) {
+        if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
             return Step::problem(&problem);
         }
         let place = match Place::take(&self.shared, true) {
