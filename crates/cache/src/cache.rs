@@ -1,5 +1,7 @@
 //! The cache as the server sees it: look up, read what is missing, take in what changed.
 
+mod lookup;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,43 +115,6 @@ impl<E: Clone> Cache<E> {
     /// another is given as [`crate::Fetched::Passing`], and a change does not end the lease of such a read.
     pub fn expect_aliases(&self, collection: CollectionId) {
         self.collection(collection).0.has_aliases.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    /// What is known of `key` at `now`, a clock reading taken for this request.
-    #[must_use]
-    pub fn lookup(&self, key: &Key, wish: Wish, now: Nanos) -> Lookup<E> {
-        if self.config.enabled && wish == Wish::Any {
-            match self.served(key, now) {
-                Served::Answer(lookup) => return lookup,
-                Served::Refuse => return Lookup::Refused(Refusal::Behind),
-                Served::No => {}
-            }
-        }
-        let mut one = self.join(std::slice::from_ref(&key), wish, now);
-        // `join` answers one lookup per key.
-        one.pop().unwrap_or(Lookup::Refused(Refusal::QueueFull))
-    }
-
-    /// [`Cache::lookup`] for the ids of one batch, all of one collection: cold ones are queued together and so read in
-    /// one query. Answers in the order of `keys`, which must not repeat a key.
-    #[must_use]
-    pub fn lookup_batch(&self, keys: &[Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
-        let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
-        let mut cold: Vec<&Key> = Vec::new();
-        for key in keys {
-            let hit = if self.config.enabled && wish == Wish::Any { self.served(key, now) } else { Served::No };
-            answers.push(match hit {
-                Served::Answer(lookup) => Some(lookup),
-                Served::Refuse => Some(Lookup::Refused(Refusal::Behind)),
-                Served::No => {
-                    cold.push(key);
-                    None
-                }
-            });
-        }
-        let mut joined = if cold.is_empty() { Vec::new() } else { self.join(&cold, wish, now) }.into_iter();
-        let refused = || Lookup::Refused(Refusal::QueueFull);
-        answers.into_iter().map(|answer| answer.or_else(|| joined.next()).unwrap_or_else(refused)).collect()
     }
 
     /// The entry, if it may be served at `now`; queues nothing and does not count as a use.

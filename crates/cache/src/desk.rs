@@ -164,6 +164,14 @@ impl<E: Clone> Desk<E> {
         }
     }
 
+    /// Empties the queue: nobody can join what was in it any more, and the caller has to finish it, without this lock.
+    pub(crate) fn give_up(&mut self, stats: &CollectionStats) -> Vec<Arc<Flight<E>>> {
+        let queued: Vec<_> = std::mem::take(&mut self.queue).into();
+        stats.waiting_keys.sub(queued.len() as u64);
+        queued.iter().for_each(|flight| self.retire(flight));
+        queued
+    }
+
     /// Ends a turn that was cancelled. Gives the flights whose waiters have to be called to lead: any of them may be the
     /// only one that still has a waiter.
     pub(crate) fn abandon_turn(&mut self) -> Vec<Arc<Flight<E>>> {

@@ -2,6 +2,7 @@
 //! touches the other side.
 
 mod limits;
+mod overload;
 mod page;
 mod status;
 mod text;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use hotrow_admit::breaker::State;
 use hotrow_cache::config::Upkeep;
 use hotrow_cache::key::CollectionId;
 use hotrow_measure::clock::Nanos;
@@ -122,12 +124,15 @@ impl View {
         let source = self.shared.source.health();
         let current = cache.is_current(now);
         let followed = cache.config().upkeep == Upkeep::Feed;
-        let status = if current && source.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let breaker = self.breaker_state(now);
+        let ready = current && source.is_ok() && breaker != State::Open;
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = serde_json::json!({
             "ready": status == StatusCode::OK,
             "feed": if !followed { "none" } else if current { "caught up" } else { "behind" },
             "staleness_ms": followed.then(|| status::millis(cache.staleness(now))),
             "source": if source.is_ok() { "reachable" } else { "unreachable" },
+            "breaker": breaker.label(),
         });
         let mut response = plain(status, "application/json", body.to_string());
         if status != StatusCode::OK {

@@ -1,4 +1,9 @@
 //! From requests and answers to the decisions of `hotrow_admit`, and back.
 
+pub(crate) mod breaker;
 pub(crate) mod client;
+pub(crate) mod pressure;
+pub(crate) mod priority;
 pub(crate) mod rate;
+pub(crate) mod request;
+pub(crate) mod shed;

@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use hotrow_admit::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::key::{CollectionId, Key, KeyError};
 use hotrow_cache::version::Position;
@@ -15,8 +16,10 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
+use crate::admit::request::first_kind;
 use crate::body::Body;
 use crate::handle::{Handler, Outcome, Special, Step};
+use crate::lookups::LookupKind;
 use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::problem::Problem;
@@ -199,19 +202,28 @@ impl Handler {
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => Wish::Any,
             Ok(Special::New) => Wish::New,
-            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted),
+            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted, asked),
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
+        if let Err(problem) = self.let_in(id, first_kind(wish, Kind::Batch), asked) {
+            return Step::Now((problem.response(), CacheOutcome::None));
+        }
         let cache = &self.shared.cache;
         ids.keys.iter().for_each(|key| self.requested(key, now));
         let mut answers = Answers::new(ids.keys.len());
         let mut waiters = Vec::new();
         let mut refresh = false;
-        for (place, lookup) in cache.lookup_batch(&ids.keys, wish, now).into_iter().enumerate() {
+        let admit = |cold| self.admit_reads(id, wish, cold, asked, now);
+        let lookups = match cache.lookup_batch_if(&ids.keys, wish, now, admit) {
+            Ok(lookups) => lookups,
+            Err(problem) => return Step::Now(self.batch_refused(id, &ids, wish, now, &problem)),
+        };
+        for (place, lookup) in lookups.into_iter().enumerate() {
             self.looked_up(id, wish, &lookup);
             match lookup {
                 Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                    refresh |= quality == Quality::Expired && cache.refresh(&ids.keys[place]);
+                    let may_read = quality == Quality::Expired && !self.shared.breaker.refuses(now);
+                    refresh |= may_read && cache.refresh(&ids.keys[place]);
                     let provenance = Provenance::of_hit(quality, cache.age(&record, now));
                     answers.put(place, record, provenance);
                 }
@@ -233,6 +245,37 @@ impl Handler {
         self.batch_later(id, ids, wish, answers, waiters)
     }
 
+    /// The cold keys are not read: what memory holds and what may stand in for the others, or why.
+    fn batch_refused(&self, id: CollectionId, ids: &Ids, wish: Wish, now: Nanos, problem: &Problem) -> Outcome {
+        let mut answers = Answers::new(ids.keys.len());
+        let mut all = true;
+        for (place, key) in ids.keys.iter().enumerate() {
+            let held = match self.held(key, wish, now) {
+                Some(held) => Some(held),
+                None => {
+                    self.lookups.count(id.0, LookupKind::Refused);
+                    self.stale(key, wish, now)
+                }
+            };
+            all &= held.is_some();
+            held.into_iter().for_each(|(record, provenance)| answers.put(place, record, provenance));
+        }
+        if all { self.render(id, ids, &answers) } else { (problem.response(), CacheOutcome::None) }
+    }
+
+    /// What memory answers without any read; counted as a lookup.
+    fn held(&self, key: &Key, wish: Wish, now: Nanos) -> Option<(Record, Provenance)> {
+        let cache = &self.shared.cache;
+        let (record, quality) = (wish == Wish::Any).then(|| cache.peek(key, now)).flatten()?;
+        let provenance = Provenance::of_hit(quality, cache.age(&record, now));
+        let lookup = match record.presence() {
+            Presence::Found => Lookup::Hit(record.clone(), quality),
+            Presence::Missing => Lookup::Negative(record.clone(), quality),
+        };
+        self.looked_up(key.collection(), wish, &lookup);
+        Some((record, provenance))
+    }
+
     fn batch_later(
         &self,
         id: CollectionId,
@@ -245,7 +288,7 @@ impl Handler {
             Ok(place) => place,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
-        let handler = self.clone();
+        let (handler, arrived) = (self.clone(), Nanos::now());
         Step::Later(Box::pin(async move {
             let _place = place;
             let deadline = tokio::time::Instant::now() + handler.shared.limits.request_timeout;
@@ -253,7 +296,9 @@ impl Handler {
                 let waited = tokio::time::timeout_at(deadline, handler.wait_for(id, waiter)).await;
                 let now = Nanos::now();
                 let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
-                match waited.unwrap_or(Err(Problem::Timeout("the database did not answer in time"))) {
+                let waited = waited.unwrap_or(Err(Problem::Timeout("the database did not answer in time")));
+                handler.waited(arrived, &waited);
+                match waited {
                     Ok(record) => {
                         let age = handler.shared.cache.age(&record, now);
                         answers.put(place, record, Provenance { outcome, age });
@@ -268,7 +313,10 @@ impl Handler {
         }))
     }
 
-    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position) -> Step {
+    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position, asked: &HeaderMap) -> Step {
+        if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
+            return Step::Now((problem.response(), CacheOutcome::None));
+        }
         let place = match Place::take(&self.shared, true) {
             Ok(place) => place,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),

@@ -18,10 +18,25 @@ pub struct Config {
     pub workers: usize,
     /// The limits of one process.
     pub limits: Limits,
+    /// The circuit breaker of the source; `None`: there is none.
+    pub breaker: Option<hotrow_admit::breaker::Config>,
+    /// What is refused when the process is past its means; `None`: nothing.
+    pub shed: Option<Shed>,
     /// In the order of their `CollectionId`s.
     pub collections: Vec<Collection>,
     /// How often clients may ask.
     pub rate: rate::RateLimits,
+}
+
+/// When the process counts as past its means.
+#[derive(Clone, Debug)]
+pub struct Shed {
+    /// Targets and shares.
+    pub pressure: hotrow_admit::shed::Config,
+    /// Memory that the process may use; `None`: the least limit of its control groups, or the machine's memory.
+    pub memory_limit_bytes: Option<u64>,
+    /// Whether `Hotrow-Priority` in a request counts.
+    pub priority_header: bool,
 }
 
 /// Bounds on what clients can take.
@@ -72,4 +87,8 @@ pub struct Collection {
     pub allow_no_cache: bool,
     /// Whether `Hotrow-Min-Position` is honoured.
     pub allow_min_position: bool,
+    /// Priority of its requests unless they say another one that counts.
+    pub priority: hotrow_admit::shed::Priority,
+    /// Whether requests may raise their priority.
+    pub allow_high_priority: bool,
 }

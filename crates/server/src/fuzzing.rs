@@ -58,41 +58,47 @@ fn check_key(schema: &KeySchema, id: &str) {
     assert_eq!(schema.key(&parts).as_ref(), Ok(&key), "{id:?}");
 }
 
-/// One collection of every shape of key.
 fn shared() -> &'static Arc<Shared> {
     static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
-    SHARED.get_or_init(|| {
-        let types = [
-            vec![KeyType::Integer],
-            vec![KeyType::Text(Collation::Binary)],
-            vec![KeyType::Text(Collation::NoCaseAscii)],
-            vec![KeyType::Uuid],
-            vec![KeyType::Bytes],
-            vec![KeyType::Integer, KeyType::Text(Collation::RightTrim), KeyType::Uuid],
-        ];
-        let schemas: Vec<KeySchema> =
-            types.into_iter().enumerate().map(|(i, types)| KeySchema::new(CollectionId(i as u16), types)).collect();
-        let named = |i| Collection {
-            name: format!("c{i}"),
-            cache_control: "no-cache".to_owned(),
-            allow_no_cache: true,
-            allow_min_position: true,
-        };
-        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = Config {
-            data: address,
-            admin: address,
-            admin_token: None,
-            workers: 1,
-            limits: limits(),
-            collections: (0..schemas.len()).map(named).collect(),
-            rate: crate::config::rate::RateLimits::default(),
-        };
-        let day = Duration::from_hours(24);
-        let cache = Cache::new(cache_config(), vec![CollectionConfig { ttl: day, negative_ttl: day }; schemas.len()]);
-        let shared = Shared::new(&config, cache, Arc::new(Nowhere(schemas)), Calendar::new(Nanos(0), 0));
-        shared.unwrap_or_else(|e| unreachable!("the header values are fixed: {e}"))
-    })
+    SHARED.get_or_init(|| new_shared(None))
+}
+
+/// One collection of every shape of key; the first one's are integers.
+pub(crate) fn new_shared(breaker: Option<hotrow_admit::breaker::Config>) -> Arc<Shared> {
+    let types = [
+        vec![KeyType::Integer],
+        vec![KeyType::Text(Collation::Binary)],
+        vec![KeyType::Text(Collation::NoCaseAscii)],
+        vec![KeyType::Uuid],
+        vec![KeyType::Bytes],
+        vec![KeyType::Integer, KeyType::Text(Collation::RightTrim), KeyType::Uuid],
+    ];
+    let schemas: Vec<KeySchema> =
+        types.into_iter().enumerate().map(|(i, types)| KeySchema::new(CollectionId(i as u16), types)).collect();
+    let named = |i| Collection {
+        name: format!("c{i}"),
+        cache_control: "no-cache".to_owned(),
+        allow_no_cache: true,
+        allow_min_position: true,
+        priority: hotrow_admit::shed::Priority::Normal,
+        allow_high_priority: false,
+    };
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let config = Config {
+        data: address,
+        admin: address,
+        admin_token: None,
+        workers: 1,
+        limits: limits(),
+        breaker,
+        shed: None,
+        collections: (0..schemas.len()).map(named).collect(),
+        rate: crate::config::rate::RateLimits::default(),
+    };
+    let day = Duration::from_hours(24);
+    let cache = Cache::new(cache_config(), vec![CollectionConfig { ttl: day, negative_ttl: day }; schemas.len()]);
+    let shared = Shared::new(&config, cache, Arc::new(Nowhere(schemas)), Calendar::new(Nanos(0), 0));
+    shared.unwrap_or_else(|e| unreachable!("the header values are fixed: {e}"))
 }
 
 fn limits() -> Limits {

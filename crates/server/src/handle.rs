@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hotrow_admit::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::key::{CollectionId, Key};
 use hotrow_cache::{Lookup, Quality, Record, Wish};
@@ -16,6 +17,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 
+use crate::admit::request::first_kind;
 use crate::batch::{self, Ids};
 use crate::body::Body;
 use crate::connection::Serve;
@@ -122,6 +124,10 @@ impl Handler {
                 self.limited_batch(id, parsed, asker, now)
             }
             Ok(Route::BatchPost(id)) => {
+                // Before its body takes memory.
+                if let Err(problem) = self.let_in(id, Kind::Batch, request.headers()) {
+                    return Step::problem(&problem);
+                }
                 let handler = self.clone();
                 Step::Later(Box::pin(async move { handler.batch_post(id, request, peer, now).await }))
             }
@@ -152,12 +158,22 @@ impl Handler {
             Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, now),
             Err(problem) => return Step::problem(&problem),
         };
+        if let Err(problem) = self.let_in(id, first_kind(wish, Kind::Hit), asked) {
+            return Step::problem(&problem);
+        }
         let cache = &self.shared.cache;
-        let lookup = cache.lookup(&key, wish, now);
+        let admit = || self.admit_reads(id, wish, 1, asked, now);
+        let lookup = match cache.lookup_if(&key, wish, now, admit) {
+            Ok(lookup) => lookup,
+            Err(problem) => {
+                self.lookups.count(id.0, LookupKind::Refused);
+                return self.refused(&key, wish, asked, now, &problem);
+            }
+        };
         self.looked_up(id, wish, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                if quality == Quality::Expired && cache.refresh(&key) {
+                if quality == Quality::Expired && !self.shared.breaker.refuses(now) && cache.refresh(&key) {
                     lead(&self.shared, id);
                 }
                 if quality == Quality::Fresh {
@@ -175,10 +191,15 @@ impl Handler {
                 lead(&self.shared, id);
                 self.item_later(key, wish, waiter, CacheOutcome::Bypass, asked)
             }
-            Lookup::Refused(refusal) => match self.stand_in(&key, wish, now) {
-                Some(record) => Step::Now(self.answer_stale(record, asked, now)),
-                None => Step::problem(&(&refusal).into()),
-            },
+            Lookup::Refused(refusal) => self.refused(&key, wish, asked, now, &(&refusal).into()),
+        }
+    }
+
+    /// The key is not read: what may stand in for it, or why.
+    fn refused(&self, key: &Key, wish: Wish, asked: &HeaderMap, now: Nanos, problem: &Problem) -> Step {
+        match self.stand_in(key, wish, now) {
+            Some(record) => Step::Now(self.answer_stale(record, asked, now)),
+            None => Step::problem(problem),
         }
     }
 
@@ -191,6 +212,7 @@ impl Handler {
         asked: &HeaderMap,
     ) -> Step {
         let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
+        let arrived = Nanos::now();
         let place = match Place::take(&self.shared, wish == Wish::New) {
             Ok(place) => place,
             Err(problem) => return Step::problem(&problem),
@@ -199,6 +221,7 @@ impl Handler {
         Step::Later(Box::pin(async move {
             let _place = place;
             let result = handler.wait_for(key.collection(), waiter).await;
+            handler.waited(arrived, &result);
             let now = Nanos::now();
             match result {
                 Ok(record) => {
@@ -214,8 +237,15 @@ impl Handler {
     }
 
     fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, now: Nanos) -> Step {
+        let id = key.collection();
+        if let Err(problem) = self.let_in(id, Kind::Hit, asked) {
+            return Step::problem(&problem);
+        }
         if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
             return Step::Now(self.answer(record, provenance, asked));
+        }
+        if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
+            return Step::problem(&problem);
         }
         let place = match Place::take(&self.shared, true) {
             Ok(place) => place,

@@ -12,6 +12,8 @@ use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
 use hotrow_measure::sketch::Sketch;
 
+use crate::admit::pressure::LoopPace;
+use crate::admit::shed::ShedCounts;
 use crate::guard::refusal::Refusal;
 
 /// How the cache took part in an answer.
@@ -144,6 +146,10 @@ pub struct WorkerMetrics {
     pub accept_errors: Counter,
     closed: [Counter; CLOSE_CAUSES.len()],
     refused: [Counter; LIMITS.len()],
+    /// Requests refused because the process was past its means.
+    pub shed: ShedCounts,
+    /// How late the worker's event loop is.
+    pub(crate) pace: LoopPace,
 }
 
 impl WorkerMetrics {

@@ -87,7 +87,7 @@ async fn read_once(
     // While the feed is behind, the ordinary way may end in an entry of before a loss, marked as stale.
     let passed = passed && shared.cache.is_current(now);
     let wish = if passed { Wish::Any } else { Wish::New };
-    let lookups = shared.cache.lookup_batch(keys, wish, now);
+    let lookups = shared.cache.lookup_batch_if(keys, wish, now, |cold| shared.breaker.admit(cold, now))?;
     if let Some(key) = keys.first() {
         lead(shared, key.collection());
     }

@@ -6,6 +6,7 @@ use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::admit::rate::TooMany;
+use crate::admit::shed::{self, Parting};
 use crate::body::Body;
 
 /// Seconds after which a refused client may try again.
@@ -40,6 +41,13 @@ pub enum Problem {
     Unreadable,
     /// A rate limit refuses.
     TooManyRequests(Box<TooMany>),
+    /// The database failed too often lately and is not asked before so many seconds have passed.
+    LeftAlone {
+        /// At least 1.
+        retry_after_s: u32,
+    },
+    /// The process is past its means, and this request is among those that are refused first.
+    Shed(Parting),
 }
 
 impl Problem {
@@ -53,6 +61,7 @@ impl Problem {
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Overloaded(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::LeftAlone { .. } | Self::Shed(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
             Self::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -74,6 +83,8 @@ impl Problem {
             Self::Timeout(_) => "Timed out",
             Self::Unreadable => "Record not representable",
             Self::TooManyRequests(_) => "Too many requests",
+            Self::LeftAlone { .. } => "Not available",
+            Self::Shed(_) => "Overloaded",
         }
     }
 
@@ -94,12 +105,18 @@ impl Problem {
             Self::BodyTooLarge(max) => format!("a body may have at most {max} bytes"),
             Self::Unreadable => "the record exists and cannot be turned into JSON".into(),
             Self::TooManyRequests(why) => why.detail.clone(),
+            Self::LeftAlone { .. } => "the database failed too often lately and is given time; see Retry-After".into(),
+            // Its answer is prebuilt and does not come here.
+            Self::Shed(_) => shed::DETAIL.into(),
         }
     }
 
     /// The whole answer.
     #[must_use]
     pub fn response(&self) -> Response<Body> {
+        if let Self::Shed(parting) = self {
+            return shed::response(*parting);
+        }
         let status = self.status();
         let mut response = problem(status, self.title(), &self.detail());
         match self {
@@ -110,6 +127,9 @@ impl Problem {
                 response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
             }
             Self::TooManyRequests(why) => why.add(response.headers_mut()),
+            Self::LeftAlone { retry_after_s } => {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after_s));
+            }
             // What is left of the body cannot be told from the next request: hyper closes, and the client should know.
             Self::BadBody(_) | Self::BodyTooLarge(_) => {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

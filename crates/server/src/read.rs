@@ -8,6 +8,7 @@ use hotrow_cache::{Answers, Fetched, Record, Turn};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadError, ReadSet, Row};
 
+use crate::admit::breaker;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
 
@@ -19,9 +20,16 @@ pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
 }
 
 async fn carry_out(shared: Arc<Shared>, mut turn: Turn<Trouble>) {
-    while let Some(keys) = turn.next_query(Nanos::now()) {
+    loop {
+        let permit = match breaker::ask(&shared, Nanos::now()) {
+            Ok(permit) => permit,
+            // What is queued after this finds nobody at work, and leads for itself.
+            Err(trouble) => return breaker::give_up(&shared, turn.collection(), trouble),
+        };
+        let Some(keys) = turn.next_query(Nanos::now()) else { return };
         let count = keys.len();
         let result = shared.source.read(turn.collection(), keys).await;
+        permit.tell(&result, Nanos::now());
         let name = &shared.collection(turn.collection()).name;
         turn.complete(taken(result, count, name), Nanos::now());
     }

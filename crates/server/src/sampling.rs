@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::admit::breaker;
 use crate::shared::Shared;
 
 /// Waited for beyond `max_staleness`: changes of a table's shape are found by polling, by default each second.
@@ -135,7 +136,9 @@ async fn serve(shared: &Shared, every: Duration) {
 }
 
 async fn check(shared: &Shared, key: &Key, record: &Record) -> Finding {
+    let Ok(permit) = breaker::ask(shared, Nanos::now()) else { return Finding::Unknown };
     let read = shared.source.read(key.collection(), vec![key.clone()]).await;
+    permit.tell(&read, Nanos::now());
     // Without an answer nothing follows, and why is logged where requests have the same trouble.
     let row = read.ok().and_then(|set| set.rows.into_iter().next());
     let said = match row {

@@ -10,11 +10,13 @@ use hotrow_cache::config::Upkeep;
 use hotrow_measure::clock::Nanos;
 
 use crate::admin::{Admin, View};
+use crate::admit::pressure;
 use crate::config::{Config, Limits};
 use crate::drain::Shutdown;
 use crate::handle::Handler;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
+use crate::metrics::WorkerMetrics;
 use crate::refresh;
 use crate::sampling;
 use crate::shared::Shared;
@@ -94,7 +96,7 @@ impl Service {
                 return Err(error);
             }
         };
-        let helpers = match start_helpers(shared) {
+        let helpers = match start_helpers(shared, workers.metrics()) {
             Ok(helpers) => helpers,
             Err(source) => {
                 shutdown.now();
@@ -107,31 +109,45 @@ impl Service {
         let result = workers.join();
         shared.refresh.end();
         shared.sampling.end();
+        shared.shedding.end();
         helpers.into_iter().for_each(|thread| _ = thread.join());
         admin_shutdown.drain();
         result.and(admin.join())
     }
 }
 
-/// The threads that read hot records again and that check answers, where that is wanted.
-fn start_helpers(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
+/// The threads that read hot records again, check answers, and watch for overload, where that is wanted.
+fn start_helpers(shared: &Arc<Shared>, workers: &[Arc<WorkerMetrics>]) -> io::Result<Vec<JoinHandle<()>>> {
     let mut helpers = Vec::new();
+    match start_each(shared, workers, &mut helpers) {
+        Ok(()) => Ok(helpers),
+        Err(error) => {
+            shared.refresh.end();
+            shared.sampling.end();
+            shared.shedding.end();
+            helpers.into_iter().for_each(|thread| _ = thread.join());
+            Err(error)
+        }
+    }
+}
+
+fn start_each(
+    shared: &Arc<Shared>,
+    workers: &[Arc<WorkerMetrics>],
+    helpers: &mut Vec<JoinHandle<()>>,
+) -> io::Result<()> {
     let cache = shared.cache.config();
     if cache.refresh_hot {
         helpers.push(refresh::start(shared.clone())?);
     }
     // Without a feed nothing is promised that could be checked.
     if shared.limits.checks_per_s > 0 && cache.upkeep == Upkeep::Feed {
-        match sampling::start(shared.clone(), shared.limits.checks_per_s) {
-            Ok(check) => helpers.push(check),
-            Err(error) => {
-                shared.refresh.end();
-                helpers.into_iter().for_each(|thread| _ = thread.join());
-                return Err(error);
-            }
-        }
+        helpers.push(sampling::start(shared.clone(), shared.limits.checks_per_s)?);
     }
-    Ok(helpers)
+    if let Some(config) = shared.shedding.config() {
+        helpers.push(pressure::start(shared.clone(), workers.to_vec(), config.clone())?);
+    }
+    Ok(())
 }
 
 /// The admin side's own limits: it must answer when the data side is full, and ends without ado.

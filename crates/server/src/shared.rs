@@ -10,7 +10,9 @@ use hotrow_source::Source;
 use http::HeaderValue;
 use tokio::sync::Notify;
 
+use crate::admit::breaker::SourceBreaker;
 use crate::admit::rate::RateLimits;
+use crate::admit::shed::Shedding;
 use crate::config::{Config, Limits};
 use crate::lookups::Calendar;
 use crate::problem::Problem;
@@ -32,6 +34,10 @@ pub struct Collection {
     pub allow_no_cache: bool,
     /// See the configuration.
     pub allow_min_position: bool,
+    /// See the configuration.
+    pub priority: hotrow_admit::shed::Priority,
+    /// See the configuration.
+    pub allow_high_priority: bool,
 }
 
 /// Shared by all workers and the admin side.
@@ -54,6 +60,10 @@ pub struct Shared {
     pub(crate) refresh: Refresh,
     /// Answers that are checked against the database.
     pub(crate) sampling: Sampling,
+    /// Whether the database is asked at all.
+    pub(crate) breaker: SourceBreaker,
+    /// What is refused when the process is past its means.
+    pub(crate) shedding: Shedding,
     /// Requests that wait for the database or the feed.
     pub waiting: Gauge,
     /// Those of them with `no-cache` or `Hotrow-Min-Position`.
@@ -81,6 +91,8 @@ impl Shared {
                 cache_control: HeaderValue::from_str(&collection.cache_control)?,
                 allow_no_cache: collection.allow_no_cache,
                 allow_min_position: collection.allow_min_position,
+                priority: collection.priority,
+                allow_high_priority: collection.allow_high_priority,
             });
         }
         let router = Router::new(collections.iter().map(|c| c.name.as_str()), cache.config().seed);
@@ -97,6 +109,8 @@ impl Shared {
             feed_moved: Notify::new(),
             refresh: Refresh::new(config.collections.len()),
             sampling: Sampling::default(),
+            breaker: SourceBreaker::new(config.breaker.clone()),
+            shedding: Shedding::new(config.shed.clone()),
             waiting,
             privileged,
             rate,

@@ -17,6 +17,11 @@ pub enum Trouble {
     Broken,
     /// This one record has no JSON form.
     Unreadable,
+    /// The database was not asked, for it failed too often lately; in so many seconds it is tried again.
+    LeftAlone {
+        /// At least 1.
+        retry_after_s: u32,
+    },
 }
 
 impl From<&ReadError> for Trouble {
@@ -36,6 +41,7 @@ impl From<&Failure<Trouble>> for Problem {
             Failure::Source(Trouble::Timeout) => Self::Timeout("the database did not answer in time"),
             Failure::Source(Trouble::Broken) => Self::Unavailable("this collection cannot be read at present"),
             Failure::Source(Trouble::Unreadable) => Self::Unreadable,
+            Failure::Source(Trouble::LeftAlone { retry_after_s }) => Self::LeftAlone { retry_after_s: *retry_after_s },
             Failure::Abandoned => Self::Unavailable("the read was given up"),
         }
     }

@@ -144,6 +144,7 @@ fn run_worker<S: Serve>(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let drain_timeout = limits.drain_timeout;
+    let metrics = Arc::clone(&worker.metrics);
     let shared = Rc::new(Shared::new(limits, Arc::clone(&worker.metrics), Nanos::now()));
     runtime.block_on(async {
         let acceptor = Acceptor {
@@ -155,7 +156,7 @@ fn run_worker<S: Serve>(
             open,
         };
         let registry = Rc::clone(&acceptor.registry);
-        spawn_local(async move { sweep(&registry).await });
+        spawn_local(async move { sweep(&registry, &metrics).await });
         tokio::select! {
             biased;
             () = shutdown.ending() => {}
@@ -166,12 +167,22 @@ fn run_worker<S: Serve>(
     // Dropping the runtime drops whatever is still open.
 }
 
-async fn sweep(registry: &Registry) {
+async fn sweep(registry: &Registry, metrics: &WorkerMetrics) {
+    /// However the loop ends, nobody is to wait for its next sweep.
+    struct Ending<'a>(&'a WorkerMetrics);
+    impl Drop for Ending<'_> {
+        fn drop(&mut self) {
+            self.0.pace.ended();
+        }
+    }
+    let _ending = Ending(metrics);
     let mut ticks = interval(SWEEP_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
-        registry.sweep(Nanos::now());
+        let due = ticks.tick().await;
+        let now = Nanos::now();
+        metrics.pace.swept(due.elapsed(), now);
+        registry.sweep(now);
     }
 }
 

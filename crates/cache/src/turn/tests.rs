@@ -368,3 +368,45 @@ fn a_queue_that_everyone_has_left_does_not_refuse_for_ever() {
     assert_eq!((body(poll(&mut late)), query(&mut turn)), (Some(1), None));
     assert_idle(&cache);
 }
+
+#[test]
+fn what_is_not_admitted_is_not_queued() {
+    let cache = cache(config());
+    let refused = cache.lookup_if(&key(1), Wish::Any, START, || Err("no"));
+    assert_eq!(refused.err(), Some("no"));
+    let keys = [key(1), key(2)];
+    let refused = cache.lookup_batch_if(&keys, Wish::Any, START, |cold| Err(cold));
+    assert_eq!(refused.err(), Some(2));
+    assert!(cache.turn(FIRST).is_none(), "nothing waits");
+    let mut asked = ask(&cache, 1);
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn), Some(vec![1]));
+    turn.complete(answers(1, 1), START);
+    assert_eq!(body(poll(&mut asked)), Some(1));
+    let never = || -> Result<(), &str> { panic!("memory answers") };
+    assert!(matches!(cache.lookup_if(&key(1), Wish::Any, START, never), Ok(Lookup::Hit(..))));
+    assert_eq!(cache.lookup_batch_if(&keys, Wish::Any, START, |cold| Err(cold)).err(), Some(1), "one of two is cold");
+}
+
+#[test]
+fn reads_that_are_given_up_before_they_are_sent_are_answered_and_not_remembered() {
+    let cache = cache(config());
+    let mut sent = ask(&cache, 1);
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn), Some(vec![1]));
+    let mut queued = ask_batch(&cache, 2..5);
+    assert_eq!(cache.give_up(FIRST, &"left alone"), 3);
+    for waiter in &mut queued {
+        assert!(matches!(poll(waiter), Some(Waited::Done(Err(Failure::Source("left alone"))))));
+    }
+    assert_eq!(cache.give_up(FIRST, &"left alone"), 0);
+    assert!(poll(&mut sent).is_none(), "what was sent is not given up");
+    turn.complete(answers(1, 1), START);
+    assert_eq!(body(poll(&mut sent)), Some(1));
+    let mut again = ask(&cache, 2);
+    assert_eq!(query(&mut turn), Some(vec![2]), "asked for anew, at once, by the turn that goes on");
+    turn.complete(answers(1, 1), START);
+    assert_eq!(body(poll(&mut again)), Some(1));
+    assert_eq!(query(&mut turn), None);
+    assert_idle(&cache);
+}

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use hotrow_admit::shed::Priority;
 use hotrow_cache::config::CollectionConfig;
 use hotrow_cache::key::KEY_PARTS_MAX;
 use hotrow_server::config::Collection;
@@ -78,6 +79,9 @@ fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, of_source:
     let cache_control = cache_control(&mut section);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
+    let priority =
+        section.choice("priority", [("normal", Priority::Normal), ("low", Priority::Low), ("high", Priority::High)]);
+    let allow_high_priority = section.flag("allow_high_priority", false);
     if allow_min_position && !of_source.has_positions {
         section.refuse(
             "allow_min_position",
@@ -85,7 +89,14 @@ fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, of_source:
         );
     }
     section.finish();
-    all.server.push(Collection { name: name.clone(), cache_control, allow_no_cache, allow_min_position });
+    all.server.push(Collection {
+        name: name.clone(),
+        cache_control,
+        allow_no_cache,
+        allow_min_position,
+        priority,
+        allow_high_priority,
+    });
     all.source.push(CollectionSpec { name, table, key, key_types, columns, exclude: exclude.unwrap_or_default() });
 }
 

@@ -1,12 +1,13 @@
 //! The configuration: one TOML file, read once into what the subsystems take.
 //!
-//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `source`, `collections`, `rate`, `reader`
+//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `source`, `collections`, `rate`, `overload`, `reader`
 //! (how a key is read), `problem` (how a refusal reads), `units`, `expand`.
 //!
 //! All values are checked at start, and all problems are told at once with file, line, path, rule and value.
 
 mod collections;
 mod expand;
+mod overload;
 mod problem;
 mod rate;
 mod reader;

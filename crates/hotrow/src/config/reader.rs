@@ -104,7 +104,7 @@ impl<'a> Section<'a> {
         Self { ctx, path: String::new(), documented_as: String::new(), at: None, table: Some(table), names: Vec::new() }
     }
 
-    /// The table `[name]`.
+    /// The table of that name in this one.
     pub(super) fn section(&mut self, name: &'static str) -> Section<'a> {
         self.names.push(name);
         let found = self.entry(name).map(|(key, value)| (key.span().start, value.get_ref()));
@@ -223,8 +223,18 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn size(&mut self, name: &'static str, default: u64, range: RangeInclusive<u64>) -> u64 {
+        self.size_or(name, (default, &quoted(units::format_size(default))), range)
+    }
+
+    /// A size whose default depends on the machine; `default_words` says how.
+    pub(super) fn size_or(
+        &mut self,
+        name: &'static str,
+        (default, default_words): (u64, &str),
+        range: RangeInclusive<u64>,
+    ) -> u64 {
         let format = Format { noun: "a size such as 64KiB or 256MiB", read: Kind::size, show: units::format_size };
-        self.bounded(name, default, &quoted(units::format_size(default)), range, &format)
+        self.bounded(name, default, default_words, range, &format)
     }
 
     /// A size that this machine can address.

@@ -14,7 +14,7 @@ use toml::de::DeTable;
 use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
-use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections};
+use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections, overload};
 
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
@@ -45,7 +45,7 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
     let mut root = Section::root(ctx, table);
     let (data, admin, workers) = listen(root.section("listen"), overrides);
     let admin_token = admin_token(root.section("admin"));
-    let (limits, rate, shared) = limits(root.section("limits"), &names_of_collections(table));
+    let Limited { limits, rate, shared, breaker, shed } = limits(root.section("limits"), &names_of_collections(table));
     let source = source(root.section("source"), limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
     let collections = collections::collections(root.section("collections"), &cache_section.ttl, &source.of_source());
@@ -72,6 +72,8 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
         admin_token,
         workers,
         limits,
+        breaker,
+        shed,
         collections: collections.server,
         rate,
     };
@@ -131,7 +133,16 @@ fn names_of_collections<'a>(table: &'a DeTable<'a>) -> Vec<&'a str> {
     collections.keys().map(|key| &**key.get_ref()).collect()
 }
 
-fn limits(mut section: Section<'_>, collections: &[&str]) -> (Limits, RateLimits, Shared) {
+/// What `[limits]` and the tables in it come to.
+struct Limited {
+    limits: Limits,
+    rate: RateLimits,
+    shared: Shared,
+    breaker: Option<hotrow_admit::breaker::Config>,
+    shed: Option<hotrow_server::config::Shed>,
+}
+
+fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
     let rate = rate(section.section("rate"), collections);
     let limits = Limits {
         connections: section.count("connections", 10_000, 1..=1_000_000),
@@ -168,8 +179,10 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> (Limits, RateLimits
             format!("must be at least limits.max_batch, or no cold batch could be read: {waiting_keys} is less than {max_batch}"),
         );
     }
+    let breaker = overload::breaker(section.section("breaker"));
+    let shed = overload::shed(section.section("shed"));
     section.finish();
-    (limits, rate, Shared { waiting_keys })
+    Limited { limits, rate, shared: Shared { waiting_keys }, breaker, shed }
 }
 
 /// Defaults that collections take over.

@@ -1,6 +1,7 @@
 use std::env::VarError;
 use std::time::Duration;
 
+use hotrow_admit::shed::Priority;
 use hotrow_cache::config::WhenStale;
 use hotrow_source::sqlite::config::{KeyTypeName, Watch};
 use proptest::prelude::*;
@@ -81,6 +82,26 @@ fn what_the_file_says_arrives() {
 }
 
 #[test]
+fn overload_is_guarded_against_unless_the_file_says_otherwise() {
+    let r = parse_text(GOOD).expect("valid");
+    let breaker = r.server.breaker.expect("a breaker");
+    assert_eq!((breaker.failures, breaker.probes, breaker.open_for), (5, 3, Duration::from_secs(1)));
+    let shed = r.server.shed.expect("shedding");
+    assert_eq!((shed.memory_limit_bytes, shed.priority_header), (None, false));
+    assert_eq!(r.server.collections[0].priority, Priority::Normal);
+    let text = "limits.breaker.enabled = false\nlimits.shed = {enabled = true, memory_limit = '1GiB', priority_header = true}\n\
+                source.url = 'sqlite:a'\ncollections.a = {priority = 'low', allow_high_priority = true}\n";
+    let r = parse_text(text).expect("valid");
+    assert!(r.server.breaker.is_none());
+    let shed = r.server.shed.expect("shedding");
+    assert_eq!((shed.memory_limit_bytes, shed.priority_header), (Some(1 << 30), true));
+    let a = &r.server.collections[0];
+    assert_eq!((a.priority, a.allow_high_priority), (Priority::Low, true));
+    let r = parse_text(&format!("limits.shed.enabled = false\n{GOOD}")).expect("valid");
+    assert!(r.server.shed.is_none());
+}
+
+#[test]
 fn the_command_line_wins_and_is_checked_too() {
     let over = |data: &str, admin: &str| Overrides { data: data.parse().ok(), admin: admin.parse().ok() };
     let r = parse(GOOD, "f.toml", &env, &over("127.0.0.1:5", "0.0.0.0:6")).expect("valid");
@@ -143,6 +164,17 @@ const BAD: &[(&str, &str)] = &[
     ),
     ("[limits]\nwaiting_keys = 5", "limits.waiting_keys: must be at least limits.max_batch"),
     ("[limits]\nposition_wait = '1d'", "limits.position_wait: must be"),
+    ("[limits.breaker]\nfailure = 3", "limits.breaker.failure: unknown key; did you mean failures"),
+    ("[limits.breaker]\nprobes = 0", "limits.breaker.probes: must be a whole number between 1 and 100, not 0"),
+    ("[limits.breaker]\nfailure_rate = 0", "limits.breaker.failure_rate: must be a number between 0.01 and 1, not 0"),
+    (
+        "[limits.breaker]\nopen_for = '1m'",
+        "limits.breaker.open_for: must not be longer than limits.breaker.open_for_max",
+    ),
+    ("[limits.shed]\nmemory_limit = '1KiB'", "limits.shed.memory_limit: must be a size such as"),
+    ("[limits.shed]\nmemory_share = 1", "limits.shed.memory_share: must be a number between 0.1 and 0.99, not 1"),
+    ("[limits]\nshed = true", "limits.shed: must be a table, [limits.shed], not"),
+    ("priority = 'urgent'", "collections.products.priority: must be \"normal\" or \"low\" or \"high\", not \"urgent\""),
     ("[cache]\nenabled = 'yes'", "cache.enabled: must be true or false, not \"yes\""),
     (
         "[cache]\ncapacity = '1000KiB'",
@@ -340,7 +372,8 @@ fn known_keys_are_listed_once_and_accept_their_default() {
     assert_eq!((paths.len(), count), (count, count));
     assert!(paths.contains(&"collections.NAME.key_type") && paths.contains(&"limits.max_batch"), "{paths:?}");
     for key in known.iter().filter(|k| !k.path.contains("NAME")) {
-        if ["required", "none", "available cores", "url", "random"].contains(&key.default.as_str()) {
+        let words = ["required", "none", "available cores", "url", "random", "the control group's, or the machine's"];
+        if words.contains(&key.default.as_str()) {
             continue;
         }
         let outcomes = ["sqlite:x", "postgres://u@h/db", "mysql://u@h/db", "mongodb://h/db"].map(|url| {
@@ -356,8 +389,17 @@ fn nearly_a_configuration() -> impl Strategy<Value = String> {
     let name = prop::sample::select(
         known_keys().into_iter().filter_map(|k| k.path.rsplit('.').next().map(str::to_owned)).collect::<Vec<_>>(),
     );
-    let table =
-        prop::sample::select(vec!["listen", "limits", "source", "cache", "collections.a", "collections", "log", "x"]);
+    let table = prop::sample::select(vec![
+        "listen",
+        "limits",
+        "limits.shed",
+        "source",
+        "cache",
+        "collections.a",
+        "collections",
+        "log",
+        "x",
+    ]);
     let value = prop_oneof![
         any::<i64>().prop_map(|n| n.to_string()),
         any::<f64>().prop_map(|n| format!("{n:?}")),

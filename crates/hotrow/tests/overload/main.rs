@@ -2,8 +2,10 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
+mod breaker;
 #[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
 mod proxy;
 mod rate;
+mod shed;

@@ -58,6 +58,7 @@ impl View {
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
             "limits": self.limits(),
             "rate_limits": shared.rate.status(),
+            "overload": self.overload_status(now),
             "collections": collections,
         })
     }

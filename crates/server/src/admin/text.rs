@@ -5,6 +5,7 @@ use hotrow_cache::stats::{QUERY_KEYS_BOUNDS, Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 
 use super::View;
+use crate::admit::pressure::resident_bytes;
 use crate::lookups::LABELS;
 use crate::metrics::{self, Exposition, Labels};
 
@@ -47,6 +48,7 @@ impl View {
         self.expose_collections(&mut out);
         self.expose_feed(now, &mut out);
         self.shared.rate.expose(&mut out);
+        self.expose_overload(now, &mut out);
         self.expose_process(&mut out);
         out.into_text()
     }
@@ -177,13 +179,6 @@ fn two<'a>(names: &[&'a str], kinds: &[&'a str], label: &'a str, read: impl Fn(u
 
 fn flat<'a>(pairs: &'a [Pair<'a>]) -> Vec<(Labels<'a>, u64)> {
     pairs.iter().map(|(labels, n)| (&labels[..], *n)).collect()
-}
-
-/// From /proc/self/statm, in pages; absent where there is no /proc.
-fn resident_bytes() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
 }
 
 fn cpu_seconds() -> Result<f64, std::num::TryFromIntError> {

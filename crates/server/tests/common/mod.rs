@@ -76,8 +76,17 @@ impl Server {
     pub(crate) fn start_with(limits: Limits, workers: usize) -> Self {
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
         let address = listeners.address();
-        let (collections, rate) = (Vec::new(), hotrow_server::config::rate::RateLimits::default());
-        let config = Config { data: address, admin: address, admin_token: None, workers, limits, collections, rate };
+        let config = Config {
+            data: address,
+            admin: address,
+            admin_token: None,
+            workers,
+            limits,
+            breaker: None,
+            shed: None,
+            collections: Vec::new(),
+            rate: hotrow_server::config::rate::RateLimits::default(),
+        };
         let gate = Gate { open: Arc::new(watch::Sender::new(false)), waiting: Arc::default() };
         let shutdown = Shutdown::new();
         let made = gate.clone();

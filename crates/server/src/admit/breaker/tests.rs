@@ -1,0 +1,105 @@
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use hotrow_cache::flight::{Failure, Waited};
+use hotrow_cache::key::{Key, KeyPart};
+use hotrow_cache::{Lookup, Wish};
+
+use super::*;
+use crate::fuzzing::new_shared;
+
+/// Opens with the second failure and has one probe.
+fn shared() -> Arc<Shared> {
+    new_shared(Some(Config {
+        failures: 2,
+        window: Duration::from_secs(10),
+        failure_rate: 1.0,
+        calls_min: 100,
+        open_for: Duration::from_secs(4),
+        open_for_max: Duration::from_secs(4),
+        probes: 1,
+    }))
+}
+
+const START: Nanos = Nanos(1_000_000_000);
+
+/// A read that ends in a time-out.
+fn fail(shared: &Shared) {
+    let read: Result<(), _> = Err(ReadError::Timeout { detail: String::new() });
+    ask(shared, START).expect("let through").tell(&read, START);
+}
+
+fn key(shared: &Shared, id: i64) -> Key {
+    shared.collections[0].schema.key(&[KeyPart::Integer(id)]).expect("a key")
+}
+
+#[test]
+fn a_miss_and_a_query_are_refused_alike_and_counted() {
+    let shared = shared();
+    (0..2).for_each(|_| fail(&shared));
+    let later = START.after(Duration::from_millis(1500));
+    assert_eq!(shared.breaker.state(later), State::Open);
+    let Err(Trouble::LeftAlone { retry_after_s }) = ask(&shared, later) else { panic!("open") };
+    assert!((1..=3).contains(&retry_after_s), "half of 4 seconds at least, less 1.5: {retry_after_s}");
+    assert_eq!(shared.breaker.admit(3, later), Err(Problem::LeftAlone { retry_after_s }));
+    assert_eq!((shared.breaker.refused_total(), shared.breaker.transitions_total()), (3, [0, 1, 0]));
+    let due = START.after(Duration::from_secs(4));
+    assert_eq!(shared.breaker.admit(3, due), Ok(()));
+}
+
+#[test]
+fn a_probe_that_is_cancelled_gives_its_place_back() {
+    let shared = shared();
+    (0..2).for_each(|_| fail(&shared));
+    let due = START.after(Duration::from_secs(4));
+    let probe = ask(&shared, due).expect("a probe");
+    assert!(ask(&shared, due).is_err() && shared.breaker.refuses(due), "one at a time");
+    drop(probe);
+    assert!(!shared.breaker.refuses(due));
+    ask(&shared, due).expect("the place is free").tell(&Ok(()), due);
+    assert_eq!((shared.breaker.state(due), shared.breaker.transitions_total()), (State::Closed, [1, 1, 1]));
+}
+
+#[test]
+fn who_waits_for_a_query_that_is_not_sent_is_answered() {
+    let shared = shared();
+    let Lookup::Fill(waiter) = shared.cache.lookup(&key(&shared, 1), Wish::Any, START) else { panic!("cold") };
+    let mut waiter = pin!(waiter);
+    let mut poll = || waiter.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    fail(&shared);
+    assert!(poll().is_pending());
+    fail(&shared);
+    let left_alone = |waited| {
+        matches!(waited, Poll::Ready(Waited::Done(Err(Failure::Source(Trouble::LeftAlone { retry_after_s: 1..=4 })))))
+    };
+    assert!(left_alone(poll()));
+    assert_eq!(shared.breaker.refused_total(), 1);
+    assert!(shared.cache.turn(CollectionId(0)).is_none(), "nothing is left to send");
+}
+
+#[test]
+fn without_a_breaker_nothing_is_refused() {
+    let shared = new_shared(None);
+    (0..1000).for_each(|_| fail(&shared));
+    assert_eq!((shared.breaker.state(START), shared.breaker.refuses(START)), (State::Closed, false));
+}
+
+#[test]
+fn seconds_round_up_and_are_never_none() {
+    for (ms, s) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (30_000, 30)] {
+        assert_eq!(whole_seconds(Duration::from_millis(ms)), s, "{ms} ms");
+    }
+    assert_eq!(whole_seconds(Duration::MAX), u32::MAX);
+}
+
+#[test]
+fn only_what_leaving_alone_could_mend_counts_as_failure() {
+    let detail = String::new;
+    let of = |error| outcome::<()>(&Err(error));
+    assert_eq!(of(ReadError::Timeout { detail: detail() }), Outcome::Failure);
+    assert_eq!(of(ReadError::Unavailable { detail: detail() }), Outcome::Failure);
+    assert_eq!(of(ReadError::Broken { detail: detail() }), Outcome::Neutral);
+    assert_eq!(outcome(&Ok(())), Outcome::Success, "rows that cannot be read are within");
+}

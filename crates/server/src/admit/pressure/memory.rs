@@ -1,0 +1,101 @@
+//! The process's memory and its limit: of the control groups it is in, else of the machine.
+
+use std::path::Path;
+
+/// Resident memory, from /proc/self/statm, in pages there; absent where there is no /proc.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// The least limit that holds for this process; `None` where nothing can be read.
+pub(super) fn limit_bytes() -> Option<u64> {
+    least_limit(&|path| std::fs::read_to_string(path).ok())
+}
+
+/// Reads a file of /proc or /sys.
+type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
+
+/// The limits of the control group and of those above it (version 2 and 1), and the machine's memory.
+fn least_limit(read: Read<'_>) -> Option<u64> {
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| mem_total(&text));
+    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let of_groups = groups.lines().filter_map(|line| {
+        // "0::/path" in version 2, "4:memory:/path" in version 1.
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        match controllers {
+            "" if number == "0" => least_above(read, Path::new("/sys/fs/cgroup"), path, "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                least_above(read, Path::new("/sys/fs/cgroup/memory"), path, "memory.limit_in_bytes")
+            }
+            _ => None,
+        }
+    });
+    // "No limit" is "max" in version 2 and a number beyond all memory in version 1.
+    of_groups.chain(machine).min()
+}
+
+/// The least number in `file` of the group and of all above it. In a container the group's path may be one that is not to be seen
+/// there; the mount's top is the container's own group then.
+fn least_above(read: Read<'_>, mount: &Path, group: &str, file: &str) -> Option<u64> {
+    let group = mount.join(group.trim_start_matches('/'));
+    let limits = group.ancestors().take_while(|folder| folder.starts_with(mount));
+    limits.filter_map(|folder| read(&folder.join(file))?.trim().parse().ok()).min()
+}
+
+/// `MemTotal:       16384 kB`
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The limit on a system of these files.
+    fn limit(files: &[(&str, &str)]) -> Option<u64> {
+        let of =
+            |path: &Path| files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned());
+        least_limit(&of)
+    }
+
+    const MACHINE: (&str, &str) = ("/proc/meminfo", "MemTotal:       1000 kB\nMemFree: 10 kB\n");
+
+    #[test]
+    fn the_least_of_the_groups_and_the_machine_holds() {
+        assert_eq!(limit(&[]), None);
+        assert_eq!(limit(&[MACHINE]), Some(1_024_000));
+        let own = ("/proc/self/cgroup", "0::/a.slice/b.scope\n");
+        let files = [
+            MACHINE,
+            own,
+            ("/sys/fs/cgroup/a.slice/b.scope/memory.max", "max\n"),
+            ("/sys/fs/cgroup/a.slice/memory.max", "500000\n"),
+        ];
+        assert_eq!(limit(&files), Some(500_000), "of the group above");
+        let files = [MACHINE, own, ("/sys/fs/cgroup/a.slice/b.scope/memory.max", "5000000\n")];
+        assert_eq!(limit(&files), Some(1_024_000), "more than there is");
+        let files = [MACHINE, ("/proc/self/cgroup", "0::/../../x\n"), ("/sys/fs/cgroup/memory.max", "7\n")];
+        assert_eq!(limit(&files), Some(7), "in a container");
+    }
+
+    #[test]
+    fn version_1_is_read_too() {
+        let groups = ("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/c0ffee\n0::/\n");
+        let unlimited = ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(limit(&[MACHINE, groups, unlimited]), Some(1_024_000));
+        let limited = ("/sys/fs/cgroup/memory/docker/c0ffee/memory.limit_in_bytes", "300000\n");
+        assert_eq!(limit(&[MACHINE, groups, unlimited, limited]), Some(300_000));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_limit() {
+        let files = [("/proc/meminfo", "MemTotal: many kB"), ("/proc/self/cgroup", "0::\nx\n:\n")];
+        assert_eq!(limit(&files), None);
+        assert!(resident_bytes().unwrap() > 1 << 20, "this process itself");
+        assert!(limit_bytes().unwrap() > 1 << 20);
+    }
+}

@@ -1,0 +1,65 @@
+//! How important a request says it is, and how important it may be.
+
+use hotrow_admit::shed::Priority;
+use http::{HeaderMap, HeaderName};
+
+use crate::shared::{Collection, Shared};
+
+/// `low`, `normal` or `high`.
+const HOTROW_PRIORITY: HeaderName = HeaderName::from_static("hotrow-priority");
+
+/// The priority of a request: its collection's, unless headers count and this one has a say. Anybody may lower it; raising it
+/// needs the collection's `allow_high_priority`. What is no priority is not there: it is a hint, not a demand.
+pub(crate) fn of(shared: &Shared, collection: &Collection, asked: &HeaderMap) -> Priority {
+    match shared.shedding.honours_header() {
+        true => granted(asked.get(HOTROW_PRIORITY).and_then(|v| parse(v.as_bytes())), collection),
+        false => collection.priority,
+    }
+}
+
+fn granted(asked: Option<Priority>, collection: &Collection) -> Priority {
+    let ceiling = if collection.allow_high_priority { Priority::High } else { collection.priority };
+    asked.map_or(collection.priority, |asked| asked.min(ceiling))
+}
+
+fn parse(value: &[u8]) -> Option<Priority> {
+    Priority::ALL.into_iter().find(|priority| value.eq_ignore_ascii_case(priority.label().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_cache::key::{CollectionId, KeySchema, KeyType};
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn collection(priority: Priority, allow_high_priority: bool) -> Collection {
+        Collection {
+            name: "a".into(),
+            schema: KeySchema::new(CollectionId(0), vec![KeyType::Integer]),
+            cache_control: HeaderValue::from_static("no-cache"),
+            allow_no_cache: false,
+            allow_min_position: false,
+            priority,
+            allow_high_priority,
+        }
+    }
+
+    #[test]
+    fn anybody_may_lower_and_only_the_granted_may_raise() {
+        use Priority::{High, Low, Normal};
+        let of = |asked, own, allowed| granted(asked, &collection(own, allowed));
+        assert_eq!((of(None, Normal, false), of(None, Low, true)), (Normal, Low));
+        assert_eq!((of(Some(Low), Normal, false), of(Some(Low), Normal, true)), (Low, Low));
+        assert_eq!((of(Some(High), Normal, false), of(Some(High), Normal, true)), (Normal, High));
+        assert_eq!((of(Some(Normal), Low, false), of(Some(High), Low, true)), (Low, High));
+    }
+
+    #[test]
+    fn what_is_no_priority_is_not_there() {
+        assert_eq!(parse(b"LOW"), Some(Priority::Low));
+        for no in [&b""[..], b"lowest", b" low", b"1", b"\xff"] {
+            assert_eq!(parse(no), None, "{no:?}");
+        }
+    }
+}
