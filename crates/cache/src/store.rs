@@ -164,3 +164,7 @@ impl Store {
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests;
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod isolation;

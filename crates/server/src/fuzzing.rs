@@ -98,6 +98,7 @@ fn limits() -> Limits {
     let second = Duration::from_secs(1);
     Limits {
         connections: 1,
+        connections_per_client: 0,
         requests_in_flight: 1,
         header_bytes: 1024,
         headers: 16,
@@ -106,6 +107,7 @@ fn limits() -> Limits {
         header_timeout: second,
         body_timeout: second,
         idle_timeout: second,
+        idle_reclaim: second,
         write_timeout: second,
         request_timeout: second,
         drain_timeout: second,

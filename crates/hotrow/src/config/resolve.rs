@@ -118,6 +118,7 @@ struct Shared {
 fn limits(mut section: Section<'_>) -> (Limits, Shared) {
     let limits = Limits {
         connections: section.count("connections", 10_000, 1..=1_000_000),
+        connections_per_client: section.count("connections_per_client", 0, 0..=1_000_000),
         requests_in_flight: section.count("requests_in_flight", 10_000, 1..=1_000_000),
         // The HTTP library's smallest buffer is 8 KiB; a lower limit could not be kept.
         header_bytes: section.size_in_memory("header_bytes", 16 * KIB, 8 * KIB..=MIB),
@@ -127,6 +128,7 @@ fn limits(mut section: Section<'_>) -> (Limits, Shared) {
         header_timeout: section.duration("header_timeout", s(10), TIMEOUT),
         body_timeout: section.duration("body_timeout", s(10), TIMEOUT),
         idle_timeout: section.duration("idle_timeout", s(75), TIMEOUT),
+        idle_reclaim: section.duration("idle_reclaim", s(1), TIMEOUT),
         write_timeout: section.duration("write_timeout", s(30), TIMEOUT),
         request_timeout: section.duration("request_timeout", s(5), TIMEOUT),
         drain_timeout: section.duration("drain_timeout", s(30), TIMEOUT),

@@ -2,6 +2,14 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
+mod crowd;
+mod flood;
+mod penetration;
+mod proxy;
+mod scan;
+mod slow;
+mod smuggling;
+
 #[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
