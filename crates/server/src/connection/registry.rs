@@ -89,8 +89,10 @@ impl Registry {
         }
         let (from, looks) = (self.looked_up_to.get() % connections.len(), RECLAIM_LOOKS.min(connections.len()));
         self.looked_up_to.set(from + looks);
-        let idle = connections.iter().cycle().skip(from).take(looks).filter(|entry| !entry.leaving.get());
-        let idle = idle.filter_map(|entry| Some((entry.activity.idle_since()?, entry)));
+        let looked_at = (from..from + looks).map(|at| &connections[at % connections.len()]);
+        let idle = looked_at
+            .filter(|entry| !entry.leaving.get())
+            .filter_map(|entry| Some((entry.activity.idle_since()?, entry)));
         let Some((since, entry)) = idle.min_by_key(|(since, _)| *since) else { return false };
         let enough = self.shared.now.get().since(since) >= self.shared.limits.idle_reclaim;
         if enough {

@@ -78,7 +78,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(case(format!("coding and length: {what}"), post(both, &behind), REFUSED));
     }
     for (what, other) in NO_CODING {
-        let fields = [b"Content-Length: 11\r\n", &*ended(other)].concat();
+        let fields = [b"Content-Length: 11\r\n".as_slice(), &ended(other)].concat();
         cases.push(case(format!("no coding: {what}"), post(fields, BATCH), ANSWERED));
     }
     cases.extend([

@@ -42,7 +42,7 @@ const TOO_LONG: &[(&str, &str)] = &[
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (what, value) in NO_NUMBER {
-        let field = [b"Content-Length: ", *value, b"\r\n"].concat();
+        let field = [b"Content-Length: ".as_slice(), *value, b"\r\n"].concat();
         cases.push(case(format!("length: {what}"), post(field, BATCH), REFUSED));
     }
     for (what, value) in TOO_LONG {
@@ -77,7 +77,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// Bodies where nobody expects one.
 fn with_get() -> Vec<Case> {
     let length = HIDDEN.len();
-    let get_with = |body: &str| [&get(format!("Content-Length: {}\r\n", body.len())), body.as_bytes()].concat();
+    let get_with = |body: &str| [&*get(format!("Content-Length: {}\r\n", body.len())), body.as_bytes()].concat();
     vec![
         case("GET with a body", get_with(BATCH), ANSWERED),
         case("GET with a request as its body", get_with(HIDDEN), ANSWERED),

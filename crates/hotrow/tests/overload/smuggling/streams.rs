@@ -32,7 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
     let expect = |value: &str| post(format!("Content-Length: 11\r\nExpect: {value}\r\n"), BATCH);
     let chunked_expect = post("Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n", BATCH_CHUNKED);
     let h2c = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n";
-    let preface = [&get(h2c), &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]].concat();
+    let preface = [&*get(h2c), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"].concat();
     let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     cases.extend([
@@ -43,7 +43,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("Expect without a body", get("Expect: 100-continue\r\n"), ANSWERED),
         case(
             "Expect with a body and GET",
-            [&get("Content-Length: 11\r\nExpect: 100-continue\r\n"), BATCH.as_bytes()].concat(),
+            [&*get("Content-Length: 11\r\nExpect: 100-continue\r\n"), BATCH.as_bytes()].concat(),
             ANSWERED,
         ),
         case(
