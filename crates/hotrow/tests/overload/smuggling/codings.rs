@@ -107,9 +107,10 @@ pub(super) fn cases() -> Vec<Case> {
             ),
             REFUSED,
         ),
-        case("chunked and GET", get_chunked(BATCH_CHUNKED), ANSWERED),
+        // Nobody reads a body of several chunks behind a GET, and what is not read ends the connection.
+        case("chunked and GET", get_chunked(BATCH_CHUNKED), Alone::Ends(&[200])),
         case("chunked and empty, GET", get_chunked("0\r\n\r\n"), ANSWERED),
-        case("chunked, with a hidden request as its data, GET", get_chunked(&before), Alone::Goes(&[200])),
+        case("chunked, with a hidden request as its data, GET", get_chunked(&before), Alone::Ends(&[200])),
     ]);
     cases
 }
