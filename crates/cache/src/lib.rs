@@ -17,6 +17,7 @@ pub mod key;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod model;
+mod passing;
 mod record;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]

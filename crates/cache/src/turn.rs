@@ -215,7 +215,8 @@ impl<E: Clone> Turn<E> {
         let alive = desk.is_current(flight) && self.lease.era == collection.era() && !record.is_behind();
         desk.retire(flight);
         desk.forget_failure(&flight.key);
-        if alive && stay == Stay::Kept {
+        let passes = record.presence() == Presence::Found && self.cache.passing.take(self.cache.hash(&flight.key));
+        if alive && stay == Stay::Kept && !passes {
             self.cache.store.insert(&flight.key, &record);
         } else {
             // No later answer may be older than this one: an entry that might be goes, a read under way is held to it.

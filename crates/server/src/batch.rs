@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
 use crate::body::Body;
+use crate::habits;
 use crate::handle::{Handler, Outcome, Special, Step};
 use crate::metrics::CacheOutcome;
 use crate::position;
@@ -188,7 +189,7 @@ impl Handler {
 
     pub(crate) fn batch(&self, id: CollectionId, ids: Ids, asked: &HeaderMap, now: Nanos) -> Step {
         let wish = match self.wish(id, asked) {
-            Ok(Special::None) => Wish::Any,
+            Ok(Special::None) => habits::wish(),
             Ok(Special::New) => Wish::New,
             Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted),
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
@@ -279,7 +280,7 @@ impl Handler {
     }
 
     fn stale(&self, key: &Key, wish: Wish, now: Nanos) -> Option<(Record, Provenance)> {
-        let record = (wish == Wish::Any).then(|| self.shared.cache.stand_in(key, now)).flatten()?;
+        let record = (wish != Wish::New).then(|| self.shared.cache.stand_in(key, now)).flatten()?;
         let age = self.shared.cache.age(&record, now);
         Some((record, Provenance { outcome: CacheOutcome::Stale, age }))
     }

@@ -26,6 +26,7 @@ use crate::config::Limits;
 use crate::guard::phase::{Activity, Overdue, Phase};
 use crate::guard::refusal::{Malformed, Refusal};
 use crate::guard::{Guard, Leftover, READ_BYTES, Shared};
+use crate::habits::{self, Habits};
 use crate::metrics::{CacheOutcome, CloseCause, WorkerMetrics};
 
 /// How often the sweep looks at every connection; a time-out is enforced at most two sweeps late and never early.
@@ -84,7 +85,7 @@ pub(crate) async fn serve<S: Serve>(
 ) {
     let shared = Rc::clone(registered.shared());
     let guard = Guard::new(stream, Rc::clone(&shared), Rc::clone(registered.activity()));
-    let mut drive = Drive { http: builder.serve_connection(guard, service), graceful: false };
+    let mut drive = Drive { http: builder.serve_connection(guard, service), habits: Rc::default(), graceful: false };
     let end = poll_fn(|cx| drive.poll(cx, &registered)).await;
     // Dropping hyper's side drops a handler that still runs.
     let (stream, leftover) = drive.http.into_parts().io.into_parts();
@@ -107,6 +108,7 @@ enum End {
 
 struct Drive<S: Serve> {
     http: http1::Connection<Guard, Rc<S>>,
+    habits: Rc<Habits>,
     graceful: bool,
 }
 
@@ -117,7 +119,7 @@ impl<S: Serve> Drive<S> {
         loop {
             // Before the answer is written: it is to tell the client that it is the last.
             self.end_gracefully(registered);
-            match Pin::new(&mut self.http).poll(cx) {
+            match habits::while_current(&self.habits, || Pin::new(&mut self.http).poll(cx)) {
                 Poll::Ready(Ok(())) => return Poll::Ready(End::Finished),
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(%error, "connection ended");

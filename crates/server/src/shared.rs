@@ -10,6 +10,7 @@ use http::HeaderValue;
 use tokio::sync::Notify;
 
 use crate::config::{Config, Limits};
+use crate::habits::Usual;
 use crate::lookups::Calendar;
 use crate::problem::Problem;
 use crate::refresh::Refresh;
@@ -52,6 +53,8 @@ pub struct Shared {
     pub(crate) refresh: Refresh,
     /// Answers that are checked against the database.
     pub(crate) sampling: Sampling,
+    /// What clients usually find in memory.
+    pub(crate) usual: Usual,
     /// Requests that wait for the database or the feed.
     pub waiting: Gauge,
     /// Those of them with `no-cache` or `Hotrow-Min-Position`.
@@ -92,6 +95,7 @@ impl Shared {
             feed_moved: Notify::new(),
             refresh: Refresh::new(config.collections.len()),
             sampling: Sampling::default(),
+            usual: Usual::default(),
             waiting,
             privileged,
         }))

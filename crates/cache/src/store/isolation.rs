@@ -1,15 +1,18 @@
-//! A client that reads everything once, or asks for what does not exist, must not cost the others their hits.
+//! A client that reads everything, or asks for what does not exist, must not cost the others their hits.
 //!
-//! Two stores see the same requests of the others, one of them the intruder's too; the difference of the others' hit ratios is
+//! It is treated as one that roams ([`Wish::Passing`](crate::Wish)), as the server does with it after its first rounds. Two stores see the same requests of the others, one of them the intruder's too; the difference of the others' hit ratios is
 //! what the intruder costs. The sizes are those of W5: 80 % of the requests go to 20 % of the items, and a quarter of the items fit.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use super::Store;
 use crate::config::Config;
 use crate::key::Key;
+use crate::passing::Passing;
 use crate::record::{Draft, Era, Record, Sight};
 use crate::stats::CollectionStats;
 use crate::testkit::{FIRST, config, key_of, log};
@@ -103,7 +106,10 @@ fn id_of_rank(rank: u64) -> u64 {
     rank * 7_919 % ITEMS
 }
 
-struct Shelf(Store);
+struct Shelf {
+    store: Store,
+    passing: Passing,
+}
 
 impl Shelf {
     fn new() -> Self {
@@ -112,17 +118,31 @@ impl Shelf {
         let negative_share = 0.05;
         let capacity_bytes = (FITTING as f64 * entry_bytes as f64 / (1.0 - negative_share)) as u64;
         let config = Config { capacity_bytes, negative_share, entry_bytes_estimate: 200, ..config() };
-        Self(Store::new(&config, stats))
+        Self { store: Store::new(&config, stats), passing: Passing::new(FITTING) }
     }
 
     /// Reads through the store. `true` is a hit.
     fn read(&self, id: u64, body: Option<&[u8]>) -> bool {
         let key = key_of(FIRST, id as i64);
-        let hit = self.0.get(&key).is_some();
+        let hit = self.store.get(&key).is_some();
         if !hit {
-            self.0.insert(&key, &record(&key, body));
+            self.store.insert(&key, &record(&key, body));
         }
         hit
+    }
+
+    /// Reads through the store as [`crate::Cache`] does for one who roams.
+    fn read_passing(&self, id: u64, body: Option<&[u8]>) {
+        let key = key_of(FIRST, id as i64);
+        if self.store.peek(&key).is_some() {
+            return;
+        }
+        let hash = FixedState::with_seed(7).hash_one(&key);
+        assert!(self.store.is_full());
+        self.passing.mark(hash);
+        if body.is_none() || !self.passing.take(hash) {
+            self.store.insert(&key, &record(&key, body));
+        }
     }
 }
 
@@ -150,10 +170,10 @@ fn hit_ratios(traffic: Traffic, intruder: Intruder, rate: f64) -> (f64, f64) {
         while due >= 1.0 {
             due -= 1.0;
             match intruder {
-                Intruder::Scans => disturbed.read(at % ITEMS, Some(BODY)),
-                Intruder::ReadsEvenly => disturbed.read(evenly.below(ITEMS), Some(BODY)),
-                Intruder::AsksForMissing => disturbed.read(ITEMS + at, None),
-            };
+                Intruder::Scans => disturbed.read_passing(at % ITEMS, Some(BODY)),
+                Intruder::ReadsEvenly => disturbed.read_passing(evenly.below(ITEMS), Some(BODY)),
+                Intruder::AsksForMissing => disturbed.read_passing(ITEMS + at, None),
+            }
             at += 1;
         }
         let id = id_of_rank(ranks.next(&mut random));

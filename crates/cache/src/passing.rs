@@ -1,0 +1,80 @@
+//! Which answers are not kept: those read for someone who roams over everything, and for nobody else.
+//!
+//! A client that reads all records alike makes each of them look used, to any policy that only sees keys. What tells it apart is
+//! that it finds little (`server::habits`). What is read for it passes: the answer is given and not kept, unless it asked for the
+//! same lately, so that a client whose records are merely others than everybody's is not shut out for ever.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Of the entries that fit, the share of keys that are remembered as asked for by those who roam. Few, or a client that reads at
+/// random would often ask for one of them again.
+const REMEMBERED_SHARE: f64 = 1.0 / 16.0;
+const SLOTS_MIN: u64 = 1 << 10;
+const SLOTS_MAX: u64 = 1 << 20;
+
+/// Marks on keys, by hash. A key that finds its slot taken takes it over: the other is forgotten, which keeps its answer.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    /// Keys whose read now under way is for those who roam alone.
+    marks: Box<[AtomicU32]>,
+    /// Keys that those asked for last.
+    asked: Box<[AtomicU32]>,
+}
+
+impl Passing {
+    /// For a cache into which so many entries fit.
+    pub(crate) fn new(entries: u64) -> Self {
+        let slots = ((entries as f64 * REMEMBERED_SHARE) as u64).clamp(SLOTS_MIN, SLOTS_MAX).next_power_of_two();
+        let table = || (0..slots).map(|_| AtomicU32::new(0)).collect();
+        Self { marks: table(), asked: table() }
+    }
+
+    /// A read was queued for someone who roams.
+    pub(crate) fn mark(&self, hash: u64) {
+        let (slot, print) = self.place(hash);
+        let again = self.asked[slot].swap(print, Relaxed) == print;
+        self.marks[slot].store(if again { 0 } else { print }, Relaxed);
+    }
+
+    /// Someone else waits for it too, or queued it.
+    pub(crate) fn keep(&self, hash: u64) {
+        let _ = self.take(hash);
+    }
+
+    /// Whether the answer that has come is not to be kept; forgets that.
+    pub(crate) fn take(&self, hash: u64) -> bool {
+        let (slot, print) = self.place(hash);
+        // Looked at first, for nearly always it is not there.
+        self.marks[slot].load(Relaxed) == print && self.marks[slot].compare_exchange(print, 0, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Low bits for the slot, high ones for what stands in it; nought is no key.
+    fn place(&self, hash: u64) -> (usize, u32) {
+        ((hash as usize) & (self.marks.len() - 1), ((hash >> 32) as u32).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_once_passes_and_what_is_asked_for_again_or_by_others_is_kept() {
+        let passing = Passing::new(100_000);
+        let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        assert!(!passing.take(hash(1)), "nobody roams");
+        passing.mark(hash(1));
+        assert!(passing.take(hash(1)));
+        assert!(!passing.take(hash(1)), "each mark is for one read");
+        passing.mark(hash(1));
+        assert!(!passing.take(hash(1)), "asked for again");
+        passing.mark(hash(2));
+        passing.keep(hash(2));
+        assert!(!passing.take(hash(2)), "others wait too");
+        // Another key in the same slot.
+        passing.mark(hash(3));
+        let same_slot = hash(3) ^ (1 << 40);
+        passing.mark(same_slot);
+        assert!(!passing.take(hash(3)) && passing.take(same_slot));
+    }
+}
