@@ -15,7 +15,7 @@ use crate::config::Upkeep;
 use crate::fixes::Fix;
 use crate::flight::{Failure, Flight, Lease};
 use crate::key::{CollectionId, Key};
-use crate::record::{Draft, Record, Sight};
+use crate::record::{Draft, Presence, Record, Sight};
 use crate::stats::Removal;
 use crate::version::{Position, Version};
 
