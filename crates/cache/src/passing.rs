@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Of the entries that fit, the share of keys that are remembered as asked for by those who roam. Few, or a client that reads at
 /// random would often ask for one of them again.
 const REMEMBERED_SHARE: f64 = 1.0 / 16.0;
-const SLOTS_MIN: u64 = 1 << 10;
-const SLOTS_MAX: u64 = 1 << 20;
+const REMEMBERED_MIN: u64 = 1 << 8;
+const REMEMBERED_MAX: u64 = 1 << 20;
+/// Slots for reads under way; more than a few batches of 1,000 keys need.
+const MARKS: usize = 1 << 14;
 
 /// Marks on keys, by hash. A key that finds its slot taken takes it over: the other is forgotten, which keeps its answer.
 #[derive(Debug)]
@@ -24,16 +26,17 @@ pub(crate) struct Passing {
 impl Passing {
     /// For a cache into which so many entries fit.
     pub(crate) fn new(entries: u64) -> Self {
-        let slots = ((entries as f64 * REMEMBERED_SHARE) as u64).clamp(SLOTS_MIN, SLOTS_MAX).next_power_of_two();
-        let table = || (0..slots).map(|_| AtomicU32::new(0)).collect();
-        Self { marks: table(), asked: table() }
+        let remembered = ((entries as f64 * REMEMBERED_SHARE) as u64).clamp(REMEMBERED_MIN, REMEMBERED_MAX);
+        let table = |slots: usize| (0..slots).map(|_| AtomicU32::new(0)).collect();
+        // At most 2^20, so it fits.
+        Self { marks: table(MARKS), asked: table(remembered.next_power_of_two() as usize) }
     }
 
     /// A read was queued for someone who roams.
     pub(crate) fn mark(&self, hash: u64) {
-        let (slot, print) = self.place(hash);
-        let again = self.asked[slot].swap(print, Relaxed) == print;
-        self.marks[slot].store(if again { 0 } else { print }, Relaxed);
+        let (asked, print) = place(&self.asked, hash);
+        let again = asked.swap(print, Relaxed) == print;
+        place(&self.marks, hash).0.store(if again { 0 } else { print }, Relaxed);
     }
 
     /// Someone else waits for it too, or queued it.
@@ -43,15 +46,15 @@ impl Passing {
 
     /// Whether the answer that has come is not to be kept; forgets that.
     pub(crate) fn take(&self, hash: u64) -> bool {
-        let (slot, print) = self.place(hash);
+        let (mark, print) = place(&self.marks, hash);
         // Looked at first, for nearly always it is not there.
-        self.marks[slot].load(Relaxed) == print && self.marks[slot].compare_exchange(print, 0, Relaxed, Relaxed).is_ok()
+        mark.load(Relaxed) == print && mark.compare_exchange(print, 0, Relaxed, Relaxed).is_ok()
     }
+}
 
-    /// Low bits for the slot, high ones for what stands in it; nought is no key.
-    fn place(&self, hash: u64) -> (usize, u32) {
-        ((hash as usize) & (self.marks.len() - 1), ((hash >> 32) as u32).max(1))
-    }
+/// A key's slot, by the low bits of its hash, and what stands in it, by the high ones; nought is no key. Tables have 2^n slots.
+fn place(table: &[AtomicU32], hash: u64) -> (&AtomicU32, u32) {
+    (&table[(hash as usize) & (table.len() - 1)], ((hash >> 32) as u32).max(1))
 }
 
 #[cfg(test)]
