@@ -125,6 +125,7 @@ impl<E: Clone> Cache<E> {
     /// What is known of `key` at `now`, a clock reading taken for this request.
     #[must_use]
     pub fn lookup(&self, key: &Key, wish: Wish, now: Nanos) -> Lookup<E> {
+        let wish = self.granted(wish);
         if self.config.enabled && wish != Wish::New {
             match self.served(key, wish, now) {
                 Served::Answer(lookup) => return lookup,
@@ -141,6 +142,7 @@ impl<E: Clone> Cache<E> {
     /// one query. Answers in the order of `keys`, which must not repeat a key.
     #[must_use]
     pub fn lookup_batch(&self, keys: &[Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
+        let wish = self.granted(wish);
         let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
         let mut cold: Vec<&Key> = Vec::new();
         for key in keys {
@@ -422,15 +424,6 @@ impl<E: Clone> Cache<E> {
         let mut new = || fills.next();
         let answer = |known: Option<Lookup<E>>| known.or_else(&mut new).unwrap_or(Lookup::Refused(Refusal::QueueFull));
         answers.into_iter().map(answer).collect()
-    }
-
-    /// Notes for whom the keys are read.
-    fn note_readers(&self, unread: &[&Key], wish: Wish) {
-        let passes = wish == Wish::Passing && !unread.is_empty() && self.store.is_full();
-        for key in unread {
-            let hash = self.hash(key);
-            if passes { self.passing.mark(hash) } else { self.passing.keep(hash) }
-        }
     }
 
     /// What the desk already has for the key: an entry that came meanwhile, a failure, or a flight to join.

@@ -221,6 +221,7 @@ impl<E: Clone> Turn<E> {
         } else {
             // No later answer may be older than this one: an entry that might be goes, a read under way is held to it.
             stats.dead_leases_total.add(u64::from(self.cache.config.enabled && !alive));
+            stats.passing_total.add(u64::from(passes));
             let older = |entry: Record| !entry.version().covers(version);
             if self.cache.store.peek(&flight.key).is_some_and(older) {
                 self.cache.store.remove(&flight.key, Removal::Invalidated);

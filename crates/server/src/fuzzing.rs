@@ -126,6 +126,7 @@ fn cache_config() -> CacheConfig {
         entry_bytes_estimate: 100,
         upkeep: Upkeep::Feed,
         refresh_hot: true,
+        isolate_scans: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
         ttl_jitter: 0.0,

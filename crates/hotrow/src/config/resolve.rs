@@ -186,6 +186,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         ),
         ttl_jitter: section.share("ttl_jitter", 0.1, 0.0..=1.0),
         refresh_hot: section.flag("refresh_hot", true),
+        isolate_scans: section.flag("isolate_scans", true),
         error_ttl: section.duration("error_ttl", ms(100), ms(0)..=Duration::from_mins(1)),
         stale_while_revalidate: section.duration("stale_while_revalidate", ms(0), ms(0)..=YEAR),
         stale_if_error: section.duration("stale_if_error", ms(0), ms(0)..=YEAR),
