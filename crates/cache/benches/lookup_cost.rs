@@ -100,6 +100,7 @@ fn ours(keys: &[Key], share: f64) -> Arc<Cache<()>> {
         entry_bytes_estimate: BODY_BYTES as u64,
         upkeep: Upkeep::Feed,
         refresh_hot: true,
+        isolate_scans: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
         ttl_jitter: 0.1,

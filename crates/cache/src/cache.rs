@@ -14,7 +14,8 @@ use crate::fixes::{Fix, Fixes};
 use crate::flight::{Failure, Kind, Lease, Waiter};
 use crate::freshness::{Progress, Quality, Verdict, judge, stands_in};
 use crate::key::{CollectionId, Key};
-use crate::record::{Era, Presence, Record};
+use crate::passing::Passing;
+use crate::record::{ENTRY_OVERHEAD_BYTES, Era, Presence, Record};
 use crate::stats::{CollectionStats, Removal, Snapshot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -54,6 +55,9 @@ pub enum Refusal<E> {
 pub enum Wish {
     /// Any that the contract allows.
     Any,
+    /// Likewise, for someone who roams over everything: what he finds does not count as used, and what is read for him alone
+    /// is kept only if he asked for it lately, or while there is room for all.
+    Passing,
     /// Only of a read that begins after the request arrived (`no-cache`).
     New,
 }
@@ -64,6 +68,7 @@ pub struct Cache<E> {
     pub(crate) store: Store,
     pub(crate) collections: Box<[Collection<E>]>,
     pub(crate) stats: Arc<[CollectionStats]>,
+    pub(crate) passing: Passing,
     progress: Progress,
     hasher: FixedState,
     losses_total: std::sync::atomic::AtomicU64,
@@ -99,8 +104,10 @@ impl<E: Clone> Cache<E> {
             era: AtomicU64::new(0),
             has_aliases: std::sync::atomic::AtomicBool::new(false),
         };
+        let entries = config.capacity_bytes / (config.entry_bytes_estimate + ENTRY_OVERHEAD_BYTES);
         Arc::new(Self {
             store: Store::new(&config, stats.clone()),
+            passing: Passing::new(entries),
             collections: collections.into_iter().map(collection).collect(),
             stats,
             progress: Progress::new(),
@@ -321,18 +328,21 @@ impl<E: Clone> Cache<E> {
     }
 
     /// The hit path.
-    fn served(&self, key: &Key, now: Nanos) -> Served<E> {
+    fn served(&self, key: &Key, wish: Wish, now: Nanos) -> Served<E> {
         // Before the entry is looked up: the watermark vouches for the entries that are left after it, and a younger one
         // may have been set after the change that took just this entry out. The era after the watermark, for a feed
         // that starts anew raises it before it sets one.
         let staleness = self.doubt(now);
-        let Some(record) = self.store.get(key) else {
+        let record = if wish == Wish::Passing { self.store.peek(key) } else { self.store.get(key) };
+        let Some(record) = record else {
             return if self.refuses(now) { Served::Refuse } else { Served::No };
         };
         let (collection, _) = self.collection(key.collection());
         match judge(&record, collection.era(), staleness, now, &self.config) {
             Verdict::Serve(quality) => {
-                record.note_use();
+                if wish != Wish::Passing {
+                    record.note_use();
+                }
                 Served::Answer(match record.presence() {
                     Presence::Found => Lookup::Hit(record, quality),
                     Presence::Missing => Lookup::Negative(record, quality),
@@ -359,9 +369,14 @@ impl<E: Clone> Cache<E> {
             if known.is_none() {
                 unread.push(key);
             }
-            stats.waits_total.add(u64::from(matches!(known, Some(Lookup::Wait(_)))));
+            let waits = matches!(known, Some(Lookup::Wait(_)));
+            stats.waits_total.add(u64::from(waits));
+            if waits && wish != Wish::Passing {
+                self.passing.keep(self.hash(key));
+            }
             answers.push(known);
         }
+        self.note_readers(&unread, wish);
         let kind = if self.config.enabled { Kind::Shared } else { Kind::Alone };
         let queued = desk.queue(&unread, kind, &self.config, stats).unwrap_or_default();
         // Joined under the lock: a queued read that nobody waits for is not begun.
@@ -383,8 +398,8 @@ impl<E: Clone> Cache<E> {
         collection: &Collection<E>,
         desk: &mut Desk<E>,
     ) -> Option<Lookup<E>> {
-        if wish == Wish::Any {
-            match self.served(key, now) {
+        if wish != Wish::New {
+            match self.served(key, wish, now) {
                 Served::Answer(lookup) => return Some(lookup),
                 Served::Refuse => return Some(Lookup::Refused(Refusal::Behind)),
                 Served::No => self.sweep(key, collection.era()),
@@ -398,7 +413,7 @@ impl<E: Clone> Cache<E> {
             None => flight.is_queued(),
             Some(lease) => {
                 let aliased = collection.has_aliases.load(std::sync::atomic::Ordering::Relaxed);
-                wish == Wish::Any && self.may_join(lease, collection.era(), now, aliased || desk.fence.concerns(key))
+                wish != Wish::New && self.may_join(lease, collection.era(), now, aliased || desk.fence.concerns(key))
             }
         };
         if joinable {

@@ -43,6 +43,8 @@ pub struct Config {
     pub ttl_jitter: f64,
     /// Whether a record that is read often is read again as soon as the feed reports its change.
     pub refresh_hot: bool,
+    /// Whether [`Wish::Passing`](crate::Wish) differs from `Any`.
+    pub isolate_scans: bool,
     /// How long a failed read answers for its key.
     pub error_ttl: Duration,
     /// How long after its TTL an entry is still served while it is refreshed. Never for invalidated entries.

@@ -95,6 +95,8 @@ counters! {
     /// Answers that were given to their waiters but not kept, because a change, a flush or a newer lease came between, or
     /// because they did not see a change that the feed had delivered.
     dead_leases_total,
+    /// Answers that were given and not kept, because only those who roam over everything asked for them.
+    passing_total,
     /// Reads sent once more because a newer answer had been given meanwhile.
     rereads_total,
     /// Keys that the feed reported.

@@ -21,6 +21,8 @@ const SHARD_BYTES_MIN: u64 = 64 << 20;
 /// Nor for fewer entries than this: small shards lose hits.
 const SHARD_ENTRIES_MIN: u64 = 4096;
 const SHARDS_MAX: u64 = 64;
+/// Shards fill unevenly.
+const FULL_SHARE: f64 = 0.95;
 
 type Shelf = Quick<RecordKey, Record, Bytes, FixedState, Ledger>;
 
@@ -69,6 +71,11 @@ impl Store {
     /// Looks without counting as a use.
     pub(crate) fn peek(&self, key: &Key) -> Option<Record> {
         self.found.peek(key).or_else(|| self.missing.peek(key))
+    }
+
+    /// Whether what comes pushes something out, or soon will.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.weight() as f64 >= FULL_SHARE * self.found.capacity() as f64
     }
 
     /// Puts the record in place of whatever the key had. An entry that fits no shard is dropped, and the old one too.
@@ -164,3 +171,7 @@ impl Store {
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests;
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod isolation;

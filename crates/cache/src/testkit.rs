@@ -42,6 +42,7 @@ pub(crate) fn config() -> Config {
         entry_bytes_estimate: 100,
         upkeep: Upkeep::Feed,
         refresh_hot: false,
+        isolate_scans: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
         ttl_jitter: 0.0,

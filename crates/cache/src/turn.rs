@@ -15,7 +15,7 @@ use crate::config::Upkeep;
 use crate::fixes::Fix;
 use crate::flight::{Failure, Flight, Lease};
 use crate::key::{CollectionId, Key};
-use crate::record::{Draft, Record, Sight};
+use crate::record::{Draft, Presence, Record, Sight};
 use crate::stats::Removal;
 use crate::version::{Position, Version};
 
@@ -215,11 +215,13 @@ impl<E: Clone> Turn<E> {
         let alive = desk.is_current(flight) && self.lease.era == collection.era() && !record.is_behind();
         desk.retire(flight);
         desk.forget_failure(&flight.key);
-        if alive && stay == Stay::Kept {
+        let passes = record.presence() == Presence::Found && self.cache.passing.take(self.cache.hash(&flight.key));
+        if alive && stay == Stay::Kept && !passes {
             self.cache.store.insert(&flight.key, &record);
         } else {
             // No later answer may be older than this one: an entry that might be goes, a read under way is held to it.
             stats.dead_leases_total.add(u64::from(self.cache.config.enabled && !alive));
+            stats.passing_total.add(u64::from(passes));
             let older = |entry: Record| !entry.version().covers(version);
             if self.cache.store.peek(&flight.key).is_some_and(older) {
                 self.cache.store.remove(&flight.key, Removal::Invalidated);

@@ -1,11 +1,16 @@
 //! Every connection is an open file: does the limit on open files allow the configured number?
 
+use hotrow_server::service::ADMIN_CONNECTIONS;
+use hotrow_server::worker::BEYOND_LIMIT_MAX;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Open files that are not client connections: standard streams, logs, the allocator's and the runtime's own.
 const FILES_BASE: usize = 64;
-/// Per worker: its listeners, its event queue, wake-ups, and connections that are being refused.
-const FILES_PER_WORKER: usize = 16;
+/// Per worker: its listener, its event queue, wake-ups, one connection just accepted, and those that are being refused or make room.
+const FILES_PER_WORKER: usize = 16 + BEYOND_LIMIT_MAX;
+/// The admin side: its worker, and all the connections it serves. They are kept free of data connections, so that who looks
+/// after the service gets in when it is full.
+const FILES_ADMIN: usize = FILES_PER_WORKER + ADMIN_CONNECTIONS;
 /// Per database reader: database, WAL, shared memory, and temporary files.
 const FILES_PER_READER: usize = 8;
 /// Fewer connections than this are not worth starting for.
@@ -53,7 +58,7 @@ pub fn raise_limit() -> Option<u64> {
 pub fn fit(wanted: &Wanted, limit: Option<u64>) -> Fit {
     let Some(limit) = limit else { return Fit::Fits };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let others = FILES_BASE + wanted.workers * FILES_PER_WORKER + wanted.readers * FILES_PER_READER;
+    let others = FILES_BASE + FILES_ADMIN + wanted.workers * FILES_PER_WORKER + wanted.readers * FILES_PER_READER;
     match limit.saturating_sub(others) {
         left if left >= wanted.connections => Fit::Fits,
         left if left >= CONNECTIONS_MIN => Fit::Fewer(left),
@@ -68,7 +73,8 @@ mod tests {
     #[test]
     fn connections_fit_what_is_left() {
         let wanted = Wanted { connections: 1000, workers: 2, readers: 4 };
-        let others = 64 + 32 + 32;
+        // Two workers and the admin's with 64 each, the admin's 64 connections, four readers with 8 each.
+        let others = 64 + 2 * 64 + (64 + 64) + 4 * 8;
         assert_eq!(fit(&wanted, None), Fit::Fits);
         assert_eq!(fit(&wanted, Some(1000 + others)), Fit::Fits);
         assert_eq!(fit(&wanted, Some(999 + others)), Fit::Fewer(999));

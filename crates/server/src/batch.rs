@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 
 use crate::admit::request::first_kind;
 use crate::body::Body;
+use crate::habits;
 use crate::handle::{Handler, Outcome, Special, Step};
 use crate::lookups::LookupKind;
 use crate::metrics::CacheOutcome;
@@ -200,7 +201,7 @@ impl Handler {
 
     pub(crate) fn batch(&self, id: CollectionId, ids: Ids, asked: &HeaderMap, now: Nanos) -> Step {
         let wish = match self.wish(id, asked) {
-            Ok(Special::None) => Wish::Any,
+            Ok(Special::None) => habits::wish(),
             Ok(Special::New) => Wish::New,
             Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted, asked),
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
@@ -266,7 +267,7 @@ impl Handler {
     /// What memory answers without any read; counted as a lookup.
     fn held(&self, key: &Key, wish: Wish, now: Nanos) -> Option<(Record, Provenance)> {
         let cache = &self.shared.cache;
-        let (record, quality) = (wish == Wish::Any).then(|| cache.peek(key, now)).flatten()?;
+        let (record, quality) = (wish != Wish::New).then(|| cache.peek(key, now)).flatten()?;
         let provenance = Provenance::of_hit(quality, cache.age(&record, now));
         let lookup = match record.presence() {
             Presence::Found => Lookup::Hit(record.clone(), quality),
@@ -336,7 +337,7 @@ impl Handler {
     }
 
     fn stale(&self, key: &Key, wish: Wish, now: Nanos) -> Option<(Record, Provenance)> {
-        let record = (wish == Wish::Any).then(|| self.shared.cache.stand_in(key, now)).flatten()?;
+        let record = (wish != Wish::New).then(|| self.shared.cache.stand_in(key, now)).flatten()?;
         let age = self.shared.cache.age(&record, now);
         Some((record, Provenance { outcome: CacheOutcome::Stale, age }))
     }

@@ -44,6 +44,8 @@ pub struct Shed {
 pub struct Limits {
     /// Open data connections; more are answered 503 and closed.
     pub connections: usize,
+    /// Open data connections of one client address (of IPv6, one /64); more are answered 429 and closed. 0: any number.
+    pub connections_per_client: usize,
     /// Requests being answered at once; more get 503.
     pub requests_in_flight: usize,
     /// Bytes of a request's head; more is 431.
@@ -60,6 +62,8 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Between requests on a kept-alive connection.
     pub idle_timeout: Duration,
+    /// A connection that has been idle for so long is closed when another one needs its place.
+    pub idle_reclaim: Duration,
     /// How long a client may take nothing of a waiting answer.
     pub write_timeout: Duration,
     /// From request to answer when the database is needed; then 504.

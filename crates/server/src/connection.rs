@@ -1,10 +1,12 @@
 //! One connection from accept to close: hyper serves it, the [`crate::guard`] watches its input, the worker's sweep its time.
 
+mod clients;
 mod close;
 mod registry;
 
+pub(crate) use self::clients::Clients;
 pub(crate) use self::close::turn_away;
-pub(crate) use self::registry::{Registered, Registry};
+pub(crate) use self::registry::{LEAVING_MAX, Registered, Registry};
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -23,9 +25,10 @@ use tokio::net::TcpStream;
 use self::close::{answer_and_close, linger, reset};
 use crate::config::Limits;
 use crate::guard::phase::{Activity, Overdue, Phase};
-use crate::guard::refusal::Refusal;
+use crate::guard::refusal::{Malformed, Refusal};
 use crate::guard::{Guard, Leftover, READ_BYTES, Shared};
-use crate::metrics::CloseCause;
+use crate::habits::{self, Habits};
+use crate::metrics::{CacheOutcome, CloseCause, WorkerMetrics};
 
 /// How often the sweep looks at every connection; a time-out is enforced at most two sweeps late and never early.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -112,7 +115,8 @@ pub(crate) async fn serve<S: Serve>(
 ) {
     let shared = Rc::clone(registered.shared());
     let guard = Guard::new(stream, Rc::clone(&shared), Rc::clone(registered.activity()));
-    let mut drive = Drive { http: builder.serve_connection(guard, OfPeer { service, peer }), graceful: false };
+    let http = builder.serve_connection(guard, OfPeer { service, peer });
+    let mut drive = Drive { http, habits: Rc::default(), graceful: false };
     let end = poll_fn(|cx| drive.poll(cx, &registered)).await;
     // Dropping hyper's side drops a handler that still runs.
     let (stream, leftover) = drive.http.into_parts().io.into_parts();
@@ -125,14 +129,17 @@ pub(crate) async fn serve<S: Serve>(
 enum End {
     /// hyper is done with it.
     Finished,
-    /// hyper met bytes that are no HTTP, or the socket broke.
+    /// The socket broke, or a body did.
     Broken,
+    /// hyper could not read a head that the guard let pass, and has answered so.
+    Unreadable,
     /// Its time is over.
     Overdue(Overdue),
 }
 
 struct Drive<S: Serve> {
     http: http1::Connection<Guard, OfPeer<S>>,
+    habits: Rc<Habits>,
     graceful: bool,
 }
 
@@ -143,11 +150,11 @@ impl<S: Serve> Drive<S> {
         loop {
             // Before the answer is written: it is to tell the client that it is the last.
             self.end_gracefully(registered);
-            match Pin::new(&mut self.http).poll(cx) {
+            match habits::while_current(&self.habits, || Pin::new(&mut self.http).poll(cx)) {
                 Poll::Ready(Ok(())) => return Poll::Ready(End::Finished),
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(%error, "connection ended");
-                    return Poll::Ready(End::Broken);
+                    return Poll::Ready(if error.is_parse() { End::Unreadable } else { End::Broken });
                 }
                 Poll::Pending => {}
             }
@@ -163,11 +170,11 @@ impl<S: Serve> Drive<S> {
         }
     }
 
-    /// While draining, makes the request that hyper works at the connection's last. Whether that was done just now.
+    /// While it is ending, makes the request that hyper works at the connection's last. Whether that was done just now.
     fn end_gracefully(&mut self, registered: &Registered) -> bool {
         // hyper would close a connection of which it has seen nothing, even with half a head on its way.
         let at_work = || matches!(registered.activity().phase(), Phase::Body | Phase::Handling);
-        if self.graceful || !registered.draining() || !at_work() {
+        if self.graceful || !registered.ending() || !at_work() {
             return false;
         }
         self.graceful = true;
@@ -197,6 +204,7 @@ async fn finish(stream: TcpStream, shared: &Shared, activity: &Activity, end: En
         }
         (End::Overdue(Overdue::Idle), _) => CloseCause::Idle,
         (End::Overdue(Overdue::Drained), _) => CloseCause::Drained,
+        (End::Overdue(Overdue::Reclaimed), _) => CloseCause::Reclaimed,
         (_, Leftover::Refused(refusal)) => {
             answer_and_close(stream, shared, refusal).await;
             CloseCause::Refused
@@ -206,10 +214,22 @@ async fn finish(stream: TcpStream, shared: &Shared, activity: &Activity, end: En
             linger(stream).await;
             CloseCause::Finished
         }
+        (End::Unreadable, _) => {
+            note_unreadable(&shared.metrics);
+            linger(stream).await;
+            CloseCause::Refused
+        }
         (End::Broken, _) => {
-            // hyper may have written its own 400 for a head that only it could tell to be wrong.
             linger(stream).await;
             CloseCause::Broken
         }
     }
+}
+
+/// Counts what hyper refused by itself. The guard's limits are stricter than hyper's, so what is left are bytes that may not stand
+/// where they do (in a method, a target, a header's name or value), which is 400 to hyper as to us.
+fn note_unreadable(metrics: &WorkerMetrics) {
+    const REFUSAL: Refusal = Refusal::Malformed(Malformed::Field);
+    metrics.refused(REFUSAL);
+    metrics.answered(REFUSAL.status(), CacheOutcome::None);
 }

@@ -105,6 +105,7 @@ fn limits() -> Limits {
     let second = Duration::from_secs(1);
     Limits {
         connections: 1,
+        connections_per_client: 0,
         requests_in_flight: 1,
         header_bytes: 1024,
         headers: 16,
@@ -113,6 +114,7 @@ fn limits() -> Limits {
         header_timeout: second,
         body_timeout: second,
         idle_timeout: second,
+        idle_reclaim: second,
         write_timeout: second,
         request_timeout: second,
         drain_timeout: second,
@@ -131,6 +133,7 @@ fn cache_config() -> CacheConfig {
         entry_bytes_estimate: 100,
         upkeep: Upkeep::Feed,
         refresh_hot: true,
+        isolate_scans: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
         ttl_jitter: 0.0,

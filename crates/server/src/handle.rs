@@ -21,6 +21,7 @@ use crate::admit::request::first_kind;
 use crate::batch::{self, Ids};
 use crate::body::Body;
 use crate::connection::Serve;
+use crate::habits;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{CacheOutcome, WorkerMetrics};
 use crate::position;
@@ -153,7 +154,7 @@ impl Handler {
         let id = key.collection();
         self.requested(&key, now);
         let wish = match self.wish(id, asked) {
-            Ok(Special::None) => Wish::Any,
+            Ok(Special::None) => habits::wish(),
             Ok(Special::New) => Wish::New,
             Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, now),
             Err(problem) => return Step::problem(&problem),
@@ -280,7 +281,7 @@ impl Handler {
 
     /// `stale_if_error`: only where any answer was wished for.
     fn stand_in(&self, key: &Key, wish: Wish, now: Nanos) -> Option<Record> {
-        (wish == Wish::Any).then(|| self.shared.cache.stand_in(key, now)).flatten()
+        (wish != Wish::New).then(|| self.shared.cache.stand_in(key, now)).flatten()
     }
 
     fn answer_stale(&self, record: Record, asked: &HeaderMap, now: Nanos) -> Outcome {
@@ -305,6 +306,7 @@ impl Handler {
             Lookup::Bypass(_) => LookupKind::Bypass,
             Lookup::Refused(_) => LookupKind::Refused,
         };
+        habits::note(kind, &self.shared.usual);
         self.lookups.count(id, kind);
     }
 

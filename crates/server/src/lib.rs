@@ -14,6 +14,7 @@ pub mod drain;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod guard;
+mod habits;
 pub mod handle;
 pub mod listen;
 pub mod lookups;

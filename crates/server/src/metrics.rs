@@ -100,11 +100,13 @@ pub enum CloseCause {
     Refused,
     /// Idle when the server drained.
     Drained,
+    /// Idle for `idle_reclaim` when another connection needed its place.
+    Reclaimed,
     /// Cut off at the end of the drain, or a bug of ours.
     Cut,
 }
 
-const CLOSE_CAUSES: [(CloseCause, &str); 9] = [
+const CLOSE_CAUSES: [(CloseCause, &str); 10] = [
     (CloseCause::Finished, "finished"),
     (CloseCause::Broken, "broken"),
     (CloseCause::Idle, "idle_timeout"),
@@ -113,10 +115,11 @@ const CLOSE_CAUSES: [(CloseCause, &str); 9] = [
     (CloseCause::WriteTimeout, "write_timeout"),
     (CloseCause::Refused, "refused"),
     (CloseCause::Drained, "drained"),
+    (CloseCause::Reclaimed, "reclaimed"),
     (CloseCause::Cut, "cut"),
 ];
 
-const LIMITS: [&str; 8] = [
+const LIMITS: [&str; 9] = [
     "malformed",
     "header_bytes",
     "headers",
@@ -125,6 +128,7 @@ const LIMITS: [&str; 8] = [
     "header_timeout",
     "body_timeout",
     "connections",
+    "connections_per_client",
 ];
 
 /// Counts of one worker. Only the worker's thread writes; any thread reads.
@@ -171,6 +175,7 @@ impl WorkerMetrics {
             Refusal::HeadTime => 5,
             Refusal::BodyTime => 6,
             Refusal::Connections => 7,
+            Refusal::ClientConnections => 8,
         };
         self.refused[limit].increment();
     }

@@ -24,7 +24,7 @@ use crate::sink::FeedCounts;
 use crate::worker::{WorkerError, run_workers};
 
 /// Connections that the admin side serves at once.
-const ADMIN_CONNECTIONS: usize = 64;
+pub const ADMIN_CONNECTIONS: usize = 64;
 
 /// Both listeners, open and not yet served: connections wait in the kernel.
 pub struct Service {
@@ -154,5 +154,7 @@ fn start_each(
 fn admin_config(config: &Config) -> Config {
     let limits =
         Limits { connections: ADMIN_CONNECTIONS, drain_timeout: Duration::from_secs(1), ..config.limits.clone() };
+    // Who watches does so from one host, perhaps.
+    let limits = Limits { connections_per_client: 0, ..limits };
     Config { workers: 1, limits, ..config.clone() }
 }

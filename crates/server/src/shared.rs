@@ -14,6 +14,7 @@ use crate::admit::breaker::SourceBreaker;
 use crate::admit::rate::RateLimits;
 use crate::admit::shed::Shedding;
 use crate::config::{Config, Limits};
+use crate::habits::Usual;
 use crate::lookups::Calendar;
 use crate::problem::Problem;
 use crate::refresh::Refresh;
@@ -64,6 +65,8 @@ pub struct Shared {
     pub(crate) breaker: SourceBreaker,
     /// What is refused when the process is past its means.
     pub(crate) shedding: Shedding,
+    /// What clients usually find in memory.
+    pub(crate) usual: Usual,
     /// Requests that wait for the database or the feed.
     pub waiting: Gauge,
     /// Those of them with `no-cache` or `Hotrow-Min-Position`.
@@ -111,6 +114,7 @@ impl Shared {
             sampling: Sampling::default(),
             breaker: SourceBreaker::new(config.breaker.clone()),
             shedding: Shedding::new(config.shed.clone()),
+            usual: Usual::default(),
             waiting,
             privileged,
             rate,

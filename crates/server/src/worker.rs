@@ -13,11 +13,11 @@ use hotrow_measure::clock::Nanos;
 use hyper::server::conn::http1;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::LocalOptions;
-use tokio::task::spawn_local;
+use tokio::task::{spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::config::{Config, Limits};
-use crate::connection::{Registry, SWEEP_INTERVAL, Serve, builder, serve, turn_away};
+use crate::connection::{Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL, Serve, builder, serve, turn_away};
 use crate::drain::Shutdown;
 use crate::guard::Shared;
 use crate::guard::refusal::Refusal;
@@ -29,7 +29,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often at most that is logged.
 const ACCEPT_LOG_PERIOD: Duration = Duration::from_secs(10);
 /// Connections over the limit that one worker answers at once; more are closed without an answer.
-const TURNED_AWAY_MAX: usize = 64;
+const TURNED_AWAY_MAX: usize = 32;
+/// Connections that a worker may have open beyond its part of the limit: those it turns away, and those that make room.
+pub const BEYOND_LIMIT_MAX: usize = TURNED_AWAY_MAX + LEAVING_MAX;
+/// Connections that a worker accepts in one turn. Then those that are open have theirs, however many wait to be accepted.
+const ACCEPTS_PER_TURN: usize = 32;
 
 /// What a worker is.
 #[derive(Clone, Debug)]
@@ -81,11 +85,12 @@ where
 {
     let make_service = Arc::new(make_service);
     let open = Arc::new(AtomicUsize::new(0));
+    let clients = Clients::new(config.limits.connections_per_client);
     let mut workers = Workers { threads: Vec::new(), metrics: Vec::new() };
     for (index, socket) in listeners.into_sockets().into_iter().enumerate() {
         let worker = Worker { index, metrics: Arc::default() };
         workers.metrics.push(Arc::clone(&worker.metrics));
-        let (limits, open) = (config.limits.clone(), Arc::clone(&open));
+        let (limits, open) = (config.limits.clone(), (Arc::clone(&open), clients.clone()));
         let (make_service, shutdown_worker) = (Arc::clone(&make_service), shutdown.clone());
         let thread = std::thread::Builder::new().name(format!("hotrow-http-{index}")).spawn(move || {
             // However this thread ends, the others must not serve on with a listener missing.
@@ -138,7 +143,7 @@ fn run_worker<S: Serve>(
     worker: Worker,
     socket: StdListener,
     limits: Limits,
-    open: Arc<AtomicUsize>,
+    (open, clients): (Arc<AtomicUsize>, Option<Arc<Clients>>),
     make_service: &(impl Fn(Worker) -> S + ?Sized),
     shutdown: &Shutdown,
 ) -> io::Result<()> {
@@ -154,6 +159,7 @@ fn run_worker<S: Serve>(
             turned_away: Rc::default(),
             shared,
             open,
+            clients,
         };
         let registry = Rc::clone(&acceptor.registry);
         spawn_local(async move { sweep(&registry, &metrics).await });
@@ -194,6 +200,8 @@ struct Acceptor<S> {
     turned_away: Rc<()>,
     shared: Rc<Shared>,
     open: Arc<AtomicUsize>,
+    /// Counts connections by client, where they are limited.
+    clients: Option<Arc<Clients>>,
 }
 
 impl<S: Serve> Acceptor<S> {
@@ -219,10 +227,16 @@ impl<S: Serve> Acceptor<S> {
     }
 
     async fn accept(&self, listener: &TcpListener) {
-        let mut logged: Option<Nanos> = None;
+        let (mut logged, mut accepted) = (None::<Nanos>, 0_usize);
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => self.admit(stream, peer.ip()),
+                Ok((stream, peer)) => {
+                    self.admit(stream, peer.ip());
+                    accepted += 1;
+                    if accepted.is_multiple_of(ACCEPTS_PER_TURN) {
+                        yield_now().await;
+                    }
+                }
                 // The client gave up while it waited, or its packet was refused: nothing of ours.
                 Err(error) if is_of_one_client(&error) => {}
                 Err(error) => {
@@ -241,21 +255,27 @@ impl<S: Serve> Acceptor<S> {
     fn admit(&self, stream: TcpStream, peer: IpAddr) {
         // Without it small answers wait for the acknowledgement of the one before. A socket that refuses is broken and shows.
         let _ = stream.set_nodelay(true);
+        let Ok(place) = self.clients.as_ref().map(|clients| clients.enter(peer).ok_or(())).transpose() else {
+            return self.turn_away(stream, Refusal::ClientConnections);
+        };
         let Some(registered) = self.registry.enter(&self.open, self.shared.limits.connections) else {
-            return self.turn_away(stream);
+            return self.turn_away(stream, Refusal::Connections);
         };
         let (builder, service) = (Rc::clone(&self.builder), Rc::clone(&self.service));
-        spawn_local(async move { serve(stream, peer, &builder, service, registered).await });
+        spawn_local(async move {
+            let _place = place;
+            serve(stream, peer, &builder, service, registered).await;
+        });
     }
 
-    fn turn_away(&self, stream: TcpStream) {
-        self.shared.metrics.refused(Refusal::Connections);
+    fn turn_away(&self, stream: TcpStream, refusal: Refusal) {
+        self.shared.metrics.refused(refusal);
         if Rc::strong_count(&self.turned_away) > TURNED_AWAY_MAX {
             return;
         }
         let (ticket, shared) = (Rc::clone(&self.turned_away), Rc::clone(&self.shared));
         spawn_local(async move {
-            turn_away(stream, &shared.limits).await;
+            turn_away(stream, refusal, &shared.limits).await;
             drop(ticket);
         });
     }

@@ -2,11 +2,14 @@
 
 mod common;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use common::{Client, Server, limits};
 use hotrow_server::config::Limits;
 use hotrow_server::metrics::CloseCause;
+use socket2::{Domain, Socket, Type};
 
 #[test]
 fn connections_over_the_limit_are_told_and_closed_and_the_place_is_free_again() {
@@ -74,4 +77,90 @@ fn a_handler_that_panics_costs_its_connection_and_nothing_else() {
         server.await_closed(CloseCause::Cut, panics);
     }
     assert_eq!(other.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").answer().status, 200);
+}
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Connects until one is let in.
+fn let_in(server: &Server) -> Client {
+    loop {
+        let mut client = server.connect();
+        match client.send(GET).answer().status {
+            200 => return client,
+            503 => std::thread::sleep(Duration::from_millis(5)),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn the_longest_idle_makes_room_and_the_busy_do_not() {
+    let idle_reclaim = Duration::from_millis(300);
+    let server = Server::start(Limits { connections: 3, idle_reclaim, ..limits() });
+    let mut busy = server.connect();
+    busy.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
+    common::wait_until(|| server.gate.waiting.load(Ordering::Relaxed) == 1);
+    let (mut idle, mut half) = (server.connect(), server.connect());
+    assert_eq!(idle.send(GET).answer().status, 200);
+    half.send(&GET[..10]);
+    let _new = let_in(&server);
+    let closed = idle.rest();
+    assert_eq!((closed.statuses(), closed.closed), (vec![], true), "closed in order, between requests");
+    server.await_closed(CloseCause::Reclaimed, 1);
+    assert_eq!(half.send(&GET[10..]).answer().status, 200, "half a head is no idleness");
+    server.gate.open();
+    assert_eq!(busy.answer().status, 200);
+    common::wait_until(|| server.metrics().open() == 3);
+}
+
+#[test]
+fn thousands_that_idle_keep_nobody_out() {
+    let server = Server::start(Limits { connections: 200, idle_reclaim: Duration::from_millis(100), ..limits() });
+    let idle: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    let inside: Vec<Client> = (0..200).map(|_| let_in(&server)).collect();
+    common::wait_until(|| server.metrics().open() <= 200);
+    assert!(server.metrics().closed_count(CloseCause::Reclaimed) >= 200);
+    drop((idle, inside));
+}
+
+#[test]
+fn a_client_has_its_own_limit_where_there_is_one() {
+    let server = Server::start_with(Limits { connections_per_client: 2, ..limits() }, 2);
+    let mut mine: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    mine.iter_mut().for_each(|client| assert_eq!(client.send(GET).answer().status, 200));
+    let received = server.connect().rest();
+    assert_eq!((received.statuses(), received.closed), (vec![429], true));
+    assert!(received.answers[0].head.contains("retry-after: 1\r\n"), "{received:?}");
+    let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    other.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)).into()).unwrap();
+    other.connect(&server.address.into()).unwrap();
+    assert_eq!(Client(other.into()).send(GET).answer().status, 200, "another client");
+    mine.pop();
+    let_in_after_429(&server);
+}
+
+/// The place is free when the server has seen the end of the connection that had it.
+fn let_in_after_429(server: &Server) {
+    let get_in = || server.connect().send(GET).answer().status == 200;
+    common::wait_until(get_in);
+}
+
+#[test]
+fn a_flood_of_pipelined_requests_leaves_others_their_turn() {
+    let server = Server::start(limits());
+    let count = "GET /count HTTP/1.1\r\nHost: a\r\n\r\n";
+    let (mut flood, mut polite, mut holder) = (server.connect(), server.connect(), server.connect());
+    assert_eq!(flood.send(GET).answer().status, 200);
+    assert_eq!(polite.send(GET).answer().status, 200);
+    // The one worker stands still until both have sent.
+    holder.send("GET /block HTTP/1.1\r\nHost: a\r\n\r\n");
+    common::wait_until(|| server.gate.waiting.load(Ordering::Relaxed) == 1);
+    flood.send(count.repeat(500));
+    polite.send(count);
+    server.gate.open();
+    let body = polite.answer().body;
+    let before: usize = body.split(' ').nth(2).unwrap().parse().unwrap();
+    assert!(before <= 100, "{before} of the flood's 500 requests came first");
+    // hyper takes 16 requests of a connection before it lets others have their turn.
+    assert_eq!(flood.half_close().rest().answers.len(), 500);
 }

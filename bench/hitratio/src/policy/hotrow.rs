@@ -34,6 +34,7 @@ impl Hotrow {
             entry_bytes_estimate: entry_bytes,
             upkeep: Upkeep::Feed,
         refresh_hot: false,
+        isolate_scans: true,
         max_staleness: Duration::from_secs(1),
             when_stale: WhenStale::Bypass,
             ttl_jitter: 0.0,

@@ -27,8 +27,9 @@ impl<E: Clone> Cache<E> {
         now: Nanos,
         admit: impl FnOnce() -> Result<(), R>,
     ) -> Result<Lookup<E>, R> {
-        if self.config.enabled && wish == Wish::Any {
-            match self.served(key, now) {
+        let wish = self.granted(wish);
+        if self.config.enabled && wish != Wish::New {
+            match self.served(key, wish, now) {
                 Served::Answer(lookup) => return Ok(lookup),
                 Served::Refuse => return Ok(Lookup::Refused(Refusal::Behind)),
                 Served::No => {}
@@ -59,10 +60,11 @@ impl<E: Clone> Cache<E> {
         now: Nanos,
         admit: impl FnOnce(usize) -> Result<(), R>,
     ) -> Result<Vec<Lookup<E>>, R> {
+        let wish = self.granted(wish);
         let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
         let mut cold: Vec<&Key> = Vec::new();
         for key in keys {
-            let hit = if self.config.enabled && wish == Wish::Any { self.served(key, now) } else { Served::No };
+            let hit = if self.config.enabled && wish != Wish::New { self.served(key, wish, now) } else { Served::No };
             answers.push(match hit {
                 Served::Answer(lookup) => Some(lookup),
                 Served::Refuse => Some(Lookup::Refused(Refusal::Behind)),

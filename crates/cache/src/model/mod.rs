@@ -61,6 +61,7 @@ fn settings(bits: u32) -> Settings {
         capacity_bytes: [2_000, 5_000, 100_000][pick(4, 3)],
         when_stale: [WhenStale::Bypass, WhenStale::Bypass, WhenStale::Stale, WhenStale::Refuse][pick(6, 4)],
         refresh_hot: pick(27, 2) == 0,
+        isolate_scans: true,
         max_staleness: BOUND,
         ttl_jitter: 0.2,
         error_ttl: [0, 1, 3].map(|n| BOUND * n)[pick(8, 3)],

@@ -146,6 +146,7 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
     let rate = rate(section.section("rate"), collections);
     let limits = Limits {
         connections: section.count("connections", 10_000, 1..=1_000_000),
+        connections_per_client: section.count("connections_per_client", 0, 0..=1_000_000),
         requests_in_flight: section.count("requests_in_flight", 10_000, 1..=1_000_000),
         // The HTTP library's smallest buffer is 8 KiB; a lower limit could not be kept.
         header_bytes: section.size_in_memory("header_bytes", 16 * KIB, 8 * KIB..=MIB),
@@ -155,6 +156,7 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         header_timeout: section.duration("header_timeout", s(10), TIMEOUT),
         body_timeout: section.duration("body_timeout", s(10), TIMEOUT),
         idle_timeout: section.duration("idle_timeout", s(75), TIMEOUT),
+        idle_reclaim: section.duration("idle_reclaim", s(1), TIMEOUT),
         write_timeout: section.duration("write_timeout", s(30), TIMEOUT),
         request_timeout: section.duration("request_timeout", s(5), TIMEOUT),
         drain_timeout: section.duration("drain_timeout", s(30), TIMEOUT),
@@ -214,6 +216,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         ),
         ttl_jitter: section.share("ttl_jitter", 0.1, 0.0..=1.0),
         refresh_hot: section.flag("refresh_hot", true),
+        isolate_scans: section.flag("isolate_scans", true),
         error_ttl: section.duration("error_ttl", ms(100), ms(0)..=Duration::from_mins(1)),
         stale_while_revalidate: section.duration("stale_while_revalidate", ms(0), ms(0)..=YEAR),
         stale_if_error: section.duration("stale_if_error", ms(0), ms(0)..=YEAR),

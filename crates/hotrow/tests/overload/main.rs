@@ -3,9 +3,19 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 mod breaker;
+mod crowd;
+mod flood;
+mod forwarding;
 #[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
+mod penetration;
+mod proxy;
 mod proxy;
 mod rate;
+mod rate;
+mod scan;
 mod shed;
+mod shed;
+mod slow;
+mod smuggling;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::forwarding::Nginx;
 use crate::harness::{Answer, Client, Config, Database, SOON, Server, await_until};
-use crate::proxy::Nginx;
 
 const TOKEN: &str = "a-token-of-20-chars!";
 

@@ -20,7 +20,7 @@ const GAUGES: [Field; 5] = [
     ("hotrow_queries_in_flight", "Queries at the database.", |s| s.queries_in_flight),
 ];
 
-const COUNTERS: [Field; 11] = [
+const COUNTERS: [Field; 12] = [
     ("hotrow_fills_total", "Reads queued because nobody was reading the key.", |s| s.fills_total),
     ("hotrow_waits_total", "Requests that joined a read under way.", |s| s.waits_total),
     ("hotrow_queries_total", "Queries sent.", |s| s.queries_total),
@@ -30,6 +30,11 @@ const COUNTERS: [Field; 11] = [
         "hotrow_dead_leases_total",
         "Answers given but not kept, because a change came between or was not visible to them yet.",
         |s| s.dead_leases_total,
+    ),
+    (
+        "hotrow_passing_answers_total",
+        "Answers given but not kept, because only clients that read everything alike asked for them.",
+        |s| s.passing_total,
     ),
     ("hotrow_rereads_total", "Reads repeated because a newer answer had been given.", |s| s.rereads_total),
     ("hotrow_invalidations_total", "Changes reported by the feed.", |s| s.invalidations_total),

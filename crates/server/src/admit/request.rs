@@ -63,7 +63,7 @@ impl Handler {
 /// What reading for such a wish counts as.
 pub(crate) fn read_kind(wish: Wish) -> Kind {
     match wish {
-        Wish::Any => Kind::Miss,
+        Wish::Any | Wish::Passing => Kind::Miss,
         Wish::New => Kind::Bypass,
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn read_kind(wish: Wish) -> Kind {
 /// What a request of such a wish counts as before memory is asked; `memory` where memory may answer it.
 pub(crate) fn first_kind(wish: Wish, memory: Kind) -> Kind {
     match wish {
-        Wish::Any => memory,
+        Wish::Any | Wish::Passing => memory,
         Wish::New => Kind::Bypass,
     }
 }

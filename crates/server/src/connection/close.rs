@@ -35,9 +35,9 @@ pub(crate) async fn answer_and_close(mut stream: TcpStream, shared: &Shared, ref
     }
 }
 
-/// Tells a client that there are too many connections, and closes.
-pub(crate) async fn turn_away(mut stream: TcpStream, limits: &Limits) {
-    let answer = Refusal::Connections.answer(limits, unix_s());
+/// Tells a client which limit on connections was reached, and closes.
+pub(crate) async fn turn_away(mut stream: TcpStream, refusal: Refusal, limits: &Limits) {
+    let answer = refusal.answer(limits, unix_s());
     if matches!(timeout(LAST_WRITE, stream.write_all(&answer)).await, Ok(Ok(()))) {
         linger(stream).await;
     }

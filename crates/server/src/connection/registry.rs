@@ -1,5 +1,10 @@
 //! The connections of one worker, for the sweep and for the drain.
 
+//!
+//! When all places are taken, the registry makes room: a connection that has been idle for `limits.idle_reclaim` goes, which
+//! its client must expect at any time (RFC 9112 section 9.6). Among how many it looks for one is bounded, so that a flood of
+//! connections costs the same for each; as in Redis' approximation of LRU, the longest idle of a few is close to that of all.
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,11 +17,20 @@ use crate::guard::Shared;
 use crate::guard::phase::{Activity, Overdue};
 use crate::metrics::CloseCause;
 
+/// Among how many connections one to be closed is looked for.
+const RECLAIM_LOOKS: usize = 32;
+/// Connections that were told to make room and have not closed yet, per worker. By so many may the limit be passed for the moment.
+pub(crate) const LEAVING_MAX: usize = 16;
+
 /// All connections of a worker. One thread uses it.
 pub(crate) struct Registry {
     shared: Rc<Shared>,
     connections: RefCell<Vec<Rc<Entry>>>,
     draining: Cell<bool>,
+    /// Where the next look for an idle connection begins.
+    looked_up_to: Cell<usize>,
+    /// How many are leaving.
+    leaving: Cell<usize>,
 }
 
 struct Entry {
@@ -25,6 +39,8 @@ struct Entry {
     index: Cell<usize>,
     /// The sweep or the drain wants the connection's task to look at its time.
     look: Cell<bool>,
+    /// It makes room for another: it ends as soon as it is idle.
+    leaving: Cell<bool>,
 }
 
 /// A connection's place in the registry and in the count of all workers; given back when dropped, also by a panic.
@@ -37,12 +53,18 @@ pub(crate) struct Registered {
 
 impl Registry {
     pub(crate) fn new(shared: Rc<Shared>) -> Rc<Self> {
-        Rc::new(Self { shared, connections: RefCell::default(), draining: Cell::new(false) })
+        Rc::new(Self {
+            shared,
+            connections: RefCell::default(),
+            draining: Cell::new(false),
+            looked_up_to: Cell::new(0),
+            leaving: Cell::new(0),
+        })
     }
 
-    /// Enters a connection if fewer than `limit` are open in all workers; `open` counts them.
+    /// Enters a connection if fewer than `limit` are open in all workers, or one of this worker's makes room; `open` counts them.
     pub(crate) fn enter(self: &Rc<Self>, open: &Arc<AtomicUsize>, limit: usize) -> Option<Registered> {
-        if open.fetch_add(1, Relaxed) >= limit {
+        if open.fetch_add(1, Relaxed) >= limit && !self.make_room() {
             open.fetch_sub(1, Relaxed);
             return None;
         }
@@ -52,10 +74,33 @@ impl Registry {
             activity: Rc::new(Activity::new(self.shared.now.get())),
             index: Cell::new(connections.len()),
             look: Cell::new(self.draining.get()),
+            leaving: Cell::new(false),
         });
         connections.push(Rc::clone(&entry));
         let (registry, open) = (Rc::clone(self), Arc::clone(open));
         Some(Registered { registry, entry, open, cause: Cell::new(CloseCause::Cut) })
+    }
+
+    /// Tells the connection that has been idle longest, of the next few, to leave. `false`: none has been for long enough.
+    fn make_room(&self) -> bool {
+        let connections = self.connections.borrow();
+        if self.leaving.get() >= LEAVING_MAX || connections.is_empty() {
+            return false;
+        }
+        let (from, looks) = (self.looked_up_to.get() % connections.len(), RECLAIM_LOOKS.min(connections.len()));
+        self.looked_up_to.set(from + looks);
+        let looked_at = (from..from + looks).map(|at| &connections[at % connections.len()]);
+        let idle = looked_at
+            .filter(|entry| !entry.leaving.get())
+            .filter_map(|entry| Some((entry.activity.idle_since()?, entry)));
+        let Some((since, entry)) = idle.min_by_key(|(since, _)| *since) else { return false };
+        let enough = self.shared.now.get().since(since) >= self.shared.limits.idle_reclaim;
+        if enough {
+            entry.leaving.set(true);
+            self.leaving.set(self.leaving.get() + 1);
+            entry.activity.wake();
+        }
+        enough
     }
 
     /// Notes the time and wakes every connection whose time is over.
@@ -90,16 +135,24 @@ impl Registered {
         &self.entry.activity
     }
 
-    pub(crate) fn draining(&self) -> bool {
+    fn draining(&self) -> bool {
         self.registry.draining.get()
     }
 
-    /// Whether the connection was asked to look at its time; while draining, always.
+    /// Whether the request at work is to be the connection's last.
+    pub(crate) fn ending(&self) -> bool {
+        self.draining() || self.entry.leaving.get()
+    }
+
+    /// Whether the connection was asked to look at its time; while it is ending, always.
     pub(crate) fn must_look(&self) -> bool {
-        self.entry.look.replace(self.draining())
+        self.entry.look.replace(self.draining()) || self.entry.leaving.get()
     }
 
     pub(crate) fn overdue(&self) -> Option<Overdue> {
+        if self.entry.leaving.get() && self.entry.activity.idle_since().is_some() {
+            return Some(Overdue::Reclaimed);
+        }
         let shared = &self.registry.shared;
         self.entry.activity.overdue(shared.now.get(), SWEEP_INTERVAL, &shared.limits, self.draining())
     }
@@ -117,6 +170,9 @@ impl Drop for Registered {
         connections.swap_remove(index);
         if let Some(moved) = connections.get(index) {
             moved.index.set(index);
+        }
+        if self.entry.leaving.get() {
+            self.registry.leaving.set(self.registry.leaving.get() - 1);
         }
         self.open.fetch_sub(1, Relaxed);
         self.registry.shared.metrics.closed(self.cause.get());

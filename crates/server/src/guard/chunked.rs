@@ -26,6 +26,7 @@ enum Place {
     DataCr,
     DataLf,
     TrailerLine,
+    TrailerName,
     Trailer,
     TrailerLf,
     EndLf,
@@ -103,7 +104,12 @@ impl Chunked {
             (Place::DataLf, b'\n') => Place::Size { digits: 0, size: 0 },
             (Place::TrailerLine, b'\r') => Place::EndLf,
             (Place::Trailer, b'\r') => Place::TrailerLf,
-            (Place::TrailerLine, b'!'..=b'~') | (Place::Trailer, b'\t' | b' '..=b'~' | 0x80..) => {
+            // A line that is no field could be the next request, to whoever missed the end before it.
+            (Place::TrailerLine | Place::TrailerName, name) if is_token(name) => {
+                self.trailer_bytes += 1;
+                Place::TrailerName
+            }
+            (Place::TrailerName, b':') | (Place::Trailer, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.trailer_bytes += 1;
                 Place::Trailer
             }
@@ -112,6 +118,11 @@ impl Chunked {
             _ => return None,
         })
     }
+}
+
+/// What names are made of (RFC 9110 section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn hex(byte: u8) -> Option<u64> {

@@ -101,12 +101,19 @@ impl HeadScan {
             return Err(Refusal::HeadFields);
         }
         match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
+            4 if name.eq_ignore_ascii_case(b"host") => self.host(value)?,
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value)?,
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value)?,
             _ => {}
         }
         Ok(())
+    }
+
+    /// What is no authority is refused (RFC 9112 section 3.2): two in one, or a part of a URL, may name another host to a proxy.
+    fn host(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        self.hosts += 1;
+        let sound = trim(value).iter().all(|byte| AUTHORITY[usize::from(*byte)]);
+        if sound { Ok(()) } else { Err(Refusal::Malformed(Malformed::Host)) }
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
@@ -162,6 +169,23 @@ fn request_line(line: &[u8], limits: &Limits) -> Result<Version, Refusal> {
     };
     if target_end - method - 1 > limits.target_bytes { Err(Refusal::TargetBytes) } else { Ok(version) }
 }
+
+/// Bytes of a host and its port (RFC 3986 section 3.2.2).
+const AUTHORITY: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"-._~%!$&'()*+,;=:[]";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
 
 const ONES: u64 = u64::from_le_bytes([0x01; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);

@@ -39,6 +39,8 @@ pub enum Overdue {
     Write,
     /// The server drains and the connection is idle.
     Drained,
+    /// It is idle and makes room for another.
+    Reclaimed,
 }
 
 /// The notes of one connection. One thread uses it: the worker's.
@@ -70,6 +72,13 @@ impl Activity {
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase.get()
+    }
+
+    /// Since when it is idle; none while a request is at work or its client still takes an answer.
+    #[must_use]
+    pub fn idle_since(&self) -> Option<Nanos> {
+        let idle = self.phase.get() == Phase::Idle && self.blocked_since.get().is_none();
+        idle.then(|| self.since.get())
     }
 
     /// Requests whose head arrived whole.
@@ -121,7 +130,7 @@ impl Activity {
             return Some(Overdue::Write);
         }
         // An answer that the client still takes keeps an otherwise idle connection.
-        let idle = self.phase.get() == Phase::Idle && self.blocked_since.get().is_none();
+        let idle = self.idle_since().is_some();
         match self.phase.get() {
             Phase::Idle if idle && draining && self.requests.get() > 0 => Some(Overdue::Drained),
             Phase::Idle if idle && draining && over(self.since.get(), FIRST_REQUEST_GRACE) => Some(Overdue::Drained),

@@ -23,6 +23,8 @@ pub enum Refusal {
     BodyTime,
     /// More than `connections` are open.
     Connections,
+    /// The client has more than `connections_per_client` open.
+    ClientConnections,
 }
 
 /// What is wrong with a message. Each is a known way to make two parsers disagree about where a message ends.
@@ -40,7 +42,7 @@ pub enum Malformed {
     SpaceBeforeColon,
     /// A carriage return without a line feed, or NUL.
     ControlByte,
-    /// No `Host`, or more than one.
+    /// No `Host`, more than one, or one that is no host.
     Host,
     /// A `Content-Length` that is not one plain number.
     Length,
@@ -65,7 +67,9 @@ impl Malformed {
             Self::Folding => "Header lines must not begin with white space (obsolete line folding).",
             Self::SpaceBeforeColon => "There must be no white space between a header's name and its colon.",
             Self::ControlByte => "The head must not contain NUL or a carriage return without a line feed.",
-            Self::Host => "A request needs exactly one Host header (HTTP/1.0: at most one).",
+            Self::Host => {
+                "A request needs exactly one Host header (HTTP/1.0: at most one), a name or address with an optional port."
+            }
             Self::Length => "Content-Length must be one decimal number.",
             Self::LengthsDiffer => "The request has two different Content-Length headers.",
             Self::LengthAndCoding => "Content-Length and Transfer-Encoding must not come together.",
@@ -86,6 +90,7 @@ impl Refusal {
             Self::BodyBytes => 413,
             Self::TargetBytes => 414,
             Self::HeadBytes | Self::HeadFields => 431,
+            Self::ClientConnections => 429,
             Self::Connections => 503,
         }
     }
@@ -96,6 +101,7 @@ impl Refusal {
             408 => "Request Timeout",
             413 => "Content Too Large",
             414 => "URI Too Long",
+            429 => "Too Many Requests",
             431 => "Request Header Fields Too Large",
             503 => "Service Unavailable",
             505 => "HTTP Version Not Supported",
@@ -116,6 +122,7 @@ impl Refusal {
             Self::HeadTime => format!("The request's head did not arrive within {:?}.", limits.header_timeout),
             Self::BodyTime => format!("The request's body did not arrive within {:?}.", limits.body_timeout),
             Self::Connections => "Too many connections are open; try again shortly.".to_owned(),
+            Self::ClientConnections => over("The number of your connections", limits.connections_per_client, "at once"),
         }
     }
 
@@ -128,7 +135,7 @@ impl Refusal {
             "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\"detail\":\"{}\"}}",
             self.detail(limits)
         );
-        let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
+        let retry = if matches!(status, 429 | 503) { "retry-after: 1\r\n" } else { "" };
         let mut answer = format!("HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{retry}");
         // Writing to a String cannot fail.
         let _ = write!(answer, "content-length: {}\r\nconnection: close\r\ndate: ", body.len());
@@ -195,8 +202,16 @@ mod tests {
             M::Chunk,
         ];
         use Refusal as R;
-        let others =
-            [R::HeadBytes, R::HeadFields, R::TargetBytes, R::BodyBytes, R::HeadTime, R::BodyTime, R::Connections];
+        let others = [
+            R::HeadBytes,
+            R::HeadFields,
+            R::TargetBytes,
+            R::BodyBytes,
+            R::HeadTime,
+            R::BodyTime,
+            R::Connections,
+            R::ClientConnections,
+        ];
         let limits = crate::guard::tests::limits();
         for refusal in malformed.map(R::Malformed).into_iter().chain(others) {
             let answer = String::from_utf8(refusal.answer(&limits, 0)).unwrap();

@@ -6,6 +6,7 @@ use crate::config::Limits;
 pub(crate) fn limits() -> Limits {
     Limits {
         connections: 8,
+        connections_per_client: 4,
         requests_in_flight: 8,
         header_bytes: 512,
         headers: 16,
@@ -14,6 +15,7 @@ pub(crate) fn limits() -> Limits {
         header_timeout: Duration::from_secs(1),
         body_timeout: Duration::from_secs(2),
         idle_timeout: Duration::from_secs(3),
+        idle_reclaim: Duration::from_secs(1),
         write_timeout: Duration::from_secs(4),
         request_timeout: Duration::from_secs(5),
         drain_timeout: Duration::from_secs(6),

@@ -30,6 +30,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) fn limits() -> Limits {
     Limits {
         connections: 100,
+        connections_per_client: 0,
         requests_in_flight: 100,
         header_bytes: 4096,
         headers: 32,
@@ -38,6 +39,7 @@ pub(crate) fn limits() -> Limits {
         header_timeout: DEADLINE,
         body_timeout: DEADLINE,
         idle_timeout: DEADLINE,
+        idle_reclaim: DEADLINE,
         write_timeout: DEADLINE,
         request_timeout: DEADLINE,
         drain_timeout: DEADLINE,
@@ -60,6 +62,8 @@ pub(crate) struct Server {
 pub(crate) struct Gate {
     open: Arc<watch::Sender<bool>>,
     pub(crate) waiting: Arc<AtomicUsize>,
+    /// Requests for `/count` so far.
+    counted: Arc<AtomicUsize>,
 }
 
 impl Gate {
@@ -87,7 +91,7 @@ impl Server {
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
         };
-        let gate = Gate { open: Arc::new(watch::Sender::new(false)), waiting: Arc::default() };
+        let gate = Gate { open: Arc::new(watch::Sender::new(false)), waiting: Arc::default(), counted: Arc::default() };
         let shutdown = Shutdown::new();
         let made = gate.clone();
         let workers = run_workers(&config, listeners, move |_| Echo(made.clone()), &shutdown).unwrap();
@@ -223,7 +227,7 @@ fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
 }
 
 /// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the gate, `/block` blocks its thread
-/// until it is open, `/panic` panics, `/big` is 64 MB, `/ignore` does not
+/// until it is open, `/count` tells how many asked for it before, `/panic` panics, `/big` is 64 MB, `/ignore` does not
 /// look at its body.
 struct Echo(Gate);
 
@@ -240,6 +244,7 @@ impl Service<Request<Incoming>> for Echo {
             let text = match target.as_str() {
                 "/big" => return Ok(Response::new(Piece::of(vec![b'x'; 64 << 20]))),
                 "/ignore" => String::new(),
+                "/count" => gate.counted.fetch_add(1, Ordering::Relaxed).to_string(),
                 "/panic" => panic!("as the test asked"),
                 "/block" => {
                     gate.waiting.fetch_add(1, Ordering::Relaxed);

@@ -136,6 +136,11 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
+    /// The body as JSON, null when it is none.
+    pub fn json_or_null(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
     /// Asserts that this is a problem document of RFC 9457 with this status, and returns its title and detail.
     #[track_caller]
     pub fn problem(&self, status: u16) -> (String, String) {

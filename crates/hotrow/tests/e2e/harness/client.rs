@@ -67,6 +67,12 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).expect("shut down");
     }
 
+    /// As [`Self::end_sending`], for a server that may have closed by now.
+    pub fn try_end_sending(&self) {
+        // It is closed both ways then.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
     /// The socket, for what only it can do.
     pub fn stream(&self) -> &TcpStream {
         &self.stream

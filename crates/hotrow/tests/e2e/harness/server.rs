@@ -47,13 +47,31 @@ impl Server {
         let file = folder.path().join("hotrow.toml");
         std::fs::write(&file, config.text()).expect("write the configuration");
         let arguments = [OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()];
-        let process = Process::spawn(&arguments, environment, Some(folder));
+        Self::listening(Process::spawn(&arguments, environment, Some(folder)))
+    }
+
+    /// When it has said where it listens.
+    #[track_caller]
+    fn listening(process: Process) -> Self {
         let (data, admin) = process.await_output("its addresses", |out| {
             let line = out.lines().find_map(|line| line.strip_prefix("records on http://"))?;
             let (data, admin) = line.split_once(", admin on http://")?;
             Some((data.parse().ok()?, admin.parse().ok()?))
         });
         Self { data, admin, process }
+    }
+
+    /// As [`Self::start`], with a hard limit on its open files.
+    #[track_caller]
+    pub fn start_with_files(config: &Config, files: u32) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let file = folder.path().join("hotrow.toml");
+        std::fs::write(&file, config.text()).expect("write the configuration");
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={files}:{files}")).arg(binary()).arg("serve").arg("--config").arg(file);
+        let server = Self::listening(Process::spawn_command(command, Some(folder)));
+        server.await_ready();
+        server
     }
 
     /// Starts `hotrow serve --demo` with more arguments, on free ports, with `TMPDIR` at `folder`.
@@ -224,8 +242,12 @@ struct Process {
 impl Process {
     fn spawn<S: AsRef<OsStr>>(arguments: &[S], environment: &[(&str, &str)], folder: Option<TempDir>) -> Self {
         let mut command = Command::new(binary());
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.envs(environment.iter().copied());
+        command.args(arguments).envs(environment.iter().copied());
+        Self::spawn_command(command, folder)
+    }
+
+    fn spawn_command(mut command: Command, folder: Option<TempDir>) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start the binary");
         let stdout = Captured::start(child.stdout.take().expect("piped"));
         let stderr = Captured::start(child.stderr.take().expect("piped"));

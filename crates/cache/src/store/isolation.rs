@@ -1,0 +1,217 @@
+//! A client that reads everything, or asks for what does not exist, must not cost the others their hits.
+//!
+//! It is treated as one that roams ([`Wish::Passing`](crate::Wish)), as the server does with it after its first rounds. Two stores see the same requests of the others, one of them the intruder's too; the difference of the others' hit ratios is
+//! what the intruder costs. The sizes are those of W5: 80 % of the requests go to 20 % of the items, and a quarter of the items fit.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hotrow_measure::clock::Nanos;
+
+use super::Store;
+use crate::config::Config;
+use crate::key::Key;
+use crate::passing::Passing;
+use crate::record::{Draft, Era, Record, Sight};
+use crate::stats::CollectionStats;
+use crate::testkit::{FIRST, config, key_of, log};
+
+const ITEMS: u64 = 20_000;
+/// A quarter of the items.
+const FITTING: u64 = ITEMS / 4;
+const BODY: &[u8] = &[b'x'; 200];
+/// Requests of the others before anything is measured.
+const WARM_UP: u64 = 10 * ITEMS;
+/// What an intruder may cost the others, in points of hit ratio.
+const POINTS_MAX: f64 = 1.0;
+
+/// Which item the others ask for next.
+#[derive(Clone, Copy, Debug)]
+enum Traffic {
+    /// 80 % to 20 % of the items, evenly within each part.
+    TwoParts,
+    /// Zipf's law with this exponent.
+    Zipf(f64),
+}
+
+/// What one client does beside them.
+#[derive(Clone, Copy, Debug)]
+enum Intruder {
+    /// Reads all items in their order, over and over.
+    Scans,
+    /// Reads items at random, each as likely as any other.
+    ReadsEvenly,
+    /// Asks for ids that do not exist, each once.
+    AsksForMissing,
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+    }
+
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// The others' requests, by rank of the item: 0 is asked for most.
+struct Ranks {
+    traffic: Traffic,
+    /// For Zipf: the share of requests that go to ranks up to each.
+    shares: Vec<f64>,
+}
+
+impl Ranks {
+    fn new(traffic: Traffic) -> Self {
+        let mut shares = Vec::new();
+        if let Traffic::Zipf(exponent) = traffic {
+            let mut sum = 0.0;
+            shares.extend((1..=ITEMS).map(|rank| {
+                sum += (rank as f64).powf(-exponent);
+                sum
+            }));
+            shares.iter_mut().for_each(|share| *share /= sum);
+        }
+        Self { traffic, shares }
+    }
+
+    fn next(&self, random: &mut Random) -> u64 {
+        match self.traffic {
+            Traffic::TwoParts if random.share() < 0.8 => random.below(ITEMS / 5),
+            Traffic::TwoParts => ITEMS / 5 + random.below(ITEMS - ITEMS / 5),
+            Traffic::Zipf(_) => {
+                let share = random.share();
+                (self.shares.partition_point(|upto| *upto < share) as u64).min(ITEMS - 1)
+            }
+        }
+    }
+}
+
+/// Scatters the ranks over the ids, so that a scan does not meet the items in the order of their use.
+fn id_of_rank(rank: u64) -> u64 {
+    // Coprime to the number of items: a permutation.
+    rank * 7_919 % ITEMS
+}
+
+struct Shelf {
+    store: Store,
+    passing: Passing,
+}
+
+impl Shelf {
+    fn new() -> Self {
+        let stats: Arc<[CollectionStats]> = vec![CollectionStats::default()].into();
+        let entry_bytes = record(&key_of(FIRST, 0), Some(BODY)).weight_bytes();
+        let negative_share = 0.05;
+        let capacity_bytes = (FITTING as f64 * entry_bytes as f64 / (1.0 - negative_share)) as u64;
+        let config = Config { capacity_bytes, negative_share, entry_bytes_estimate: 200, ..config() };
+        Self { store: Store::new(&config, stats), passing: Passing::new(FITTING) }
+    }
+
+    /// Reads through the store. `true` is a hit.
+    fn read(&self, id: u64, body: Option<&[u8]>) -> bool {
+        let key = key_of(FIRST, id as i64);
+        let hit = self.store.get(&key).is_some();
+        if !hit {
+            self.store.insert(&key, &record(&key, body));
+        }
+        hit
+    }
+
+    /// Reads through the store as [`crate::Cache`] does for one who roams.
+    fn read_passing(&self, id: u64, body: Option<&[u8]>) {
+        let key = key_of(FIRST, id as i64);
+        if self.store.peek(&key).is_some() {
+            return;
+        }
+        let hash = FixedState::with_seed(7).hash_one(&key);
+        assert!(self.store.is_full());
+        self.passing.mark(hash);
+        if body.is_none() || !self.passing.take(hash) {
+            self.store.insert(&key, &record(&key, body));
+        }
+    }
+}
+
+fn record(key: &Key, body: Option<&[u8]>) -> Record {
+    let (era, version) = (Era { loss: 0, flush: 0 }, log(1));
+    let (read_at, expires_at) = (Nanos(1), Nanos::MAX);
+    Record::new(&Draft { key, body, read_at, expires_at, version: &version, position: None, sight: Sight::Whole, era })
+}
+
+/// The others' hit ratio without and with the intruder, in percent, while the intruder makes `rate` requests to each of theirs
+/// and as many requests as there are items, or more.
+fn hit_ratios(traffic: Traffic, intruder: Intruder, rate: f64) -> (f64, f64) {
+    let (ranks, mut random, mut evenly) = (Ranks::new(traffic), Random(1), Random(2));
+    let (calm, disturbed) = (Shelf::new(), Shelf::new());
+    for _ in 0..WARM_UP {
+        let id = id_of_rank(ranks.next(&mut random));
+        calm.read(id, Some(BODY));
+        disturbed.read(id, Some(BODY));
+    }
+    let requests = (ITEMS as f64 / rate) as u64;
+    let requests = requests.max(2 * ITEMS);
+    let (mut calm_hits, mut disturbed_hits, mut due, mut at) = (0_u64, 0_u64, 0.0, 0);
+    for _ in 0..requests {
+        due += rate;
+        while due >= 1.0 {
+            due -= 1.0;
+            match intruder {
+                Intruder::Scans => disturbed.read_passing(at % ITEMS, Some(BODY)),
+                Intruder::ReadsEvenly => disturbed.read_passing(evenly.below(ITEMS), Some(BODY)),
+                Intruder::AsksForMissing => disturbed.read_passing(ITEMS + at, None),
+            }
+            at += 1;
+        }
+        let id = id_of_rank(ranks.next(&mut random));
+        calm_hits += u64::from(calm.read(id, Some(BODY)));
+        disturbed_hits += u64::from(disturbed.read(id, Some(BODY)));
+    }
+    let percent = |hits: u64| 100.0 * hits as f64 / requests as f64;
+    (percent(calm_hits), percent(disturbed_hits))
+}
+
+fn costs_at_most_a_point(intruder: Intruder, rates: &[f64]) {
+    let mut complaints = Vec::new();
+    for traffic in [Traffic::TwoParts, Traffic::Zipf(0.8), Traffic::Zipf(1.0)] {
+        for rate in rates {
+            let (calm, disturbed) = hit_ratios(traffic, intruder, *rate);
+            println!("{traffic:?}, {intruder:?} at {rate} of the others' rate: {calm:.2} % falls to {disturbed:.2} %");
+            if calm - disturbed > POINTS_MAX {
+                complaints.push(format!("{traffic:?} at {rate}: from {calm:.2} % to {disturbed:.2} %"));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{intruder:?} costs the others too much: {complaints:#?}");
+}
+
+#[test]
+fn a_scan_costs_the_others_at_most_a_point_of_hit_ratio() {
+    costs_at_most_a_point(Intruder::Scans, &[0.1, 0.5, 2.0]);
+}
+
+#[test]
+fn a_client_that_reads_everything_evenly_costs_the_others_at_most_a_point_of_hit_ratio() {
+    costs_at_most_a_point(Intruder::ReadsEvenly, &[0.1, 0.5, 2.0]);
+}
+
+#[test]
+fn asking_for_missing_ids_costs_the_others_nothing() {
+    for rate in [0.5, 10.0] {
+        let (calm, disturbed) = hit_ratios(Traffic::TwoParts, Intruder::AsksForMissing, rate);
+        assert!((calm - disturbed).abs() < f64::EPSILON, "{calm} % falls to {disturbed} %");
+    }
+}

@@ -1,0 +1,81 @@
+//! More connections than there may be, and connections that never stop asking.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::crowd::{Crowd, ask_until, room_for};
+use crate::harness::{Config, Database, SOON, Server, await_until};
+
+const FLOOD: usize = 3_000;
+/// Far fewer than the flood would take.
+const SERVER_FILES: u32 = 600;
+
+#[test]
+fn a_flood_of_connections_leaves_descriptors_to_the_admin_side_and_its_idle_ones_make_room() {
+    let database = Database::with_products(100);
+    let config = Config::new(database.path()).collection("products").set("listen.workers", "2");
+    let server = Server::start_with_files(&config, SERVER_FILES);
+    assert!(server.log().contains("limits.connections does not fit"), "{}", server.log());
+    let limit = server.status()["limits"]["connections"].as_f64().unwrap();
+    let mut client = server.client();
+    assert_eq!(client.get("/products/1").status, 200);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Its own connection is never idle for long, so it keeps its place.
+        let asking = scope.spawn(|| ask_until(&server, &mut client, &done));
+        let mut crowd = Crowd::open(server.data, room_for(FLOOD));
+        await_until("all places to be taken", SOON, || server.metrics().sum("hotrow_http_connections", &[]) >= limit);
+        // Silent connections become idle, and then a new client gets in.
+        await_until("a new client to be let in", SOON, || {
+            let mut client = server.client();
+            let sent = client.try_send("GET /products/2 HTTP/1.1\r\nHost: h\r\n\r\n");
+            sent.is_ok() && client.try_answer("GET", SOON).is_ok_and(|answer| answer.status == 200)
+        });
+        crowd.read();
+        let told = crowd.members.iter().filter(|member| member.received.starts_with(b"HTTP/1.1 503 ")).count();
+        println!("{FLOOD} connections, {limit} places, {told} turned away with an answer");
+        assert!(told > 0);
+        done.store(true, Ordering::Relaxed);
+        assert!(asking.join().unwrap() >= 100);
+    });
+    let metrics = server.metrics();
+    assert_eq!(metrics.sum("hotrow_http_accept_errors_total", &[]), 0.0, "descriptors never ran out");
+    assert!(metrics.sum("hotrow_http_connections_closed_total", &[("cause", "reclaimed")]) >= 1.0);
+    assert!(metrics.sum("hotrow_http_refused_total", &[("limit", "connections")]) >= 1.0);
+}
+
+const FLOODERS: usize = 4;
+const POLITE_REQUESTS: usize = 300;
+
+#[test]
+fn pipelining_floods_do_not_starve_a_client_on_the_same_worker() {
+    let database = Database::with_products(100);
+    let server = Server::start(&Config::new(database.path()).collection("products"));
+    assert_eq!(server.get("/products/1").status, 200);
+    let (done, flooded) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let requests = b"GET /products/1 HTTP/1.1\r\nHost: h\r\n\r\n".repeat(200);
+    std::thread::scope(|scope| {
+        for _ in 0..FLOODERS {
+            scope.spawn(|| {
+                let mut client = server.client();
+                client.send(&requests);
+                while !done.load(Ordering::Relaxed) {
+                    // The next are there before the last are answered, so that it always has something to do.
+                    client.send(&requests);
+                    (0..200).for_each(|_| assert_eq!(client.answer().status, 200));
+                    flooded.fetch_add(200, Ordering::Relaxed);
+                }
+            });
+        }
+        await_until("the flood to run", SOON, || flooded.load(Ordering::Relaxed) >= 200 * FLOODERS);
+        let mut polite = server.client();
+        for _ in 0..POLITE_REQUESTS {
+            assert_eq!(polite.get("/products/1").cache(), "hit");
+        }
+        assert_eq!(server.admin_client().get("/healthz").status, 200);
+        done.store(true, Ordering::Relaxed);
+    });
+    println!(
+        "{POLITE_REQUESTS} answers for the polite client beside {} for the flood",
+        flooded.load(Ordering::Relaxed)
+    );
+}

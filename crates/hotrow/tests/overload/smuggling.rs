@@ -1,0 +1,28 @@
+//! Where one message ends and the next begins: Hotrow alone, and behind real proxies that keep their connections to it and
+//! put the requests of several clients on one.
+//!
+//! The cases follow RFC 9112, what is publicly known of request smuggling (CL.TE, TE.CL, TE.TE, 0.CL), and the kinds of
+//! difference that comparisons of parsers keep finding: chunk sizes, ends of lines, trailers, odd bytes in names.
+
+mod alone;
+mod case;
+mod chunks;
+mod codings;
+mod heads;
+mod lengths;
+mod proxied;
+mod streams;
+
+use case::Case;
+
+/// Every case; no two of one name.
+fn cases() -> Vec<Case> {
+    let parts = [codings::cases(), lengths::cases(), chunks::cases(), heads::cases(), streams::cases()];
+    let cases: Vec<Case> = parts.into_iter().flatten().collect();
+    let mut names: Vec<&str> = cases.iter().map(|case| case.what.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), cases.len(), "two cases of one name");
+    assert!(cases.len() >= 80, "{} cases", cases.len());
+    cases
+}

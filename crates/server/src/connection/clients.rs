@@ -1,0 +1,102 @@
+//! How many connections each client has open, where that is limited.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The connections of all workers by client. Touched when a connection opens and when it ends, never by a request.
+///
+/// It holds one entry per client that has a connection open, so `limits.connections` bounds it.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    most: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A connection among its client's; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct ClientPlace {
+    clients: Arc<Clients>,
+    client: IpAddr,
+}
+
+impl Clients {
+    /// Allows `most` connections to each client; none when that is 0, which limits nothing.
+    pub(crate) fn new(most: usize) -> Option<Arc<Self>> {
+        (most > 0).then(|| Arc::new(Self { most, open: Mutex::default() }))
+    }
+
+    /// A place for one more connection from `address`, unless its client has as many as it may.
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ClientPlace> {
+        let client = client_of(address);
+        let mut open = self.open.lock();
+        let count = open.entry(client).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(ClientPlace { clients: self.clone(), client })
+    }
+}
+
+impl Drop for ClientPlace {
+    fn drop(&mut self) {
+        let mut open = self.clients.open.lock();
+        if let Some(count) = open.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Who stands behind an address: of IPv6 the first 64 bits, for a site has all addresses behind them (RFC 4291 section 2.5.4); an
+/// IPv4 address that came mapped into IPv6 is itself.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_client_has_its_own_places_and_gets_them_back() {
+        let clients = Clients::new(2).unwrap();
+        let mut places: Vec<_> = (0..2).map(|_| clients.enter(ip("192.0.2.1")).unwrap()).collect();
+        assert!(clients.enter(ip("192.0.2.1")).is_none());
+        assert!(clients.enter(ip("::ffff:192.0.2.1")).is_none(), "the same, mapped into IPv6");
+        let _other = clients.enter(ip("192.0.2.2")).unwrap();
+        places.pop();
+        places.push(clients.enter(ip("192.0.2.1")).unwrap());
+        assert!(clients.enter(ip("192.0.2.1")).is_none());
+        places.clear();
+        assert_eq!(clients.open.lock().len(), 1, "nothing is kept of a client that has left");
+    }
+
+    #[test]
+    fn a_site_of_ipv6_is_one_client() {
+        let clients = Clients::new(1).unwrap();
+        let _place = clients.enter(ip("2001:db8::1")).unwrap();
+        assert!(clients.enter(ip("2001:db8::ffff:1")).is_none());
+        assert!(clients.enter(ip("2001:db8:0:1::1")).is_some());
+    }
+
+    #[test]
+    fn nought_limits_nothing() {
+        assert!(Clients::new(0).is_none());
+    }
+}
