@@ -113,8 +113,7 @@ fn list(cores: usize) {
 
 fn plan(args: &ModelsArgs, cores: usize) -> Result<Plan, LabError> {
     let known = || models::list(cores).into_iter().map(|about| about.name).collect::<Vec<_>>().join(", ");
-    let models =
-        models::chosen(&args.names, cores).map_err(|name| LabError::UnknownModel { name, known: known() })?;
+    let models = models::chosen(&args.names, cores).map_err(|name| LabError::UnknownModel { name, known: known() })?;
     let program = std::env::current_exe().map_err(LabError::OwnPath)?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Plan {

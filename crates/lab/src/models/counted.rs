@@ -157,8 +157,10 @@ mod tests {
                     3,,syscalls:sys_enter_clone3,1,100.00,,\nother\n";
         let got = Counter::Perf.parse(perf);
         assert_eq!((got.get("futex"), got.get("clone"), got.get("clone3")), (Some(&12), None, Some(&3)));
-        let strace = "% time     seconds  usecs/call     calls    errors syscall\n------ ----------- ----------- --------- --------- ----\n \
-                      90.00    0.000081          10      1808         3 futex\n 10.00    0.000081          10         8           mmap\n\
+        let strace = "% time     seconds  usecs/call     calls    errors syscall\n\
+                      ------ ----------- ----------- --------- --------- ----\n \
+                      90.00    0.000081          10      1808         3 futex\n \
+                      10.00    0.000081          10         8           mmap\n\
                       100.00    0.000081          10         8           total\n";
         let got = Counter::Strace.parse(strace);
         assert_eq!((got.get("futex"), got.get("mmap"), got.len()), (Some(&1_808), Some(&8), 2));

@@ -56,7 +56,8 @@ impl Bound {
             Self::Batches(size) => return floor(given.batches_s(size, running(size)), "the slowest of each batch"),
             Self::Threads(1) => return floor(slept_s + work_s, "all sleep and all work, one after the other"),
             Self::Threads(threads) => {
-                let shared = floor((slept_s + work_s) / threads as f64, &format!("all sleep and work / {threads} threads"));
+                let shared =
+                    floor((slept_s + work_s) / threads as f64, &format!("all sleep and work / {threads} threads"));
                 (shared, threads)
             }
             Self::Free(threads) => (floor(0.0, ""), threads),
@@ -123,7 +124,8 @@ mod tests {
 
     #[test]
     fn work_comes_on_top_where_it_cannot_hide_behind_sleep() {
-        let near = |bound, want: f64| assert!((seconds(bound, 10) - want).abs() < 1e-4, "{bound:?} {}", seconds(bound, 10));
+        let near =
+            |bound, want: f64| assert!((seconds(bound, 10) - want).abs() < 1e-4, "{bound:?} {}", seconds(bound, 10));
         near(Bound::Threads(1), 18.92 + 1.0);
         near(Bound::Threads(2), (18.92 + 1.0) / 2.0);
         // The request 90,000 begins after 0.9 s of work, on one or two CPUs, and sleeps a second.

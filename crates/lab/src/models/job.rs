@@ -22,7 +22,7 @@ const PROGRESS_STEPS: u64 = 500;
 pub(super) type Progress = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The requests of a run.
-pub struct Job {
+pub(crate) struct Job {
     requests: u64,
     scale: Scale,
     text: Vec<u8>,

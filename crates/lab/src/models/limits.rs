@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use rustix::process::{Resource, getrlimit, geteuid};
+use rustix::process::{Resource, geteuid, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::STACK_BYTES;
@@ -89,12 +89,18 @@ impl Evidence {
     #[must_use]
     pub fn now(error: &str) -> Self {
         let maps = count_lines(Path::new("/proc/self/maps"));
+        Self { error: error.to_owned(), maps, ..Self::of_machine() }
+    }
+
+    /// The same without the maps, which take milliseconds to count when there are thousands.
+    #[must_use]
+    pub fn of_machine() -> Self {
         let number = |path: &str| text(path).trim().parse().unwrap_or_default();
         let (status, memory) = (text("/proc/self/status"), text("/proc/meminfo"));
         let (group, group_refusals) = group();
         Self {
-            error: error.to_owned(),
-            maps,
+            error: String::new(),
+            maps: 0,
             maps_max: number("/proc/sys/vm/max_map_count"),
             threads: field(&status, "Threads:").unwrap_or_default(),
             tasks: tasks(&text("/proc/loadavg")).unwrap_or_default(),
@@ -212,10 +218,15 @@ impl Evidence {
     #[must_use]
     pub fn sentence(&self, limit: Limit) -> String {
         match limit {
-            Limit::Maps => format!("the process had {} memory maps, and vm.max_map_count is {}", self.maps, self.maps_max),
+            Limit::Maps => {
+                format!("the process had {} memory maps, and vm.max_map_count is {}", self.maps, self.maps_max)
+            }
             Limit::GroupPids => {
                 let (count, most) = self.group.unwrap_or_default();
-                format!("the control group had {count} threads, its pids.max is {most}, and it has refused {}", self.group_refusals)
+                format!(
+                    "the control group had {count} threads, its pids.max is {most}, and it has refused {}",
+                    self.group_refusals
+                )
             }
             Limit::ThreadsMax => {
                 format!("the machine had {} threads, and kernel.threads-max is {}", self.tasks, self.threads_max)
@@ -258,7 +269,9 @@ impl Evidence {
                 format!("ulimit -v {}", bytes.div_ceil(1024))
             }
             Limit::UserThreads => format!("ulimit -u {}", self.threads + requests + SLACK),
-            Limit::Memory => format!("{} bytes of free memory, or fewer requests", RESIDENT_PER_THREAD_BYTES * requests * 2),
+            Limit::Memory => {
+                format!("{} bytes of free memory, or fewer requests", RESIDENT_PER_THREAD_BYTES * requests * 2)
+            }
             Limit::Unknown => "fewer requests".to_owned(),
         }
     }

@@ -33,8 +33,7 @@ impl RawThread {
                 0 => {
                     let mut status = libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack_bytes);
                     if status == 0 {
-                        status =
-                            libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), start, argument.cast());
+                        status = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), start, argument.cast());
                     }
                     libc::pthread_attr_destroy(attributes.as_mut_ptr());
                     status

@@ -77,7 +77,8 @@ second are another machine's. What compares is the ratio to the sequential model
 /// One sentence, or two.
 fn answer(results: &Results) -> String {
     let finished = results.models.iter().filter(|measured| measured.throughput_tps.is_some());
-    let best = finished.max_by(|a, b| a.throughput_tps.unwrap_or_default().total_cmp(&b.throughput_tps.unwrap_or_default()));
+    let best =
+        finished.max_by(|a, b| a.throughput_tps.unwrap_or_default().total_cmp(&b.throughput_tps.unwrap_or_default()));
     let Some(best) = best else { return "No model finished.".to_owned() };
     let requests = numbers::grouped(results.requests as f64);
     let wall = best.figures.as_ref().map_or(f64::NAN, |figures| figures.wall_s * 1e6);

@@ -20,7 +20,10 @@ impl Model for Sequential {
     }
 
     fn about(&self) -> [&'static str; 2] {
-        ["One thread serves one request after the other.", "While one sleeps, all wait: the sum of all sleeps is its floor."]
+        [
+            "One thread serves one request after the other.",
+            "While one sleeps, all wait: the sum of all sleeps is its floor.",
+        ]
     }
 
     fn why(&self) -> [&'static str; 3] {

@@ -45,8 +45,8 @@ impl Model for Stealing {
     fn why(&self) -> [&'static str; 3] {
         [
             "Threads meet only when one steals, a few times per sleep, so handing work out costs next to nothing.",
-            "What a sleeping thread had before it is stolen by those that are awake: nothing waits behind a sleeper but its last few requests.",
-            "A thread that sleeps is still a thread that does not run: stealing shares work out well, and hides no sleep beyond the number of threads.",
+            "What a sleeping thread had before it is stolen by those that are awake, but for the last few requests of its range.",
+            "A thread that sleeps is still a thread that does not run: stealing hides no more sleep than there are threads.",
         ]
     }
 
@@ -98,7 +98,11 @@ impl Thief<'_> {
         while self.left.load(Ordering::SeqCst) > 0 {
             let Some(range) = self.own.pop().or_else(|| self.steal()) else {
                 looks += 1;
-                if looks < IDLE_LOOKS { thread::yield_now() } else { thread::sleep(IDLE_SLEEP) }
+                if looks < IDLE_LOOKS {
+                    thread::yield_now()
+                } else {
+                    thread::sleep(IDLE_SLEEP)
+                }
                 continue;
             };
             looks = 0;

@@ -36,7 +36,7 @@ impl Model for ThreadPerRequest {
     fn why(&self) -> [&'static str; 3] {
         [
             "No sleep stands in the way of another, so while threads can be had it takes little more than the longest sleep.",
-            "Each thread that is not joined keeps two memory maps and some pages, so the number of requests is bounded by the system.",
+            "Each thread that is not joined keeps two memory maps and some pages: the system bounds the number of requests.",
             "The kernel starts, schedules and ends a thread for work that takes less time than starting one.",
         ]
     }
@@ -76,11 +76,14 @@ impl Model for ThreadPerRequest {
 fn start(job: &Arc<Job>, id: u64) -> io::Result<RawThread> {
     let (job, handed) = (job.clone(), Instant::now());
     let place = usize::try_from(id).unwrap_or(usize::MAX);
-    let serve = move || job.serve(place, (id, handed), &mut Response::default(), std::thread::sleep);
+    let serve = move || {
+        job.serve(place, (id, handed), &mut Response::default(), std::thread::sleep);
+        job.timeline.leave(place, Instant::now());
+    };
     RawThread::spawn(STACK_BYTES, Box::new(serve))
 }
 
 /// Every so often: whether going on would leave the rest of the machine without threads or memory.
 fn crowded(id: u64) -> Option<Limit> {
-    if id.is_multiple_of(LOOK_STEP) { Evidence::now("").crowded() } else { None }
+    if id.is_multiple_of(LOOK_STEP) { Evidence::of_machine().crowded() } else { None }
 }

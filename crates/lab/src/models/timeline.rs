@@ -81,6 +81,15 @@ impl Timeline {
         }
     }
 
+    /// From `at` on, there is nobody at the place.
+    pub(super) fn leave(&self, place: usize, at: Instant) {
+        if let Some(place) = self.places.get(place) {
+            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            place.until(at.saturating_duration_since(self.began).as_nanos() as u64, self.window);
+            place.now = None;
+        }
+    }
+
     /// A request slept while no thread was its own.
     pub(super) fn slept(&self, id: u64, from: Instant, to: Instant) {
         let us = |at: Instant| at.saturating_duration_since(self.began).min(self.window).as_micros() as u64;
@@ -165,13 +174,17 @@ mod tests {
         // Beyond the window, and beyond the places: neither is recorded.
         timeline.enter(0, State::Running, at(300_000));
         timeline.enter(PLACES_MAX, State::Running, at(0));
+        timeline.enter(1, State::Running, at(1_000));
+        timeline.leave(1, at(3_000));
+        timeline.leave(2, at(3_000));
         timeline.slept(7, at(5_000), at(900_000));
         timeline.slept(8, at(200_000), at(900_000));
         let span = |state, from_us, to_us| Span { state, from_us, to_us };
         let row = |label: &str, spans| Row { label: label.to_owned(), spans };
         let slept = vec![span(State::Running, 0, 10_000), span(State::Sleeping, 10_000, 200_000)];
-        let want =
-            [row("thread 1", slept), row("request 7", vec![span(State::Sleeping, 5_000, 200_000)])];
+        let short = vec![span(State::Running, 1_000, 3_000)];
+        let asleep = vec![span(State::Sleeping, 5_000, 200_000)];
+        let want = [row("thread 1", slept), row("thread 2", short), row("request 7", asleep)];
         assert_eq!(timeline.rows("thread", at(1_000_000)), want);
     }
 

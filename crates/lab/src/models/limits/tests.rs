@@ -31,14 +31,20 @@ fn the_limit_is_named_from_the_counts() {
         (limit, evidence.sentence(limit), evidence.remedy(limit, 100_000))
     };
     let (found, why, remedy) = limit(|e| e.maps = 65_529);
-    assert_eq!((found, why.as_str()), (Limit::Maps, "the process had 65529 memory maps, and vm.max_map_count is 65530"));
+    assert_eq!(
+        (found, why.as_str()),
+        (Limit::Maps, "the process had 65529 memory maps, and vm.max_map_count is 65530")
+    );
     assert!(remedy.starts_with("sysctl vm.max_map_count=201000"), "{remedy}");
     // Both say EAGAIN where pid_max is 32,768: the maps are what is full.
     let (found, ..) = limit(|e| (e.maps, e.pid_max, e.tasks) = (65_528, 32_768, 300));
     assert_eq!(found, Limit::Maps);
     let (found, why, remedy) = limit(|e| (e.pid_max, e.tasks) = (32_768, 32_750));
     assert_eq!(found, Limit::PidMax);
-    assert!(why.contains("32750 threads, and kernel.pid_max is 32768") && remedy.contains("kernel.pid_max=132"), "{why}");
+    assert!(
+        why.contains("32750 threads, and kernel.pid_max is 32768") && remedy.contains("kernel.pid_max=132"),
+        "{why}"
+    );
     assert_eq!(limit(|e| e.tasks = e.threads_max).0, Limit::ThreadsMax);
     assert_eq!(limit(|e| e.group = Some((200, 200))).0, Limit::GroupPids);
     assert_eq!(limit(|e| (e.group, e.group_refusals) = (Some((150, 200)), 4)).0, Limit::GroupPids);

@@ -47,7 +47,9 @@ fn over_threads(results: &Results) -> Option<Lines> {
     let varied = lines.iter().any(|line| line.points.len() > 1);
     varied.then(|| Lines {
         title: "Requests per second over threads".to_owned(),
-        description: "Requests per second over the number of threads: pools gain until sleep is hidden, batches hardly.".to_owned(),
+        description:
+            "Requests per second over the number of threads: pools gain until sleep is hidden, batches hardly."
+                .to_owned(),
         x: Axis { name: "threads".to_owned(), scale: Scale::Log, unit: Unit::Number },
         y: Axis { name: "requests/s".to_owned(), scale: Scale::Linear, unit: Unit::Number },
         lines,

@@ -8,16 +8,8 @@ use crate::report::numbers;
 
 /// What each model came to.
 pub(super) fn main(results: &Results) -> Table {
-    let columns = [
-        "Threads",
-        "Wall time",
-        "Requests/s",
-        "× sequential",
-        "Floor",
-        "Wall / floor",
-        "CPU in use",
-        "Peak memory",
-    ];
+    let columns =
+        ["Threads", "Wall time", "Requests/s", "× sequential", "Floor", "Wall / floor", "CPU in use", "Peak memory"];
     let row = |measured: &Measured| {
         let figures = measured.figures.as_ref();
         let mut cells = vec![Cell::plain(measured.name.clone()), count(measured.threads)];
@@ -38,7 +30,9 @@ pub(super) fn main(results: &Results) -> Table {
     Table {
         columns: columns_of("Model", &columns),
         rows: results.models.iter().map(row).collect(),
-        foot: vec!["CPU in use: of all cores, over the wall time. Peak memory: the program itself included.".to_owned()],
+        foot: vec![
+            "CPU in use: of all cores, over the wall time. Peak memory: the program itself included.".to_owned(),
+        ],
         ..Table::default()
     }
 }
@@ -87,7 +81,16 @@ pub(super) fn originals(results: &Results) -> Table {
 /// CPU time, switches, threads and system calls.
 pub(super) fn cost(results: &Results) -> Table {
     let columns = [
-        "User", "System", "Idle", "Switches, waited", "Switches, preempted", "Threads", "futex", "clone", "mmap", "mprotect",
+        "User",
+        "System",
+        "Idle",
+        "Switches, waited",
+        "Switches, preempted",
+        "Threads",
+        "futex",
+        "clone",
+        "mmap",
+        "mprotect",
     ];
     let row = |measured: &Measured| {
         let figures = measured.figures.as_ref();
@@ -115,7 +118,12 @@ pub(super) fn cost(results: &Results) -> Table {
     let mut reasons: Vec<String> = results.models.iter().filter_map(not_counted).collect();
     reasons.dedup();
     foot.extend(reasons);
-    Table { columns: columns_of("Model", &columns), rows: results.models.iter().map(row).collect(), foot, ..Table::default() }
+    Table {
+        columns: columns_of("Model", &columns),
+        rows: results.models.iter().map(row).collect(),
+        foot,
+        ..Table::default()
+    }
 }
 
 /// Why a model that finished has no counts.
@@ -128,8 +136,15 @@ fn not_counted(measured: &Measured) -> Option<String> {
 
 /// Queue and processing.
 pub(super) fn latency(results: &Results) -> Table {
-    let columns =
-        ["Queue p50", "Queue p99", "Queue max", "Processing p50", "Processing p99", "Processing p99.9", "Processing max"];
+    let columns = [
+        "Queue p50",
+        "Queue p99",
+        "Queue max",
+        "Processing p50",
+        "Processing p99",
+        "Processing p99.9",
+        "Processing max",
+    ];
     let row = |measured: &Measured| {
         let mut cells = vec![Cell::plain(measured.name.clone())];
         cells.extend(match &measured.figures {
