@@ -29,7 +29,8 @@ const SPACE_KIB: u64 = 700 << 10;
 /// A run with little address space: a limit that concerns its processes only. Two heaps at most, for each takes 64 MiB of it.
 fn with_little_space(folder: &Path, arguments: &str) -> (Option<i32>, String, Measured) {
     let run = format!(
-        "ulimit -v {SPACE_KIB}; export MALLOC_ARENA_MAX=2; exec \"$0\" lab models thread-per-request --json --no-count --out \"$1\" {arguments}"
+        "ulimit -v {SPACE_KIB}; export MALLOC_ARENA_MAX=2; \
+         exec \"$0\" lab models thread-per-request --json --no-count --out \"$1\" {arguments}"
     );
     let mut command = Command::new("sh");
     let output = command.args(["-c", &run, HOTROW]).arg(folder).output().expect("it starts");
