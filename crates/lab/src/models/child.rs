@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::job::Job;
 use super::limits::{Evidence, Limit, field};
 use super::raw::Usage;
-use super::results::{Check, Figures, Latency};
+use super::results::{Figures, Latency};
 use super::timeline::Row;
 use super::work::Scale;
 use super::{Model, Stopped, catalogue};
@@ -87,8 +87,8 @@ fn measure(model: &dyn Model, order: &Order, scale: Scale) -> Ended {
     let rss_before_bytes = status("VmRSS:");
     // Who reads may be gone; then this process is about to be ended.
     let progress = Box::new(|done| drop(tell(&Told::Done(done))));
-    let (before, began) = (Usage::now(), Instant::now());
     let job = Arc::new(Job::new(order.requests, scale, progress));
+    let (before, began) = (Usage::now(), Instant::now());
     let stopped = model.run(&job).err();
     let ended = Instant::now();
     let used = Usage::now().since(&before);
@@ -108,14 +108,10 @@ fn measure(model: &dyn Model, order: &Order, scale: Scale) -> Ended {
         rss_before_bytes,
         queue_us: Latency::of(&tally.queue),
         processing_us: Latency::of(&tally.processing),
-        checks: checks(&job),
+        checks: job.checks(),
         timeline: timeline(model, &job, ended),
     };
     Ended { done: job.done(), figures, died: stopped.map(|stopped| death(stopped, refusals_before)) }
-}
-
-fn checks(job: &Job) -> Vec<Check> {
-    job.checks()
 }
 
 fn timeline(model: &dyn Model, job: &Job, ended: Instant) -> Vec<Row> {

@@ -11,7 +11,9 @@ pub const WINDOW: Duration = Duration::from_millis(200);
 /// Parts of the window.
 pub const BUCKETS: usize = 200;
 /// Places that are recorded: threads, or positions in a batch.
-pub const PLACES_MAX: usize = 24;
+pub const PLACES_MAX: usize = 128;
+/// Places that are shown.
+pub const SHOWN_MAX: usize = 24;
 /// Requests without a thread whose sleep is recorded.
 const ASLEEP_MAX: usize = 12;
 
@@ -94,6 +96,7 @@ impl Timeline {
     pub(super) fn slept(&self, id: u64, from: Instant, to: Instant) {
         let us = |at: Instant| at.saturating_duration_since(self.began).min(self.window).as_micros() as u64;
         let (from_us, to_us) = (us(from), us(to));
+        chosen(&mut rows);
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         if from_us < self.window.as_micros() as u64 && asleep.len() < ASLEEP_MAX {
             let span = Span { state: State::Sleeping, from_us, to_us };
@@ -104,7 +107,7 @@ impl Timeline {
     /// The picture; `end` is when the run ended.
     pub(super) fn rows(&self, place: &str, end: Instant) -> Vec<Row> {
         let end = end.saturating_duration_since(self.began).min(self.window);
-        let mut rows = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
         for (number, recorded) in self.places.iter().enumerate() {
             let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
             recorded.until(end.as_nanos() as u64, self.window);
@@ -118,6 +121,22 @@ impl Timeline {
         rows.extend(asleep);
         rows
     }
+}
+
+/// Keeps as many rows as are shown: those with the most sleep, for sleep is what a model is about.
+fn chosen(rows: &mut Vec<Row>) {
+    let slept = |row: &Row| {
+        let asleep = row.spans.iter().filter(|span| span.state == State::Sleeping);
+        asleep.map(|span| span.to_us - span.from_us).sum::<u64>()
+    };
+    let mut ranked: Vec<(u64, usize)> = rows.iter().map(slept).zip(0..).collect();
+    ranked.sort_by_key(|(slept, number)| (std::cmp::Reverse(*slept), *number));
+    ranked.truncate(SHOWN_MAX);
+    let mut number = 0;
+    rows.retain(|_| {
+        number += 1;
+        ranked.iter().any(|(_, kept)| *kept == number - 1)
+    });
 }
 
 impl Place {
@@ -186,6 +205,18 @@ mod tests {
         let asleep = vec![span(State::Sleeping, 5_000, 200_000)];
         let want = [row("thread 1", slept), row("thread 2", short), row("request 7", asleep)];
         assert_eq!(timeline.rows("thread", at(1_000_000)), want);
+    }
+
+    #[test]
+    fn those_that_slept_are_shown_among_many() {
+        let began = Instant::now();
+        let timeline = Timeline::new(began, WINDOW);
+        for place in 0..PLACES_MAX {
+            timeline.enter(place, State::Waiting, began);
+        }
+        timeline.enter(99, State::Sleeping, began);
+        let rows = timeline.rows("thread", began + WINDOW);
+        assert_eq!((rows.len(), rows[0].label.as_str(), rows[23].label.as_str()), (24, "thread 1", "thread 100"));
     }
 
     #[test]

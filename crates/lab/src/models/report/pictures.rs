@@ -1,7 +1,7 @@
 //! The drawings of the report.
 
 use super::super::results::{Measured, Outcome, Results};
-use super::super::timeline::{PLACES_MAX, WINDOW};
+use super::super::timeline::{SHOWN_MAX, WINDOW};
 use super::tables;
 use crate::report::document::Block;
 use crate::report::numbers;
@@ -60,8 +60,8 @@ fn over_threads(results: &Results) -> Option<Lines> {
 pub(super) fn timeline(results: &Results, measured: &Measured) -> Option<Block> {
     let figures = measured.figures.as_ref().filter(|figures| !figures.timeline.is_empty())?;
     let window_us = WINDOW.as_micros() as f64 * results.scale;
-    let shown = if measured.threads > PLACES_MAX as u64 {
-        format!(", {PLACES_MAX} of {} threads", numbers::grouped(measured.threads as f64))
+    let shown = if measured.threads > SHOWN_MAX as u64 {
+        format!(", {SHOWN_MAX} of {} threads", numbers::grouped(measured.threads as f64))
     } else {
         String::new()
     };
