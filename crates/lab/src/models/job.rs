@@ -26,7 +26,6 @@ pub(crate) struct Job {
     requests: u64,
     scale: Scale,
     text: Vec<u8>,
-    began: Instant,
     /// One bit for each id.
     seen: Vec<AtomicU64>,
     repeated: AtomicU64,
@@ -92,7 +91,6 @@ impl Job {
             requests,
             scale,
             text: text(),
-            began,
             seen: (0..words).map(|_| AtomicU64::new(0)).collect(),
             repeated: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -104,10 +102,6 @@ impl Job {
 
     pub(super) fn requests(&self) -> u64 {
         self.requests
-    }
-
-    pub(super) fn scale(&self) -> Scale {
-        self.scale
     }
 
     /// Requests that are done.

@@ -23,8 +23,3 @@ pub(super) const ORIGINALS: [Original; 4] = [
     // Eight threads on eight hardware threads.
     Original { model: "pool-1x", words: "29,575/s (8 threads)", tps: Some(29_575.0) },
 ];
-
-/// The figure that a model is compared with.
-pub(super) fn of(model: &str) -> Option<Original> {
-    ORIGINALS.into_iter().find(|original| original.model == model)
-}

@@ -96,7 +96,6 @@ impl Timeline {
     pub(super) fn slept(&self, id: u64, from: Instant, to: Instant) {
         let us = |at: Instant| at.saturating_duration_since(self.began).min(self.window).as_micros() as u64;
         let (from_us, to_us) = (us(from), us(to));
-        chosen(&mut rows);
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         if from_us < self.window.as_micros() as u64 && asleep.len() < ASLEEP_MAX {
             let span = Span { state: State::Sleeping, from_us, to_us };
@@ -116,6 +115,7 @@ impl Timeline {
                 rows.push(Row { label: format!("{place} {}", number + 1), spans });
             }
         }
+        chosen(&mut rows);
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner).clone();
         asleep.sort_by_key(|row| row.spans.first().map(|span| span.from_us));
         rows.extend(asleep);
