@@ -81,7 +81,8 @@ fn the_end_reaches_who_waits_on_either_side() {
 fn run_in_turns(slots: usize, threads: usize) {
     let shared = Arc::new(Slots::new(slots, threads));
     let running = Arc::new(AtomicUsize::new(0));
-    let enter = |running: &AtomicUsize| assert!(running.fetch_add(1, SeqCst) < slots, "more run than there are slots");
+    let enter =
+        move |running: &AtomicUsize| assert!(running.fetch_add(1, SeqCst) < slots, "more run than there are slots");
     let all: Vec<_> = (0..threads)
         .map(|me| {
             let (shared, running) = (shared.clone(), running.clone());
