@@ -33,7 +33,7 @@ impl Model for Batches {
 
     fn why(&self) -> [&'static str; 3] {
         [
-            "Every batch takes as long as its slowest request: 99 threads that are done wait for the one that sleeps.",
+            "Every batch takes as long as its slowest request: all threads that are done wait for the one that sleeps.",
             "Requests that sleep are 500 ids apart, so no two of them share a batch, and none of their sleep is saved.",
             "On top of it comes a thread per request, started and joined: more work than the request itself.",
         ]

@@ -64,7 +64,9 @@ impl<T> Queue<T> {
             state.consumers -= 1;
         }
         let item = state.items.pop_front();
-        let awaited = state.producers > 0;
+        // At a full queue, a producer that is woken by every item taken would switch threads for each. From half empty on it has
+        // something to do. Who waits with the queue empty has been woken by the last item at the latest.
+        let awaited = state.producers > 0 && state.items.len() <= self.capacity / 2;
         drop(state);
         if awaited {
             self.not_full.notify_one();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::results::{FILE, Measured, Outcome, Results};
 use super::work::Scale;
-use super::{Model, THREAD_PER_REQUEST, catalogue};
+use super::{THREAD_PER_REQUEST, catalogue};
 use crate::report::document::{Block, Document};
 use crate::report::{HTML_FILE, MARKDOWN_FILE, ReportError, Written, html, markdown, numbers, replace};
 
@@ -43,9 +43,13 @@ pub fn document(results: &Results) -> Document {
     blocks.push(Block::Table(tables::latency(results)));
     blocks.push(heading("Why"));
     let models = catalogue(results.cores);
+    let mut told = None;
     for measured in &results.models {
-        let model = models.iter().find(|model| model.name() == measured.name);
-        blocks.extend(why(results, measured, model.map(AsRef::as_ref)));
+        let reasons = models.iter().find(|model| model.name() == measured.name).map(|model| model.why());
+        // Models of one kind share their reasons: once is enough.
+        let new = reasons.filter(|_| reasons != told);
+        told = reasons;
+        blocks.extend(why(results, measured, new));
     }
     blocks.push(heading("How it was measured"));
     blocks.extend(method(results));
@@ -131,7 +135,7 @@ fn warnings(results: &Results) -> Vec<String> {
 }
 
 /// A model: how it ended, why, and its first moments.
-fn why(results: &Results, measured: &Measured, model: Option<&dyn Model>) -> Vec<Block> {
+fn why(results: &Results, measured: &Measured, reasons: Option<[&str; 3]>) -> Vec<Block> {
     let mut blocks = vec![Block::Subheading(measured.name.clone())];
     match &measured.outcome {
         Outcome::Died { started, why, remedy, .. } => {
@@ -148,9 +152,7 @@ fn why(results: &Results, measured: &Measured, model: Option<&dyn Model>) -> Vec
         }
         Outcome::Finished | Outcome::Wrong | Outcome::Lost { .. } => {}
     }
-    if let Some(model) = model {
-        blocks.push(Block::Text(model.why().join(" ")));
-    }
+    blocks.extend(reasons.map(|reasons| Block::Text(reasons.join(" "))));
     blocks.extend(pictures::timeline(results, measured));
     blocks
 }
