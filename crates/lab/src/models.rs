@@ -81,13 +81,13 @@ pub(crate) struct Stopped {
     /// Which limit it was; none when the evidence must tell.
     limit: Option<Limit>,
     /// The counts of the moment.
-    evidence: Evidence,
+    evidence: Box<Evidence>,
 }
 
 impl Stopped {
     /// The system has just refused.
     fn now(started: u64, error: &io::Error) -> Self {
-        Self { started, limit: None, evidence: Evidence::now(&error.to_string()) }
+        Self { started, limit: None, evidence: Box::new(Evidence::now(&error.to_string())) }
     }
 }
 

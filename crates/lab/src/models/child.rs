@@ -122,7 +122,7 @@ fn timeline(model: &dyn Model, job: &Job, ended: Instant) -> Vec<Row> {
 
 fn death(stopped: Stopped, refusals_before: u64) -> Death {
     let Stopped { started, limit, evidence } = stopped;
-    Death { started, limit: limit.unwrap_or_else(|| evidence.limit(refusals_before)), evidence }
+    Death { started, limit: limit.unwrap_or_else(|| evidence.limit(refusals_before)), evidence: *evidence }
 }
 
 /// A size in `/proc/self/status`, in bytes; 0 when the kernel does not tell.

@@ -145,6 +145,7 @@ impl Job {
     }
 
     /// The second half; the request is counted.
+    #[allow(clippy::needless_pass_by_value, reason = "a request ends once")]
     pub(super) fn end(&self, begun: Begun, response: &mut Response) {
         let letters = response.end(&self.text);
         let ended = Instant::now();

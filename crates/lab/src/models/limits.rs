@@ -295,7 +295,7 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// `Threads:	12`, `VmSize:	  1234 kB`.
+/// The number of a line like `VmSize:  1234 kB`.
 pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok()

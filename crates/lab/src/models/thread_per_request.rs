@@ -55,7 +55,7 @@ impl Model for ThreadPerRequest {
         let mut stopped = None;
         for id in 0..job.requests() {
             if let Some(limit) = crowded(id) {
-                stopped = Some(Stopped { started: id, limit: Some(limit), evidence: Evidence::now("") });
+                stopped = Some(Stopped { started: id, limit: Some(limit), evidence: Box::new(Evidence::now("")) });
                 break;
             }
             match start(job, id) {

@@ -14,6 +14,9 @@ pub const TEXT_LETTERS: usize = 157;
 /// Room of a response.
 pub const RESPONSE_BYTES: usize = 16_384;
 
+/// The original's own constant, which is not π.
+#[allow(clippy::approx_constant, reason = "it is not meant to be π")]
+const AMPLITUDE: f64 = 3.1415;
 /// A line without the letter; the text is made of it.
 const LINE: &[u8] = b"Each request is read, its row is found, and the answer goes out at once.\n";
 
@@ -93,7 +96,7 @@ impl Response {
     /// The first half of a request: computes r and writes it.
     pub fn begin(&mut self, id: u64) -> f64 {
         let x = black_box(13.0 * id as f64);
-        let value = (x * x + 3.1415 * (x * 2.0 / std::f64::consts::PI).sin()).sqrt();
+        let value = (x * x + AMPLITUDE * (x * 2.0 / std::f64::consts::PI).sin()).sqrt();
         self.0.clear();
         // Writing to a vector cannot fail, and the longest r of an id of 64 bits has 28 characters.
         let _ = write!(self.0, "Resp: {value:.6}");
@@ -164,7 +167,7 @@ impl Expected {
 /// order is off by less than n times the rounding of the sum; in practice by much less.
 fn sum(n: u64) -> (f64, f64) {
     use std::f64::consts::{PI, TAU};
-    let (a, theta) = (3.1415, (26.0 / PI) % TAU);
+    let (a, theta) = (AMPLITUDE, (26.0 / PI) % TAU);
     let n = n as f64;
     let first = 13.0 * n * (n - 1.0) / 2.0;
     let second = a / 26.0 * (PI - theta) / 2.0;
