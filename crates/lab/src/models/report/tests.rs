@@ -8,6 +8,7 @@ use super::*;
 use crate::report::text;
 use crate::results::Host;
 
+#[allow(clippy::duplicate_mod, reason = "the checker of pages is the other report's too")]
 #[path = "../../report/tests/wellformed.rs"]
 mod wellformed;
 
