@@ -58,7 +58,8 @@ const LAB_EXAMPLES: &str = "Examples:
   hotrow lab run w10
   hotrow lab run my-service.toml --rounds 5 --out results/
   hotrow lab compare results/monday results/friday
-  hotrow lab nginx --for w10";
+  hotrow lab nginx --for w10
+  hotrow lab models --requests 20000 --scale 0.1";
 
 const VERIFY_EXAMPLES: &str = "Examples:
   hotrow verify --config hotrow.toml --collection verify --create
@@ -316,6 +317,8 @@ mod tests {
             "hotrow load compare --a 1.json 2.json --b 3.json",
             "hotrow lab report d",
             "hotrow lab compare a b --html f",
+            "hotrow lab models --list",
+            "hotrow lab models pool async -n 100 --scale 0.001 --no-safe --safe --raise-limits --no-count --json",
         ] {
             assert_eq!(kind(good), Ok(()), "{good}");
         }
@@ -338,6 +341,10 @@ mod tests {
             ("hotrow load compare a.json b.json --a 1.json --b 2.json", ErrorKind::ArgumentConflict),
             ("hotrow lab report", ErrorKind::MissingRequiredArgument),
             ("hotrow lab compare a", ErrorKind::MissingRequiredArgument),
+            ("hotrow lab models --requests 0", ErrorKind::ValueValidation),
+            ("hotrow lab models --requests 10000001", ErrorKind::ValueValidation),
+            ("hotrow lab models --scale 0", ErrorKind::ValueValidation),
+            ("hotrow lab models --scale 2", ErrorKind::ValueValidation),
             ("hotrow load --calibrate http://a", ErrorKind::ArgumentConflict),
             ("hotrow load --calibrate --rate 5", ErrorKind::ArgumentConflict),
             ("hotrow load --json --percentiles http://a", ErrorKind::ArgumentConflict),

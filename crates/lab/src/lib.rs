@@ -2,10 +2,11 @@
 //!
 //! Reading order: [`experiment`] (what is to be measured), [`run`] (measuring it), [`stage`] (where set-ups run), [`nginx`] (proxies in
 //! front of services), [`delay`] (a network between them), [`results`] (what was measured; everything before writes it,
-//! everything after reads it), [`report`] (what a person reads).
+//! everything after reads it), [`report`] (what a person reads); [`models`] (the same requests through a thread, threads, pools and async).
 
 pub mod delay;
 pub mod experiment;
+pub mod models;
 pub mod nginx;
 pub mod report;
 pub mod results;

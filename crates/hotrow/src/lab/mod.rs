@@ -1,10 +1,11 @@
 //! `hotrow lab`: experiments on whole set-ups.
 //!
-//! One file per command: `run`, `list`, `report`, `compare`, `nginx`, `delay`, `reference`.
+//! One file per command: `run`, `list`, `report`, `compare`, `nginx`, `delay`, `reference`, `models`.
 
 mod compare;
 mod delay;
 mod list;
+mod models;
 mod nginx;
 mod progress;
 #[cfg(feature = "reference")]
@@ -48,6 +49,11 @@ enum LabCommand {
     /// Print the nginx configuration of a set-up, with a comment on each line that matters
     #[command(after_help = NGINX_EXAMPLES)]
     Nginx(Box<nginx::NginxArgs>),
+    /// Send the same requests through one thread, many threads, pools, async: what each costs, and which limit kills which
+    Models(Box<models::ModelsArgs>),
+    /// Run one model in this process; `lab models` starts it
+    #[command(hide = true)]
+    Model(models::ModelArgs),
     /// Relay TCP connections with a round-trip time
     #[command(hide = true)]
     Delay(delay::DelayArgs),
@@ -119,6 +125,17 @@ pub enum LabError {
     /// A life in the cache for a set-up that has none.
     #[error("--cache-s needs a set-up with a cache (w12, cache), and {0} has none")]
     Uncached(&'static str),
+    /// No model has this name.
+    #[error("there is no model {name:?}; there are {known}; the beginning of several, as in pool, means all of them")]
+    UnknownModel {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// A model's process cannot do what it was told.
+    #[error("model: {0}")]
+    Model(std::io::Error),
     /// The relay does not run.
     #[error(transparent)]
     Delay(#[from] DelayError),
@@ -154,6 +171,7 @@ impl LabError {
         match self {
             Self::Experiment(_)
             | Self::UnknownName { .. }
+            | Self::UnknownModel { .. }
             | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => Exit::Usage,
             Self::Changed { .. } | Self::Complete(_) => Exit::Usage,
             Self::Uncached(_)
@@ -181,6 +199,8 @@ pub fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         LabCommand::Report(args) => report::run(args),
         LabCommand::Compare(args) => compare::run(args),
         LabCommand::Nginx(args) => nginx::run(args),
+        LabCommand::Models(args) => models::run(args),
+        LabCommand::Model(args) => models::child(args),
         LabCommand::Delay(args) => delay::run(args),
         #[cfg(feature = "reference")]
         LabCommand::Reference(args) => reference::run(args),

@@ -1,5 +1,7 @@
 //! What a drawing shows, as plain values; [`super::svg`] draws it.
 
+use crate::models::timeline::Row;
+
 /// A drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plot {
@@ -7,6 +9,8 @@ pub enum Plot {
     Bars(Bars),
     /// Curves over one axis.
     Lines(Lines),
+    /// Who did what when.
+    Timeline(Timeline),
 }
 
 /// Bars from zero on, one below the other, each under its label.
@@ -96,4 +100,17 @@ pub struct Line {
     pub label: String,
     /// Its points, with `x` rising.
     pub points: Vec<(f64, f64)>,
+}
+
+/// Rows of stretches of time, one below the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// What it shows.
+    pub title: String,
+    /// The same in a sentence, for those who do not see it.
+    pub description: String,
+    /// Where the time ends, in µs; it begins at 0.
+    pub end_us: f64,
+    /// The rows.
+    pub rows: Vec<Row>,
 }

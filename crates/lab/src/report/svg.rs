@@ -5,6 +5,7 @@ mod bars;
 mod lines;
 pub(super) use lines::CURVES_MAX;
 mod scale;
+mod timeline;
 
 use super::html::escape;
 use super::plot::Plot;
@@ -41,11 +42,13 @@ pub(super) fn render(plot: &Plot, size: Size, id: &str) -> String {
     let (title, description) = match plot {
         Plot::Bars(bars) => (&bars.title, &bars.description),
         Plot::Lines(lines) => (&lines.title, &lines.description),
+        Plot::Timeline(timeline) => (&timeline.title, &timeline.description),
     };
     let width = size.width();
     let (body, height) = match plot {
         Plot::Bars(bars) => bars::draw(bars, width),
         Plot::Lines(lines) => lines::draw(lines, width),
+        Plot::Timeline(timeline) => timeline::draw(timeline, width),
     };
     format!(
         "<svg class=\"{}\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-labelledby=\"{id}t {id}d\">\n\

@@ -1,0 +1,172 @@
+//! `hotrow lab models`: the same requests through every model of request processing.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use hotrow_lab::models::harness::{self, Plan};
+use hotrow_lab::models::results::{Measured, Outcome};
+use hotrow_lab::models::work::Scale;
+use hotrow_lab::models::{self, REQUESTS_DEFAULT, REQUESTS_MAX, child, report};
+use hotrow_lab::report::text;
+
+use super::{LabError, tell, utc};
+use crate::cli::Exit;
+use crate::signals;
+
+/// Arguments of `lab models`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ModelsArgs {
+    /// Models, or kinds of them (pool is all pools); all when none is named
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Explain each model in two lines
+    #[arg(long)]
+    list: bool,
+    /// Requests of each model
+    #[arg(short = 'n', long, value_name = "N", default_value_t = REQUESTS_DEFAULT,
+        value_parser = clap::value_parser!(u64).range(1..=REQUESTS_MAX))]
+    requests: u64,
+    /// Length of the sleeps, as a share of the original's (0.001 to 1); below 1 it is a quick look
+    #[arg(long, value_name = "S", default_value = "1", value_parser = scale)]
+    scale: Scale,
+    /// Do not begin a model that cannot finish; the default
+    #[arg(long, overrides_with = "no_safe")]
+    safe: bool,
+    /// Begin it, and let it die: the report says which limit it died of
+    #[arg(long, overrides_with = "safe")]
+    no_safe: bool,
+    /// Raise vm.max_map_count, kernel.threads-max and kernel.pid_max as far as a thread per request needs, for the run; needs root,
+    /// and concerns the whole machine
+    #[arg(long)]
+    raise_limits: bool,
+    /// Do not count system calls, which takes a second run of each model
+    #[arg(long)]
+    no_count: bool,
+    /// Folder for results and report [default: lab-results/models-YYYYMMDD-HHMMSS]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show nothing until the report is written
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  hotrow lab models --list
+  hotrow lab models
+  hotrow lab models sequential pool io-aware async --requests 20000 --scale 0.1
+  hotrow lab models thread-per-request --no-safe --requests 100000";
+
+/// Arguments of `lab model`.
+#[derive(Debug, Args)]
+pub(super) struct ModelArgs {
+    /// What to run, as JSON
+    #[arg(value_name = "ORDER")]
+    order: String,
+}
+
+fn scale(text: &str) -> Result<Scale, String> {
+    let scale = text.parse().ok().and_then(Scale::new);
+    scale.ok_or_else(|| format!("must be a number between {} and 1", Scale::MIN))
+}
+
+pub(super) fn run(args: &ModelsArgs) -> Result<Exit, LabError> {
+    let cores = models::cores();
+    if args.list {
+        list(cores);
+        return Ok(Exit::Fine);
+    }
+    let plan = plan(args, cores)?;
+    let stop = signals::stop_flag().map_err(LabError::Signals)?;
+    let watch = Watch { quiet: args.quiet, line: std::io::stderr().is_terminal() };
+    let results = harness::run(&plan, &stop, |name| watch.begins(name), |measured| watch.ended(measured));
+    let Some(results) = results else { return Ok(Exit::Interrupted) };
+    let out = args.out.clone().unwrap_or_else(|| folder_default(plan.began_unix_s));
+    let written = report::write(&out, &results)?;
+    if args.json {
+        // Plain data: it was written to a file just now.
+        tell(&serde_json::to_string(&results).unwrap_or_default());
+    } else {
+        tell(text::render(&report::summary(&results)).trim_end());
+        tell(&format!("\n{}\n{}", written.html.display(), written.markdown.display()));
+    }
+    let failed = |measured: &Measured| matches!(measured.outcome, Outcome::Wrong | Outcome::Lost { .. });
+    Ok(if results.models.iter().any(failed) { Exit::Failed } else { Exit::Fine })
+}
+
+/// `hotrow lab model`: one model in this process.
+pub(super) fn child(args: &ModelArgs) -> Result<Exit, LabError> {
+    child::run(&args.order).map_err(LabError::Model)?;
+    Ok(Exit::Fine)
+}
+
+fn list(cores: usize) {
+    for about in models::list(cores) {
+        tell(&format!("{}\n    {}\n    {}", about.name, about.lines[0], about.lines[1]));
+    }
+}
+
+fn plan(args: &ModelsArgs, cores: usize) -> Result<Plan, LabError> {
+    let known = || models::list(cores).into_iter().map(|about| about.name).collect::<Vec<_>>().join(", ");
+    let models = models::chosen(&args.names, cores).map_err(|name| LabError::UnknownModel { name, known: known() })?;
+    let program = std::env::current_exe().map_err(LabError::OwnPath)?;
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Plan {
+        program: (program, vec!["lab".to_owned(), "model".to_owned()]),
+        models,
+        requests: args.requests,
+        scale: args.scale,
+        cores,
+        safe: args.safe || !args.no_safe,
+        raise_limits: args.raise_limits,
+        count_calls: !args.no_count,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        began_unix_s: began.as_secs(),
+    })
+}
+
+/// `lab-results/models-YYYYMMDD-HHMMSS`, UTC.
+fn folder_default(began_unix_s: u64) -> PathBuf {
+    Path::new("lab-results").join(format!("models-{}", utc::compact(began_unix_s)))
+}
+
+/// Tells on standard error how far it is: a line for each model, and on a terminal which one runs.
+struct Watch {
+    quiet: bool,
+    line: bool,
+}
+
+impl Watch {
+    fn begins(&self, name: &str) {
+        if self.line && !self.quiet {
+            put(&format!("\r\x1b[2K{name} …"));
+        }
+    }
+
+    fn ended(&self, measured: &Measured) {
+        if self.quiet {
+            return;
+        }
+        let clear = if self.line { "\r\x1b[2K" } else { "" };
+        let words = match (&measured.outcome, &measured.figures, measured.throughput_tps) {
+            (Outcome::Finished, Some(figures), Some(tps)) => format!("{:.2} s, {tps:.0} requests/s", figures.wall_s),
+            (Outcome::Died { started, why, .. }, ..) => format!("died at {started} threads: {why}"),
+            (Outcome::Refused { why, .. }, ..) => format!("not begun: {why}"),
+            (Outcome::Lost { why }, ..) => format!("no result: {why}"),
+            _ => "did not do its work".to_owned(),
+        };
+        put(&format!("{clear}{}: {words}\n", measured.name));
+    }
+}
+
+/// Nobody may be listening.
+fn put(text: &str) {
+    let mut out = std::io::stderr();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}

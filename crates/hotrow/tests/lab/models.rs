@@ -1,0 +1,112 @@
+//! `hotrow lab models` as its users see it: real processes, real limits.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use hotrow_lab::models::limits::Limit;
+use hotrow_lab::models::results::{Calls, FILE, Measured, Outcome, Results, SCHEMA};
+
+const HOTROW: &str = env!("CARGO_BIN_EXE_hotrow");
+
+fn models(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(HOTROW);
+    command.args(["lab", "models", "--quiet", "--out"]).arg(folder).args(arguments);
+    command.output().expect("it starts")
+}
+
+fn kept(folder: &Path) -> Results {
+    let text = std::fs::read_to_string(folder.join(FILE)).expect("results");
+    serde_json::from_str(&text).expect("their schema")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// The limit on address space under which a run is to die or to be refused, in KiB.
+const SPACE_KIB: u64 = 700 << 10;
+
+/// A run with little address space: a limit that concerns its processes only. Two heaps at most, for each takes 64 MiB of it.
+fn with_little_space(folder: &Path, arguments: &str) -> (Option<i32>, String, Measured) {
+    let run = format!(
+        "ulimit -v {SPACE_KIB}; export MALLOC_ARENA_MAX=2; \
+         exec \"$0\" lab models thread-per-request --json --no-count --out \"$1\" {arguments}"
+    );
+    let mut command = Command::new("sh");
+    let output = command.args(["-c", &run, HOTROW]).arg(folder).output().expect("it starts");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let mut results: Results = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out} {err}"));
+    assert_eq!(results, kept(folder));
+    (output.status.code(), err, results.models.remove(0))
+}
+
+#[test]
+fn every_model_does_all_of_the_work_in_a_process_of_its_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = models(folder.path(), &["--requests", "5001", "--scale", "0.02"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{out}");
+    let results = kept(folder.path());
+    assert_eq!((results.schema.as_str(), results.requests, results.models.len()), (SCHEMA, 5_001, 15));
+    for measured in &results.models {
+        assert_eq!((&measured.outcome, measured.done), (&Outcome::Finished, 5_001), "{measured:?}");
+        let figures = measured.figures.as_ref().expect("it finished");
+        assert!(figures.checks.len() == 9 && figures.checks.iter().all(|check| check.right), "{measured:?}");
+        // Floors are made of sleeps and of the CPU time of a request, which a busy machine may tell too high.
+        let slept_s = 0.02;
+        assert!(figures.wall_s >= slept_s && measured.throughput_tps.is_some(), "{measured:?}");
+        assert!(figures.rss_peak_bytes >= figures.rss_before_bytes && figures.user_s > 0.0, "{measured:?}");
+        assert!(figures.processing_us.max >= 20_000.0 && !figures.timeline.is_empty(), "{measured:?}");
+        if let Calls::Counted { clone, .. } = measured.calls {
+            let started = if measured.name.starts_with("batches") { 5_001 } else { 0 };
+            assert!(clone >= started, "{measured:?}");
+        }
+    }
+    for name in ["report.md", "report.html"] {
+        let report = std::fs::read_to_string(folder.path().join(name)).expect("a report");
+        assert!(report.contains("The fastest, ") && report.contains("32,747"), "{report}");
+    }
+    assert!(out.contains("times as many a second as one after the other"), "{out}");
+}
+
+#[test]
+fn a_thread_per_request_dies_at_its_limit_and_says_which() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (status, err, measured) = with_little_space(folder.path(), "--requests 20000 --scale 0.01 --no-safe");
+    let Outcome::Died { started, limit, why, remedy, evidence } = &measured.outcome else {
+        panic!("{measured:?} {err}");
+    };
+    assert_eq!(status, Some(0), "{err}");
+    assert_eq!(*limit, Limit::AddressSpace, "{evidence:?}");
+    assert!(why.contains(&format!("RLIMIT_AS is {}", SPACE_KIB * 1024)) && remedy.starts_with("ulimit -v "), "{why}");
+    // What was begun was done, once each; no figure pretends more.
+    assert!(*started > 1_000 && *started < 20_000 && measured.done == *started, "{measured:?}");
+    assert_eq!((measured.throughput_tps, measured.distance), (None, None));
+    // Two maps for each thread, though nearly all of them had ended.
+    assert!(evidence.maps >= 2 * started && evidence.threads < started / 2, "{evidence:?}");
+    assert!(err.contains("thread-per-request: died at "), "{err}");
+}
+
+#[test]
+fn what_cannot_finish_is_not_begun() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (status, err, measured) = with_little_space(folder.path(), "--requests 20000 --scale 0.01");
+    assert_eq!(status, Some(0), "{err}");
+    let Outcome::Refused { why, .. } = &measured.outcome else { panic!("{measured:?}") };
+    assert!(why.contains("for each of 20000 threads = "), "{why}");
+    assert_eq!((measured.done, measured.figures), (0, None));
+}
+
+#[test]
+fn models_are_listed_and_wrong_names_are_refused() {
+    let output = Command::new(HOTROW).args(["lab", "models", "--list"]).output().expect("it starts");
+    let out = text(&output.stdout);
+    assert_eq!(out.lines().count(), 3 * 15, "{out}");
+    assert!(out.starts_with("sequential\n    One thread serves one request after the other.\n"), "{out}");
+    let output = Command::new(HOTROW).args(["lab", "models", "fibers"]).output().expect("it starts");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err.starts_with("hotrow lab: there is no model \"fibers\"; there are sequential, "), "{err}");
+    let output = Command::new(HOTROW).args(["lab", "model", "{}"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+}

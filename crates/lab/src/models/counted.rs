@@ -1,0 +1,179 @@
+//! Counting a model's system calls, in a run of its own: `perf stat` where it may, else `strace -c`, which slows every call down.
+
+use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::results::Calls;
+
+/// The calls that are counted; some are summed up.
+const NAMES: [&str; 5] = ["futex", "clone", "clone3", "mmap", "mprotect"];
+/// How often a run is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A program that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counter {
+    Perf,
+    Strace,
+}
+
+impl Counter {
+    /// The first that works here, tried on a program that does nothing.
+    ///
+    /// # Errors
+    /// Why none does.
+    pub(super) fn find() -> Result<Self, String> {
+        let mut reasons = Vec::new();
+        for counter in [Self::Perf, Self::Strace] {
+            let mut command = counter.command();
+            command.arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            match command.output() {
+                Ok(output) if output.status.success() && counter.understood(&output.stderr) => return Ok(counter),
+                Ok(output) => reasons.push(format!("{} counts nothing here ({})", counter.name(), output.status)),
+                Err(error) => reasons.push(format!("{}: {error}", counter.name())),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Perf => "perf",
+            Self::Strace => "strace",
+        }
+    }
+
+    fn command(self) -> Command {
+        let mut command = Command::new(self.name());
+        match self {
+            Self::Perf => {
+                let events: Vec<String> = NAMES.iter().map(|name| format!("syscalls:sys_enter_{name}")).collect();
+                command.args(["stat", "-x", ",", "-e", &events.join(","), "--"])
+            }
+            Self::Strace => command.args(["-f", "-qq", "-c", "-e", &format!("trace={}", NAMES.join(","))]),
+        };
+        command.env("LC_ALL", "C");
+        command
+    }
+
+    fn understood(self, text: &[u8]) -> bool {
+        let counts = self.parse(&String::from_utf8_lossy(text));
+        // A program that does nothing still maps memory.
+        counts.get("mmap").is_some_and(|count| *count > 0)
+    }
+
+    /// Runs a program under the counter; `limit` ends it when it takes too long.
+    pub(super) fn count(self, program: &Command, scale: f64, limit: Duration, stop: &AtomicBool) -> Calls {
+        let not = |why: String| Calls::NotCounted { why };
+        let mut command = self.command();
+        command.arg(program.get_program()).args(program.get_args());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return not(format!("{}: {error}", self.name())),
+        };
+        let Some(mut stderr) = child.stderr.take() else { return not("its output cannot be read".to_owned()) };
+        let reading = thread::spawn(move || {
+            let mut text = Vec::new();
+            // What was read until an error is judged like the rest.
+            let _ = std::io::Read::read_to_end(&mut stderr, &mut text);
+            text
+        });
+        let ended = wait(&mut child, limit, stop);
+        let text = reading.join().unwrap_or_default();
+        if let Err(why) = ended {
+            return not(why);
+        }
+        let counts = self.parse(&String::from_utf8_lossy(&text));
+        let of = |name: &str| counts.get(name).copied().unwrap_or_default();
+        if counts.is_empty() {
+            return not(format!("{} told nothing", self.name()));
+        }
+        Calls::Counted {
+            by: self.name().to_owned(),
+            scale,
+            futex: of("futex"),
+            clone: of("clone") + of("clone3"),
+            mmap: of("mmap"),
+            mprotect: of("mprotect"),
+        }
+    }
+
+    /// Counts by name, from what the counter writes.
+    fn parse(self, text: &str) -> HashMap<String, u64> {
+        let line = |line: &str| -> Option<(String, u64)> {
+            match self {
+                // `123,,syscalls:sys_enter_futex,456,100.00,,`
+                Self::Perf => {
+                    let mut cells = line.split(',');
+                    let (count, _, event) = (cells.next()?, cells.next()?, cells.next()?);
+                    Some((event.strip_prefix("syscalls:sys_enter_")?.to_owned(), count.trim().parse().ok()?))
+                }
+                // `% time     seconds  usecs/call     calls    errors syscall`
+                Self::Strace => {
+                    let cells: Vec<&str> = line.split_ascii_whitespace().collect();
+                    let name = cells.last().filter(|name| NAMES.contains(name))?;
+                    Some(((*name).to_owned(), cells.get(3)?.parse().ok()?))
+                }
+            }
+        };
+        text.lines().filter_map(line).collect()
+    }
+}
+
+/// Waits for the end, and ends what takes too long or is not wanted any more.
+fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<(), String> {
+    let until = Instant::now() + limit;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("the counted run ended with {status}")),
+            Ok(None) if Instant::now() < until && !stop.load(Ordering::Relaxed) => thread::sleep(LOOK),
+            Ok(None) => {
+                // The counter and what it counts; that they are gone already is as good.
+                let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+                let _ = child.wait();
+                return Err(format!("the counted run took more than {} s or was interrupted", limit.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_counters_write_is_read() {
+        let perf = "12,,syscalls:sys_enter_futex,1234,100.00,,\n<not supported>,,syscalls:sys_enter_clone,0,100.00,,\n\
+                    3,,syscalls:sys_enter_clone3,1,100.00,,\nother\n";
+        let got = Counter::Perf.parse(perf);
+        assert_eq!((got.get("futex"), got.get("clone"), got.get("clone3")), (Some(&12), None, Some(&3)));
+        let strace = "% time     seconds  usecs/call     calls    errors syscall\n\
+                      ------ ----------- ----------- --------- --------- ----\n \
+                      90.00    0.000081          10      1808         3 futex\n \
+                      10.00    0.000081          10         8           mmap\n\
+                      100.00    0.000081          10         8           total\n";
+        let got = Counter::Strace.parse(strace);
+        assert_eq!((got.get("futex"), got.get("mmap"), got.len()), (Some(&1_808), Some(&8), 2));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended() {
+        let Ok(counter) = Counter::find() else { return };
+        let mut program = Command::new("sleep");
+        program.arg("60");
+        let counted = counter.count(&program, 1.0, Duration::from_millis(50), &AtomicBool::new(false));
+        assert!(matches!(&counted, Calls::NotCounted { why } if why.contains("took more than")), "{counted:?}");
+        let counted = counter.count(&Command::new("true"), 1.0, Duration::from_secs(20), &AtomicBool::new(false));
+        assert!(matches!(counted, Calls::Counted { mmap: 1.., clone: 0, .. }), "{counted:?}");
+    }
+}

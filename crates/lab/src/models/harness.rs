@@ -1,0 +1,295 @@
+//! Models from outside: each in a process of its own, watched, counted, and ended when it takes too long.
+//!
+//! Reading order: [`Plan`], [`run`], `Harness::measure` (one model), `watch` (its process).
+
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::child::{Death, Ended, Order, Told};
+use super::counted::Counter;
+use super::floor::Given;
+use super::limits::{Evidence, field};
+use super::raise::Raised;
+use super::results::{Calls, Measured, Outcome, Results, SCHEMA};
+use super::work::{Expected, Response, Scale, text};
+use super::{Model, THREAD_PER_REQUEST, catalogue};
+
+/// How often a process is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// Most that a model's process may write, in bytes: 500 lines of progress and one result.
+const OUTPUT_BYTES_MAX: u64 = 8 << 20;
+/// Time that a request may take, all models and builds considered; on top of the sleeps.
+const REQUEST_TIME_MAX: Duration = Duration::from_micros(500);
+/// Time for a process to begin and to end.
+const SPARE_TIME: Duration = Duration::from_secs(30);
+/// Requests of which the CPU time of one is told, and how often; the best counts.
+const CALIBRATION: (u64, usize) = (2_000, 5);
+/// Scale of the runs that are only counted: how long a sleep is changes no count by much.
+const COUNTED_SCALE: f64 = 0.1;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Our own program, and the arguments after which it takes an [`Order`].
+    pub program: (PathBuf, Vec<String>),
+    /// Names of models, each of the list.
+    pub models: Vec<String>,
+    /// Requests of each.
+    pub requests: u64,
+    /// Length of the sleeps.
+    pub scale: Scale,
+    /// CPUs that the models are made for.
+    pub cores: usize,
+    /// Whether a model that cannot finish is not begun.
+    pub safe: bool,
+    /// Whether limits of the kernel are raised for the run.
+    pub raise_limits: bool,
+    /// Whether system calls are counted, in a second run.
+    pub count_calls: bool,
+    /// The command line, for the report.
+    pub command: String,
+    /// When the run began, in seconds since 1970.
+    pub began_unix_s: u64,
+}
+
+/// Measures model after model; `begins` is told each name, `ended` each result. None when `stop` was set.
+pub fn run(plan: &Plan, stop: &AtomicBool, begins: impl Fn(&str), ended: impl Fn(&Measured)) -> Option<Results> {
+    let mut remarks = Vec::new();
+    let now = Evidence::now("");
+    let concerned = plan.models.iter().any(|name| name == THREAD_PER_REQUEST);
+    let raised = if plan.raise_limits && concerned {
+        Raised::new(Path::new("/proc/sys"), &now, plan.requests).unwrap_or_else(|why| {
+            remarks.push(format!("{why}."));
+            Raised::default()
+        })
+    } else {
+        Raised::default()
+    };
+    remarks.extend(raised.words());
+    let counter = if plan.count_calls { Counter::find() } else { Err("it was not asked for".to_owned()) };
+    let request_cpu = request_cpu();
+    let harness = Harness { plan, counter, request_cpu, stop };
+    let mut models = Vec::new();
+    for model in catalogue(plan.cores).into_iter().filter(|model| plan.models.contains(&model.name())) {
+        begins(&model.name());
+        let measured = harness.measure(model.as_ref());
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        ended(&measured);
+        models.push(measured);
+    }
+    let mut host = crate::stage::host();
+    host.programs = vec![("hotrow".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
+    Some(Results {
+        schema: SCHEMA.to_owned(),
+        command: plan.command.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        began_unix_s: plan.began_unix_s,
+        host,
+        cores: plan.cores,
+        requests: plan.requests,
+        scale: plan.scale.get(),
+        request_cpu_us: request_cpu.as_secs_f64() * 1e6,
+        models,
+        remarks,
+    })
+}
+
+/// CPU time of one request without its pause: wall time of the best of a few rounds, in which nobody else ran.
+fn request_cpu() -> Duration {
+    let (text, mut response) = (text(), Response::default());
+    let (requests, rounds) = CALIBRATION;
+    let mut round = || {
+        let began = Instant::now();
+        for id in 0..requests {
+            black_box(response.begin(id));
+            black_box(response.end(&text));
+        }
+        began.elapsed()
+    };
+    (0..rounds).map(|_| round()).min().unwrap_or_default() / u32::try_from(requests).unwrap_or(u32::MAX)
+}
+
+struct Harness<'a> {
+    plan: &'a Plan,
+    counter: Result<Counter, String>,
+    request_cpu: Duration,
+    stop: &'a AtomicBool,
+}
+
+impl Harness<'_> {
+    fn measure(&self, model: &dyn Model) -> Measured {
+        let Plan { requests, scale, cores, .. } = *self.plan;
+        let given = Given { requests, scale, request_cpu: self.request_cpu, cores: cores as u64 };
+        let mut measured = Measured {
+            name: model.name(),
+            workload: model.workload().to_owned(),
+            threads: model.threads(requests),
+            outcome: Outcome::Wrong,
+            done: 0,
+            floor: model.bound(requests).floor(&given),
+            distance: None,
+            throughput_tps: None,
+            threads_peak: None,
+            figures: None,
+            calls: Calls::NotCounted { why: "it did not finish".to_owned() },
+        };
+        if let Some(refused) = self.refused(model) {
+            measured.outcome = refused;
+            return measured;
+        }
+        let watched = watch(self.command(model, scale.get()), self.time_max(), self.stop);
+        self.judge(&mut measured, watched);
+        if measured.outcome == Outcome::Finished {
+            measured.calls = self.calls(model);
+        }
+        measured
+    }
+
+    /// The prediction for a thread per request; the others start few threads.
+    fn refused(&self, model: &dyn Model) -> Option<Outcome> {
+        if !self.plan.safe || model.name() != THREAD_PER_REQUEST {
+            return None;
+        }
+        let now = Evidence::now("");
+        let (limit, why) = now.predict(self.plan.requests).err()?;
+        Some(Outcome::Refused { limit, why, remedy: now.remedy(limit, self.plan.requests) })
+    }
+
+    fn command(&self, model: &dyn Model, scale: f64) -> Command {
+        let Plan { requests, cores, .. } = *self.plan;
+        let order = Order { model: model.name(), requests, scale, cores };
+        let (program, arguments) = &self.plan.program;
+        let mut command = Command::new(program);
+        // Plain data: it cannot fail, and an empty order is refused.
+        command.args(arguments).arg(serde_json::to_string(&order).unwrap_or_default());
+        command
+    }
+
+    fn time_max(&self) -> Duration {
+        let Plan { requests, scale, .. } = *self.plan;
+        let work = REQUEST_TIME_MAX.saturating_mul(u32::try_from(requests).unwrap_or(u32::MAX));
+        Expected::of(requests, scale).slept.saturating_mul(2) + work + SPARE_TIME
+    }
+
+    fn judge(&self, measured: &mut Measured, watched: Watched) {
+        let Watched { done, ended, how, threads_peak } = watched;
+        measured.done = done;
+        measured.threads_peak = (threads_peak > 0).then_some(threads_peak);
+        let Some(Ended { done, figures, died }) = ended else {
+            measured.outcome = Outcome::Lost { why: how };
+            return;
+        };
+        measured.done = done;
+        measured.outcome = match died {
+            Some(Death { started, limit, evidence }) => Outcome::Died {
+                started,
+                limit,
+                why: evidence.sentence(limit),
+                remedy: evidence.remedy(limit, self.plan.requests),
+                evidence: Box::new(evidence),
+            },
+            None if figures.checks.iter().all(|check| check.right) => Outcome::Finished,
+            None => Outcome::Wrong,
+        };
+        // A run that died or lost work has no throughput.
+        if measured.outcome == Outcome::Finished && figures.wall_s > 0.0 {
+            measured.throughput_tps = Some(self.plan.requests as f64 / figures.wall_s);
+            measured.distance = Some(figures.wall_s / measured.floor.seconds);
+        }
+        measured.figures = Some(figures);
+    }
+
+    fn calls(&self, model: &dyn Model) -> Calls {
+        match &self.counter {
+            Ok(counter) => {
+                let scale = self.plan.scale.get().min(COUNTED_SCALE);
+                // Counting slows down, tracing much more so.
+                counter.count(&self.command(model, scale), scale, self.time_max().saturating_mul(2), self.stop)
+            }
+            Err(why) => Calls::NotCounted { why: why.clone() },
+        }
+    }
+}
+
+/// What was seen of a process.
+struct Watched {
+    done: u64,
+    ended: Option<Ended>,
+    /// How it ended, in words.
+    how: String,
+    threads_peak: u64,
+}
+
+/// Runs a model's process to its end, or to the end of its time.
+fn watch(mut command: Command, time_max: Duration, stop: &AtomicBool) -> Watched {
+    let lost = |how: String| Watched { done: 0, ended: None, how, threads_peak: 0 };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return lost(format!("its process could not be started: {error}")),
+    };
+    let (Some(out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
+        return lost("its output cannot be read".to_owned());
+    };
+    thread::scope(|scope| {
+        let reading = scope.spawn(move || read(out));
+        let complaints = scope.spawn(move || {
+            let mut text = Vec::new();
+            // What came until an error is worth telling.
+            let _ = (&mut err).take(4_096).read_to_end(&mut text);
+            // Who writes more must not stand still over it.
+            let _ = std::io::copy(&mut err, &mut std::io::sink());
+            String::from_utf8_lossy(&text).trim().to_owned()
+        });
+        let (how, threads_peak) = wait(&mut child, time_max, stop);
+        let (done, ended) = reading.join().unwrap_or_default();
+        let said = complaints.join().unwrap_or_default();
+        let how = if said.is_empty() { how } else { format!("{how}: {said}") };
+        Watched { done, ended, how, threads_peak }
+    })
+}
+
+/// What a process tells until it ends.
+fn read(out: ChildStdout) -> (u64, Option<Ended>) {
+    let (mut done, mut ended) = (0, None);
+    for line in BufReader::new(out.take(OUTPUT_BYTES_MAX)).lines().map_while(Result::ok) {
+        match serde_json::from_str(&line) {
+            // Two threads may tell in another order than they counted.
+            Ok(Told::Done(count)) => done = count.max(done),
+            Ok(Told::Ended(result)) => ended = Some(*result),
+            // Half a line of a process that was killed.
+            Err(_) => {}
+        }
+    }
+    (done, ended)
+}
+
+/// Waits for the end; answers how it came, and the most threads that were seen.
+fn wait(child: &mut Child, time_max: Duration, stop: &AtomicBool) -> (String, u64) {
+    let until = Instant::now() + time_max;
+    let status = format!("/proc/{}/status", child.id());
+    let mut threads_peak = 0;
+    let how = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break format!("its process ended with {status}"),
+            Ok(None) if Instant::now() >= until => break format!("it was ended after {} s", time_max.as_secs()),
+            Ok(None) if stop.load(Ordering::Relaxed) => break "it was interrupted".to_owned(),
+            Ok(None) => {}
+            Err(error) => break format!("its process is lost: {error}"),
+        }
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        threads_peak = threads_peak.max(field(&text, "Threads:").unwrap_or_default());
+        thread::sleep(LOOK);
+    };
+    // Ended already, or not wanted any more.
+    let _ = child.kill();
+    let _ = child.wait();
+    (how, threads_peak)
+}

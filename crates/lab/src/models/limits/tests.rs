@@ -1,0 +1,109 @@
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+/// A machine with room, as the kernel's defaults make it.
+fn roomy() -> Evidence {
+    Evidence {
+        error: "Resource temporarily unavailable".to_owned(),
+        maps: 60,
+        maps_max: 65_530,
+        threads: 3,
+        tasks: 126,
+        threads_max: 192_730,
+        pid_max: 4_194_304,
+        group: None,
+        group_refusals: 0,
+        space_bytes: 100 << 20,
+        space_max_bytes: None,
+        user_threads_max: None,
+        memory_available_bytes: 20 * GIB,
+        memory_bytes: 24 * GIB,
+    }
+}
+
+#[test]
+fn the_limit_is_named_from_the_counts() {
+    let limit = |change: fn(&mut Evidence)| {
+        let mut evidence = roomy();
+        change(&mut evidence);
+        let limit = evidence.limit(3);
+        (limit, evidence.sentence(limit), evidence.remedy(limit, 100_000))
+    };
+    let (found, why, remedy) = limit(|e| e.maps = 65_529);
+    assert_eq!(
+        (found, why.as_str()),
+        (Limit::Maps, "the process had 65529 memory maps, and vm.max_map_count is 65530")
+    );
+    assert!(remedy.starts_with("sysctl vm.max_map_count=201000"), "{remedy}");
+    // Both say EAGAIN where pid_max is 32,768: the maps are what is full.
+    let (found, ..) = limit(|e| (e.maps, e.pid_max, e.tasks) = (65_528, 32_768, 300));
+    assert_eq!(found, Limit::Maps);
+    let (found, why, remedy) = limit(|e| (e.pid_max, e.tasks) = (32_768, 32_750));
+    assert_eq!(found, Limit::PidMax);
+    assert!(
+        why.contains("32750 threads, and kernel.pid_max is 32768") && remedy.contains("kernel.pid_max=132"),
+        "{why}"
+    );
+    assert_eq!(limit(|e| e.tasks = e.threads_max).0, Limit::ThreadsMax);
+    assert_eq!(limit(|e| e.group = Some((200, 200))).0, Limit::GroupPids);
+    assert_eq!(limit(|e| (e.group, e.group_refusals) = (Some((150, 200)), 4)).0, Limit::GroupPids);
+    assert_eq!(limit(|e| (e.group, e.group_refusals) = (Some((150, 200)), 3)).0, Limit::Unknown);
+    let (found, _, remedy) = limit(|e| e.space_max_bytes = Some(e.space_bytes + 70_000));
+    assert_eq!(found, Limit::AddressSpace);
+    assert!(remedy.starts_with("ulimit -v 7"), "{remedy}");
+    assert_eq!(limit(|e| (e.threads, e.user_threads_max) = (1_000, Some(1_010))).0, Limit::UserThreads);
+    assert_eq!(limit(|e| e.memory_available_bytes = GIB).0, Limit::Memory);
+    assert!(limit(|_| {}).1.starts_with("no limit could be seen (60 maps of 65530"));
+}
+
+#[test]
+fn a_prediction_says_what_stands_in_the_way_with_its_formula() {
+    let predict = |change: fn(&mut Evidence), requests| {
+        let mut evidence = roomy();
+        change(&mut evidence);
+        evidence.predict(requests)
+    };
+    let (limit, why) = predict(|_| {}, 100_000).unwrap_err();
+    assert_eq!(limit, Limit::Maps);
+    let want = "60 memory maps + 2 for each of 100000 threads = 200060, and vm.max_map_count is 65530: it would end at about \
+                32735 threads";
+    assert_eq!(why, want);
+    assert_eq!(predict(|_| {}, 32_735), Ok(()));
+    assert_eq!(predict(|_| {}, 32_736).unwrap_err().0, Limit::Maps);
+    assert_eq!(predict(|e| e.maps_max = 201_000, 100_000), Ok(()));
+    assert_eq!(predict(|e| e.space_max_bytes = Some(512 << 20), 10_000).unwrap_err().0, Limit::AddressSpace);
+    assert_eq!(predict(|e| e.memory_available_bytes = GIB / 2, 20_000).unwrap_err().0, Limit::Memory);
+    // 40 of 20,000 requests sleep.
+    let (limit, why) = predict(|e| e.group = Some((10, 49)), 20_000).unwrap_err();
+    assert_eq!(limit, Limit::GroupPids);
+    assert!(why.starts_with("10 threads that there are + 40 requests that may sleep at once = 50"), "{why}");
+    assert_eq!(predict(|e| e.group = Some((10, 50)), 20_000), Ok(()));
+    assert_eq!(predict(|e| e.user_threads_max = Some(20), 20_000).unwrap_err().0, Limit::UserThreads);
+}
+
+#[test]
+fn a_run_leaves_room_to_others() {
+    let crowded = |change: fn(&mut Evidence)| {
+        let mut evidence = roomy();
+        change(&mut evidence);
+        evidence.crowded()
+    };
+    assert_eq!(crowded(|_| {}), None);
+    assert_eq!(crowded(|e| (e.pid_max, e.tasks) = (32_768, 29_000)), None);
+    assert_eq!(crowded(|e| (e.pid_max, e.tasks) = (32_768, 30_000)), Some(Limit::PidMax));
+    assert_eq!(crowded(|e| e.tasks = 180_000), Some(Limit::ThreadsMax));
+    assert_eq!(crowded(|e| e.memory_available_bytes = GIB), Some(Limit::Memory));
+    // A kernel that tells nothing stops nobody.
+    assert_eq!(Evidence::default().crowded(), None);
+}
+
+#[test]
+fn this_kernel_is_understood() {
+    let evidence = Evidence::now("said");
+    assert!(evidence.maps > 5 && evidence.maps_max > 1_000 && evidence.threads >= 1, "{evidence:?}");
+    assert!(evidence.tasks > 1 && evidence.threads_max > 1 && evidence.pid_max > 1, "{evidence:?}");
+    assert!(evidence.space_bytes > 1 << 20 && evidence.memory_bytes > evidence.memory_available_bytes, "{evidence:?}");
+    assert_eq!(tasks("0.00 0.01 0.05 1/123 4567"), Some(123));
+    assert_eq!((tasks(""), tasks("a b c d e"), field("X: 1", "Y:")), (None, None, None));
+}

@@ -1,0 +1,148 @@
+//! Orders of steps, explored by shuttle: the queue with several producers and consumers, and the slots of the I/O-aware pool. A
+//! thread that is never woken is a deadlock, which shuttle reports.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use shuttle::thread;
+
+use super::queue::Queue;
+use super::slots::{Line, Slots};
+
+/// Schedules per scenario and scheduler.
+const SCHEDULES: usize = 2_000;
+/// Points at which the second scheduler forces another thread.
+const DEPTH: usize = 4;
+
+fn explore(scenario: fn()) {
+    shuttle::check_random(scenario, SCHEDULES);
+    shuttle::check_pct(scenario, SCHEDULES, DEPTH);
+}
+
+/// Two producers and two consumers over a queue of the given room; every item must come once, each producer's in order.
+fn hand_over(capacity: usize) {
+    const ITEMS: usize = 3;
+    let queue = Arc::new(Queue::new(capacity));
+    let produce = |producer: usize| {
+        let queue = queue.clone();
+        thread::spawn(move || {
+            for item in 0..ITEMS {
+                queue.push((producer, item)).unwrap();
+                assert!(queue.len() <= capacity);
+            }
+        })
+    };
+    let consume = || {
+        let queue = queue.clone();
+        thread::spawn(move || std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>())
+    };
+    let consumers = [consume(), consume()];
+    for producer in [produce(0), produce(1)] {
+        producer.join().unwrap();
+    }
+    queue.close();
+    let mut all = Vec::new();
+    for consumer in consumers {
+        let taken = consumer.join().unwrap();
+        for producer in 0..2 {
+            assert!(taken.iter().filter(|(by, _)| *by == producer).is_sorted(), "{taken:?}");
+        }
+        all.extend(taken);
+    }
+    all.sort_unstable();
+    let want: Vec<_> = (0..2).flat_map(|producer| (0..ITEMS).map(move |item| (producer, item))).collect();
+    assert_eq!(all, want);
+}
+
+#[test]
+fn a_queue_of_one_loses_nothing_and_wakes_everybody() {
+    explore(|| hand_over(1));
+}
+
+#[test]
+fn a_queue_with_room_loses_nothing_and_wakes_everybody() {
+    explore(|| hand_over(3));
+}
+
+#[test]
+fn the_end_reaches_who_waits_on_either_side() {
+    explore(|| {
+        let queue = Arc::new(Queue::new(1));
+        let (producer, consumer) = (queue.clone(), queue.clone());
+        let producer = thread::spawn(move || (0..3).filter(|item| producer.push(*item).is_ok()).count());
+        let consumer = thread::spawn(move || usize::from(consumer.pop().is_some()));
+        queue.close();
+        let (put, taken) = (producer.join().unwrap(), consumer.join().unwrap());
+        assert_eq!(put, taken + queue.len());
+    });
+}
+
+/// What threads do in the I/O-aware pool: no more than `slots` run at a time, and all come to their end.
+fn run_in_turns(slots: usize, threads: usize) {
+    let shared = Arc::new(Slots::new(slots, threads));
+    let running = Arc::new(AtomicUsize::new(0));
+    let enter =
+        move |running: &AtomicUsize| assert!(running.fetch_add(1, SeqCst) < slots, "more run than there are slots");
+    let all: Vec<_> = (0..threads)
+        .map(|me| {
+            let (shared, running) = (shared.clone(), running.clone());
+            thread::spawn(move || {
+                let leave = |running: &AtomicUsize| running.fetch_sub(1, SeqCst);
+                shared.take(me, Line::Spare);
+                enter(&running);
+                for _ in 0..2 {
+                    // It sleeps.
+                    leave(&running);
+                    shared.give();
+                    thread::yield_now();
+                    shared.take(me, Line::Returning);
+                    enter(&running);
+                    thread::yield_now();
+                    // Between two requests.
+                    leave(&running);
+                    shared.offer(me);
+                    enter(&running);
+                }
+                leave(&running);
+                shared.give();
+            })
+        })
+        .collect();
+    all.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(running.load(SeqCst), 0);
+}
+
+#[test]
+fn one_slot_goes_round_and_nobody_is_forgotten() {
+    explore(|| run_in_turns(1, 3));
+}
+
+#[test]
+fn two_slots_let_two_run_and_nobody_is_forgotten() {
+    explore(|| run_in_turns(2, 4));
+}
+
+#[test]
+fn who_has_begun_a_request_comes_before_who_has_none() {
+    explore(|| {
+        let slots = Arc::new(Slots::new(1, 3));
+        let order = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
+        slots.take(0, Line::Spare);
+        let wait = |me: usize, line| {
+            let (slots, order) = (slots.clone(), order.clone());
+            thread::spawn(move || {
+                slots.take(me, line);
+                order.lock().unwrap().push(me);
+                slots.give();
+            })
+        };
+        let (spare, returning) = (wait(1, Line::Spare), wait(2, Line::Returning));
+        while slots.waiting() < 2 {
+            thread::yield_now();
+        }
+        slots.give();
+        spare.join().unwrap();
+        returning.join().unwrap();
+        assert_eq!(*order.lock().unwrap(), [2, 1]);
+    });
+}

@@ -1,0 +1,65 @@
+//! Every model in this process, at a reduced scale, with all checks.
+
+use super::*;
+use crate::models::work::Scale;
+
+fn job(requests: u64) -> Arc<Job> {
+    Arc::new(Job::new(requests, Scale::new(0.01).expect("a scale"), Box::new(|_| {})))
+}
+
+#[test]
+fn every_model_does_all_of_the_work() {
+    for cores in [1, 3] {
+        for model in catalogue(cores) {
+            // Three multiples of 500, an odd end, more than a queue holds.
+            let job = job(1_501);
+            assert!(model.run(&job).is_ok(), "{}", model.name());
+            let wrong: Vec<_> = job.checks().into_iter().filter(|check| !check.right).collect();
+            assert!(wrong.is_empty(), "{} with {cores}: {wrong:?}", model.name());
+        }
+    }
+}
+
+#[test]
+fn no_model_needs_a_request() {
+    for model in catalogue(2) {
+        for requests in [0, 1] {
+            let job = job(requests);
+            assert!(model.run(&job).is_ok(), "{}", model.name());
+            assert!(job.checks().iter().all(|check| check.right), "{}", model.name());
+        }
+    }
+}
+
+#[test]
+fn what_a_request_sleeps_is_seen_in_the_timeline() {
+    // At full scale, for then the window is long enough for a busy machine; beside each other, for each takes a second.
+    std::thread::scope(|scope| {
+        for model in catalogue(2) {
+            scope.spawn(move || {
+                let job = Arc::new(Job::new(600, Scale::FULL, Box::new(|_| {})));
+                assert!(model.run(&job).is_ok(), "{}", model.name());
+                let rows = job.timeline.rows("thread", std::time::Instant::now());
+                let asleep = rows.iter().flat_map(|row| &row.spans).any(|span| span.state == timeline::State::Sleeping);
+                assert!(asleep, "{}: {rows:?}", model.name());
+            });
+        }
+    });
+}
+
+#[test]
+fn models_are_chosen_by_their_names_and_their_kind() {
+    let chosen = |asked: &[&str]| chosen(&asked.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), 2);
+    assert_eq!(chosen(&[]).unwrap().len(), 15);
+    assert_eq!(chosen(&["async", "pool-1x", "async"]).unwrap(), ["pool-1x", "async"]);
+    assert_eq!(chosen(&["batches"]).unwrap(), ["batches-100", "batches-50", "batches-16", "batches-cores"]);
+    for unknown in ["", "poo", "pool-", "Async"] {
+        assert_eq!(chosen(&["async", unknown]), Err(unknown.to_owned()));
+    }
+    let names = chosen(&[]).unwrap();
+    let mut sorted = names.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(sorted.len(), names.len());
+    assert!(original::ORIGINALS.iter().all(|original| names.iter().any(|name| name == original.model)));
+}
