@@ -176,7 +176,7 @@ fn what_serve_and_load_say_at_their_start() {
     assert!(short.starts_with("net.core.somaxconn (128) shortens") && !short.contains('\n'), "{short}");
     assert_eq!(server(&root("linux-6.18-vm"), &Server { backlog: 4096 }), None);
     assert_eq!(server(&Root::at("/nonexistent"), &Server { backlog: 4096 }), None);
-    let wanted = |rate, local| Generator { new_per_s: rate, local };
+    let wanted = |new_per_s, local| Generator { connections: 50, new_per_s, local };
     let few = generator(&root("linux-4.18-el8"), &wanted(Some(1000.0), true)).unwrap();
     assert!(few.contains("allow 470 new connections") && !few.contains('\n'), "{few}");
     for fine in [wanted(None, false), wanted(Some(400.0), false)] {
@@ -184,4 +184,9 @@ fn what_serve_and_load_say_at_their_start() {
     }
     assert_eq!(generator(&root("linux-6.18-vm"), &wanted(Some(1000.0), true)), None, "the loopback is exempt");
     assert!(generator(&root("linux-6.18-vm"), &wanted(Some(1000.0), false)).is_some());
+    let many = |connections, local| Generator { connections, new_per_s: None, local };
+    let burst = generator(&root("linux-4.18-el8"), &many(130, true)).unwrap();
+    assert!(burst.contains("somaxconn (128) lets 129 wait") && burst.contains("=256;"), "{burst}");
+    assert_eq!(generator(&root("linux-4.18-el8"), &many(129, true)), None);
+    assert_eq!(generator(&root("linux-4.18-el8"), &many(130, false)), None, "another machine's queue");
 }

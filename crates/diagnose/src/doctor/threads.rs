@@ -27,7 +27,7 @@ pub const MAPS_PER_C_THREAD: u64 = 2;
 /// Stack of a thread of Rust's std, unless it says otherwise (RUST_MIN_STACK), in bytes.
 pub const STACK_BYTES: u64 = 2 << 20;
 /// A guard page and the signal stack with its own, in bytes.
-const STACK_EXTRA_BYTES: u64 = 20 << 10;
+pub const STACK_EXTRA_BYTES: u64 = 20 << 10;
 
 fn allows(most: Option<u64>, goal: &Goal) -> Allows {
     Allows { most, wanted: goal.threads, unit: Unit::Threads }
