@@ -175,7 +175,7 @@ fn what_is_unseen_lowers_the_confidence_and_is_told() {
     assert!(
         finding.evidence.last().is_some_and(|e| e.contains("/proc/8/task: this user may not") && e.ends_with("1 more"))
     );
-    samples.unseen = samples.unseen.repeat(50);
+    samples.unseen.resize(100, samples.unseen[0].clone());
     assert!((judge(&samples)[0].confidence - sure * 0.5).abs() < 1e-9);
 }
 
