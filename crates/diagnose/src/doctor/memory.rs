@@ -27,7 +27,7 @@ fn tcp_mem(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     let pages = rounded_up(goal.connections.saturating_mul(PAGES_PER_CONNECTION));
     let raise = Commands::sysctl("net.ipv4.tcp_mem", format!("{} {} {pages}", pages / 2, pages / 4 * 3));
     let value = format!("{most_pages} pages of {page} bytes");
-    let mut verdict = Verdict::counted("net.ipv4.tcp_mem", value, allows, raise.clone());
+    let mut verdict = Verdict::counted("net.ipv4.tcp_mem", value, allows, raise);
     let full = most_pages.saturating_mul(page) / receive.saturating_add(send).max(1);
     if full < goal.connections && verdict.enough == Enough::Yes {
         verdict.enough = Enough::Tight;

@@ -80,7 +80,7 @@ fn a_container_is_held_by_its_groups() {
         "memory of connections",
     )
     .clone();
-    assert_eq!((memory.allows.and_then(|a| a.most), memory.enough), (Some(436_207_616 / 4096), Enough::Tight));
+    assert_eq!((memory.allows.and_then(|a| a.most), memory.enough), (Some(432_013_312 / 4096), Enough::Tight));
 }
 
 #[test]

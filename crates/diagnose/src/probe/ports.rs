@@ -36,7 +36,7 @@ pub fn read(root: &Root) -> Seen<Ports> {
     Ok(Ports { first, last, reserved })
 }
 
-/// `32768	60999`.
+/// First and last, with a tab between.
 #[must_use]
 pub fn parse_range(text: &str) -> Option<(u16, u16)> {
     let mut words = text.split_ascii_whitespace();
