@@ -2,7 +2,7 @@
 
 use super::goal::Goal;
 use super::limits::Limits;
-use super::verdict::{Allows, Commands, Enough, Unit, Verdict, rounded_up};
+use super::verdict::{Allows, Commands, Enough, RESERVE, Unit, Verdict, rounded_up};
 use super::{Rule, see, see_if_there};
 use crate::root::Seen;
 
@@ -18,21 +18,30 @@ pub const THREAD_BYTES: u64 = 40 << 10;
 /// Pages of TCP buffers of a connection that has a little to send and to receive.
 const PAGES_PER_CONNECTION: u64 = 2;
 
+/// A first receive buffer for very many connections, in bytes: room for a request.
+const FIRST_BUFFER_BYTES: u64 = 16 << 10;
+
 /// The bound on all TCP buffers together.
 fn tcp_mem(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     let ([.., most_pages], page) = (*see(&limits.tcp_mem)?, limits.page_bytes);
-    let ([_, receive, _], [_, send, _]) = (*see(&limits.tcp_rmem)?, *see(&limits.tcp_wmem)?);
+    let ([least, receive, largest], [_, send, _]) = (*see(&limits.tcp_rmem)?, *see(&limits.tcp_wmem)?);
     let allows =
         Allows { most: Some(most_pages / PAGES_PER_CONNECTION), wanted: goal.connections, unit: Unit::Connections };
-    let pages = rounded_up(goal.connections.saturating_mul(PAGES_PER_CONNECTION));
-    let raise = Commands::sysctl("net.ipv4.tcp_mem", format!("{} {} {pages}", pages / 2, pages / 4 * 3));
+    let raise = all_buffers(goal.connections.saturating_mul(PAGES_PER_CONNECTION));
     let value = format!("{most_pages} pages of {page} bytes");
     let mut verdict = Verdict::counted("net.ipv4.tcp_mem", value, allows, raise);
-    let full = most_pages.saturating_mul(page) / receive.saturating_add(send).max(1);
+    let both = receive.saturating_add(send);
+    let full = most_pages.saturating_mul(page) / both.max(1);
     if full < goal.connections && verdict.enough == Enough::Yes {
         verdict.enough = Enough::Tight;
-        let pages = rounded_up(goal.connections.saturating_mul(receive.saturating_add(send)) / page.max(1));
-        verdict.raise = Commands::sysctl("net.ipv4.tcp_mem", format!("{} {} {pages}", pages / 2, pages / 4 * 3));
+        let bytes = goal.connections.saturating_mul(both);
+        let roomy = see(&limits.memory).is_ok_and(|memory| bytes < memory.total / 2);
+        // More than the machine has is no cure: smaller buffers to begin with are, and they grow where that pays.
+        verdict.raise = if roomy {
+            all_buffers(bytes / page.max(1))
+        } else {
+            Commands::sysctl("net.ipv4.tcp_rmem", format!("{least} {FIRST_BUFFER_BYTES} {largest}"))
+        };
     }
     let formula = format!("{most_pages} pages / {PAGES_PER_CONNECTION}: one to receive, one to send");
     let note = format!(
@@ -40,6 +49,12 @@ fn tcp_mem(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
          near the bound the kernel shrinks buffers, past it it drops"
     );
     Ok(Some(verdict.because(formula, "tcp(7), tcp_mem").noting(note)))
+}
+
+/// Room for so many pages and the reserve; the kernel begins to save at three quarters.
+fn all_buffers(pages: u64) -> Commands {
+    let pages = (pages as f64 * (1.0 + RESERVE)).ceil() as u64;
+    Commands::sysctl("net.ipv4.tcp_mem", format!("{} {} {pages}", pages / 2, pages / 4 * 3))
 }
 
 fn connections(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {

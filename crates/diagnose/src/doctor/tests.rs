@@ -126,7 +126,11 @@ fn the_rest_of_the_formulas() {
     assert_eq!(note.as_deref(), Some("C threads take 2: 32759 of them"));
     assert_eq!(of(&verdicts, "net.ipv4.tcp_mem").enough, Enough::Yes);
     let more = examine(&limits, &Goal { connections: 19_000, ..goal });
-    assert_eq!(of(&more, "net.ipv4.tcp_mem").enough, Enough::Tight, "first buffers of 15,994 fit");
+    let buffers = of(&more, "net.ipv4.tcp_mem");
+    assert_eq!(buffers.enough, Enough::Tight, "first buffers of 15,994 fit");
+    assert_eq!(buffers.raise.now, ["sysctl -w net.ipv4.tcp_mem='427500 641250 855000'"]);
+    let too_many = examine(&limits, &Goal { connections: 100_000, ..goal });
+    assert_eq!(of(&too_many, "net.ipv4.tcp_mem").raise.now, ["sysctl -w net.ipv4.tcp_rmem='4096 16384 33554432'"]);
     assert!(verdicts.iter().all(|verdict| verdict.limit != "CPU governor"), "a virtual machine without one");
 }
 

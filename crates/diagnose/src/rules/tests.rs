@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use hotrow_measure::clock::Nanos;
+
 use super::*;
 use crate::probe::cpu::CpuShares;
 use crate::probe::disk::DiskRate;
-use crate::probe::group::Counters;
+use crate::probe::group::{Counters, Groups};
 use crate::probe::softnet::Softnet;
 use crate::probe::tcp::{Segments, Trouble};
 use crate::probe::vmstat::VmStat;
-use crate::root::{Unseen, Why};
+use crate::root::{Root, Unseen, Why};
+use crate::sampler::Sampler;
 use crate::samples::{Level, Link, Load, Peer, Role, Thread, Watched};
 
 fn thread(busy: f64) -> Thread {
@@ -125,6 +128,30 @@ fn each_planted_limit_is_named_first() {
         );
         assert!(!first.counterfactual.is_empty() && !first.class.words().is_empty());
     }
+}
+
+/// What a container counted, as the copies of its files have it.
+#[test]
+fn a_recorded_container_is_throttled() {
+    for (tree, held_up) in [("container-v1", "250 of 1000 periods"), ("container-v2", "80 of 200 periods")] {
+        let root = Root::at(std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(tree));
+        let mut samples = quiet(0.1);
+        samples.processes[0].group = Groups::of(&root, "self").ok().map(|groups| groups.counters());
+        let found = judge(&samples).into_iter().find(|finding| finding.class == Class::Throttled);
+        // A quarter of the periods is not enough to be the limit, two fifths are.
+        assert_eq!(found.is_some(), tree == "container-v2", "{found:?}");
+        assert!(found.is_none_or(|finding| finding.evidence[0].contains(held_up)));
+    }
+}
+
+/// Whatever this machine is doing: something is said of it, with a confidence.
+#[test]
+fn this_machine_is_judged() {
+    let mut sampler = Sampler::new(Root::machine(), &[std::process::id()]);
+    let (first, second) = (sampler.sample(Nanos(0)), sampler.sample(Nanos(100_000_000)));
+    let findings = judge(&Samples::between(&first, &second, |_| Role::Service));
+    assert!(findings.iter().all(|finding| finding.confidence > 0.0 && finding.confidence < 1.0), "{findings:?}");
+    assert!(!findings.is_empty());
 }
 
 #[test]

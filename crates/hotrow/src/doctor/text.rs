@@ -57,12 +57,12 @@ fn row(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
         None => ("–".to_owned(), "–".to_owned()),
     };
     writeln!(out, "{:<10}{:<34}{allows:>28}  {wanted:>12}", verdict.enough.word(), verdict.limit)?;
-    writeln!(out, "{INDENT}is {}", verdict.value)?;
+    writeln!(out, "{INDENT}set to   {}", verdict.value)?;
     if !verdict.formula.is_empty() {
-        writeln!(out, "{INDENT}so {} [{}]", verdict.formula, verdict.source)?;
+        writeln!(out, "{INDENT}formula  {} [{}]", verdict.formula, verdict.source)?;
     }
     match &verdict.note {
-        Some(note) => writeln!(out, "{INDENT}but {note}"),
+        Some(note) => writeln!(out, "{INDENT}note     {note}"),
         None => Ok(()),
     }
 }
