@@ -46,9 +46,9 @@ pub struct Samples {
     pub softnet: Option<Softnet>,
     /// TCP sockets at the end.
     pub sockets: Option<Sockstat>,
-    /// Entries of the firewall's table at the end, and at most; who samples knows the latter.
+    /// Entries of the firewall's table at the end, and at most; [`crate::survey`] fills it in.
     pub conntrack: Option<Level>,
-    /// Local ports in use towards the busiest address at the end, and all that there are; who samples knows them.
+    /// Local ports in use towards the busiest address at the end, and all that there are; [`crate::survey`] fills them in.
     pub ports: Option<Level>,
     /// The processes that were watched.
     pub processes: Vec<Watched>,
@@ -80,7 +80,7 @@ pub struct Link {
     pub packets_per_s: f64,
     /// Packets that were thrown away, both ways, per second.
     pub dropped_per_s: f64,
-    /// What it can do each way, in bits per second; virtual ones do not tell.
+    /// What it can do each way, in bits per second; virtual ones do not tell. [`crate::survey`] fills it in.
     pub speed_bits_per_s: Option<f64>,
 }
 
@@ -107,11 +107,11 @@ pub struct Watched {
     pub threads: Vec<Thread>,
     /// What its own cgroups counted meanwhile.
     pub group: Option<Counters>,
-    /// Its open files, and how many it may have; who samples knows them.
+    /// Its open files, and how many it may have; [`crate::survey`] fills them in.
     pub files: Option<Level>,
-    /// Connections that it opened to others, by address, the most first; who samples knows them.
+    /// Connections that it opened to others, by address, the most first; [`crate::survey`] fills them in.
     pub peers: Vec<Peer>,
-    /// Share of its clients' connections on which a request lies unread, 0 to 1; who samples knows it.
+    /// Share of its clients' connections on which a request lies unread, 0 to 1; [`crate::survey`] fills it in.
     pub unread_share: Option<f64>,
 }
 
