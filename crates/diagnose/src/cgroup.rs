@@ -45,8 +45,16 @@ pub struct CpuStat {
 /// # Errors
 /// When the kernel's lists cannot be read; without cgroups they are empty.
 pub fn hierarchies(root: &Path) -> io::Result<Vec<Hierarchy>> {
+    hierarchies_of(root, "self")
+}
+
+/// The same for another process, by its id, as far as its groups lie in the mounts of this one.
+///
+/// # Errors
+/// When the kernel's lists cannot be read: the process has ended, or is hidden.
+pub fn hierarchies_of(root: &Path, process: &str) -> io::Result<Vec<Hierarchy>> {
     let mounts = std::fs::read_to_string(root.join("proc/self/mountinfo"))?;
-    let groups = std::fs::read_to_string(root.join("proc/self/cgroup"))?;
+    let groups = std::fs::read_to_string(root.join("proc").join(process).join("cgroup"))?;
     let mut found: Vec<Hierarchy> = mounts.lines().filter_map(|line| hierarchy(line, &groups)).collect();
     for hierarchy in &mut found {
         // What is absolute on the machine lies below `root` in a test's copy.

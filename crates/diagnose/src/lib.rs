@@ -1,14 +1,24 @@
 //! What the machine says about a bottleneck. Probes read, and parse apart from reading; rules judge and read nothing.
 //!
-//! Reading order: [`schedstat`] (how long threads waited for a CPU), [`process`] (what processes used, and who descends
-//! from whom), [`cgroup`] (where groups of processes are limited and counted), [`netdev`], [`diskstats`], [`listeners`]
-//! (who listens on a port), [`cpuinfo`] and [`meminfo`] (what kind of machine it is).
+//! Reading order: [`root`] (where files lie, and what could not be seen), [`probe`] (one file for each thing that the kernel
+//! tells), [`sampler`] (all of them, some times a second), [`samples`] (rates between two samples), [`survey`] (what costs too
+//! much for every sample), [`rules`] (what limits?),
+//! [`doctor`] (what does this machine allow?). Older than those, and used alone: [`schedstat`] (how long threads waited for a
+//! CPU), [`process`] (what processes used, and who descends from whom), [`cgroup`] (where groups of processes are limited and
+//! counted), [`netdev`], [`diskstats`], [`listeners`] (who listens on a port), [`cpuinfo`] and [`meminfo`].
 
 pub mod cgroup;
 pub mod cpuinfo;
 pub mod diskstats;
+pub mod doctor;
 pub mod listeners;
 pub mod meminfo;
 pub mod netdev;
+pub mod probe;
 pub mod process;
+pub mod root;
+pub mod rules;
+pub mod sampler;
+pub mod samples;
 pub mod schedstat;
+pub mod survey;

@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
+use crate::doctor::DoctorError;
+use crate::doctor::args::DoctorArgs;
 use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
 use crate::load::args::LoadArgs;
@@ -51,7 +53,16 @@ pub enum Command {
     /// Try to break the consistency contract: write to a table set aside for it, read over HTTP, and judge every answer
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Box<VerifyArgs>),
+    /// Say what this machine's limits allow, which gives way first, and how to raise it
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
 }
+
+const DOCTOR_EXAMPLES: &str = "Examples:
+  hotrow doctor
+  hotrow doctor --connections 50000 --rate 20000 --no-keepalive
+  hotrow doctor --threads 20000 --demonstrate threads
+  hotrow doctor --connections 100000 --fail-below --json";
 
 const LAB_EXAMPLES: &str = "Examples:
   hotrow lab list
@@ -175,6 +186,9 @@ pub enum Failure {
     /// Verifying came to no result.
     #[error(transparent)]
     Verify(#[from] VerifyError),
+    /// The machine could not be examined.
+    #[error(transparent)]
+    Doctor(#[from] DoctorError),
     /// The signal handlers could not be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -315,6 +329,7 @@ mod tests {
             "hotrow load --html f http://a",
             "hotrow load compare a.json b.json --html f",
             "hotrow load compare --a 1.json 2.json --b 3.json",
+            "hotrow doctor --connections 5 --threads 5 --rate 0.5 --no-keepalive --fail-below --demonstrate threads --json",
             "hotrow lab report d",
             "hotrow lab compare a b --html f",
             "hotrow lab models --list",
@@ -354,6 +369,10 @@ mod tests {
             ("hotrow verify --config f", ErrorKind::MissingRequiredArgument),
             ("hotrow verify --config f --url http://a --keys 0", ErrorKind::ValueValidation),
             ("hotrow verify --config f --url http://a --rate 0", ErrorKind::ValueValidation),
+            ("hotrow doctor --connections 0", ErrorKind::ValueValidation),
+            ("hotrow doctor --rate 0", ErrorKind::ValueValidation),
+            ("hotrow doctor --demonstrate files", ErrorKind::InvalidValue),
+            ("hotrow doctor --climb x --json", ErrorKind::ArgumentConflict),
             ("hotrow unknown", ErrorKind::InvalidSubcommand),
             ("hotrow", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
         ] {

@@ -1,11 +1,12 @@
 //! The parts of the `hotrow` binary, as a library so that its tests can reach them.
 //!
 //! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`load`],
-//! [`lab`], [`verify`], [`signals`], [`open_files`], [`logging`].
+//! [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
 
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod lab;
 pub mod load;
 pub mod logging;

@@ -12,6 +12,7 @@ fn main() -> std::process::ExitCode {
         Command::Load(args) => hotrow::load::load(&args).map_err(Failure::from),
         Command::Lab(args) => hotrow::lab::lab(&args).map_err(Failure::from),
         Command::Verify(args) => hotrow::verify::verify(&args).map_err(Failure::from),
+        Command::Doctor(args) => hotrow::doctor::doctor(&args).map_err(Failure::from),
     };
     match done {
         Ok(exit) => exit,

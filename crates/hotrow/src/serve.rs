@@ -22,6 +22,7 @@ use hotrow_source::{Sink, Source};
 use tokio::sync::watch;
 
 use crate::config::{Resolved, SourceConfig};
+use crate::doctor;
 use crate::logging;
 use crate::open_files::{self, Fit, Wanted};
 use crate::signals::Phase;
@@ -65,6 +66,9 @@ pub fn run(
         tracing::warn!("{warning}");
     }
     fit_connections(&mut resolved)?;
+    if let Some(short) = doctor::of_server(hotrow_server::listen::BACKLOG.unsigned_abs().into()) {
+        tracing::warn!("{short}");
+    }
     compose(resolved, phase, ready)
 }
 

@@ -44,6 +44,14 @@ impl Nanos {
     }
 }
 
+/// CPU time of the calling thread since it began, user and system; to tell what an observer itself costs.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither part is ever negative.
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +62,6 @@ mod tests {
         assert_eq!(Nanos(5).before(Duration::from_secs(1)), Nanos::ZERO);
         assert_eq!(Nanos(5).after(Duration::MAX), Nanos::MAX);
         assert!(Nanos::now() > Nanos::ZERO);
+        assert!(thread_cpu() > Duration::ZERO && thread_cpu() < Duration::from_secs(3600));
     }
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections that may wait to be accepted, per worker; the kernel takes the smaller of this and `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
+pub const BACKLOG: i32 = 4096;
 
 /// The listening sockets of one address.
 #[derive(Debug)]

@@ -38,6 +38,7 @@ pub use self::kept::NoResult;
 pub use self::resolve::Refused;
 use self::resolve::Resolved;
 use crate::cli::Exit;
+use crate::doctor;
 use crate::signals;
 
 /// Why there is no result.
@@ -98,6 +99,9 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         return calibrate(args, &stop, progress);
     }
     let Resolved { url, config, hdr, csv, html } = resolve::resolve(args)?;
+    if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
+        tell(std::io::stderr(), &format!("hotrow load: {short}"));
+    }
     let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
     let mut csv = csv.map(Csv::new);
     let outcome = run::run(&config, &stop, &mut |second, record| {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_diagnose::doctor::startup::Generator;
 use hotrow_load::form;
 use hotrow_load::ids::Ids;
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan};
@@ -150,6 +151,16 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
     let [hdr, csv, html] = output_files(args)?;
     let url = urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" ");
     Ok(Resolved { url, config, hdr, csv, html })
+}
+
+/// What a run asks of this machine, if it goes through ports and accept queues.
+pub(super) fn wanted(config: &Config) -> Option<Generator> {
+    let Address::Tcp(address) = config.address else { return None };
+    let new_per_s = match config.plan.pace {
+        Pace::Open { rate, .. } if !config.keepalive => Some(rate.from().max(rate.to())),
+        _ => None,
+    };
+    Some(Generator { connections: config.connections as u64, new_per_s, local: address.ip().is_loopback() })
 }
 
 /// Threads that the arguments ask for.

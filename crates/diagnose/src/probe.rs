@@ -1,0 +1,39 @@
+//! One file for each thing that the kernel tells: what it holds, and how its text is read. `parse` functions are pure and
+//! answer `None` to what they do not understand; [`crate::root::Root`] and [`crate::sampler::Sampler`] do the reading.
+//!
+//! Reading order: [`cpu`], [`task`] and [`status`] (threads and processes), [`pressure`]; [`memory`], [`vmstat`]; [`disk`];
+//! [`interface`], [`tcp`], [`sockstat`], [`sockets`], [`softnet`], [`conntrack`], [`ports`]; [`group`] (cgroups); [`files`],
+//! [`limits`], [`loadavg`].
+
+pub mod conntrack;
+pub mod cpu;
+pub mod disk;
+pub mod files;
+pub mod group;
+pub mod interface;
+pub mod limits;
+pub mod loadavg;
+pub mod memory;
+pub mod ports;
+pub mod pressure;
+pub mod sockets;
+pub mod sockstat;
+pub mod softnet;
+pub mod status;
+pub mod task;
+pub mod tcp;
+pub mod vmstat;
+
+/// The next word as a number.
+fn number<'a, T: std::str::FromStr>(words: &mut impl Iterator<Item = &'a str>) -> Option<T> {
+    words.next()?.parse().ok()
+}
+
+/// The value of `name` in lines of `name value`; the first, if there are several.
+fn named<T: std::str::FromStr>(text: &str, name: &str) -> Option<T> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([' ', ':', '\t']))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

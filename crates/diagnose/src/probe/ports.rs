@@ -1,0 +1,57 @@
+//! Local ports for outgoing connections: `/proc/sys/net/ipv4/ip_local_port_range` without those that are reserved.
+
+use crate::root::{Root, Seen};
+
+/// First and last port.
+pub const RANGE_FILE: &str = "proc/sys/net/ipv4/ip_local_port_range";
+/// Ports that are not given out.
+pub const RESERVED_FILE: &str = "proc/sys/net/ipv4/ip_local_reserved_ports";
+
+/// The ports that `connect` may choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The first.
+    pub first: u16,
+    /// The last.
+    pub last: u16,
+    /// Those between them that are reserved.
+    pub reserved: u64,
+}
+
+impl Ports {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        (u64::from(self.last) + 1).saturating_sub(u64::from(self.first)).saturating_sub(self.reserved)
+    }
+}
+
+/// Reads both files; without the second nothing is reserved.
+///
+/// # Errors
+/// When the range is not told.
+pub fn read(root: &Root) -> Seen<Ports> {
+    let (first, last) = root.parse(RANGE_FILE, parse_range)?;
+    let reserved = root.parse(RESERVED_FILE, |text| parse_reserved(text, first, last)).unwrap_or(0);
+    Ok(Ports { first, last, reserved })
+}
+
+/// First and last, with a tab between.
+#[must_use]
+pub fn parse_range(text: &str) -> Option<(u16, u16)> {
+    let mut words = text.split_ascii_whitespace();
+    let (first, last) = (super::number(&mut words)?, super::number(&mut words)?);
+    (first <= last).then_some((first, last))
+}
+
+/// `8080,9000-9010`, as the kernel prints it: in order, without overlap. How many of them lie in the range.
+#[must_use]
+pub fn parse_reserved(text: &str, first: u16, last: u16) -> Option<u64> {
+    let mut reserved = 0;
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (from.parse::<u16>().ok()?.max(first), to.parse::<u16>().ok()?.min(last));
+        reserved += (u64::from(to) + 1).saturating_sub(u64::from(from));
+    }
+    Some(reserved)
+}

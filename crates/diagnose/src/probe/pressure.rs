@@ -1,0 +1,30 @@
+//! How long work stood still for want of something: `/proc/pressure/*` and a group's `*.pressure`.
+
+use std::time::Duration;
+
+/// Want of CPU.
+pub const CPU_FILE: &str = "proc/pressure/cpu";
+/// Want of memory.
+pub const MEMORY_FILE: &str = "proc/pressure/memory";
+/// Want of a disk.
+pub const IO_FILE: &str = "proc/pressure/io";
+
+/// Time since the machine began (Documentation/accounting/psi.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// At least one thread stood still.
+    pub some: Duration,
+    /// All did. Kernels before 5.13 do not tell it for the CPU.
+    pub full: Option<Duration>,
+}
+
+/// Reads the text of such a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
+#[must_use]
+pub fn parse(text: &str) -> Option<Pressure> {
+    let total = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        let total = line.split(' ').find_map(|word| word.strip_prefix("total="))?;
+        total.parse().ok().map(Duration::from_micros)
+    };
+    Some(Pressure { some: total("some")?, full: total("full") })
+}

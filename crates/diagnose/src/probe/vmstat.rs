@@ -1,0 +1,62 @@
+//! What memory cost: faults, reclaim and swapping from `/proc/vmstat`.
+
+use super::named;
+
+/// The file.
+pub const FILE: &str = "proc/vmstat";
+
+/// Counts since the machine began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VmStat {
+    /// Page faults of all kinds.
+    pub faults: u64,
+    /// Those that had to wait for a disk.
+    pub major_faults: u64,
+    /// Pages that were looked at for reuse by the kernel's own thread.
+    pub scanned_kswapd: u64,
+    /// Pages that a program itself had to look at before it got memory.
+    pub scanned_direct: u64,
+    /// Times that a program had to reclaim memory before it got some.
+    pub stalls: u64,
+    /// Pages read from swap.
+    pub swapped_in: u64,
+    /// Pages written to swap.
+    pub swapped_out: u64,
+    /// Processes that were killed for want of memory; not told before 4.13.
+    pub oom_kills: Option<u64>,
+}
+
+/// Reads the file's text: lines of `name count`.
+#[must_use]
+pub fn parse(text: &str) -> Option<VmStat> {
+    // One counter for each zone since 4.8, whose set depends on the architecture.
+    let zones =
+        text.lines().filter_map(|line| line.strip_prefix("allocstall_")?.split_once(' ')?.1.trim().parse().ok());
+    Some(VmStat {
+        faults: named(text, "pgfault")?,
+        major_faults: named(text, "pgmajfault")?,
+        scanned_kswapd: named(text, "pgscan_kswapd")?,
+        scanned_direct: named(text, "pgscan_direct")?,
+        stalls: zones.fold(named(text, "allocstall").unwrap_or_default(), u64::saturating_add),
+        swapped_in: named(text, "pswpin").unwrap_or_default(),
+        swapped_out: named(text, "pswpout").unwrap_or_default(),
+        oom_kills: named(text, "oom_kill"),
+    })
+}
+
+impl VmStat {
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            faults: self.faults.saturating_sub(earlier.faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            scanned_kswapd: self.scanned_kswapd.saturating_sub(earlier.scanned_kswapd),
+            scanned_direct: self.scanned_direct.saturating_sub(earlier.scanned_direct),
+            stalls: self.stalls.saturating_sub(earlier.stalls),
+            swapped_in: self.swapped_in.saturating_sub(earlier.swapped_in),
+            swapped_out: self.swapped_out.saturating_sub(earlier.swapped_out),
+            oom_kills: self.oom_kills.map(|kills| kills.saturating_sub(earlier.oom_kills.unwrap_or_default())),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What limits? One file for each class, each a pure function from [`Samples`] to a [`Finding`]. [`judge`] asks them all.
+//!
+//! The thresholds are named constants of each rule. A finding is a suspicion with evidence; only a change of what it names
+//! proves it, which is what its counterfactual is for.
+
+mod cpu;
+mod disk;
+mod external;
+pub mod finding;
+mod generator;
+mod memory;
+mod network;
+mod one_thread;
+mod steal;
+mod tables;
+mod throttled;
+mod too_few;
+
+use self::finding::{Class, Finding};
+use crate::samples::Samples;
+
+/// One class's rule.
+pub type Rule = fn(&Samples) -> Option<Finding>;
+
+/// All of them. A rule that looks at others' absence, as `external`, stands behind them.
+pub const RULES: [Rule; 15] = [
+    generator::judge,
+    tables::accept_queue,
+    tables::open_files,
+    tables::ports,
+    tables::conntrack,
+    tables::tcp_memory,
+    throttled::judge,
+    steal::judge,
+    memory::judge,
+    cpu::judge,
+    one_thread::judge,
+    network::judge,
+    disk::judge,
+    too_few::judge,
+    external::judge,
+];
+
+/// A finding says less where less could be seen: so much for each file that should be there, down to [`BLIND_LEAST`].
+const BLIND_EACH: f64 = 0.05;
+/// See [`BLIND_EACH`].
+const BLIND_LEAST: f64 = 0.5;
+
+/// Asks every rule; the most certain finding first, at least one: that no limit was found.
+#[must_use]
+pub fn judge(samples: &Samples) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = RULES.iter().filter_map(|rule| rule(samples)).collect();
+    // The order above decides between equals.
+    findings.sort_by(|one, other| other.confidence.total_cmp(&one.confidence));
+    if findings.is_empty() {
+        findings.push(none_found(samples));
+    }
+    let sight = (1.0 - BLIND_EACH * samples.unseen.len() as f64).max(BLIND_LEAST);
+    for finding in &mut findings {
+        finding.confidence *= sight;
+        if let [first, rest @ ..] = samples.unseen.as_slice() {
+            let others = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+            finding.evidence.push(format!("not seen: {first}{others}"));
+        }
+    }
+    findings
+}
+
+fn none_found(samples: &Samples) -> Finding {
+    let mut evidence = Vec::new();
+    evidence.extend(samples.busy().map(|busy| format!("CPUs {:.0} % busy", busy * 100.0)));
+    let kept = samples.load.and_then(|load| load.target_rate.map(|target| (load.rate, target)));
+    evidence.extend(kept.map(|(rate, target)| format!("{rate:.0} of {target:.0} requests per second were answered")));
+    Finding {
+        class: Class::NoneFound,
+        confidence: if kept.is_some_and(|(rate, target)| rate >= 0.98 * target) { 0.9 } else { 0.4 },
+        evidence,
+        counterfactual: "ask for more: a higher rate, or more connections".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

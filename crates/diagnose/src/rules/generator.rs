@@ -1,0 +1,33 @@
+//! The load generator was the limit. It judges that itself, from what only it can know; this repeats it, and looks at its threads.
+
+use super::finding::{Class, Finding, percent};
+use crate::samples::{Role, Samples};
+
+/// From this share of a CPU on a generator's thread has nothing left to give.
+const BUSY: f64 = 0.95;
+
+pub(super) fn judge(samples: &Samples) -> Option<Finding> {
+    let busiest =
+        samples.with_role(Role::Generator).filter_map(|process| Some((process.pid, process.threads.first()?)));
+    let busiest = busiest.max_by(|(_, one), (_, other)| one.busy.total_cmp(&other.busy));
+    let judged_itself = samples.load.is_some_and(|load| load.was_the_limit);
+    let busy = busiest.filter(|(_, thread)| thread.busy >= BUSY);
+    if !judged_itself && (samples.load.is_some() || busy.is_none()) {
+        // Its own judgement, where there is one, knows more than its CPU time.
+        return None;
+    }
+    let mut evidence = Vec::new();
+    if judged_itself {
+        evidence.push("it judges itself to have been the limit".to_owned());
+    }
+    evidence.extend(busiest.map(|(pid, thread)| {
+        format!("thread {:?} of process {pid} used {} of a CPU", thread.name, percent(thread.busy))
+    }));
+    Some(Finding {
+        class: Class::Generator,
+        confidence: if judged_itself { 0.95 } else { 0.7 },
+        evidence,
+        counterfactual: "one more thread of the generator, or a second machine that generates, raises the rate"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,89 @@
+//! Something of the kernel is full: accept queues, open files, ports, the firewall's table, memory for TCP.
+
+use super::finding::{Class, Finding, confidence};
+use crate::samples::{Level, Samples};
+
+/// From this share on a table is full.
+const FULL_FROM: f64 = 0.95;
+/// From this share on there is no doubt.
+const FULL: f64 = 0.995;
+/// Connections per second that a listener drops, from which on it limits.
+const OVERFLOWS_PER_S: f64 = 0.5;
+/// From this rate on there is no doubt.
+const OVERFLOWS_FULL_PER_S: f64 = 10.0;
+
+pub(super) fn accept_queue(samples: &Samples) -> Option<Finding> {
+    let trouble = samples.trouble?;
+    let per_s = trouble.listen_overflows as f64 / samples.span.as_secs_f64();
+    if !per_s.is_finite() || per_s < OVERFLOWS_PER_S {
+        return None;
+    }
+    Some(Finding {
+        class: Class::AcceptQueue,
+        confidence: confidence(per_s, OVERFLOWS_PER_S, OVERFLOWS_FULL_PER_S),
+        evidence: vec![format!(
+            "{} connections found the queue of a listener full and {} were dropped (ListenOverflows, ListenDrops)",
+            trouble.listen_overflows, trouble.listen_drops
+        )],
+        counterfactual:
+            "twice the queue (listen's backlog and net.core.somaxconn), or more threads that accept, ends the drops"
+                .to_owned(),
+    })
+}
+
+pub(super) fn open_files(samples: &Samples) -> Option<Finding> {
+    let full = samples.processes.iter().filter_map(|process| Some((process, process.files?, full(process.files)?)));
+    let (process, files, share) = full.max_by(|(.., one), (.., other)| one.total_cmp(other))?;
+    Some(Finding {
+        class: Class::OpenFiles,
+        confidence: confidence(share, FULL_FROM, FULL),
+        evidence: vec![format!("process {} has {} of {} files open", process.pid, files.used, files.most)],
+        counterfactual: format!(
+            "prlimit --pid {} --nofile={} lets it open twice as many",
+            process.pid,
+            files.most.saturating_mul(2)
+        ),
+    })
+}
+
+pub(super) fn ports(samples: &Samples) -> Option<Finding> {
+    let (ports, share) = (samples.ports?, full(samples.ports)?);
+    let mut evidence = vec![format!("{} of {} local ports to one address are in use", ports.used, ports.most)];
+    evidence.extend(
+        samples.sockets.map(|sockets| format!("{} connections have ended and keep theirs for 60 s", sockets.time_wait)),
+    );
+    Some(Finding {
+        class: Class::Ports,
+        confidence: confidence(share, FULL_FROM, FULL),
+        evidence,
+        counterfactual: "connections that are kept, net.ipv4.tcp_tw_reuse=1, or a second address to connect to"
+            .to_owned(),
+    })
+}
+
+pub(super) fn conntrack(samples: &Samples) -> Option<Finding> {
+    let (table, share) = (samples.conntrack?, full(samples.conntrack)?);
+    Some(Finding {
+        class: Class::KernelTable,
+        confidence: confidence(share, FULL_FROM, FULL),
+        evidence: vec![format!("the firewall remembers {} of at most {} connections", table.used, table.most)],
+        counterfactual: format!(
+            "sysctl -w net.netfilter.nf_conntrack_max={} ends the drops",
+            table.most.saturating_mul(2)
+        ),
+    })
+}
+
+pub(super) fn tcp_memory(samples: &Samples) -> Option<Finding> {
+    let aborted = samples.trouble?.aborts_on_memory;
+    (aborted > 0).then(|| Finding {
+        class: Class::KernelTable,
+        confidence: 0.9,
+        evidence: vec![format!("{aborted} connections were aborted for want of memory for TCP (TCPAbortOnMemory)")],
+        counterfactual: "twice net.ipv4.tcp_mem, or smaller buffers (tcp_rmem, tcp_wmem), ends it".to_owned(),
+    })
+}
+
+fn full(level: Option<Level>) -> Option<f64> {
+    level?.share().filter(|share| *share >= FULL_FROM)
+}

@@ -1,0 +1,40 @@
+//! The cgroup's share of CPU is used up.
+
+use super::finding::{Class, Finding, confidence, percent};
+use crate::samples::{Role, Samples};
+
+/// From this share of its periods on a group is at its limit.
+const THROTTLED: f64 = 0.3;
+/// From this share on there is no doubt.
+const FULL: f64 = 0.8;
+/// Fewer periods tell nothing.
+const PERIODS_MIN: u64 = 5;
+
+pub(super) fn judge(samples: &Samples) -> Option<Finding> {
+    let throttled = samples.processes.iter().filter(|process| process.role != Role::Generator).filter_map(|process| {
+        let group = process.group.filter(|group| group.periods >= PERIODS_MIN)?;
+        let share = group.throttled_periods as f64 / group.periods as f64;
+        (share >= THROTTLED).then_some((process, group, share))
+    });
+    let (process, group, share) = throttled.max_by(|(.., one), (.., other)| one.total_cmp(other))?;
+    Some(Finding {
+        class: Class::Throttled,
+        confidence: confidence(share, THROTTLED, FULL),
+        evidence: vec![
+            format!(
+                "the group of process {} was held up in {} of {} periods ({})",
+                process.pid,
+                group.throttled_periods,
+                group.periods,
+                percent(share)
+            ),
+            format!(
+                "its threads stood still for {:.1} s of {:.1} s",
+                group.throttled.as_secs_f64(),
+                samples.span.as_secs_f64()
+            ),
+            format!("it used {:.2} CPUs", process.cores_used()),
+        ],
+        counterfactual: "twice the quota (cpu.max, or cpu.cfs_quota_us) up to doubles the rate".to_owned(),
+    })
+}

@@ -1,0 +1,68 @@
+//! Nothing is busy because too little is asked for at once, or because all workers wait while requests lie unread.
+
+use super::finding::{Class, Finding, confidence, percent};
+use crate::samples::{Load, Role, Samples};
+
+/// Above this share of all CPUs something else limits.
+const IDLE_BELOW: f64 = 0.8;
+/// From this share of the service time on that is CPU time of the service, requests are worked on, not waited for.
+const WORKED: f64 = 0.5;
+/// From this share on there is no doubt.
+const WORKED_FULL: f64 = 0.9;
+/// From this share of the connections on which a request lies unread, workers are too few.
+const UNREAD: f64 = 0.3;
+/// From this share on there is no doubt.
+const UNREAD_FULL: f64 = 0.8;
+
+pub(super) fn judge(samples: &Samples) -> Option<Finding> {
+    let busy = samples.busy().filter(|busy| *busy < IDLE_BELOW)?;
+    workers(samples, busy).or_else(|| connections(samples, busy))
+}
+
+/// Requests that nobody has read while CPUs are idle.
+fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
+    let unread = |process: &crate::samples::Watched| process.unread_share.filter(|share| *share >= UNREAD);
+    let (process, share) = samples.with_role(Role::Service).find_map(|process| Some((process, unread(process)?)))?;
+    let working = process.threads.iter().any(|thread| thread.busy >= IDLE_BELOW);
+    (!working).then(|| Finding {
+        class: Class::TooFewWorkers,
+        confidence: confidence(share, UNREAD, UNREAD_FULL),
+        evidence: vec![
+            format!("on {} of the connections of process {} a request lies unread", percent(share), process.pid),
+            format!(
+                "none of its {} threads is busy, and CPUs are {} busy: they wait",
+                process.threads.len(),
+                percent(busy)
+            ),
+        ],
+        counterfactual: format!("twice the workers ({} threads now) up to doubles the rate", process.threads.len()),
+    })
+}
+
+/// Little's law in a closed loop: the rate is connections over service time. When that time is mostly work, and CPUs are idle
+/// still, more connections bring more of them to work.
+fn connections(samples: &Samples, busy: f64) -> Option<Finding> {
+    let load = samples.load.filter(|load| load.target_rate.is_none() && load.rate > 0.0)?;
+    let used: f64 = samples.with_role(Role::Service).map(crate::samples::Watched::cores_used).sum();
+    let Load { rate, connections, service_time, .. } = load;
+    let worked = used / rate / service_time.as_secs_f64();
+    if !worked.is_finite() || worked < WORKED || connections as f64 >= samples.cores.len() as f64 {
+        return None;
+    }
+    Some(Finding {
+        class: Class::TooFewConnections,
+        confidence: confidence(worked, WORKED, WORKED_FULL),
+        evidence: vec![
+            format!("{connections} connections ask {} CPUs, which are {} busy", samples.cores.len(), percent(busy)),
+            format!(
+                "{} of the {:.2} ms of a request are work of the service",
+                percent(worked.min(1.0)),
+                service_time.as_secs_f64() * 1e3
+            ),
+        ],
+        counterfactual: format!(
+            "{} connections instead of {connections} up to double the rate",
+            connections.saturating_mul(2)
+        ),
+    })
+}

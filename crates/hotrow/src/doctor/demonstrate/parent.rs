@@ -1,0 +1,94 @@
+//! Starts the child, hears it out, and learns how it ended.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::DemonstrationError;
+use super::climber::{Order, Step};
+
+/// Longest that a climb may take.
+const CLIMB_TIME_MAX: Duration = Duration::from_secs(30);
+/// How much of the child's complaints is kept, in bytes.
+const COMPLAINT_BYTES_MAX: u64 = 16 << 10;
+
+/// What the child said and how it ended.
+pub(super) struct Heard {
+    /// Before it began.
+    pub(super) first: Step,
+    /// The last one that was measured; the first, if it died on its way.
+    pub(super) last: Step,
+    /// How many it made.
+    pub(super) made: u64,
+    /// How it ended, in words.
+    pub(super) end: String,
+    /// It was refused one, or died of it.
+    pub(super) stopped: bool,
+}
+
+/// Runs one climb to its end.
+pub(super) fn run(order: &Order) -> Result<Heard, DemonstrationError> {
+    let broke = |words: String| DemonstrationError::Child(words);
+    let program = std::env::current_exe().map_err(|e| broke(format!("cannot find its own program: {e}")))?;
+    let order = serde_json::to_string(order).map_err(DemonstrationError::Order)?;
+    let mut child = Command::new(program)
+        .args(["doctor", "--climb", &order])
+        // glibc would keep 64 MiB of addresses for each of its arenas, and blur what a thread takes.
+        .env("MALLOC_ARENA_MAX", "1")
+        .env("RUST_BACKTRACE", "0")
+        .env_remove("RUST_MIN_STACK")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| broke(format!("could not be started: {e}")))?;
+    let complaints = child.stderr.take().map(|stderr| {
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            // What is no UTF-8 ends it early; it is only repeated to people.
+            let _ = stderr.take(COMPLAINT_BYTES_MAX).read_to_string(&mut text);
+            text
+        })
+    });
+    let (send, steps) = mpsc::sync_channel(64);
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            // Nobody listens any more when time is up.
+            lines.map_while(|line| serde_json::from_str::<Step>(&line).ok()).all(|step| send.send(step).is_ok())
+        });
+    }
+    let until = Instant::now() + CLIMB_TIME_MAX;
+    let mut heard = Vec::new();
+    let in_time = loop {
+        match steps.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(step) => heard.push(step),
+            Err(error) => break error == mpsc::RecvTimeoutError::Disconnected,
+        }
+    };
+    if !in_time {
+        // It cannot have ended before: its output is open. If it has meanwhile, all the better.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|e| broke(format!("cannot be waited for: {e}")))?;
+    let complaint = complaints.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    summary(&heard, status, &complaint)
+}
+
+fn summary(heard: &[Step], status: ExitStatus, complaint: &str) -> Result<Heard, DemonstrationError> {
+    let said = complaint.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let Some(first) = heard.first().filter(|first| first.measured) else {
+        return Err(DemonstrationError::Child(format!("broke off before it began ({status}): {said}")));
+    };
+    let made = heard.iter().map(|step| step.made).max().unwrap_or(0);
+    let last = heard.iter().rev().find(|step| step.measured).unwrap_or(first);
+    let end = match (status.signal(), status.success(), last.refused) {
+        (Some(signal), ..) => format!("it died of signal {signal}: {said}"),
+        (None, true, true) => "it was refused the next one and ended by itself".to_owned(),
+        (None, true, false) => "it had enough and ended by itself".to_owned(),
+        (None, false, _) => format!("it ended with {status}: {said}"),
+    };
+    Ok(Heard { first: *first, last: *last, made, end, stopped: last.refused || !status.success() })
+}

@@ -1,0 +1,73 @@
+//! `hotrow doctor`: does this machine allow what is wanted of it?
+//!
+//! Reading order: [`args`] (what can be asked for), this file, `text` and `json` (the result), `demonstrate` (predictions beside
+//! what happens). The formulas are in `hotrow_diagnose::doctor`.
+
+pub mod args;
+mod demonstrate;
+mod json;
+mod text;
+
+use std::io::Write;
+
+use hotrow_diagnose::doctor::limits::Limits;
+use hotrow_diagnose::doctor::startup::{self, Generator, Server};
+use hotrow_diagnose::doctor::{examine, suffices};
+use hotrow_diagnose::root::Root;
+
+use self::args::DoctorArgs;
+pub use self::demonstrate::DemonstrationError;
+use crate::cli::Exit;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    /// A limit is a file of Linux; other systems have others.
+    #[error("this is not Linux, and the limits that are known here are Linux's")]
+    NotLinux,
+    /// A demonstration could not be carried out.
+    #[error(transparent)]
+    Demonstration(#[from] DemonstrationError),
+}
+
+/// Examines this machine and reports.
+///
+/// # Errors
+/// What kept it from having a result.
+pub fn doctor(args: &DoctorArgs) -> Result<Exit, DoctorError> {
+    if !cfg!(target_os = "linux") {
+        return Err(DoctorError::NotLinux);
+    }
+    if let Some(climb) = &args.climb {
+        demonstrate::climb(climb)?;
+        return Ok(Exit::Fine);
+    }
+    let goal = args.goal();
+    let verdicts = examine(&Limits::read(&Root::machine(), rustix::param::page_size() as u64), &goal);
+    let shown = args.demonstrate.map(|what| demonstrate::show(what, &goal)).transpose()?;
+    let shown = shown.unwrap_or_default();
+    if args.json {
+        tell(std::io::stdout(), &json::line(&goal, &verdicts, &shown));
+    } else {
+        tell(std::io::stdout(), text::report(&goal, &verdicts, &shown).trim_end());
+    }
+    if shown.iter().any(|shown| !shown.holds()) {
+        return Ok(Exit::Failed);
+    }
+    Ok(if args.fail_below && !suffices(&verdicts) { Exit::Missed } else { Exit::Fine })
+}
+
+/// What `hotrow serve` should say at its start, if anything.
+pub(crate) fn of_server(backlog: u64) -> Option<String> {
+    startup::server(&Root::machine(), &Server { backlog })
+}
+
+/// What `hotrow load` should say at its start, if anything.
+pub(crate) fn of_generator(wanted: &Generator) -> Option<String> {
+    startup::generator(&Root::machine(), wanted)
+}
+
+/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
+fn tell(mut out: impl Write, line: &str) {
+    let _ = writeln!(out, "{line}");
+}
