@@ -7,9 +7,9 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::config::{CollectionConfig, Config, Upkeep};
-use crate::desk::Desk;
+use crate::desk::{Desk, NotQueued};
 use crate::fixes::{Fix, Fixes};
-use crate::flight::{Failure, Kind, Lease, Waiter};
+use crate::flight::{Ask, Failure, Kind, Lease, Waiter};
 use crate::freshness::{Progress, Quality, Verdict, judge, stands_in};
 use crate::key::{CollectionId, Key};
 use crate::record::{Era, Presence, Record};
@@ -41,6 +41,8 @@ pub enum Lookup<E> {
 pub enum Refusal<E> {
     /// Too many keys of the collection wait for the database.
     QueueFull,
+    /// The read would end after the request's deadline.
+    TooLate,
     /// The feed is behind and the policy is to refuse.
     Behind,
     /// The key was read within `error_ttl`, in vain.
@@ -92,7 +94,7 @@ impl<E: Clone> Cache<E> {
     pub fn new(config: Config, collections: Vec<CollectionConfig>) -> Arc<Self> {
         let stats: Arc<[CollectionStats]> = collections.iter().map(|_| CollectionStats::default()).collect();
         let collection = |own| Collection {
-            desk: Mutex::new(Desk::new(config.seed)),
+            desk: Mutex::new(Desk::new(&config)),
             config: own,
             era: AtomicU64::new(0),
             has_aliases: std::sync::atomic::AtomicBool::new(false),
@@ -115,9 +117,15 @@ impl<E: Clone> Cache<E> {
         self.collection(collection).0.has_aliases.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// What is known of `key` at `now`, a clock reading taken for this request.
+    /// What is known of `key` at `now`, a clock reading taken for this request, which waits as long as it takes.
     #[must_use]
     pub fn lookup(&self, key: &Key, wish: Wish, now: Nanos) -> Lookup<E> {
+        self.lookup_until(key, wish, now, Nanos::MAX)
+    }
+
+    /// [`Cache::lookup`] for a request that is of no use after `deadline`.
+    #[must_use]
+    pub fn lookup_until(&self, key: &Key, wish: Wish, now: Nanos, deadline: Nanos) -> Lookup<E> {
         if self.config.enabled && wish == Wish::Any {
             match self.served(key, now) {
                 Served::Answer(lookup) => return lookup,
@@ -125,7 +133,7 @@ impl<E: Clone> Cache<E> {
                 Served::No => {}
             }
         }
-        let mut one = self.join(std::slice::from_ref(&key), wish, now);
+        let mut one = self.join(std::slice::from_ref(&key), wish, Ask { at: now, deadline });
         // `join` answers one lookup per key.
         one.pop().unwrap_or(Lookup::Refused(Refusal::QueueFull))
     }
@@ -134,6 +142,12 @@ impl<E: Clone> Cache<E> {
     /// one query. Answers in the order of `keys`, which must not repeat a key.
     #[must_use]
     pub fn lookup_batch(&self, keys: &[Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
+        self.lookup_batch_until(keys, wish, now, Nanos::MAX)
+    }
+
+    /// [`Cache::lookup_batch`] for a request that is of no use after `deadline`.
+    #[must_use]
+    pub fn lookup_batch_until(&self, keys: &[Key], wish: Wish, now: Nanos, deadline: Nanos) -> Vec<Lookup<E>> {
         let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
         let mut cold: Vec<&Key> = Vec::new();
         for key in keys {
@@ -147,7 +161,8 @@ impl<E: Clone> Cache<E> {
                 }
             });
         }
-        let mut joined = if cold.is_empty() { Vec::new() } else { self.join(&cold, wish, now) }.into_iter();
+        let mut joined =
+            if cold.is_empty() { Vec::new() } else { self.join(&cold, wish, Ask { at: now, deadline }) }.into_iter();
         let refused = || Lookup::Refused(Refusal::QueueFull);
         answers.into_iter().map(|answer| answer.or_else(|| joined.next()).unwrap_or_else(refused)).collect()
     }
@@ -176,7 +191,7 @@ impl<E: Clone> Cache<E> {
         }
         // Who served it was within the contract's bound: the watermark is the time, as far as failures need it.
         let failed = desk.recent_failure(key, self.progress.watermark()).is_some();
-        !failed && desk.queue(&[key], Kind::Background, &self.config, stats).is_ok()
+        !failed && desk.queue(&[key], Kind::Background, None, &self.config, stats).is_ok()
     }
 
     /// A turn at the database for the collection: `None` when nothing waits or enough queries are under way, which then
@@ -217,7 +232,7 @@ impl<E: Clone> Cache<E> {
         let has_room = stats.waiting_keys.get() < self.config.waiting_keys as u64 / 2;
         let queued = has_room
             && !desk.current.contains_key(key)
-            && desk.queue(&[key], Kind::Background, &self.config, stats).is_ok();
+            && desk.queue(&[key], Kind::Background, None, &self.config, stats).is_ok();
         stats.hot_refreshes_total.add(u64::from(queued));
         queued
     }
@@ -383,14 +398,14 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Joins reads under way, or queues new ones, for keys of one collection.
-    fn join(&self, keys: &[&Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
+    fn join(&self, keys: &[&Key], wish: Wish, ask: Ask) -> Vec<Lookup<E>> {
         let Some(first) = keys.first() else { return Vec::new() };
         let (collection, stats) = self.collection(first.collection());
         let mut desk = collection.desk.lock();
         let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
         let mut unread: Vec<&Key> = Vec::new();
         for &key in keys {
-            let known = self.config.enabled.then(|| self.join_known(key, wish, now, collection, &mut desk)).flatten();
+            let known = self.config.enabled.then(|| self.join_known(key, wish, ask, collection, &mut desk)).flatten();
             if known.is_none() {
                 unread.push(key);
             }
@@ -398,14 +413,19 @@ impl<E: Clone> Cache<E> {
             answers.push(known);
         }
         let kind = if self.config.enabled { Kind::Shared } else { Kind::Alone };
-        let queued = desk.queue(&unread, kind, &self.config, stats).unwrap_or_default();
+        let (queued, refusal) = match desk.queue(&unread, kind, Some(ask), &self.config, stats) {
+            Ok(queued) => (queued, Refusal::QueueFull),
+            Err(NotQueued::Full) => (Vec::new(), Refusal::QueueFull),
+            Err(NotQueued::TooLate) => (Vec::new(), Refusal::TooLate),
+        };
         // Joined under the lock: a queued read that nobody waits for is not begun.
         let mut fills = queued.iter().map(|flight| match kind {
-            Kind::Alone => Lookup::Bypass(flight.join()),
-            Kind::Shared | Kind::Background => Lookup::Fill(flight.join()),
+            Kind::Alone => Lookup::Bypass(flight.join(ask)),
+            Kind::Shared | Kind::Background => Lookup::Fill(flight.join(ask)),
         });
         let mut new = || fills.next();
-        let answer = |known: Option<Lookup<E>>| known.or_else(&mut new).unwrap_or(Lookup::Refused(Refusal::QueueFull));
+        let answer =
+            |known: Option<Lookup<E>>| known.or_else(&mut new).unwrap_or_else(|| Lookup::Refused(refusal.clone()));
         answers.into_iter().map(answer).collect()
     }
 
@@ -414,10 +434,11 @@ impl<E: Clone> Cache<E> {
         &self,
         key: &Key,
         wish: Wish,
-        now: Nanos,
+        ask: Ask,
         collection: &Collection<E>,
         desk: &mut Desk<E>,
     ) -> Option<Lookup<E>> {
+        let now = ask.at;
         if wish == Wish::Any {
             match self.served(key, now) {
                 Served::Answer(lookup) => return Some(lookup),
@@ -437,7 +458,7 @@ impl<E: Clone> Cache<E> {
             }
         };
         if joinable {
-            return Some(Lookup::Wait(flight.join()));
+            return Some(Lookup::Wait(flight.join(ask)));
         }
         desk.current.remove(key);
         None

@@ -190,7 +190,13 @@ impl Handler {
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => Wish::Any,
             Ok(Special::New) => Wish::New,
-            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted),
+            Ok(Special::AtLeast(wanted)) => {
+                return self.batch_at_least(id, ids, wanted, self.shared.deadline(asked, now));
+            }
+            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
+        };
+        let deadline = match self.shared.deadline(asked, now) {
+            Ok(deadline) => deadline,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
         let cache = &self.shared.cache;
@@ -198,7 +204,7 @@ impl Handler {
         let mut answers = Answers::new(ids.keys.len());
         let mut waiters = Vec::new();
         let mut refresh = false;
-        for (place, lookup) in cache.lookup_batch(&ids.keys, wish, now).into_iter().enumerate() {
+        for (place, lookup) in cache.lookup_batch_until(&ids.keys, wish, now, deadline).into_iter().enumerate() {
             self.looked_up(id, wish, &lookup);
             match lookup {
                 Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
@@ -221,7 +227,7 @@ impl Handler {
         if waiters.is_empty() {
             return Step::Now(self.render(id, &ids, &answers));
         }
-        self.batch_later(id, ids, wish, answers, waiters)
+        self.batch_later(id, ids, wish, answers, (waiters, deadline))
     }
 
     fn batch_later(
@@ -230,7 +236,7 @@ impl Handler {
         ids: Ids,
         wish: Wish,
         mut answers: Answers,
-        waiters: Vec<(usize, Waiter<Trouble>, CacheOutcome)>,
+        (waiters, deadline): (Vec<(usize, Waiter<Trouble>, CacheOutcome)>, Nanos),
     ) -> Step {
         let place = match Place::take(&self.shared, wish == Wish::New) {
             Ok(place) => place,
@@ -239,12 +245,11 @@ impl Handler {
         let handler = self.clone();
         Step::Later(Box::pin(async move {
             let _place = place;
-            let deadline = tokio::time::Instant::now() + handler.shared.limits.request_timeout;
             for (place, waiter, outcome) in waiters {
-                let waited = tokio::time::timeout_at(deadline, handler.wait_for(id, waiter)).await;
+                let waited = handler.wait_for(id, waiter, deadline).await;
                 let now = Nanos::now();
                 let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
-                match waited.unwrap_or(Err(Problem::Timeout("the database did not answer in time"))) {
+                match waited {
                     Ok(record) => {
                         let age = handler.shared.cache.age(&record, now);
                         answers.put(place, record, Provenance { outcome, age });
@@ -259,15 +264,15 @@ impl Handler {
         }))
     }
 
-    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position) -> Step {
-        let place = match Place::take(&self.shared, true) {
-            Ok(place) => place,
+    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position, deadline: Result<Nanos, Problem>) -> Step {
+        let (deadline, place) = match deadline.and_then(|at| Ok((at, Place::take(&self.shared, true)?))) {
+            Ok(admitted) => admitted,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
         let handler = self.clone();
         Step::Later(Box::pin(async move {
             let _place = place;
-            match position::read_at_least(&handler.shared, &ids.keys, wanted).await {
+            match position::read_at_least(&handler.shared, &ids.keys, wanted, deadline).await {
                 Err(problem) => (problem.response(), CacheOutcome::None),
                 Ok(found) => {
                     let mut answers = Answers::new(ids.keys.len());

@@ -135,8 +135,12 @@ impl Handler {
             Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, now),
             Err(problem) => return Step::problem(&problem),
         };
+        let deadline = match self.shared.deadline(asked, now) {
+            Ok(deadline) => deadline,
+            Err(problem) => return Step::problem(&problem),
+        };
         let cache = &self.shared.cache;
-        let lookup = cache.lookup(&key, wish, now);
+        let lookup = cache.lookup_until(&key, wish, now, deadline);
         self.looked_up(id, wish, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
@@ -149,14 +153,14 @@ impl Handler {
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
                 Step::Now(self.answer(record, provenance, asked))
             }
-            Lookup::Wait(waiter) => self.item_later(key, wish, waiter, CacheOutcome::Wait, asked),
+            Lookup::Wait(waiter) => self.item_later(key, wish, (waiter, deadline), CacheOutcome::Wait, asked),
             Lookup::Fill(waiter) => {
                 lead(&self.shared, id);
-                self.item_later(key, wish, waiter, CacheOutcome::Miss, asked)
+                self.item_later(key, wish, (waiter, deadline), CacheOutcome::Miss, asked)
             }
             Lookup::Bypass(waiter) => {
                 lead(&self.shared, id);
-                self.item_later(key, wish, waiter, CacheOutcome::Bypass, asked)
+                self.item_later(key, wish, (waiter, deadline), CacheOutcome::Bypass, asked)
             }
             Lookup::Refused(refusal) => match self.stand_in(&key, wish, now) {
                 Some(record) => Step::Now(self.answer_stale(record, asked, now)),
@@ -169,7 +173,7 @@ impl Handler {
         &self,
         key: Key,
         wish: Wish,
-        waiter: Waiter<Trouble>,
+        (waiter, deadline): (Waiter<Trouble>, Nanos),
         outcome: CacheOutcome,
         asked: &HeaderMap,
     ) -> Step {
@@ -181,7 +185,7 @@ impl Handler {
         let (handler, asked) = (self.clone(), asked.clone());
         Step::Later(Box::pin(async move {
             let _place = place;
-            let result = handler.wait_for(key.collection(), waiter).await;
+            let result = handler.wait_for(key.collection(), waiter, deadline).await;
             let now = Nanos::now();
             match result {
                 Ok(record) => {
@@ -200,15 +204,16 @@ impl Handler {
         if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
             return Step::Now(self.answer(record, provenance, asked));
         }
-        let place = match Place::take(&self.shared, true) {
-            Ok(place) => place,
+        let admitted = self.shared.deadline(asked, now).and_then(|at| Ok((at, Place::take(&self.shared, true)?)));
+        let (deadline, place) = match admitted {
+            Ok(admitted) => admitted,
             Err(problem) => return Step::problem(&problem),
         };
         let (handler, asked) = (self.clone(), asked.clone());
         Step::Later(Box::pin(async move {
             let _place = place;
             let keys = [key];
-            match position::read_at_least(&handler.shared, &keys, wanted).await {
+            match position::read_at_least(&handler.shared, &keys, wanted, deadline).await {
                 Ok(mut answers) => match answers.pop() {
                     Some((record, provenance)) => handler.answer(record, provenance, &asked),
                     None => (Problem::Unreadable.response(), CacheOutcome::None),
@@ -218,9 +223,14 @@ impl Handler {
         }))
     }
 
-    /// Waits for a read, at most `request_timeout`.
-    pub(crate) async fn wait_for(&self, collection: CollectionId, waiter: Waiter<Trouble>) -> Result<Record, Problem> {
-        match tokio::time::timeout(self.shared.limits.request_timeout, wait(&self.shared, collection, waiter)).await {
+    /// Waits for a read until the request's deadline.
+    pub(crate) async fn wait_for(
+        &self,
+        collection: CollectionId,
+        waiter: Waiter<Trouble>,
+        deadline: Nanos,
+    ) -> Result<Record, Problem> {
+        match tokio::time::timeout(deadline.since(Nanos::now()), wait(&self.shared, collection, waiter)).await {
             Ok(result) => result.map_err(|failure| Problem::from(&failure)),
             Err(_) => Err(Problem::Timeout("the database did not answer in time")),
         }

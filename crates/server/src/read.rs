@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hotrow_admit::concurrency::limit::Outcome;
 use hotrow_cache::flight::{Failure, Waited, Waiter};
 use hotrow_cache::key::CollectionId;
 use hotrow_cache::{Answers, Fetched, Record, Turn};
@@ -19,11 +20,25 @@ pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
 }
 
 async fn carry_out(shared: Arc<Shared>, mut turn: Turn<Trouble>) {
-    while let Some(keys) = turn.next_query(Nanos::now()) {
+    loop {
+        let pass = shared.gate.enter().await;
+        let now = Nanos::now();
+        let Some(keys) = turn.next_query(now) else { return };
         let count = keys.len();
+        let query = pass.send(turn.collection(), count, turn.waited(), now);
         let result = shared.source.read(turn.collection(), keys).await;
+        let now = Nanos::now();
+        query.ended(outcome(&result), now);
         let name = &shared.collection(turn.collection()).name;
-        turn.complete(taken(result, count, name), Nanos::now());
+        turn.complete(taken(result, count, name), now);
+    }
+}
+
+fn outcome(result: &Result<ReadSet, ReadError>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Answered,
+        Err(ReadError::Timeout { .. }) => Outcome::TimedOut,
+        Err(ReadError::Unavailable { .. } | ReadError::Broken { .. }) => Outcome::Failed,
     }
 }
 

@@ -104,11 +104,12 @@ impl<'a> Section<'a> {
         Self { ctx, path: String::new(), documented_as: String::new(), at: None, table: Some(table), names: Vec::new() }
     }
 
-    /// The table `[name]`.
+    /// The table `[name]` below this one.
     pub(super) fn section(&mut self, name: &'static str) -> Section<'a> {
         self.names.push(name);
         let found = self.entry(name).map(|(key, value)| (key.span().start, value.get_ref()));
-        self.inner(found, name.to_owned(), name.to_owned())
+        let below = |path: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        self.inner(found, below(&self.path), below(&self.documented_as))
     }
 
     /// Every table below this one with its name, in the order of the names; documented as `NAME`.

@@ -10,6 +10,7 @@ use hotrow_server::config::Limits;
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
+use super::concurrency::concurrency;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
 use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections};
@@ -64,8 +65,15 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
             cache_section.ttl.ttl
         ));
     }
-    let server =
-        hotrow_server::config::Config { data, admin, admin_token, workers, limits, collections: collections.server };
+    let server = hotrow_server::config::Config {
+        data,
+        admin,
+        admin_token,
+        workers,
+        limits,
+        concurrency: shared.concurrency,
+        collections: collections.server,
+    };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved { server, cache: cache_section.config, collections: collections.cache, source, log, warnings })
 }
@@ -113,6 +121,8 @@ fn admin_token(mut section: Section<'_>) -> Option<String> {
 /// What `[limits]` sets outside the server.
 struct Shared {
     waiting_keys: usize,
+    queue: hotrow_admit::concurrency::queue::Config,
+    concurrency: hotrow_server::config::Concurrency,
 }
 
 fn limits(mut section: Section<'_>) -> (Limits, Shared) {
@@ -151,8 +161,9 @@ fn limits(mut section: Section<'_>) -> (Limits, Shared) {
             format!("must be at least limits.max_batch, or no cold batch could be read: {waiting_keys} is less than {max_batch}"),
         );
     }
+    let (concurrency, queue) = concurrency(section.section("concurrency"));
     section.finish();
-    (limits, Shared { waiting_keys })
+    (limits, Shared { waiting_keys, queue, concurrency })
 }
 
 /// Defaults that collections take over.
@@ -191,6 +202,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         query_keys: source.query_keys,
         query_bytes: source.query_bytes,
         waiting_keys: shared.waiting_keys,
+        queue: shared.queue,
         seed: random_seed(),
     };
     let ttl = Ttl {

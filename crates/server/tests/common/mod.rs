@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hotrow_server::config::{Config, Limits};
+use hotrow_server::config::{Concurrency, Config, Limits};
 use hotrow_server::drain::Shutdown;
 use hotrow_server::listen::Listeners;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
@@ -76,8 +76,21 @@ impl Server {
     pub(crate) fn start_with(limits: Limits, workers: usize) -> Self {
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
         let address = listeners.address();
-        let config =
-            Config { data: address, admin: address, admin_token: None, workers, limits, collections: Vec::new() };
+        let concurrency = Concurrency {
+            kind: hotrow_admit::concurrency::limit::Kind::Fixed,
+            tolerance: 2.0,
+            probe_interval: Duration::from_secs(1),
+            deadline_header: true,
+        };
+        let config = Config {
+            data: address,
+            admin: address,
+            admin_token: None,
+            workers,
+            limits,
+            concurrency,
+            collections: Vec::new(),
+        };
         let gate = Gate { open: Arc::new(watch::Sender::new(false)), waiting: Arc::default() };
         let shutdown = Shutdown::new();
         let made = gate.clone();
