@@ -45,7 +45,7 @@ const SMOOTHING: f64 = 0.5;
 /// What AIMD leaves of the limit after a bad window.
 const BACKOFF: f64 = 0.75;
 /// Queries alone that one probe waits for.
-const PROBE_SAMPLES: usize = 3;
+const PROBE_SAMPLES: usize = 5;
 /// Between two probes at least this multiple of the last one's duration.
 const PROBE_PAUSE: u32 = 20;
 
