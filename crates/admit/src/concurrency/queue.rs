@@ -13,7 +13,7 @@ use hotrow_measure::clock::Nanos;
 
 use super::cost::Cost;
 
-/// Growth of a query's size per step while nothing is known of what size costs.
+/// Growth of queries per step: how much larger one may be than any of lately.
 const EXPLORE: usize = 8;
 /// Weight of the newest query in the mean duration.
 const NEWEST: f64 = 0.2;
@@ -80,11 +80,9 @@ impl Discipline {
         if !self.config.adaptive || short(max) {
             return max;
         }
-        match self.cost.keys_within(target) {
-            Some(keys) => keys.clamp(1, max),
-            // Perhaps a large query takes no longer than a small one. Find out in steps.
-            None => (self.cost.largest().max(1) * EXPLORE).min(max),
-        }
+        // Perhaps a large query takes no longer than a small one: that is found out in steps.
+        let most = (self.cost.largest().max(1) * EXPLORE).min(max);
+        self.cost.keys_within(target).map_or(most, |keys| keys.clamp(1, most))
     }
 
     /// A query takes so many keys and leaves so many behind.

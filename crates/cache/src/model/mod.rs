@@ -72,7 +72,7 @@ fn settings(bits: u32) -> Settings {
         query_bytes: [11, 40, 1000][pick(18, 3)],
         waiting_keys: 4 + pick(20, 20),
         queue: queue::Config {
-            adaptive: pick(28, 2) == 0,
+            adaptive: pick(28, 4) == 0,
             target: BOUND / 20,
             interval: BOUND / 20,
             query_target: BOUND / 10,

@@ -45,13 +45,13 @@ fn behind_a_few_servers_it_comes_to_rest_near_their_number_and_stays_there() {
 
 #[test]
 fn before_a_cliff_it_stops_and_more_is_answered_than_at_the_bound() {
-    let database = Database { servers: 8, cliff: 12, random: true, ..Database::WELL };
+    let database = Database { servers: 8, cliff: 24, random: true, ..Database::WELL };
     let fixed = Told::mean(&run(config(Kind::Fixed, 64), database, SINGLES, 60).answered);
     for config in adaptive(64) {
         let told = run(config, database, SINGLES, 60);
         let answered = Told::mean(&told.answered[20..]);
         assert!(answered > 20.0 * fixed, "{}: {answered} against {fixed}", config.kind.label());
-        assert!(answered > 0.7 * 8_000.0, "{}: {answered} of 8,000", config.kind.label());
+        assert!(answered > 0.9 * 8_000.0, "{}: {answered} of 8,000", config.kind.label());
     }
 }
 

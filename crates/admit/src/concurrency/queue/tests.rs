@@ -89,8 +89,8 @@ fn queries_grow_in_steps_and_shrink_to_their_time() {
     assert_eq!(sizes, [8, 25, 25, 25, 25, 25]);
     // A far database: size costs nothing.
     let mut far = Discipline::new(config());
-    far.ended(1, millis(200));
-    assert_eq!(far.query_keys(1000), 8);
-    far.ended(8, millis(200));
-    assert_eq!(far.query_keys(1000), 1000);
+    for (keys, next) in [(1, 8), (8, 64), (64, 512), (512, 1000)] {
+        far.ended(keys, millis(200));
+        assert_eq!(far.query_keys(1000), next);
+    }
 }
