@@ -149,10 +149,11 @@ impl<E: Clone> Desk<E> {
                 self.take_next(order, lease, &mut taken, stats);
             }
         }
+        // Told first: a queue that only refusals emptied still stands.
+        self.discipline.taken(taken.query.len(), self.queue.len(), now);
         if order == Order::NewestFirst {
             self.refuse_old(now, &mut taken, stats);
         }
-        self.discipline.taken(taken.query.len(), self.queue.len(), now);
         stats.newest_first.set(u64::from(self.discipline.order(now) == Order::NewestFirst));
         self.turns -= usize::from(taken.query.is_empty());
         taken
