@@ -40,8 +40,8 @@ def table(heads, rows):
     return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
 
 
-def keep(name, results, markdown, verdicts, directory=None):
-    """Writes both files, prints the Markdown, and returns the exit status: 0, or 3 when an aim was missed."""
+def keep(name, results, markdown, verdicts, directory=None, more=None):
+    """Writes both files and `more` ({ending: text}), prints the Markdown, and returns the exit status: 0, or 3 when an aim was missed."""
     run = {"schema": f"hotrow-bench-{name}/1", **host.describe(), "verdicts": verdicts, **results}
     about = run["host"]
     text = "\n".join([
@@ -66,5 +66,8 @@ def keep(name, results, markdown, verdicts, directory=None):
             file.write("\n")
         with open(base + ".md", "w") as file:
             file.write(text)
+        for ending, content in (more or {}).items():
+            with open(f"{base}.{ending}", "w") as file:
+                file.write(content)
         print(f"kept in {os.path.relpath(base)}.json and .md", file=sys.stderr)
     return 3 if any(v["outcome"] == "not reached" for v in verdicts) else 0

@@ -83,14 +83,20 @@ def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0, mor
 
 def start_hotrow_over(folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source="", more=""):
     """`source`: more lines of that section; `more`: more sections. `admin_port` of the process is the admin listener's. Ready when it returns."""
+    port, admin = free_port(), free_port()
+    config = HOTROW_TOML.format(port=port, admin=admin, url=url, capacity=capacity, workers=workers, source=source,
+                                more=more)
+    return start_configured(folder, config, port, admin, name, core)
+
+
+def start_configured(folder, config, port, admin, name="hotrow", core="0-1"):
+    """With a whole configuration, which names these ports. Ready when it returns."""
     binary = hotrow_binary()
     if binary is None:
         raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the binary")
-    port, admin = free_port(), free_port()
     path = os.path.join(folder, f"{name}.toml")
     with open(path, "w") as file:
-        file.write(HOTROW_TOML.format(port=port, admin=admin, url=url, capacity=capacity, workers=workers, source=source,
-                                       more=more))
+        file.write(config)
     process = Process(name, [binary, "serve", "--config", path], port, folder, core)
     process.admin_port = admin
     _await_ready(process)

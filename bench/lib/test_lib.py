@@ -11,10 +11,11 @@ import threading
 import time
 import unittest
 import unittest.mock
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import data, generators, postgres, process, report, stats, subjects, wrk  # noqa: E402
+from lib import data, generators, plot, postgres, process, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Answer, Connection  # noqa: E402
 
 SPIN_S = 0.3
@@ -43,6 +44,16 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(report.verdict("x", 1.16, 1.15)["outcome"], "not reached")
         self.assertEqual(report.verdict("x", 2, 3, at_most=False)["outcome"], "not reached")
         self.assertEqual(report.verdict("x", None, 3)["outcome"], "not measured")
+
+
+class Plot(unittest.TestCase):
+    def test_every_point_is_drawn_inside(self):
+        chart = plot.lines("a < b", "x", "y", {"one": [(50, 50), (1_000, 95)], "two": [(50, 50), (1_000, 0)]})
+        root = xml.etree.ElementTree.fromstring(chart)
+        points = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter("{http://www.w3.org/2000/svg}circle")]
+        self.assertEqual(len(points), 4)
+        self.assertTrue(all(plot.LEFT <= x <= plot.WIDTH and plot.TOP <= y <= plot.HEIGHT - plot.BOTTOM for x, y in points), points)
+        self.assertLess(points[1][1], points[0][1])
 
 
 class Data(unittest.TestCase):

@@ -9,9 +9,9 @@ use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
 use crate::config::{CollectionConfig, Config, Upkeep};
-use crate::desk::Desk;
+use crate::desk::{Desk, NotQueued};
 use crate::fixes::{Fix, Fixes};
-use crate::flight::{Failure, Kind, Lease, Waiter};
+use crate::flight::{Ask, Failure, Kind, Lease, Waiter};
 use crate::freshness::{Progress, Quality, Verdict, judge, stands_in};
 use crate::key::{CollectionId, Key};
 use crate::passing::Passing;
@@ -44,6 +44,8 @@ pub enum Lookup<E> {
 pub enum Refusal<E> {
     /// Too many keys of the collection wait for the database.
     QueueFull,
+    /// The read would end after the request's deadline.
+    TooLate,
     /// The feed is behind and the policy is to refuse.
     Behind,
     /// The key was read within `error_ttl`, in vain.
@@ -99,7 +101,7 @@ impl<E: Clone> Cache<E> {
     pub fn new(config: Config, collections: Vec<CollectionConfig>) -> Arc<Self> {
         let stats: Arc<[CollectionStats]> = collections.iter().map(|_| CollectionStats::default()).collect();
         let collection = |own| Collection {
-            desk: Mutex::new(Desk::new(config.seed)),
+            desk: Mutex::new(Desk::new(&config)),
             config: own,
             era: AtomicU64::new(0),
             has_aliases: std::sync::atomic::AtomicBool::new(false),
@@ -148,7 +150,7 @@ impl<E: Clone> Cache<E> {
         }
         // Who served it was within the contract's bound: the watermark is the time, as far as failures need it.
         let failed = desk.recent_failure(key, self.progress.watermark()).is_some();
-        !failed && desk.queue(&[key], Kind::Background, &self.config, stats).is_ok()
+        !failed && desk.queue(&[key], Kind::Background, None, &self.config, stats).is_ok()
     }
 
     /// A turn at the database for the collection: `None` when nothing waits or enough queries are under way, which then
@@ -189,7 +191,7 @@ impl<E: Clone> Cache<E> {
         let has_room = stats.waiting_keys.get() < self.config.waiting_keys as u64 / 2;
         let queued = has_room
             && !desk.current.contains_key(key)
-            && desk.queue(&[key], Kind::Background, &self.config, stats).is_ok();
+            && desk.queue(&[key], Kind::Background, None, &self.config, stats).is_ok();
         stats.hot_refreshes_total.add(u64::from(queued));
         queued
     }
@@ -358,14 +360,14 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Joins reads under way, or queues new ones, for keys of one collection.
-    fn join(&self, keys: &[&Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
+    fn join(&self, keys: &[&Key], wish: Wish, ask: Ask) -> Vec<Lookup<E>> {
         let Some(first) = keys.first() else { return Vec::new() };
         let (collection, stats) = self.collection(first.collection());
         let mut desk = collection.desk.lock();
         let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
         let mut unread: Vec<&Key> = Vec::new();
         for &key in keys {
-            let known = self.config.enabled.then(|| self.join_known(key, wish, now, collection, &mut desk)).flatten();
+            let known = self.config.enabled.then(|| self.join_known(key, wish, ask, collection, &mut desk)).flatten();
             if known.is_none() {
                 unread.push(key);
             }
@@ -378,14 +380,19 @@ impl<E: Clone> Cache<E> {
         }
         self.note_readers(&unread, wish);
         let kind = if self.config.enabled { Kind::Shared } else { Kind::Alone };
-        let queued = desk.queue(&unread, kind, &self.config, stats).unwrap_or_default();
+        let (queued, refusal) = match desk.queue(&unread, kind, Some(ask), &self.config, stats) {
+            Ok(queued) => (queued, Refusal::QueueFull),
+            Err(NotQueued::Full) => (Vec::new(), Refusal::QueueFull),
+            Err(NotQueued::TooLate) => (Vec::new(), Refusal::TooLate),
+        };
         // Joined under the lock: a queued read that nobody waits for is not begun.
         let mut fills = queued.iter().map(|flight| match kind {
-            Kind::Alone => Lookup::Bypass(flight.join()),
-            Kind::Shared | Kind::Background => Lookup::Fill(flight.join()),
+            Kind::Alone => Lookup::Bypass(flight.join(ask)),
+            Kind::Shared | Kind::Background => Lookup::Fill(flight.join(ask)),
         });
         let mut new = || fills.next();
-        let answer = |known: Option<Lookup<E>>| known.or_else(&mut new).unwrap_or(Lookup::Refused(Refusal::QueueFull));
+        let answer =
+            |known: Option<Lookup<E>>| known.or_else(&mut new).unwrap_or_else(|| Lookup::Refused(refusal.clone()));
         answers.into_iter().map(answer).collect()
     }
 
@@ -394,10 +401,11 @@ impl<E: Clone> Cache<E> {
         &self,
         key: &Key,
         wish: Wish,
-        now: Nanos,
+        ask: Ask,
         collection: &Collection<E>,
         desk: &mut Desk<E>,
     ) -> Option<Lookup<E>> {
+        let now = ask.at;
         if wish != Wish::New {
             match self.served(key, wish, now) {
                 Served::Answer(lookup) => return Some(lookup),
@@ -417,7 +425,7 @@ impl<E: Clone> Cache<E> {
             }
         };
         if joinable {
-            return Some(Lookup::Wait(flight.join()));
+            return Some(Lookup::Wait(flight.join(ask)));
         }
         desk.current.remove(key);
         None

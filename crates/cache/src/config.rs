@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hotrow_admit::concurrency::queue;
+
 /// What to do with an entry when the feed is further behind than [`Config::max_staleness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenStale {
@@ -59,6 +61,8 @@ pub struct Config {
     pub query_bytes: usize,
     /// Most keys of one collection that may wait for a query.
     pub waiting_keys: usize,
+    /// Who of them is read next, and who is not read at all.
+    pub queue: queue::Config,
     /// Seed of the hash functions and of the jitter.
     pub seed: u64,
 }

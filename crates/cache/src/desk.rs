@@ -5,13 +5,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::fast::FixedState;
+use hotrow_admit::concurrency::queue::{Discipline, Order};
 use hotrow_measure::clock::Nanos;
 
 use crate::config::Config;
 use crate::fence::Fence;
-use crate::flight::{Failure, Flight, Group, Kind, Lease};
+use crate::flight::{Ask, Failure, Flight, Kind, Lease};
 use crate::key::Key;
 use crate::stats::CollectionStats;
 
@@ -26,47 +28,70 @@ pub(crate) struct Desk<E> {
     queue: VecDeque<Arc<Flight<E>>>,
     /// Turns that were given out: each sends one query after the other.
     turns: usize,
+    pub(crate) discipline: Discipline,
     failures: HashMap<Key, (Nanos, Failure<E>), FixedState>,
     pub(crate) fence: Fence,
 }
 
-/// Why a read could not be queued.
+/// Why a read was not queued.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct QueueFull;
+pub(crate) enum NotQueued {
+    Full,
+    /// It would be answered after its deadline.
+    TooLate,
+}
+
+/// What the next query takes.
+#[derive(Debug)]
+pub(crate) struct Taken<E> {
+    pub(crate) query: Vec<Arc<Flight<E>>>,
+    key_bytes: usize,
+    /// To be told [`Failure::Overdue`] when the desk's lock is released.
+    pub(crate) refused: Vec<Arc<Flight<E>>>,
+    /// How long the one who waited longest has waited.
+    pub(crate) waited: Duration,
+}
 
 impl<E: Clone> Desk<E> {
-    pub(crate) fn new(seed: u64) -> Self {
-        let hasher = FixedState::with_seed(seed);
+    pub(crate) fn new(config: &Config) -> Self {
+        let hasher = FixedState::with_seed(config.seed);
         Self {
             current: HashMap::with_hasher(hasher.clone()),
             queue: VecDeque::new(),
             turns: 0,
+            discipline: Discipline::new(config.queue),
             failures: HashMap::with_hasher(hasher),
-            fence: Fence::new(seed),
+            fence: Fence::new(config.seed),
         }
     }
 
-    /// Queues reads of `keys`; those of one call go into one query. Nothing is queued when they do not all fit.
+    /// Queues reads of `keys`; those of one call go into one query. Nothing is queued when they do not all fit, or when who
+    /// asks would be answered too late.
     pub(crate) fn queue(
         &mut self,
         keys: &[&Key],
         kind: Kind,
+        ask: Option<Ask>,
         config: &Config,
         stats: &CollectionStats,
-    ) -> Result<Vec<Arc<Flight<E>>>, QueueFull> {
+    ) -> Result<Vec<Arc<Flight<E>>>, NotQueued> {
         let count = keys.len();
+        // Without a turn nothing would end this state: then somebody has to lead.
+        if count > 0 && self.turns > 0 && ask.is_some_and(|ask| self.comes_too_late(ask)) {
+            stats.overdue_total.add(count as u64);
+            return Err(NotQueued::TooLate);
+        }
         if self.turns == 0 && self.queue.len() + count > config.waiting_keys {
             self.drop_unwanted(stats);
         }
         if self.queue.len() + count > config.waiting_keys {
             stats.refused_total.add(count as u64);
-            return Err(QueueFull);
+            return Err(NotQueued::Full);
         }
         stats.fills_total.add(count as u64);
         stats.waiting_keys.add(count as u64);
-        let mut group = Group { keys: count, key_bytes: keys.iter().map(|key| key.as_bytes().len()).sum() };
-        let flights = keys.iter().map(|&key| {
-            let flight = Flight::new(key.clone(), kind, std::mem::take(&mut group));
+        let flights = keys.iter().enumerate().map(|(i, &key)| {
+            let flight = Flight::new(key.clone(), kind, i == 0);
             if kind != Kind::Alone {
                 self.current.insert(key.clone(), flight.clone());
             }
@@ -96,38 +121,110 @@ impl<E: Clone> Desk<E> {
         free
     }
 
-    /// The flights of the next query, with their leases taken; `None` ends the turn. A batch is not torn apart unless
-    /// it is larger than a query may be.
-    pub(crate) fn next_query(
-        &mut self,
-        lease: Lease,
-        config: &Config,
-        stats: &CollectionStats,
-    ) -> Option<Vec<Arc<Flight<E>>>> {
-        let mut query: Vec<Arc<Flight<E>>> = Vec::new();
-        let mut key_bytes = 0;
-        while let Some(next) = self.queue.front() {
-            let size = next.key.as_bytes().len();
-            let full = query.len() + next.group.keys.max(1) > config.query_keys
-                || key_bytes + next.group.key_bytes.max(size) > config.query_bytes;
-            if !query.is_empty() && full {
+    fn comes_too_late(&self, ask: Ask) -> bool {
+        let wait = self.discipline.estimate(self.queue.len(), ask.at);
+        wait.is_some_and(|wait| ask.at.after(wait) > ask.deadline)
+    }
+
+    /// The flights of the next query, with their leases taken, and those that are refused instead; without a query the turn
+    /// is over. A batch is not torn apart unless it is larger than a query may be.
+    pub(crate) fn next_query(&mut self, lease: Lease, config: &Config, stats: &CollectionStats) -> Taken<E> {
+        let now = lease.started_at;
+        let order = self.discipline.order(now);
+        let keys_aim = self.discipline.query_keys(config.query_keys);
+        let mut taken = Taken { query: Vec::new(), key_bytes: 0, refused: Vec::new(), waited: Duration::ZERO };
+        while let Some((batch, batch_bytes)) = self.next_batch(order) {
+            let (keys, key_bytes) = (taken.query.len() + batch, taken.key_bytes + batch_bytes);
+            let fits = keys <= config.query_keys.min(keys_aim) && key_bytes <= config.query_bytes;
+            if !taken.query.is_empty() && !fits {
                 break;
             }
-            let Some(flight) = self.queue.pop_front() else { break };
-            stats.waiting_keys.sub(1);
-            if flight.start(lease) {
-                key_bytes += size;
-                query.push(flight);
-            } else {
-                self.retire(&flight);
-                flight.finish(Err(Failure::Abandoned));
+            for _ in 0..batch {
+                let Some(flight) = self.peek(order) else { break };
+                let is_full = taken.query.len() >= config.query_keys
+                    || taken.key_bytes + flight.key.as_bytes().len() > config.query_bytes;
+                if !taken.query.is_empty() && is_full {
+                    break;
+                }
+                self.take_next(order, lease, &mut taken, stats);
             }
         }
-        if query.is_empty() {
-            self.turns -= 1;
-            return None;
+        // Told first: a queue that only refusals emptied still stands.
+        self.discipline.taken(taken.query.len(), self.queue.len(), now);
+        if order == Order::NewestFirst {
+            self.refuse_old(now, &mut taken, stats);
         }
-        Some(query)
+        stats.newest_first.set(u64::from(self.discipline.order(now) == Order::NewestFirst));
+        self.turns -= usize::from(taken.query.is_empty());
+        taken
+    }
+
+    /// Number of keys, and their bytes, of the batch that is next.
+    fn next_batch(&self, order: Order) -> Option<(usize, usize)> {
+        let with = |(keys, bytes), flight: &Arc<Flight<E>>| (keys + 1, bytes + flight.key.as_bytes().len());
+        match order {
+            Order::OldestFirst => {
+                let sum = with((0, 0), self.queue.front()?);
+                Some(self.queue.iter().skip(1).take_while(|flight| !flight.is_first).fold(sum, with))
+            }
+            Order::NewestFirst => {
+                let mut sum = (0, 0);
+                for flight in self.queue.iter().rev() {
+                    sum = with(sum, flight);
+                    if flight.is_first {
+                        break;
+                    }
+                }
+                (sum.0 > 0).then_some(sum)
+            }
+        }
+    }
+
+    fn peek(&self, order: Order) -> Option<&Arc<Flight<E>>> {
+        match order {
+            Order::OldestFirst => self.queue.front(),
+            Order::NewestFirst => self.queue.back(),
+        }
+    }
+
+    /// Moves the next flight into the query, or refuses it, or drops it because nobody wants it any more.
+    fn take_next(&mut self, order: Order, lease: Lease, taken: &mut Taken<E>, stats: &CollectionStats) {
+        let next = match order {
+            Order::OldestFirst => self.queue.pop_front(),
+            Order::NewestFirst => self.queue.pop_back(),
+        };
+        let Some(flight) = next else { return };
+        stats.waiting_keys.sub(1);
+        let asked = flight.asked();
+        if asked.is_some_and(|ask| self.discipline.is_too_late(ask.deadline, lease.started_at)) {
+            stats.overdue_total.add(1);
+            self.retire(&flight);
+            taken.refused.push(flight);
+        } else if flight.start(lease) {
+            let waited = asked.map_or(Duration::ZERO, |ask| lease.started_at.since(ask.at));
+            taken.waited = taken.waited.max(waited);
+            taken.key_bytes += flight.key.as_bytes().len();
+            taken.query.push(flight);
+        } else {
+            self.retire(&flight);
+            flight.finish(Err(Failure::Abandoned));
+        }
+    }
+
+    /// Refuses those who have waited too long while newer ones go first. What nobody waits for goes too: it is read when
+    /// somebody asks.
+    fn refuse_old(&mut self, now: Nanos, taken: &mut Taken<E>, stats: &CollectionStats) {
+        while let Some(oldest) = self.queue.front() {
+            let asked = oldest.asked();
+            if asked.is_some_and(|ask| !self.discipline.is_too_old(ask.at, now)) {
+                return;
+            }
+            let Some(flight) = self.queue.pop_front() else { return };
+            stats.waiting_keys.sub(1);
+            stats.displaced_total.add(u64::from(asked.is_some()));
+            self.retire(&flight);
+            taken.refused.push(flight);
+        }
     }
 
     /// Whether the flight still is the key's current one.
@@ -209,3 +306,7 @@ impl<E: Clone> Desk<E> {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

@@ -26,6 +26,9 @@ pub enum Failure<E> {
     Source(E),
     /// The readers were cancelled [`ATTEMPTS_MAX`] times.
     Abandoned,
+    /// It was not read: the answer would have come after every deadline of those who wait, or the queue stands and newer
+    /// keys go first.
+    Overdue,
 }
 
 /// What a waiter is told.
@@ -41,7 +44,8 @@ pub enum Waited<E> {
 pub(crate) struct Flight<E> {
     pub(crate) key: Key,
     pub(crate) kind: Kind,
-    pub(crate) group: Group,
+    /// Whether a batch begins with it; one key alone is a batch of one.
+    pub(crate) is_first: bool,
     progress: Mutex<Progress<E>>,
 }
 
@@ -56,11 +60,13 @@ pub(crate) enum Kind {
     Alone,
 }
 
-/// The batch that begins with a flight; nothing for the other flights of a batch.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Group {
-    pub(crate) keys: usize,
-    pub(crate) key_bytes: usize,
+/// When somebody asks, and until when an answer is of use.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// A clock reading taken for this request.
+    pub at: Nanos,
+    /// From then on an answer is of no use.
+    pub deadline: Nanos,
 }
 
 #[derive(Debug)]
@@ -71,6 +77,9 @@ struct Progress<E> {
     wakers: Vec<Option<Waker>>,
     free_slots: Vec<usize>,
     waiting: usize,
+    /// When the first of those who wait asked, and the latest of their deadlines.
+    asked_at: Nanos,
+    deadline: Nanos,
     /// Somebody who waits has to lead. Only while queued.
     lead: bool,
     attempts: u8,
@@ -94,22 +103,29 @@ pub(crate) struct Lease {
 }
 
 impl<E: Clone> Flight<E> {
-    pub(crate) fn new(key: Key, kind: Kind, group: Group) -> Arc<Self> {
+    pub(crate) fn new(key: Key, kind: Kind, is_first: bool) -> Arc<Self> {
         let progress = Progress {
             phase: Phase::Queued,
             wakers: Vec::new(),
             free_slots: Vec::new(),
             waiting: 0,
+            asked_at: Nanos::MAX,
+            deadline: Nanos::ZERO,
             lead: false,
             attempts: 0,
             floor: None,
         };
-        Arc::new(Self { key, kind, group, progress: Mutex::new(progress) })
+        Arc::new(Self { key, kind, is_first, progress: Mutex::new(progress) })
     }
 
-    pub(crate) fn join(self: &Arc<Self>) -> Waiter<E> {
+    pub(crate) fn join(self: &Arc<Self>, ask: Ask) -> Waiter<E> {
         let mut progress = self.progress.lock();
+        if progress.waiting == 0 {
+            (progress.asked_at, progress.deadline) = (ask.at, ask.deadline);
+        }
         progress.waiting += 1;
+        progress.asked_at = progress.asked_at.min(ask.at);
+        progress.deadline = progress.deadline.max(ask.deadline);
         let slot = progress.free_slots.pop().unwrap_or_else(|| {
             progress.wakers.push(None);
             progress.wakers.len() - 1
@@ -138,6 +154,12 @@ impl<E: Clone> Flight<E> {
 
     pub(crate) fn has_waiters(&self) -> bool {
         self.progress.lock().waiting > 0
+    }
+
+    /// When the first of those who wait asked, and the latest of their deadlines; `None` when nobody waits.
+    pub(crate) fn asked(&self) -> Option<Ask> {
+        let progress = self.progress.lock();
+        (progress.waiting > 0).then_some(Ask { at: progress.asked_at, deadline: progress.deadline })
     }
 
     /// Begins to read, unless nobody wants the answer any more.

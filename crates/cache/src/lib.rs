@@ -2,7 +2,7 @@
 //! arguments, so every schedule can be tested.
 //!
 //! Reading order: [`Cache`] (look up, invalidate), [`Turn`] (read what is missing, merged), `desk` and [`flight`]
-//! (single flight and leases), `fence` (changes that reads do not see yet), `freshness` (what an entry is worth), `passing` (what is not kept), `store` and [`Record`] (what is kept),
+//! (single flight and leases; who is read next is decided by `hotrow_admit`), `fence` (changes that reads do not see yet), `freshness` (what an entry is worth), `passing` (what is not kept), `store` and [`Record`] (what is kept),
 //! [`key`], [`version`] and [`gtid`] (the types shared with the sources).
 
 mod cache;

@@ -107,6 +107,12 @@ counters! {
     flushes_total,
     /// Requests refused because too many keys were waiting.
     refused_total,
+    /// Keys refused before they were read, because the answer would have come after the deadline.
+    overdue_total,
+    /// Keys refused before they were read, because the queue stood and newer ones went first.
+    displaced_total,
+    /// 1 while the newest keys are read first, because the queue stands.
+    newest_first,
     /// Keys that wait for a query now.
     waiting_keys,
     /// Queries at the database now.
@@ -146,6 +152,10 @@ impl Count {
 
     pub(crate) fn sub(&self, n: u64) {
         self.0.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use hotrow_admit::concurrency::queue;
 use hotrow_measure::clock::Nanos;
 
 use crate::config::{CollectionConfig, Config, Upkeep, WhenStale};
@@ -53,6 +54,12 @@ pub(crate) fn config() -> Config {
         query_keys: 10,
         query_bytes: 1000,
         waiting_keys: 100,
+        queue: queue::Config {
+            adaptive: true,
+            target: Duration::from_millis(100),
+            interval: Duration::from_millis(500),
+            query_target: Duration::from_millis(100),
+        },
         seed: 7,
     }
 }

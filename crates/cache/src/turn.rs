@@ -62,19 +62,36 @@ pub struct Turn<E: Clone> {
     lease: Lease,
     /// Of the query under way, for the fence.
     number: u64,
+    /// How long the one of the query who waited longest had waited.
+    waited: Duration,
     over: bool,
 }
 
 impl<E: Clone> Turn<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
         let lease = Lease { started_at: Nanos::ZERO, era: cache.collection(collection).0.era() };
-        Self { cache, collection, query: Vec::new(), row_of_flight: Vec::new(), lease, number: 0, over: false }
+        Self {
+            cache,
+            collection,
+            query: Vec::new(),
+            row_of_flight: Vec::new(),
+            lease,
+            number: 0,
+            waited: Duration::ZERO,
+            over: false,
+        }
     }
 
     /// The collection whose keys these are.
     #[must_use]
     pub fn collection(&self) -> CollectionId {
         self.collection
+    }
+
+    /// How long the one of the query under way who waited longest had waited when it was put together.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     #[cfg(test)]
@@ -94,13 +111,17 @@ impl<E: Clone> Turn<E> {
         let (collection, stats) = cache.collection(self.collection);
         let mut desk = collection.desk.lock();
         self.lease = Lease { started_at: now, era: collection.era() };
-        let Some(query) = desk.next_query(self.lease, &cache.config, stats) else {
-            self.over = true;
-            return None;
-        };
-        self.number = desk.fence.query_sent();
+        let taken = desk.next_query(self.lease, &cache.config, stats);
+        self.over = taken.query.is_empty();
+        if !self.over {
+            self.number = desk.fence.query_sent();
+        }
         drop(desk);
-        self.query = query;
+        taken.refused.iter().for_each(|flight| flight.finish(Err(Failure::Overdue)));
+        if self.over {
+            return None;
+        }
+        (self.query, self.waited) = (taken.query, taken.waited);
         let keys = self.rows_of_query();
         stats.queries_in_flight.add(1);
         stats.query_sent(keys.len() as u64);
@@ -131,13 +152,18 @@ impl<E: Clone> Turn<E> {
             return;
         }
         self.cache.collection(self.collection).1.queries_in_flight.sub(1);
+        let (keys, answered) = (query.len(), result.is_ok());
         match result {
             Ok(answers) => self.take_in(query, &answers, now),
             Err(error) => {
                 query.iter().for_each(|flight| self.fail(flight, Failure::Source(error.clone()), now));
             }
         }
-        self.cache.collection(self.collection).0.desk.lock().fence.query_ended(self.number);
+        let mut desk = self.cache.collection(self.collection).0.desk.lock();
+        desk.fence.query_ended(self.number);
+        if answered {
+            desk.discipline.ended(keys, now.since(self.lease.started_at));
+        }
     }
 
     fn take_in(&self, query: Vec<Arc<Flight<E>>>, answers: &Answers<E>, now: Nanos) {

@@ -2,6 +2,8 @@
 
 pub(crate) mod breaker;
 pub(crate) mod client;
+pub(crate) mod concurrency;
+pub(crate) mod deadline;
 pub(crate) mod pressure;
 pub(crate) mod priority;
 pub(crate) mod rate;

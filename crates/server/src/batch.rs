@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use hotrow_admit::shed::Kind;
-use hotrow_cache::flight::Waiter;
+use hotrow_cache::flight::{Ask, Waiter};
 use hotrow_cache::key::{CollectionId, Key, KeyError};
 use hotrow_cache::version::Position;
 use hotrow_cache::{Lookup, Presence, Quality, Record, Wish};
@@ -203,7 +203,11 @@ impl Handler {
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => habits::wish(),
             Ok(Special::New) => Wish::New,
-            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted, asked),
+            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted, asked, now),
+            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
+        };
+        let deadline = match self.shared.deadline(asked, now) {
+            Ok(deadline) => deadline,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
         if let Err(problem) = self.let_in(id, first_kind(wish, Kind::Batch), asked) {
@@ -215,7 +219,7 @@ impl Handler {
         let mut waiters = Vec::new();
         let mut refresh = false;
         let admit = |cold| self.admit_reads(id, wish, cold, asked, now);
-        let lookups = match cache.lookup_batch_if(&ids.keys, wish, now, admit) {
+        let lookups = match cache.lookup_batch_if(&ids.keys, wish, Ask { at: now, deadline }, admit) {
             Ok(lookups) => lookups,
             Err(problem) => return Step::Now(self.batch_refused(id, &ids, wish, now, &problem)),
         };
@@ -243,7 +247,7 @@ impl Handler {
         if waiters.is_empty() {
             return Step::Now(self.render(id, &ids, &answers));
         }
-        self.batch_later(id, ids, wish, answers, waiters)
+        self.batch_later(id, ids, wish, answers, (waiters, deadline))
     }
 
     /// The cold keys are not read: what memory holds and what may stand in for the others, or why.
@@ -283,7 +287,7 @@ impl Handler {
         ids: Ids,
         wish: Wish,
         mut answers: Answers,
-        waiters: Vec<(usize, Waiter<Trouble>, CacheOutcome)>,
+        (waiters, deadline): (Vec<(usize, Waiter<Trouble>, CacheOutcome)>, Nanos),
     ) -> Step {
         let place = match Place::take(&self.shared, wish == Wish::New) {
             Ok(place) => place,
@@ -292,12 +296,10 @@ impl Handler {
         let (handler, arrived) = (self.clone(), Nanos::now());
         Step::Later(Box::pin(async move {
             let _place = place;
-            let deadline = tokio::time::Instant::now() + handler.shared.limits.request_timeout;
             for (place, waiter, outcome) in waiters {
-                let waited = tokio::time::timeout_at(deadline, handler.wait_for(id, waiter)).await;
+                let waited = handler.wait_for(id, waiter, deadline).await;
                 let now = Nanos::now();
                 let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
-                let waited = waited.unwrap_or(Err(Problem::Timeout("the database did not answer in time")));
                 handler.waited(arrived, &waited);
                 match waited {
                     Ok(record) => {
@@ -314,18 +316,19 @@ impl Handler {
         }))
     }
 
-    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position, asked: &HeaderMap) -> Step {
+    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position, asked: &HeaderMap, now: Nanos) -> Step {
         if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
             return Step::Now((problem.response(), CacheOutcome::None));
         }
-        let place = match Place::take(&self.shared, true) {
-            Ok(place) => place,
+        let admitted = self.shared.deadline(asked, now).and_then(|at| Ok((at, Place::take(&self.shared, true)?)));
+        let (deadline, place) = match admitted {
+            Ok(admitted) => admitted,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
         let handler = self.clone();
         Step::Later(Box::pin(async move {
             let _place = place;
-            match position::read_at_least(&handler.shared, &ids.keys, wanted).await {
+            match position::read_at_least(&handler.shared, &ids.keys, wanted, deadline).await {
                 Err(problem) => (problem.response(), CacheOutcome::None),
                 Ok(found) => {
                     let mut answers = Answers::new(ids.keys.len());

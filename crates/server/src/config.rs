@@ -5,6 +5,8 @@ pub mod rate;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hotrow_admit::concurrency::limit::Kind;
+
 /// Settings of the HTTP side.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -22,6 +24,8 @@ pub struct Config {
     pub breaker: Option<hotrow_admit::breaker::Config>,
     /// What is refused when the process is past its means; `None`: nothing.
     pub shed: Option<Shed>,
+    /// How many queries the source gets at once.
+    pub concurrency: Concurrency,
     /// In the order of their `CollectionId`s.
     pub collections: Vec<Collection>,
     /// How often clients may ask.
@@ -78,6 +82,19 @@ pub struct Limits {
     pub privileged_waiters: usize,
     /// Answers from memory that are checked against the database each second, at most; 0: none.
     pub checks_per_s: u32,
+}
+
+/// How many queries the source gets at once: at most the cache's `reads_in_flight`.
+#[derive(Clone, Copy, Debug)]
+pub struct Concurrency {
+    /// How the limit is found.
+    pub kind: Kind,
+    /// Latency over latency alone up to which the source counts as well; above 1.
+    pub tolerance: f64,
+    /// What is known of latency alone is measured anew when it is older.
+    pub probe_interval: Duration,
+    /// Whether `Hotrow-Deadline-Ms` is honoured.
+    pub deadline_header: bool,
 }
 
 /// One collection as the HTTP side sees it.

@@ -4,6 +4,8 @@ use std::future::ready;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hotrow_admit::concurrency::limit::Kind;
+use hotrow_admit::concurrency::queue;
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionConfig, Config as CacheConfig, Upkeep, WhenStale};
 use hotrow_cache::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
@@ -12,7 +14,7 @@ use hotrow_source::{BoxFuture, ReadError, ReadSet, Source};
 use http::Method;
 
 use crate::batch;
-use crate::config::{Collection, Config, Limits};
+use crate::config::{Collection, Concurrency, Config, Limits};
 use crate::guard::fuzzing::follow;
 use crate::lookups::Calendar;
 use crate::route::Route;
@@ -90,6 +92,12 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admit::breaker::Config>) -> Arc<
         admin_token: None,
         workers: 1,
         limits: limits(),
+        concurrency: Concurrency {
+            kind: Kind::Fixed,
+            tolerance: 2.0,
+            probe_interval: Duration::from_secs(1),
+            deadline_header: true,
+        },
         breaker,
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
@@ -144,6 +152,12 @@ fn cache_config() -> CacheConfig {
         query_keys: 10,
         query_bytes: 1024,
         waiting_keys: 10,
+        queue: queue::Config {
+            adaptive: true,
+            target: Duration::ZERO,
+            interval: Duration::ZERO,
+            query_target: Duration::ZERO,
+        },
         seed: 1,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hotrow_admit::shed::Kind;
-use hotrow_cache::flight::Waiter;
+use hotrow_cache::flight::{Ask, Waiter};
 use hotrow_cache::key::{CollectionId, Key};
 use hotrow_cache::{Lookup, Quality, Record, Wish};
 use hotrow_measure::clock::Nanos;
@@ -162,9 +162,13 @@ impl Handler {
         if let Err(problem) = self.let_in(id, first_kind(wish, Kind::Hit), asked) {
             return Step::problem(&problem);
         }
+        let deadline = match self.shared.deadline(asked, now) {
+            Ok(deadline) => deadline,
+            Err(problem) => return Step::problem(&problem),
+        };
         let cache = &self.shared.cache;
         let admit = || self.admit_reads(id, wish, 1, asked, now);
-        let lookup = match cache.lookup_if(&key, wish, now, admit) {
+        let lookup = match cache.lookup_if(&key, wish, Ask { at: now, deadline }, admit) {
             Ok(lookup) => lookup,
             Err(problem) => {
                 self.lookups.count(id.0, LookupKind::Refused);
@@ -183,14 +187,14 @@ impl Handler {
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
                 Step::Now(self.answer(record, provenance, asked))
             }
-            Lookup::Wait(waiter) => self.item_later(key, wish, waiter, CacheOutcome::Wait, asked),
+            Lookup::Wait(waiter) => self.item_later(key, wish, (waiter, deadline), CacheOutcome::Wait, asked),
             Lookup::Fill(waiter) => {
                 lead(&self.shared, id);
-                self.item_later(key, wish, waiter, CacheOutcome::Miss, asked)
+                self.item_later(key, wish, (waiter, deadline), CacheOutcome::Miss, asked)
             }
             Lookup::Bypass(waiter) => {
                 lead(&self.shared, id);
-                self.item_later(key, wish, waiter, CacheOutcome::Bypass, asked)
+                self.item_later(key, wish, (waiter, deadline), CacheOutcome::Bypass, asked)
             }
             Lookup::Refused(refusal) => self.refused(&key, wish, asked, now, &(&refusal).into()),
         }
@@ -208,7 +212,7 @@ impl Handler {
         &self,
         key: Key,
         wish: Wish,
-        waiter: Waiter<Trouble>,
+        (waiter, deadline): (Waiter<Trouble>, Nanos),
         outcome: CacheOutcome,
         asked: &HeaderMap,
     ) -> Step {
@@ -221,7 +225,7 @@ impl Handler {
         let (handler, asked) = (self.clone(), asked.clone());
         Step::Later(Box::pin(async move {
             let _place = place;
-            let result = handler.wait_for(key.collection(), waiter).await;
+            let result = handler.wait_for(key.collection(), waiter, deadline).await;
             handler.waited(arrived, &result);
             let now = Nanos::now();
             match result {
@@ -248,15 +252,16 @@ impl Handler {
         if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
             return Step::problem(&problem);
         }
-        let place = match Place::take(&self.shared, true) {
-            Ok(place) => place,
+        let admitted = self.shared.deadline(asked, now).and_then(|at| Ok((at, Place::take(&self.shared, true)?)));
+        let (deadline, place) = match admitted {
+            Ok(admitted) => admitted,
             Err(problem) => return Step::problem(&problem),
         };
         let (handler, asked) = (self.clone(), asked.clone());
         Step::Later(Box::pin(async move {
             let _place = place;
             let keys = [key];
-            match position::read_at_least(&handler.shared, &keys, wanted).await {
+            match position::read_at_least(&handler.shared, &keys, wanted, deadline).await {
                 Ok(mut answers) => match answers.pop() {
                     Some((record, provenance)) => handler.answer(record, provenance, &asked),
                     None => (Problem::Unreadable.response(), CacheOutcome::None),
@@ -266,9 +271,14 @@ impl Handler {
         }))
     }
 
-    /// Waits for a read, at most `request_timeout`.
-    pub(crate) async fn wait_for(&self, collection: CollectionId, waiter: Waiter<Trouble>) -> Result<Record, Problem> {
-        match tokio::time::timeout(self.shared.limits.request_timeout, wait(&self.shared, collection, waiter)).await {
+    /// Waits for a read until the request's deadline.
+    pub(crate) async fn wait_for(
+        &self,
+        collection: CollectionId,
+        waiter: Waiter<Trouble>,
+        deadline: Nanos,
+    ) -> Result<Record, Problem> {
+        match tokio::time::timeout(deadline.since(Nanos::now()), wait(&self.shared, collection, waiter)).await {
             Ok(result) => result.map_err(|failure| Problem::from(&failure)),
             Err(_) => Err(Problem::Timeout("the database did not answer in time")),
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotrow_cache::flight::Ask;
 use hotrow_cache::key::Key;
 use hotrow_cache::version::Position;
 use hotrow_cache::{Lookup, Quality, Record, Wish};
@@ -50,7 +51,7 @@ pub(crate) fn at_once(shared: &Arc<Shared>, key: &Key, wanted: Position, now: Na
 const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
 
 /// Waits for the feed to pass `wanted`, at most `position_wait`, and then answers by the ordinary way; else reads the
-/// database, which must have reached it. Reads again, within `request_timeout`, while a delivered change is not visible.
+/// database, which must have reached it. Reads again, until the request's deadline, while a delivered change is not visible.
 ///
 /// # Errors
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
@@ -58,17 +59,18 @@ pub(crate) async fn read_at_least(
     shared: &Arc<Shared>,
     keys: &[Key],
     wanted: Position,
+    deadline: Nanos,
 ) -> Result<Vec<(Record, Provenance)>, Problem> {
-    let passed = feed_passes(shared, wanted).await?;
-    let deadline = Instant::now() + shared.limits.request_timeout;
+    let until = Instant::now() + deadline.since(Nanos::now());
+    let passed = feed_passes(shared, wanted, until).await?;
     let mut pause = RETRY.start;
     loop {
-        let answers = read_once(shared, keys, wanted, passed, deadline).await?;
+        let answers = read_once(shared, keys, wanted, passed, (deadline, until)).await?;
         // A hit that is behind was a fill's answer once, and is never kept: only fills can be (Race B).
         if !answers.iter().any(|(record, _)| record.is_behind()) {
             return Ok(answers);
         }
-        if Instant::now() + pause >= deadline {
+        if Instant::now() + pause >= until {
             return Err(NO_TIME);
         }
         tokio::time::sleep(pause).await;
@@ -81,13 +83,14 @@ async fn read_once(
     keys: &[Key],
     wanted: Position,
     passed: bool,
-    deadline: Instant,
+    (deadline, until): (Nanos, Instant),
 ) -> Result<Vec<(Record, Provenance)>, Problem> {
     let now = Nanos::now();
     // While the feed is behind, the ordinary way may end in an entry of before a loss, marked as stale.
     let passed = passed && shared.cache.is_current(now);
     let wish = if passed { Wish::Any } else { Wish::New };
-    let lookups = shared.cache.lookup_batch_if(keys, wish, now, |cold| shared.breaker.admit(cold, now))?;
+    let admit = |cold| shared.breaker.admit(cold, now);
+    let lookups = shared.cache.lookup_batch_if(keys, wish, Ask { at: now, deadline }, admit)?;
     if let Some(key) = keys.first() {
         lead(shared, key.collection());
     }
@@ -105,7 +108,7 @@ async fn read_once(
             Lookup::Refused(refusal) => return Err((&refusal).into()),
         };
         let outcome = if passed { outcome } else { CacheOutcome::Bypass };
-        let result = tokio::time::timeout_at(deadline, wait(shared, key.collection(), waiter)).await;
+        let result = tokio::time::timeout_at(until, wait(shared, key.collection(), waiter)).await;
         let record = result.map_err(|_| NO_TIME)?.map_err(|failure| Problem::from(&failure))?;
         if !passed {
             check_reached(&record, wanted)?;
@@ -117,8 +120,8 @@ async fn read_once(
 }
 
 /// Whether the feed passes the position in time.
-async fn feed_passes(shared: &Arc<Shared>, wanted: Position) -> Result<bool, Problem> {
-    let deadline = Instant::now() + shared.limits.position_wait;
+async fn feed_passes(shared: &Arc<Shared>, wanted: Position, until: Instant) -> Result<bool, Problem> {
+    let deadline = until.min(Instant::now() + shared.limits.position_wait);
     loop {
         let moved = shared.feed_moved.notified();
         tokio::pin!(moved);

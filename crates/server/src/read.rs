@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hotrow_admit::concurrency::limit::Outcome;
 use hotrow_cache::flight::{Failure, Waited, Waiter};
 use hotrow_cache::key::CollectionId;
 use hotrow_cache::{Answers, Fetched, Record, Turn};
@@ -21,17 +22,30 @@ pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
 
 async fn carry_out(shared: Arc<Shared>, mut turn: Turn<Trouble>) {
     loop {
-        let permit = match breaker::ask(&shared, Nanos::now()) {
+        let pass = shared.gate.enter().await;
+        let now = Nanos::now();
+        let permit = match breaker::ask(&shared, now) {
             Ok(permit) => permit,
             // What is queued after this finds nobody at work, and leads for itself.
             Err(trouble) => return breaker::give_up(&shared, turn.collection(), trouble),
         };
-        let Some(keys) = turn.next_query(Nanos::now()) else { return };
+        let Some(keys) = turn.next_query(now) else { return };
         let count = keys.len();
+        let query = pass.send(turn.collection(), count, turn.waited(), now);
         let result = shared.source.read(turn.collection(), keys).await;
-        permit.tell(&result, Nanos::now());
+        let now = Nanos::now();
+        permit.tell(&result, now);
+        query.ended(outcome(&result), now);
         let name = &shared.collection(turn.collection()).name;
-        turn.complete(taken(result, count, name), Nanos::now());
+        turn.complete(taken(result, count, name), now);
+    }
+}
+
+fn outcome(result: &Result<ReadSet, ReadError>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Answered,
+        Err(ReadError::Timeout { .. }) => Outcome::TimedOut,
+        Err(ReadError::Unavailable { .. } | ReadError::Broken { .. }) => Outcome::Failed,
     }
 }
 

@@ -7,13 +7,15 @@ use hotrow_cache::Cache;
 use hotrow_cache::key::{CollectionId, KeySchema};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::Source;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
 use crate::admit::breaker::SourceBreaker;
+use crate::admit::concurrency::Gate;
+use crate::admit::deadline;
 use crate::admit::rate::RateLimits;
 use crate::admit::shed::Shedding;
-use crate::config::{Config, Limits};
+use crate::config::{Concurrency, Config, Limits};
 use crate::habits::Usual;
 use crate::lookups::Calendar;
 use crate::problem::Problem;
@@ -53,6 +55,10 @@ pub struct Shared {
     pub collections: Vec<Collection>,
     /// Limits in force.
     pub limits: Limits,
+    /// How many queries the source gets at once, as configured.
+    pub concurrency: Concurrency,
+    /// What each query passes on its way to the source.
+    pub(crate) gate: Gate,
     /// Tells the day of a clock reading.
     pub calendar: Calendar,
     /// Told whenever the feed has come further.
@@ -102,7 +108,16 @@ impl Shared {
         let limits = config.limits.clone();
         let rate = RateLimits::new(&config.rate, &collections, calendar.wall_lead_ns(), Nanos::now());
         let (waiting, privileged) = (Gauge::new(limits.requests_in_flight), Gauge::new(limits.privileged_waiters));
+        let concurrency = config.concurrency;
+        let limit = hotrow_admit::concurrency::limit::Config {
+            kind: concurrency.kind,
+            max: cache.config().reads_in_flight,
+            tolerance: concurrency.tolerance,
+            probe_interval: concurrency.probe_interval,
+        };
         Ok(Arc::new(Self {
+            concurrency,
+            gate: Gate::new(limit, config.collections.len()),
             cache,
             source,
             router,
@@ -119,6 +134,15 @@ impl Shared {
             privileged,
             rate,
         }))
+    }
+
+    /// Until when an answer to a request that arrived at `now` is of use.
+    ///
+    /// # Errors
+    /// 400 for a malformed `Hotrow-Deadline-Ms`.
+    pub(crate) fn deadline(&self, asked: &HeaderMap, now: Nanos) -> Result<Nanos, Problem> {
+        let timeout = self.limits.request_timeout;
+        if self.concurrency.deadline_header { deadline::of(asked, timeout, now) } else { Ok(now.after(timeout)) }
     }
 
     /// The collection of that number.

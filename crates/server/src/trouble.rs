@@ -42,6 +42,7 @@ impl From<&Failure<Trouble>> for Problem {
             Failure::Source(Trouble::Broken) => Self::Unavailable("this collection cannot be read at present"),
             Failure::Source(Trouble::Unreadable) => Self::Unreadable,
             Failure::Source(Trouble::LeftAlone { retry_after_s }) => Self::LeftAlone { retry_after_s: *retry_after_s },
+            Failure::Overdue => Self::Overloaded("the database is behind, and this read was given up for newer ones"),
             Failure::Abandoned => Self::Unavailable("the read was given up"),
         }
     }
@@ -51,6 +52,7 @@ impl From<&Refusal<Trouble>> for Problem {
     fn from(refusal: &Refusal<Trouble>) -> Self {
         match refusal {
             Refusal::QueueFull => Self::Overloaded("too many ids wait for the database"),
+            Refusal::TooLate => Self::Overloaded("the database cannot answer before the deadline of this request"),
             Refusal::Behind => {
                 Self::Unavailable("changes cannot be followed at present, and stale answers are not allowed")
             }

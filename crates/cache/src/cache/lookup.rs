@@ -5,14 +5,20 @@ use std::convert::Infallible;
 use hotrow_measure::clock::Nanos;
 
 use super::{Cache, Lookup, Refusal, Served, Wish};
-use crate::flight::Failure;
+use crate::flight::{Ask, Failure};
 use crate::key::{CollectionId, Key};
 
 impl<E: Clone> Cache<E> {
     /// What is known of `key` at `now`, a clock reading taken for this request.
     #[must_use]
     pub fn lookup(&self, key: &Key, wish: Wish, now: Nanos) -> Lookup<E> {
-        let Ok(lookup) = self.lookup_if(key, wish, now, || Ok::<(), Infallible>(()));
+        self.lookup_until(key, wish, now, Nanos::MAX)
+    }
+
+    /// [`Cache::lookup`] for a request that is of no use after `deadline`.
+    #[must_use]
+    pub fn lookup_until(&self, key: &Key, wish: Wish, now: Nanos, deadline: Nanos) -> Lookup<E> {
+        let Ok(lookup) = self.lookup_if(key, wish, Ask { at: now, deadline }, || Ok::<(), Infallible>(()));
         lookup
     }
 
@@ -24,19 +30,19 @@ impl<E: Clone> Cache<E> {
         &self,
         key: &Key,
         wish: Wish,
-        now: Nanos,
+        ask: Ask,
         admit: impl FnOnce() -> Result<(), R>,
     ) -> Result<Lookup<E>, R> {
         let wish = self.granted(wish);
         if self.config.enabled && wish != Wish::New {
-            match self.served(key, wish, now) {
+            match self.served(key, wish, ask.at) {
                 Served::Answer(lookup) => return Ok(lookup),
                 Served::Refuse => return Ok(Lookup::Refused(Refusal::Behind)),
                 Served::No => {}
             }
         }
         admit()?;
-        let mut one = self.join(std::slice::from_ref(&key), wish, now);
+        let mut one = self.join(std::slice::from_ref(&key), wish, ask);
         // `join` answers one lookup per key.
         Ok(one.pop().unwrap_or(Lookup::Refused(Refusal::QueueFull)))
     }
@@ -45,7 +51,13 @@ impl<E: Clone> Cache<E> {
     /// one query. Answers in the order of `keys`, which must not repeat a key.
     #[must_use]
     pub fn lookup_batch(&self, keys: &[Key], wish: Wish, now: Nanos) -> Vec<Lookup<E>> {
-        let Ok(lookups) = self.lookup_batch_if(keys, wish, now, |_| Ok::<(), Infallible>(()));
+        self.lookup_batch_until(keys, wish, now, Nanos::MAX)
+    }
+
+    /// [`Cache::lookup_batch`] for a request that is of no use after `deadline`.
+    #[must_use]
+    pub fn lookup_batch_until(&self, keys: &[Key], wish: Wish, now: Nanos, deadline: Nanos) -> Vec<Lookup<E>> {
+        let Ok(lookups) = self.lookup_batch_if(keys, wish, Ask { at: now, deadline }, |_| Ok::<(), Infallible>(()));
         lookups
     }
 
@@ -57,14 +69,15 @@ impl<E: Clone> Cache<E> {
         &self,
         keys: &[Key],
         wish: Wish,
-        now: Nanos,
+        ask: Ask,
         admit: impl FnOnce(usize) -> Result<(), R>,
     ) -> Result<Vec<Lookup<E>>, R> {
         let wish = self.granted(wish);
         let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
         let mut cold: Vec<&Key> = Vec::new();
         for key in keys {
-            let hit = if self.config.enabled && wish != Wish::New { self.served(key, wish, now) } else { Served::No };
+            let hit =
+                if self.config.enabled && wish != Wish::New { self.served(key, wish, ask.at) } else { Served::No };
             answers.push(match hit {
                 Served::Answer(lookup) => Some(lookup),
                 Served::Refuse => Some(Lookup::Refused(Refusal::Behind)),
@@ -77,7 +90,7 @@ impl<E: Clone> Cache<E> {
         let mut joined = Vec::new();
         if !cold.is_empty() {
             admit(cold.len())?;
-            joined = self.join(&cold, wish, now);
+            joined = self.join(&cold, wish, ask);
         }
         let mut joined = joined.into_iter();
         let refused = || Lookup::Refused(Refusal::QueueFull);

@@ -114,6 +114,8 @@ counts!(
     new_reads,
     behind,
     queue_full,
+    overdue,
+    displaced,
     failed_recently,
     failures,
     abandoned,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::check::{Asked, Way, check, row_version};
-use super::world::{Pending, Reader, World};
+use super::world::{PATIENCE, Pending, Reader, World};
 use crate::flight::{Failure, Waited, Waiter};
 use crate::key::{CollectionId, Key};
 use crate::testkit::{Broken, poll_with};
@@ -14,9 +14,10 @@ impl World {
         let Some(collection) = keys.first().map(Key::collection) else { return Ok(()) };
         let applied = self.cache.applied().map_or(0, |position| position.at);
         let asked: Vec<Asked> = keys.iter().map(|key| self.asked(key, wish, applied)).collect();
+        let deadline = self.now.after(PATIENCE);
         let answers = match keys {
-            [key] => vec![self.cache.lookup(key, wish, self.now)],
-            _ => self.cache.lookup_batch(keys, wish, self.now),
+            [key] => vec![self.cache.lookup_until(key, wish, self.now, deadline)],
+            _ => self.cache.lookup_batch_until(keys, wish, self.now, deadline),
         };
         self.counts.new_reads += u64::from(wish == Wish::New);
         let mut lead = false;
@@ -91,6 +92,7 @@ impl World {
         let config = self.cache.config().clone();
         let right = match refusal {
             Refusal::QueueFull => true,
+            Refusal::TooLate => config.queue.adaptive,
             Refusal::Behind => {
                 self.counts.behind += 1;
                 config.when_stale == crate::config::WhenStale::Refuse && !self.cache.is_current(asked.at)

@@ -11,6 +11,7 @@ mod world;
 
 use std::cell::RefCell;
 
+use hotrow_admit::concurrency::queue;
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config as Runs, TestCaseError, TestRunner};
@@ -71,6 +72,12 @@ fn settings(bits: u32) -> Settings {
         query_keys: 1 + pick(16, 6),
         query_bytes: [11, 40, 1000][pick(18, 3)],
         waiting_keys: 4 + pick(20, 20),
+        queue: queue::Config {
+            adaptive: pick(28, 4) == 0,
+            target: BOUND / 20,
+            interval: BOUND / 20,
+            query_target: BOUND / 10,
+        },
         ..config()
     };
     Settings { cache, versions: Versions::ALL[pick(24, 6)] }

@@ -19,6 +19,8 @@ use crate::{Answers, Cache, Fetched, Fix, Turn, Wish};
 pub(super) const BOUND: Duration = Duration::from_millis(100);
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const NEGATIVE_TTL: Duration = Duration::from_millis(250);
+/// How long a request may wait.
+pub(super) const PATIENCE: Duration = Duration::from_millis(200);
 const COLLECTIONS: u16 = 2;
 const IDS: u16 = 7;
 
@@ -141,6 +143,8 @@ impl World {
             counts.rereads += stats.rereads_total;
             counts.evictions += stats.removed[Removal::Capacity as usize];
             counts.queue_full += stats.refused_total;
+            counts.overdue += stats.overdue_total;
+            counts.displaced += stats.displaced_total;
             counts.merged_queries += stats.query_keys[1..].iter().sum::<u64>();
         }
         counts

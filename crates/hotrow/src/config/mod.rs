@@ -6,6 +6,7 @@
 //! All values are checked at start, and all problems are told at once with file, line, path, rule and value.
 
 mod collections;
+mod concurrency;
 mod expand;
 mod overload;
 mod problem;

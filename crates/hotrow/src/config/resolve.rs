@@ -11,6 +11,7 @@ use hotrow_server::config::rate::RateLimits;
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
+use super::concurrency::concurrency;
 use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
@@ -74,6 +75,7 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
         limits,
         breaker,
         shed,
+        concurrency: shared.concurrency,
         collections: collections.server,
         rate,
     };
@@ -124,6 +126,8 @@ fn admin_token(mut section: Section<'_>) -> Option<String> {
 /// What `[limits]` sets outside the server.
 struct Shared {
     waiting_keys: usize,
+    queue: hotrow_admit::concurrency::queue::Config,
+    concurrency: hotrow_server::config::Concurrency,
 }
 
 /// As the file has them, for the rules that name them; whether they are valid is told where they are read.
@@ -181,10 +185,11 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
             format!("must be at least limits.max_batch, or no cold batch could be read: {waiting_keys} is less than {max_batch}"),
         );
     }
+    let (concurrency, queue) = concurrency(section.section("concurrency"));
     let breaker = overload::breaker(section.section("breaker"));
     let shed = overload::shed(section.section("shed"));
     section.finish();
-    Limited { limits, rate, shared: Shared { waiting_keys }, breaker, shed }
+    Limited { limits, rate, shared: Shared { waiting_keys, queue, concurrency }, breaker, shed }
 }
 
 /// Defaults that collections take over.
@@ -224,6 +229,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         query_keys: source.query_keys,
         query_bytes: source.query_bytes,
         waiting_keys: shared.waiting_keys,
+        queue: shared.queue,
         seed: random_seed(),
     };
     let ttl = Ttl {

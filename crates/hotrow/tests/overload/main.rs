@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 mod breaker;
+mod concurrency;
 mod crowd;
 mod flood;
 mod forwarding;

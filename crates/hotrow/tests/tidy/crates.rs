@@ -7,7 +7,7 @@ use crate::{assert_complains, assert_silent};
 const ARROWS: &[(&str, &[&str])] = &[
     ("measure", &[]),
     ("admit", &["measure"]),
-    ("cache", &["measure"]),
+    ("cache", &["admit", "measure"]),
     ("source", &["cache", "measure"]),
     ("server", &["admit", "cache", "source", "measure"]),
     ("load", &["measure"]),

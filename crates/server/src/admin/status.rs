@@ -59,6 +59,7 @@ impl View {
             "limits": self.limits(),
             "rate_limits": shared.rate.status(),
             "overload": self.overload_status(now),
+            "concurrency": self.concurrency(),
             "collections": collections,
         })
     }
@@ -92,8 +93,19 @@ impl View {
             "evictions": evictions,
             "fills": stats.fills_total, "invalidations": stats.invalidations_total, "flushes": stats.flushes_total,
             "queries": stats.queries_total, "waiting_keys": stats.waiting_keys,
+            "overdue": stats.overdue_total, "displaced": stats.displaced_total, "newest_first": stats.newest_first == 1,
             "queries_in_flight": stats.queries_in_flight,
             "staleness_ms": followed.then(|| millis(self.shared.cache.staleness(Nanos::now()))),
+        })
+    }
+
+    fn concurrency(&self) -> Value {
+        let (gate, config) = (self.shared.gate.view(), self.shared.cache.config());
+        let waited = |quantile| gate.waited_ns.value_at_quantile(quantile).map(|ns| ns as f64 / 1e6);
+        json!({
+            "kind": gate.kind.label(), "limit": gate.limit, "in_flight": gate.in_flight, "probes": gate.probes_total,
+            "queue": if config.queue.adaptive { "adaptive" } else { "fifo" },
+            "queue_wait_ms": { "p50": waited(0.5), "p99": waited(0.99) },
         })
     }
 

@@ -7,20 +7,23 @@ use hotrow_measure::clock::Nanos;
 use super::View;
 use crate::admit::pressure::resident_bytes;
 use crate::lookups::LABELS;
-use crate::metrics::{self, Exposition, Labels};
+use crate::metrics::{self, Exposition, Labels, Scale};
 
 /// A field of a collection's counters: name, help, reader.
 type Field = (&'static str, &'static str, fn(&Snapshot) -> u64);
 
-const GAUGES: [Field; 5] = [
+const GAUGES: [Field; 6] = [
     ("hotrow_cache_entries", "Entries held, those for missing records included.", |s| s.entries),
     ("hotrow_cache_negative_entries", "Entries that say that there is no such record.", |s| s.negative_entries),
     ("hotrow_cache_bytes", "Bytes that entries count for: keys, bodies and bookkeeping.", |s| s.bytes),
     ("hotrow_waiting_keys", "Keys that wait for a query.", |s| s.waiting_keys),
     ("hotrow_queries_in_flight", "Queries at the database.", |s| s.queries_in_flight),
+    ("hotrow_queue_newest_first", "1 while the newest keys are read first, because the queue stands.", |s| {
+        s.newest_first
+    }),
 ];
 
-const COUNTERS: [Field; 12] = [
+const COUNTERS: [Field; 14] = [
     ("hotrow_fills_total", "Reads queued because nobody was reading the key.", |s| s.fills_total),
     ("hotrow_waits_total", "Requests that joined a read under way.", |s| s.waits_total),
     ("hotrow_queries_total", "Queries sent.", |s| s.queries_total),
@@ -42,6 +45,12 @@ const COUNTERS: [Field; 12] = [
         s.hot_refreshes_total
     }),
     ("hotrow_flushes_total", "Flushes of the whole collection.", |s| s.flushes_total),
+    ("hotrow_keys_overdue_total", "Keys refused unread because the answer would have come after the deadline.", |s| {
+        s.overdue_total
+    }),
+    ("hotrow_keys_displaced_total", "Keys refused unread because the queue stood and newer ones went first.", |s| {
+        s.displaced_total
+    }),
     ("hotrow_keys_refused_total", "Keys refused because too many were waiting.", |s| s.refused_total),
 ];
 
@@ -51,6 +60,7 @@ impl View {
         let mut out = Exposition::default();
         metrics::expose(&self.workers, self.shared.calendar.day(now), &mut out);
         self.expose_collections(&mut out);
+        self.expose_gate(&mut out);
         self.expose_feed(now, &mut out);
         self.shared.rate.expose(&mut out);
         self.expose_overload(now, &mut out);
@@ -79,6 +89,24 @@ impl View {
             "hotrow_merged_queries_total",
             "Queries by number of keys (each counted in one class).",
             &flat(&merged),
+        );
+    }
+
+    fn expose_gate(&self, out: &mut Exposition) {
+        let gate = self.shared.gate.view();
+        let one = |value: usize| [(&[] as Labels<'_>, value as u64)];
+        out.gauge("hotrow_query_limit", "Queries that may be at the database at once now.", &one(gate.limit));
+        out.gauge("hotrow_query_limit_used", "Queries that are, of all collections.", &one(gate.in_flight));
+        out.counter(
+            "hotrow_query_limit_probes_total",
+            "Times that queries went one at a time to measure what they take alone.",
+            &[(&[], gate.probes_total)],
+        );
+        out.histogram(
+            "hotrow_queue_wait_seconds",
+            "Of each query the longest wait of its keys.",
+            Scale::LATENCY,
+            &[(&[], &gate.waited_ns)],
         );
     }
 

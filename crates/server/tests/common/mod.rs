@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hotrow_server::config::{Config, Limits};
+use hotrow_server::config::{Concurrency, Config, Limits};
 use hotrow_server::drain::Shutdown;
 use hotrow_server::listen::Listeners;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
@@ -80,12 +80,19 @@ impl Server {
     pub(crate) fn start_with(limits: Limits, workers: usize) -> Self {
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
         let address = listeners.address();
+        let concurrency = Concurrency {
+            kind: hotrow_admit::concurrency::limit::Kind::Fixed,
+            tolerance: 2.0,
+            probe_interval: Duration::from_secs(1),
+            deadline_header: true,
+        };
         let config = Config {
             data: address,
             admin: address,
             admin_token: None,
             workers,
             limits,
+            concurrency,
             breaker: None,
             shed: None,
             collections: Vec::new(),
