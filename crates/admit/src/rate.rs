@@ -99,5 +99,6 @@ impl Cell {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
 mod schedules;

@@ -51,7 +51,6 @@ pub trait Serve: 'static {
 }
 
 /// A service that does not ask who asks.
-
 impl<S, B, E> Serve for S
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = E> + 'static,

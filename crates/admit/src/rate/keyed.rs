@@ -132,7 +132,7 @@ impl Keyed {
     fn place(&self, KeyHash(hash): KeyHash) -> (usize, u64) {
         let (low, high) = (hash as u64, (hash >> 64) as u64);
         // Multiply and shift: as even as a remainder, without the division; below the number of sets.
-        let index = (u128::from(low) * self.sets.len() as u128 >> 64) as usize;
+        let index = ((u128::from(low) * self.sets.len() as u128) >> 64) as usize;
         (index, if high == NOBODY { 1 } else { high })
     }
 
@@ -202,5 +202,6 @@ impl Set {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;

@@ -29,7 +29,8 @@ impl Policy for Leaky {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use super::*;
     use crate::rate::Cell;

@@ -138,7 +138,8 @@ impl Policy for Limit {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use super::*;
     use crate::rate::Cell;

@@ -108,7 +108,7 @@ impl Meter {
         now: Nanos,
         max_wait: Duration,
     ) -> (Decision, Option<u64>) {
-        let waits = u128::from(setting.speed) * max_wait.as_nanos() >> SPEED_SHIFT;
+        let waits = (u128::from(setting.speed) * max_wait.as_nanos()) >> SPEED_SHIFT;
         let most = u64::from(setting.burst).saturating_add(u64::try_from(waits).unwrap_or(u64::MAX) / TICKS_PER_UNIT);
         let Some(next) = next.filter(|_| cost <= most) else { return (Decision::TooLarge { most }, None) };
         // A warm-up would have granted more of the burst by then: the delay is rather too long than too short.
@@ -135,7 +135,7 @@ impl Meter {
     #[inline]
     fn ticks(&self, setting: &Setting, now: Nanos) -> u64 {
         let counted = self.warm_up.counted_ns(now).saturating_sub(setting.counted_ns);
-        let ticks = u128::from(counted) * u128::from(setting.speed) >> SPEED_SHIFT;
+        let ticks = (u128::from(counted) * u128::from(setting.speed)) >> SPEED_SHIFT;
         setting.ticks.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX))
     }
 
@@ -176,7 +176,8 @@ impl Setting {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use super::*;
 

@@ -95,7 +95,8 @@ fn needed(wanted: u64, over: u64) -> u64 {
     t
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use proptest::prelude::*;
 

@@ -68,7 +68,7 @@ fn a_burst_gets_exactly_its_size_and_then_a_429_that_says_all() {
     assert_eq!(metrics.sum("hotrow_rate_limited_total", &[("rule", "clients")]), 24.0);
     assert_eq!(metrics.sum("hotrow_rate_keys", &[("rule", "clients")]), 1.0);
     assert_eq!(metrics.sum("hotrow_http_requests_total", &[("status", "429")]), 24.0);
-    let rule = &server.status()["rate_limits"]["clients"];
+    let rule = &server.status()["limits"]["rate"]["clients"];
     assert_eq!((&rule["rate"], &rule["burst"], &rule["limited"]), (&"6/m".into(), &20.into(), &24.into()));
     assert_eq!(server.admin_client().get("/healthz").status, 200, "the admin side is not limited");
 }

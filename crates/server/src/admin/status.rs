@@ -57,7 +57,6 @@ impl View {
             },
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
             "limits": self.limits(),
-            "rate_limits": shared.rate.status(),
             "overload": self.overload_status(now),
             "concurrency": self.concurrency(),
             "collections": collections,
@@ -117,7 +116,7 @@ impl View {
             "header_bytes": limits.header_bytes, "headers": limits.headers, "target_bytes": limits.target_bytes,
             "body_bytes": limits.body_bytes, "waiting_keys": config.waiting_keys,
             "reads_in_flight": config.reads_in_flight, "query_keys": config.query_keys,
-            "query_bytes": config.query_bytes,
+            "query_bytes": config.query_bytes, "rate": self.shared.rate.status(),
         })
     }
 }

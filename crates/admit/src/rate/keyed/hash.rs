@@ -61,7 +61,8 @@ fn round(v: &mut [u64; 4]) {
     *c = c.rotate_left(32);
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use super::*;
 
