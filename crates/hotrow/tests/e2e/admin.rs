@@ -107,8 +107,18 @@ fn status_has_its_documented_shape() {
     assert!(products["bytes"].as_u64().unwrap() > 50 && status["cache"]["bytes"].as_u64().unwrap() > 50);
     assert_eq!(products["hit_ratio"], 0.5);
     let top: BTreeSet<&str> = status.as_object().unwrap().keys().map(String::as_str).collect();
-    let expected =
-        ["cache", "collections", "connections", "feed", "limits", "requests", "source", "uptime_s", "version"];
+    let expected = [
+        "cache",
+        "collections",
+        "concurrency",
+        "connections",
+        "feed",
+        "limits",
+        "requests",
+        "source",
+        "uptime_s",
+        "version",
+    ];
     assert_eq!(top, BTreeSet::from(expected));
 }
 
