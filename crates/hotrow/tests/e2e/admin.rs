@@ -114,6 +114,7 @@ fn status_has_its_documented_shape() {
     let expected = [
         "cache",
         "collections",
+        "concurrency",
         "connections",
         "feed",
         "limits",

@@ -70,9 +70,7 @@ fn an_expired_entry_stands_in_for_a_failed_read_but_not_for_what_was_deleted() {
         .set("cache.negative_ttl", "\"100ms\"")
         .set("cache.stale_if_error", "\"1h\"")
         .set("cache.error_ttl", "\"0s\"")
-        .set("source.read_timeout", "\"50ms\"")
-        // Reads fail here one after the other; that they are then not even tried is tested elsewhere.
-        .set("limits.breaker.enabled", "false")
+        .set("limits.request_timeout", "\"100ms\"")
         .set("source.reads_in_flight", "1")
         .set("collections.slow.allow_no_cache", "true");
     let server = Server::start(&config);
@@ -81,7 +79,7 @@ fn an_expired_entry_stands_in_for_a_failed_read_but_not_for_what_was_deleted() {
     client.get("/products/2");
     database.execute("DELETE FROM products WHERE id = 2");
     await_until("the deletion", SOON, || client.get("/products/2").status == 404);
-    // The only reader is kept busy for longer than a read may take.
+    // The only reader is kept busy for longer than a request may take.
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let mut busy = server.client();
