@@ -375,7 +375,7 @@ fn what_is_not_admitted_is_not_queued() {
     let refused = cache.lookup_if(&key(1), Wish::Any, START, || Err("no"));
     assert_eq!(refused.err(), Some("no"));
     let keys = [key(1), key(2)];
-    let refused = cache.lookup_batch_if(&keys, Wish::Any, START, |cold| Err(cold));
+    let refused = cache.lookup_batch_if(&keys, Wish::Any, START, Err);
     assert_eq!(refused.err(), Some(2));
     assert!(cache.turn(FIRST).is_none(), "nothing waits");
     let mut asked = ask(&cache, 1);
@@ -385,7 +385,7 @@ fn what_is_not_admitted_is_not_queued() {
     assert_eq!(body(poll(&mut asked)), Some(1));
     let never = || -> Result<(), &str> { panic!("memory answers") };
     assert!(matches!(cache.lookup_if(&key(1), Wish::Any, START, never), Ok(Lookup::Hit(..))));
-    assert_eq!(cache.lookup_batch_if(&keys, Wish::Any, START, |cold| Err(cold)).err(), Some(1), "one of two is cold");
+    assert_eq!(cache.lookup_batch_if(&keys, Wish::Any, START, Err).err(), Some(1), "one of two is cold");
 }
 
 #[test]
