@@ -167,7 +167,10 @@ const BAD: &[(&str, &str)] = &[
     ("[limits.breaker]\nfailure = 3", "limits.breaker.failure: unknown key; did you mean failures"),
     ("[limits.breaker]\nprobes = 0", "limits.breaker.probes: must be a whole number between 1 and 100, not 0"),
     ("[limits.breaker]\nfailure_rate = 0", "limits.breaker.failure_rate: must be a number between 0.01 and 1, not 0"),
-    ("[limits.breaker]\nopen_for = '1m'", "limits.breaker.open_for: must not be longer than limits.breaker.open_for_max"),
+    (
+        "[limits.breaker]\nopen_for = '1m'",
+        "limits.breaker.open_for: must not be longer than limits.breaker.open_for_max",
+    ),
     ("[limits.shed]\nmemory_limit = '1KiB'", "limits.shed.memory_limit: must be a size such as"),
     ("[limits.shed]\nmemory_share = 1", "limits.shed.memory_share: must be a number between 0.1 and 0.99, not 1"),
     ("[limits]\nshed = true", "limits.shed: must be a table, [limits.shed], not"),
@@ -386,8 +389,17 @@ fn nearly_a_configuration() -> impl Strategy<Value = String> {
     let name = prop::sample::select(
         known_keys().into_iter().filter_map(|k| k.path.rsplit('.').next().map(str::to_owned)).collect::<Vec<_>>(),
     );
-    let table =
-        prop::sample::select(vec!["listen", "limits", "limits.shed", "source", "cache", "collections.a", "collections", "log", "x"]);
+    let table = prop::sample::select(vec![
+        "listen",
+        "limits",
+        "limits.shed",
+        "source",
+        "cache",
+        "collections.a",
+        "collections",
+        "log",
+        "x",
+    ]);
     let value = prop_oneof![
         any::<i64>().prop_map(|n| n.to_string()),
         any::<f64>().prop_map(|n| format!("{n:?}")),
