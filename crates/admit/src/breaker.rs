@@ -166,9 +166,16 @@ impl Breaker {
         (Ok(Ticket { generation: self.generation }), transition)
     }
 
-    /// Takes in how a call ended. `random`, evenly distributed, sets the jitter of the time for which the breaker opens.
-    pub fn tell(&mut self, call: Ticket, outcome: Outcome, now: Nanos, random: u64) -> Option<Transition> {
-        if call.generation != self.generation {
+    /// Takes in how a call ended; its ticket goes with it, so that nobody tells twice. `random`, evenly distributed, sets the
+    /// jitter of the time for which the breaker opens.
+    pub fn tell(
+        &mut self,
+        Ticket { generation }: Ticket,
+        outcome: Outcome,
+        now: Nanos,
+        random: u64,
+    ) -> Option<Transition> {
+        if generation != self.generation {
             return None;
         }
         match &mut self.phase {

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::config::Config;
-use crate::flight::{ATTEMPTS_MAX, Waited, Waiter};
+use crate::flight::{ATTEMPTS_MAX, Ask, Waited, Waiter};
 use crate::testkit::*;
 use crate::{Lookup, Quality, Refusal, Wish};
+
+/// Somebody who waits as long as it takes.
+const ASK: Ask = Ask { at: START, deadline: Nanos::MAX };
 
 fn ask(cache: &TestCache, id: i64) -> Waiter<Broken> {
     waiter(cache.lookup(&key(id), Wish::Any, START))
@@ -372,10 +375,10 @@ fn a_queue_that_everyone_has_left_does_not_refuse_for_ever() {
 #[test]
 fn what_is_not_admitted_is_not_queued() {
     let cache = cache(config());
-    let refused = cache.lookup_if(&key(1), Wish::Any, Ask { at: START, deadline: Nanos::MAX }, || Err("no"));
+    let refused = cache.lookup_if(&key(1), Wish::Any, ASK, || Err("no"));
     assert_eq!(refused.err(), Some("no"));
     let keys = [key(1), key(2)];
-    let refused = cache.lookup_batch_if(&keys, Wish::Any, Ask { at: START, deadline: Nanos::MAX }, |cold| Err(cold));
+    let refused = cache.lookup_batch_if(&keys, Wish::Any, ASK, Err);
     assert_eq!(refused.err(), Some(2));
     assert!(cache.turn(FIRST).is_none(), "nothing waits");
     let mut asked = ask(&cache, 1);
@@ -384,15 +387,8 @@ fn what_is_not_admitted_is_not_queued() {
     turn.complete(answers(1, 1), START);
     assert_eq!(body(poll(&mut asked)), Some(1));
     let never = || -> Result<(), &str> { panic!("memory answers") };
-    assert!(matches!(
-        cache.lookup_if(&key(1), Wish::Any, Ask { at: START, deadline: Nanos::MAX }, never),
-        Ok(Lookup::Hit(..))
-    ));
-    assert_eq!(
-        cache.lookup_batch_if(&keys, Wish::Any, Ask { at: START, deadline: Nanos::MAX }, |cold| Err(cold)).err(),
-        Some(1),
-        "one of two is cold"
-    );
+    assert!(matches!(cache.lookup_if(&key(1), Wish::Any, ASK, never), Ok(Lookup::Hit(..))));
+    assert_eq!(cache.lookup_batch_if(&keys, Wish::Any, ASK, Err).err(), Some(1), "one of two is cold");
 }
 
 #[test]

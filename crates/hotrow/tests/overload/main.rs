@@ -7,16 +7,14 @@ mod concurrency;
 mod crowd;
 mod flood;
 mod forwarding;
-#[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
-#[path = "../e2e/harness/mod.rs"]
-mod harness;
 mod penetration;
 mod proxy;
-mod proxy;
-mod rate;
 mod rate;
 mod scan;
 mod shed;
-mod shed;
 mod slow;
 mod smuggling;
+
+#[allow(unused_imports, reason = "shared with the end-to-end tests")]
+#[path = "../e2e/harness/mod.rs"]
+mod harness;
