@@ -151,8 +151,8 @@ fn run_worker<S: Serve>(
     make_service: &(impl Fn(Worker) -> S + ?Sized),
     shutdown: &Shutdown,
 ) -> io::Result<()> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_all().event_interval(TURNS_PER_LOOK).build_local(LocalOptions::default())?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().event_interval(TURNS_PER_LOOK).build_local(LocalOptions::default())?;
     let drain_timeout = limits.drain_timeout;
     let shared = Rc::new(Shared::new(limits, Arc::clone(&worker.metrics), Nanos::now()));
     runtime.block_on(async {
