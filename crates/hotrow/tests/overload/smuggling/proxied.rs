@@ -17,7 +17,7 @@ const PROBE: &str = "GET /products/9 HTTP/1.1\r\nHost: probe\r\n\r\n";
 /// what it has not begun.
 const QUIET: Duration = Duration::from_millis(20);
 /// How long the counts may take to agree. Only where a request was cut off they need not.
-const SETTLED: Duration = Duration::from_millis(200);
+const SETTLED: Duration = Duration::from_secs(1);
 /// The first record that clean clients ask for; each asks for another one.
 const CLEAN_FROM: usize = 1_000;
 
