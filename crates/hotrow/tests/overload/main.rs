@@ -10,6 +10,6 @@ mod scan;
 mod slow;
 mod smuggling;
 
-#[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
+#[allow(unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
