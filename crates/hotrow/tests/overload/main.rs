@@ -4,8 +4,8 @@
 
 mod crowd;
 mod flood;
+mod fronts;
 mod penetration;
-mod proxy;
 mod scan;
 mod slow;
 mod smuggling;

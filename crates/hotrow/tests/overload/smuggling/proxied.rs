@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::case::Case;
 use super::cases;
+use crate::fronts::{Haproxy, Nginx, Proxy, Upstream};
 use crate::harness::{Client, Config, Database, SOON, Server};
-use crate::proxy::{Haproxy, Nginx, Proxy, Upstream};
 
 /// Comes behind every case; the client that sends it is the attacker, so whose answer it gets is its own business.
 const PROBE: &str = "GET /products/9 HTTP/1.1\r\nHost: probe\r\n\r\n";
