@@ -53,9 +53,9 @@ impl Passing {
 
     /// A read was queued for someone who roams.
     pub(crate) fn mark(&self, hash: u64) {
-        let (asked, print) = place(&self.asked, hash);
-        let again = asked.swap(print, Relaxed) == print;
-        place(&self.marks, hash).0.store(if again { 0 } else { print }, Relaxed);
+        let (asked, tag) = place(&self.asked, hash);
+        let again = asked.swap(tag, Relaxed) == tag;
+        place(&self.marks, hash).0.store(if again { 0 } else { tag }, Relaxed);
     }
 
     /// Someone else waits for it too, or queued it.
@@ -65,9 +65,9 @@ impl Passing {
 
     /// Whether the answer that has come is not to be kept; forgets that.
     pub(crate) fn take(&self, hash: u64) -> bool {
-        let (mark, print) = place(&self.marks, hash);
+        let (mark, tag) = place(&self.marks, hash);
         // Looked at first, for nearly always it is not there.
-        mark.load(Relaxed) == print && mark.compare_exchange(print, 0, Relaxed, Relaxed).is_ok()
+        mark.load(Relaxed) == tag && mark.compare_exchange(tag, 0, Relaxed, Relaxed).is_ok()
     }
 }
 

@@ -85,11 +85,12 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 fn let_in(server: &Server) -> Client {
     loop {
         let mut client = server.connect();
-        match client.send(GET).answer().status {
-            200 => return client,
-            503 => std::thread::sleep(Duration::from_millis(5)),
-            other => panic!("{other}"),
+        let status = client.send(GET).answer().status;
+        if status == 200 {
+            return client;
         }
+        assert_eq!(status, 503);
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -136,13 +137,8 @@ fn a_client_has_its_own_limit_where_there_is_one() {
     other.connect(&server.address.into()).unwrap();
     assert_eq!(Client(other.into()).send(GET).answer().status, 200, "another client");
     mine.pop();
-    let_in_after_429(&server);
-}
-
-/// The place is free when the server has seen the end of the connection that had it.
-fn let_in_after_429(server: &Server) {
-    let get_in = || server.connect().send(GET).answer().status == 200;
-    common::wait_until(get_in);
+    // The place is free when the server has seen the end of the connection that had it.
+    common::wait_until(|| server.connect().send(GET).answer().status == 200);
 }
 
 #[test]

@@ -111,7 +111,8 @@ impl View {
     fn limits(&self) -> Value {
         let (limits, config) = (&self.shared.limits, self.shared.cache.config());
         json!({
-            "connections": limits.connections, "requests_in_flight": limits.requests_in_flight,
+            "connections": limits.connections, "connections_per_client": limits.connections_per_client,
+            "requests_in_flight": limits.requests_in_flight,
             "privileged_waiters": limits.privileged_waiters, "checks_per_s": limits.checks_per_s, "max_batch": limits.max_batch,
             "header_bytes": limits.header_bytes, "headers": limits.headers, "target_bytes": limits.target_bytes,
             "body_bytes": limits.body_bytes, "waiting_keys": config.waiting_keys,

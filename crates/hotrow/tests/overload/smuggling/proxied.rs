@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::case::Case;
 use super::cases;
+use crate::fronts::{Haproxy, Nginx, Proxy, Upstream};
 use crate::harness::{Client, Config, Database, SOON, Server};
-use crate::proxy::{Haproxy, Nginx, Proxy, Upstream};
 
 /// Comes behind every case; the client that sends it is the attacker, so whose answer it gets is its own business.
 const PROBE: &str = "GET /products/9 HTTP/1.1\r\nHost: probe\r\n\r\n";
@@ -17,7 +17,7 @@ const PROBE: &str = "GET /products/9 HTTP/1.1\r\nHost: probe\r\n\r\n";
 /// what it has not begun.
 const QUIET: Duration = Duration::from_millis(20);
 /// How long the counts may take to agree. Only where a request was cut off they need not.
-const SETTLED: Duration = Duration::from_millis(200);
+const SETTLED: Duration = Duration::from_secs(1);
 /// The first record that clean clients ask for; each asks for another one.
 const CLEAN_FROM: usize = 1_000;
 
