@@ -78,20 +78,19 @@ impl Model for Async {
     }
 }
 
-/// Starts all tasks, and waits for one to end when there are as many as may be.
+/// Starts all tasks. When there are as many as may be it waits for one to end, whose response the next one uses again.
 async fn deal(job: Arc<Job>) {
     let mut tasks = JoinSet::new();
     for id in 0..job.requests() {
-        if tasks.len() == TASKS_MAX {
-            tasks.join_next().await;
-        }
-        tasks.spawn(serve(job.clone(), id, Instant::now()));
+        let ended = if tasks.len() == TASKS_MAX { tasks.join_next().await } else { None };
+        // A task that panicked has taken its response along.
+        let response = ended.and_then(Result::ok).unwrap_or_default();
+        tasks.spawn(serve(job.clone(), id, Instant::now(), response));
     }
     while tasks.join_next().await.is_some() {}
 }
 
-async fn serve(job: Arc<Job>, id: u64, handed: Instant) {
-    let mut response = Response::default();
+async fn serve(job: Arc<Job>, id: u64, handed: Instant, mut response: Response) -> Response {
     let mut begun = job.begin(id, handed, &mut response);
     match begun.pause() {
         Pause::None => {}
@@ -108,4 +107,5 @@ async fn serve(job: Arc<Job>, id: u64, handed: Instant) {
         }
     }
     job.end(begun, &mut response);
+    response
 }
