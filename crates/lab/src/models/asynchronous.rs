@@ -15,8 +15,8 @@ use super::timeline::State;
 use super::work::{Pause, Response};
 use super::{Model, Stopped};
 
-/// Tasks at a time: enough for all that sleep, few enough that their responses are small.
-const TASKS_MAX: usize = 256;
+/// Tasks at a time for each core: more than sleep at full speed, and few enough that their responses stay in the caches.
+const TASKS_PER_CORE: usize = 32;
 
 pub(super) struct Async {
     pub(super) cores: usize,
@@ -38,7 +38,7 @@ impl Model for Async {
 
     fn about(&self) -> [&'static str; 2] {
         [
-            "A task for each request, at most 256 at a time, on one thread per core (tokio).",
+            "A task for each request, at most 32 per core at a time, on one thread per core (tokio).",
             "A request that sleeps takes a timer and a few kilobytes, no thread: the longest chain is the floor.",
         ]
     }
@@ -71,27 +71,26 @@ impl Model for Async {
         builder.on_thread_unpark(move || wakes.timeline.enter(PLACE.get(), State::Running, Instant::now()));
         let runtime = builder.build().map_err(|error| Stopped::now(0, &error))?;
         // As a task, for a task that starts tasks does it without a lock.
-        let dealing = runtime.spawn(deal(job.clone()));
+        let dealing = runtime.spawn(deal(job.clone(), self.cores * TASKS_PER_CORE));
         // A panic in a task leaves requests undone, which the checks find.
         let _ = runtime.block_on(dealing);
         Ok(())
     }
 }
 
-/// Starts all tasks, and waits for one to end when there are as many as may be.
-async fn deal(job: Arc<Job>) {
+/// Starts all tasks. When there are as many as may be it waits for one to end, whose response the next one uses again.
+async fn deal(job: Arc<Job>, tasks_max: usize) {
     let mut tasks = JoinSet::new();
     for id in 0..job.requests() {
-        if tasks.len() == TASKS_MAX {
-            tasks.join_next().await;
-        }
-        tasks.spawn(serve(job.clone(), id, Instant::now()));
+        let ended = if tasks.len() == tasks_max { tasks.join_next().await } else { None };
+        // A task that panicked has taken its response along.
+        let response = ended.and_then(Result::ok).unwrap_or_default();
+        tasks.spawn(serve(job.clone(), id, Instant::now(), response));
     }
     while tasks.join_next().await.is_some() {}
 }
 
-async fn serve(job: Arc<Job>, id: u64, handed: Instant) {
-    let mut response = Response::default();
+async fn serve(job: Arc<Job>, id: u64, handed: Instant, mut response: Response) -> Response {
     let mut begun = job.begin(id, handed, &mut response);
     match begun.pause() {
         Pause::None => {}
@@ -108,4 +107,5 @@ async fn serve(job: Arc<Job>, id: u64, handed: Instant) {
         }
     }
     job.end(begun, &mut response);
+    response
 }

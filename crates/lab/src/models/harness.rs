@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::child::{Death, Ended, Order, Told};
 use super::counted::Counter;
 use super::floor::Given;
@@ -27,8 +29,9 @@ const OUTPUT_BYTES_MAX: u64 = 8 << 20;
 const REQUEST_TIME_MAX: Duration = Duration::from_micros(500);
 /// Time for a process to begin and to end.
 const SPARE_TIME: Duration = Duration::from_secs(30);
-/// Requests of which the CPU time of one is told, and how often; the best counts.
-const CALIBRATION: (u64, usize) = (2_000, 5);
+/// Requests of which the CPU time of one is told, and how often; the best counts. Short rounds, so that one is undisturbed even on a
+/// busy machine.
+const CALIBRATION: (u64, usize) = (400, 30);
 /// Scale of the runs that are only counted: how long a sleep is changes no count by much.
 const COUNTED_SCALE: f64 = 0.1;
 
@@ -101,19 +104,25 @@ pub fn run(plan: &Plan, stop: &AtomicBool, begins: impl Fn(&str), ended: impl Fn
     })
 }
 
-/// CPU time of one request without its pause: wall time of the best of a few rounds, in which nobody else ran.
+/// CPU time of one request without its pause.
 fn request_cpu() -> Duration {
     let (text, mut response) = (text(), Response::default());
     let (requests, rounds) = CALIBRATION;
     let mut round = || {
-        let began = Instant::now();
+        let began = thread_cpu();
         for id in 0..requests {
             black_box(response.begin(id));
             black_box(response.end(&text));
         }
-        began.elapsed()
+        thread_cpu().saturating_sub(began)
     };
     (0..rounds).map(|_| round()).min().unwrap_or_default() / u32::try_from(requests).unwrap_or(u32::MAX)
+}
+
+/// CPU time of this thread until now.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 struct Harness<'a> {

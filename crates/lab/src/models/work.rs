@@ -108,9 +108,13 @@ impl Response {
         let begin = self.0.len();
         self.0.extend_from_slice(text);
         let mut letters = 0;
-        for byte in &mut self.0[begin..] {
-            let found = *byte == b'v';
-            *byte = if found { b'V' } else { *byte };
+        // In parts whose count fits into a byte: the compiler then looks at 16 letters at a time.
+        for part in self.0[begin..].chunks_mut(usize::from(u8::MAX)) {
+            let mut found = 0_u8;
+            for byte in part {
+                found += u8::from(*byte == b'v');
+                *byte = if *byte == b'v' { b'V' } else { *byte };
+            }
             letters += u64::from(found);
         }
         // Nobody sends it; the compiler must believe that somebody could.
@@ -227,6 +231,7 @@ mod tests {
         assert!((response.begin(1) - 13.0).abs() < 0.5);
         assert!(response.0.starts_with(b"Resp: 1") && response.0.len() == "Resp: 13.000000".len(), "{response:?}");
         assert_eq!(response.end(b"vivid v"), 3);
+        assert_eq!(Response::default().end(&[b'v'; 1_000]), 1_000);
         assert!(response.0.ends_with(b"ViVid V"), "{response:?}");
         response.begin(u64::MAX);
         response.end(&text());
