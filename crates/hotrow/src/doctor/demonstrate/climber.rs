@@ -1,5 +1,5 @@
-//! The child: lowers its own limits, then makes threads or connections until it may not, or has enough. It writes a line for
-//! each step, so that what it said last stays when it dies.
+//! The child: lowers its own limits, then makes threads or connections until it may not, or has enough. It writes a
+//! line for each step, so that what it said last stays when it dies.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -104,8 +104,8 @@ pub(crate) fn climb(order: &str) -> Result<(), DemonstrationError> {
     Ok(())
 }
 
-/// With stacks of the usual size. Each begins before the next is made, for it maps its signal stack itself. That the last one
-/// may panic instead of being refused is what is to be seen.
+/// With stacks of the usual size. Each begins before the next is made, for it maps its signal stack itself. That the
+/// last one may panic instead of being refused is what is to be seen.
 fn threads(most: u64) {
     Step::measure(0, None).tell();
     let (begin, began) = mpsc::sync_channel(1);
