@@ -2,6 +2,7 @@
 //! makes them lower their own settings, they tell themselves; this is about what would only show under load.
 
 use super::rate::TIME_WAIT_S;
+use super::verdict::rounded_up;
 use crate::root::Root;
 
 /// What a server wants of the machine.
@@ -51,7 +52,7 @@ fn queue(root: &Root, wanted: &Generator) -> Option<String> {
             "{} connections are opened at once, and net.core.somaxconn ({somaxconn}) lets {fit} wait for each \
              listener here: some may take a second longer; sysctl -w net.core.somaxconn={}; hotrow doctor tells more",
             wanted.connections,
-            wanted.connections.next_power_of_two()
+            rounded_up(wanted.connections)
         )
     })
 }
@@ -68,7 +69,8 @@ fn ports(root: &Root, wanted: &Generator) -> Option<String> {
     (rate > allowed as f64).then(|| {
         format!(
             "{ports} local ports, each kept for {held_s} s where this side closes first, allow {allowed} new \
-             connections per second to one address; {rate:.0} are asked for; sysctl -w net.ipv4.tcp_tw_reuse=1; hotrow doctor tells more"
+             connections per second to one address; {rate:.0} are asked for; sysctl -w net.ipv4.tcp_tw_reuse=1; \
+             hotrow doctor tells more"
         )
     })
 }
