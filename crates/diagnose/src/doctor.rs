@@ -1,8 +1,8 @@
-//! Does this machine allow what is wanted of it? [`examine`] is a pure function from the [`Limits`] that were read and a
-//! [`Goal`] to verdicts: each limit's value, what it allows by which formula, and how it is raised.
+//! Does this machine allow what is wanted of it? [`examine`] is a pure function from the [`Limits`] that were read and
+//! a [`Goal`] to verdicts: each limit's value, what it allows by which formula, and how it is raised.
 //!
-//! Reading order: [`goal`], [`limits`] (reading), [`verdict`], then the rules: `connections`, [`rate`], [`threads`], [`memory`],
-//! `machine`; [`startup`] (what `serve` and `load` say before they begin).
+//! Reading order: [`goal`], [`limits`] (reading), [`verdict`], then the rules: `connections`, [`rate`], [`threads`],
+//! [`memory`], `machine`; [`startup`] (what `serve` and `load` say before they begin).
 
 mod connections;
 pub mod goal;

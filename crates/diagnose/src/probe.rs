@@ -1,9 +1,10 @@
-//! One file for each thing that the kernel tells: what it holds, and how its text is read. `parse` functions are pure and
-//! answer `None` to what they do not understand; [`crate::root::Root`] and [`crate::sampler::Sampler`] do the reading.
+//! One file for each thing that the kernel tells: what it holds, and how its text is read. `parse` functions are pure
+//! and answer `None` to what they do not understand; [`crate::root::Root`] and [`crate::sampler::Sampler`] do the
+//! reading.
 //!
-//! Reading order: [`cpu`], [`task`] and [`status`] (threads and processes), [`pressure`]; [`memory`], [`vmstat`]; [`disk`];
-//! [`interface`], [`tcp`], [`sockstat`], [`sockets`], [`softnet`], [`conntrack`], [`ports`]; [`group`] (cgroups); [`files`],
-//! [`limits`], [`loadavg`].
+//! Reading order: [`cpu`], [`task`] and [`status`] (threads and processes), [`pressure`]; [`memory`], [`vmstat`];
+//! [`disk`]; [`interface`], [`tcp`], [`sockstat`], [`sockets`], [`softnet`], [`conntrack`], [`ports`]; [`group`]
+//! (cgroups); [`files`], [`limits`], [`loadavg`].
 
 pub mod conntrack;
 pub mod cpu;

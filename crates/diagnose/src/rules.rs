@@ -1,7 +1,8 @@
-//! What limits? One file for each class, each a pure function from [`Samples`] to a [`Finding`]. [`judge`] asks them all.
+//! What limits? One file for each class, each a pure function from [`Samples`] to a [`Finding`]. [`judge`] asks them
+//! all.
 //!
-//! The thresholds are named constants of each rule. A finding is a suspicion with evidence; only a change of what it names
-//! proves it, which is what its counterfactual is for.
+//! The thresholds are named constants of each rule. A finding is a suspicion with evidence; only a change of what it
+//! names proves it, which is what its counterfactual is for.
 
 mod cpu;
 mod disk;

@@ -1,7 +1,8 @@
-//! Everything that tells about load, read together some times a second. Files stay open and buffers are used again; what it costs
-//! itself is measured.
+//! Everything that tells about load, read together some times a second. Files stay open and buffers are used again;
+//! what it costs itself is measured.
 //!
-//! Reading order: [`Sampler`], [`Sample`], `open` (a file that stays open); [`crate::samples`] makes rates of two samples.
+//! Reading order: [`Sampler`], [`Sample`], `open` (a file that stays open); [`crate::samples`] makes rates of two
+//! samples.
 
 mod open;
 
@@ -175,7 +176,8 @@ impl Sampler {
         sample
     }
 
-    /// Samples every `interval`, at least [`INTERVAL_MIN`], until `stop` is set. A look that comes late is not made up for.
+    /// Samples every `interval`, at least [`INTERVAL_MIN`], until `stop` is set. A look that comes late is not made up
+    /// for.
     pub fn run(&mut self, interval: Duration, stop: &AtomicBool, mut take: impl FnMut(Sample)) {
         let interval = interval.max(INTERVAL_MIN);
         let mut due = Nanos::now();

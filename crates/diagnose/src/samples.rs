@@ -48,7 +48,8 @@ pub struct Samples {
     pub sockets: Option<Sockstat>,
     /// Entries of the firewall's table at the end, and at most; [`crate::survey`] fills it in.
     pub conntrack: Option<Level>,
-    /// Local ports in use towards the busiest address at the end, and all that there are; [`crate::survey`] fills them in.
+    /// Local ports in use towards the busiest address at the end, and all that there are; [`crate::survey`] fills them
+    /// in.
     pub ports: Option<Level>,
     /// The processes that were watched.
     pub processes: Vec<Watched>,

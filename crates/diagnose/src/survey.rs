@@ -1,5 +1,5 @@
-//! What costs too much for every sample: whose sockets are whose, how full tables are. One look at the end of a stretch adds it to
-//! its [`Samples`].
+//! What costs too much for every sample: whose sockets are whose, how full tables are. One look at the end of a stretch
+//! adds it to its [`Samples`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ const LINKS_MAX: usize = 200_000;
 /// Most peers of one process that are kept.
 const PEERS_MAX: usize = 16;
 
-/// Looks once, and fills in: peers, unread requests and open files of each watched process, ports, the firewall's table, speeds
-/// of links. What cannot be seen is added to `unseen`.
+/// Looks once, and fills in: peers, unread requests and open files of each watched process, ports, the firewall's
+/// table, speeds of links. What cannot be seen is added to `unseen`.
 pub fn survey(root: &Root, samples: &mut Samples) {
     let mut unseen = Vec::new();
     let sockets = all_sockets(root, &mut unseen);

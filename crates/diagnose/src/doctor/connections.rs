@@ -22,7 +22,8 @@ fn allows(most: Option<u64>, goal: &Goal) -> Allows {
     Allows { most, wanted: goal.connections, unit: Unit::Connections }
 }
 
-/// Programs that hold many connections raise the soft limit to the hard one themselves, as hotrow does: the hard one binds.
+/// Programs that hold many connections raise the soft limit to the hard one themselves, as hotrow does: the hard one
+/// binds.
 fn open_files(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     let bound = see(&limits.process)?.open_files;
     let words = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
@@ -77,7 +78,10 @@ fn ports(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     let formula = format!("{} − {} + 1 − {} reserved", ports.last, ports.first, ports.reserved);
     let mut verdict = verdict
         .because(formula, "ip(7): one local port for each connection of one address to one address and port")
-        .noting("binds who connects, such as a load generator or a proxy, for each address that it connects to; not a server");
+        .noting(
+            "binds who connects, such as a load generator or a proxy, for each address that it connects to; not \
+            a server",
+        );
     if verdict.enough != Enough::Yes {
         // There are no more than 65,535 ports: beyond that only addresses help.
         verdict

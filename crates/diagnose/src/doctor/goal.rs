@@ -6,7 +6,8 @@ pub const CONNECTIONS_DEFAULT: u64 = 10_000;
 pub const THREADS_DEFAULT: u64 = 1_000;
 /// Requests per second, unless the user says otherwise.
 pub const RATE_DEFAULT: f64 = 10_000.0;
-/// All connections may have to be opened anew within this time, in s: after a restart, a failover, or at a test's start.
+/// All connections may have to be opened anew within this time, in s: after a restart, a failover, or at a test's
+/// start.
 pub const RECONNECT_S: f64 = 1.0;
 
 /// What is wanted.

@@ -9,11 +9,11 @@ use crate::root::Seen;
 pub(super) const RULES: &[(&str, Rule)] =
     &[("net.ipv4.tcp_mem", tcp_mem), ("memory of connections", connections), ("memory of threads", threads)];
 
-/// Kernel memory of one idle TCP connection with its file and its place in an epoll set, in bytes: 2.7 to 3.7 KiB on Linux
-/// 6.18 (docs/diagnosis.md), rounded up.
+/// Kernel memory of one idle TCP connection with its file and its place in an epoll set, in bytes: 2.7 to 3.7 KiB on
+/// Linux 6.18 (docs/diagnosis.md), rounded up.
 pub const CONNECTION_BYTES: u64 = 4 << 10;
-/// Memory of one idle thread, in bytes: a kernel stack of 16 KiB, its task, page tables, and the pages of its stack that it has
-/// touched (docs/diagnosis.md).
+/// Memory of one idle thread, in bytes: a kernel stack of 16 KiB, its task, page tables, and the pages of its stack
+/// that it has touched (docs/diagnosis.md).
 pub const THREAD_BYTES: u64 = 40 << 10;
 /// Pages of TCP buffers of a connection that has a little to send and to receive.
 const PAGES_PER_CONNECTION: u64 = 2;

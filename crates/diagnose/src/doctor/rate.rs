@@ -14,8 +14,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("CPU", cpu),
 ];
 
-/// How long a server may be busy with something else before it accepts, in s. Pauses of that length are ordinary: a garbage
-/// collection, a turn of the scheduler on a busy machine.
+/// How long a server may be busy with something else before it accepts, in s. Pauses of that length are ordinary: a
+/// garbage collection, a turn of the scheduler on a busy machine.
 pub const STALL_S: f64 = 0.1;
 /// How long a half-open connection waits for the client's word, in s: a round trip to a distant client.
 pub const ROUND_TRIP_S: f64 = 0.1;
@@ -24,8 +24,8 @@ pub const TIME_WAIT_S: u64 = 60;
 /// From this age on `tcp_tw_reuse` lets a port be used again, in s (net/ipv4/tcp_ipv4.c; new kernels have
 /// `tcp_tw_reuse_delay` for it, whose default is the same).
 const REUSE_S: u64 = 1;
-/// CPU time of one cached read on kept connections, kernel included, in µs (docs/benchmarks.md). Other machines and other work
-/// differ; hardly anything that answers HTTP costs less.
+/// CPU time of one cached read on kept connections, kernel included, in µs (docs/benchmarks.md). Other machines and
+/// other work differ; hardly anything that answers HTTP costs less.
 pub const CPU_US_PER_REQUEST: f64 = 5.3;
 
 fn allows_new(most: Option<u64>, goal: &Goal) -> Allows {

@@ -1,7 +1,8 @@
-//! What `serve` and `load` say, in one line, when a limit is below what they were asked to do. What stops them, or makes them
-//! lower their own settings, they tell themselves; this is about what would only show under load.
+//! What `serve` and `load` say, in one line, when a limit is below what they were asked to do. What stops them, or
+//! makes them lower their own settings, they tell themselves; this is about what would only show under load.
 
 use super::rate::TIME_WAIT_S;
+use super::verdict::rounded_up;
 use crate::root::Root;
 
 /// What a server wants of the machine.
@@ -28,8 +29,8 @@ pub fn server(root: &Root, wanted: &Server) -> Option<String> {
     let somaxconn: u64 = root.value("proc/sys/net/core/somaxconn").ok()?;
     (somaxconn < wanted.backlog).then(|| {
         format!(
-            "net.core.somaxconn ({somaxconn}) shortens the accept queue of {} that is asked for: connections that come in a \
-             burst are dropped; sysctl -w net.core.somaxconn={}; hotrow doctor tells more",
+            "net.core.somaxconn ({somaxconn}) shortens the accept queue of {} that is asked for: connections that \
+             come in a burst are dropped; sysctl -w net.core.somaxconn={}; hotrow doctor tells more",
             wanted.backlog, wanted.backlog
         )
     })
@@ -41,16 +42,17 @@ pub fn generator(root: &Root, wanted: &Generator) -> Option<String> {
     queue(root, wanted).or_else(|| ports(root, wanted))
 }
 
-/// A connection that finds the queue full is tried again after a second, which would be taken for the server's slowness.
+/// A connection that finds the queue full is tried again after a second, which would be taken for the server's
+/// slowness.
 fn queue(root: &Root, wanted: &Generator) -> Option<String> {
     let somaxconn: u64 = root.value("proc/sys/net/core/somaxconn").ok()?;
     let fit = somaxconn.saturating_add(1);
     (wanted.local && wanted.connections > fit).then(|| {
         format!(
-            "{} connections are opened at once, and net.core.somaxconn ({somaxconn}) lets {fit} wait for each listener here: some \
-             may take a second longer; sysctl -w net.core.somaxconn={}; hotrow doctor tells more",
+            "{} connections are opened at once, and net.core.somaxconn ({somaxconn}) lets {fit} wait for each \
+             listener here: some may take a second longer; sysctl -w net.core.somaxconn={}; hotrow doctor tells more",
             wanted.connections,
-            wanted.connections.next_power_of_two()
+            rounded_up(wanted.connections)
         )
     })
 }
@@ -66,8 +68,9 @@ fn ports(root: &Root, wanted: &Generator) -> Option<String> {
     let (held_s, allowed) = (TIME_WAIT_S, ports / TIME_WAIT_S);
     (rate > allowed as f64).then(|| {
         format!(
-            "{ports} local ports, each kept for {held_s} s where this side closes first, allow {allowed} new connections per second \
-             to one address; {rate:.0} are asked for; sysctl -w net.ipv4.tcp_tw_reuse=1; hotrow doctor tells more"
+            "{ports} local ports, each kept for {held_s} s where this side closes first, allow {allowed} new \
+             connections per second to one address; {rate:.0} are asked for; sysctl -w net.ipv4.tcp_tw_reuse=1; \
+             hotrow doctor tells more"
         )
     })
 }

@@ -22,7 +22,8 @@ const IDS_RESERVED: u64 = 300;
 const PID_MAX_LIMIT: u64 = 1 << 22;
 /// Memory maps of a thread of Rust's std: stack and guard, signal stack and guard.
 pub const MAPS_PER_THREAD: u64 = 4;
-/// Memory maps of a C thread: stack and guard. With glibc 2.42 and later on Linux 6.13 and later the guard is none of its own.
+/// Memory maps of a C thread: stack and guard. With glibc 2.42 and later on Linux 6.13 and later the guard is none of
+/// its own.
 pub const MAPS_PER_C_THREAD: u64 = 2;
 /// Stack of a thread of Rust's std, unless it says otherwise (RUST_MIN_STACK), in bytes.
 pub const STACK_BYTES: u64 = 2 << 20;

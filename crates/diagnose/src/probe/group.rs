@@ -1,5 +1,5 @@
-//! How a process's cgroups hold it, and how often they did: `cpu.max`, `memory.max`, `pids.max` and their events (v2), or
-//! `cpu.cfs_quota_us`, `memory.limit_in_bytes` and `pids.max` (v1).
+//! How a process's cgroups hold it, and how often they did: `cpu.max`, `memory.max`, `pids.max` and their events (v2),
+//! or `cpu.cfs_quota_us`, `memory.limit_in_bytes` and `pids.max` (v1).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -31,7 +31,8 @@ pub struct Moved {
     pub dropped: u64,
 }
 
-/// Reads the file's text: after two lines of heading `name: bytes packets errs drop fifo frame compressed multicast bytes …`.
+/// Reads the file's text: after two lines of heading `name: bytes packets errs drop fifo frame compressed multicast
+/// bytes …`.
 #[must_use]
 pub fn parse(text: &str) -> Option<Vec<Interface>> {
     let interfaces: Option<Vec<Interface>> = text.lines().skip(2).take(INTERFACES_MAX).map(interface).collect();

@@ -1,5 +1,5 @@
-//! TCP sockets one by one: their states, queues and peers from `/proc/net/tcp` and `/proc/net/tcp6`. The kernel writes a
-//! line for each, so this costs more the more there are: not to be read ten times a second.
+//! TCP sockets one by one: their states, queues and peers from `/proc/net/tcp` and `/proc/net/tcp6`. The kernel writes
+//! a line for each, so this costs more the more there are: not to be read ten times a second.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

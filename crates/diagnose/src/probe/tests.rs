@@ -112,7 +112,8 @@ fn sockets_are_read_one_by_one() {
     assert_eq!(sockets[1].peer.to_string(), "127.0.0.1:49153");
     assert_eq!((sockets[2].unsent_bytes, sockets[2].retransmits, sockets[2].inode), (32, 2, 4713));
     assert!(tree("linux-6.18-vm").parse(sockets::FILE, sockets::parse).unwrap().len() == 11);
-    let six = "  sl  local_address rem_address\n 0: 0000000000000000FFFF00000100007F:1F90 00000000000000000000000001000000:0050 01 0:0 00:0 0 0 0 7 1\n";
+    let six = "  sl  local_address rem_address\n 0: 0000000000000000FFFF00000100007F:1F90 \
+        00000000000000000000000001000000:0050 01 0:0 00:0 0 0 0 7 1\n";
     let socket = sockets::parse(six).unwrap()[0];
     assert_eq!((socket.local.to_string().as_str(), socket.peer.to_string().as_str()), ("127.0.0.1:8080", "[::1]:80"));
 }

@@ -31,7 +31,8 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         confidence: confidence(busy, BUSY, FULL),
         evidence,
         counterfactual: format!(
-            "twice the CPUs, or half the CPU time per request, up to doubles the rate; taking 10 % of the {} CPUs away costs about 10 % of it",
+            "twice the CPUs, or half the CPU time per request, up to doubles the rate; taking 10 % of the {} CPUs \
+            away costs about 10 % of it",
             samples.cores.len()
         ),
     })

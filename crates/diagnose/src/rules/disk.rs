@@ -32,7 +32,8 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         class: Class::Disk,
         confidence: confidence(busiest.utilisation, BUSY, FULL) * doubt,
         evidence,
-        counterfactual: "half the writes that are waited for (several commits with one flush), or a disk with half the latency, up to doubles the rate"
+        counterfactual: "half the writes that are waited for (several commits with one flush), or a disk with half \
+            the latency, up to doubles the rate"
             .to_owned(),
     })
 }

@@ -1,4 +1,5 @@
-//! The load generator was the limit. It judges that itself, from what only it can know; this repeats it, and looks at its threads.
+//! The load generator was the limit. It judges that itself, from what only it can know; this repeats it, and looks at
+//! its threads.
 
 use super::finding::{Class, Finding, percent};
 use crate::samples::{Role, Samples};

@@ -37,7 +37,8 @@ fn bandwidth(samples: &Samples) -> Option<Finding> {
             link.speed_bits_per_s.unwrap_or_default() / 1e6,
             percent(share)
         )],
-        counterfactual: "half the bytes per answer (compression, fewer fields, 304 answers) or a link twice as fast up to doubles the rate"
+        counterfactual: "half the bytes per answer (compression, fewer fields, 304 answers) or a link twice as fast \
+            up to doubles the rate"
             .to_owned(),
     })
 }

@@ -1,4 +1,5 @@
-//! One thread is busy while CPUs are idle: a single-threaded service, a lock that one thread holds, or a proxy with one worker.
+//! One thread is busy while CPUs are idle: a single-threaded service, a lock that one thread holds, or a proxy with one
+//! worker.
 
 use super::finding::{Class, Finding, confidence, percent};
 use crate::samples::{Role, Samples, Watched};
@@ -32,7 +33,8 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         confidence: confidence(first.busy, BUSY, FULL),
         evidence,
         counterfactual: format!(
-            "spread the work of this thread over {} (more workers, or a shorter time under its lock): up to {:.1} times the rate",
+            "spread the work of this thread over {} (more workers, or a shorter time under its lock): up to {:.1} \
+            times the rate",
             samples.cores.len(),
             1.0 + idle
         ),

@@ -23,7 +23,8 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
             format!("{} was work", percent(busy)),
         ],
         counterfactual: format!(
-            "on CPUs of its own the rate is up to {:.2} times as high; measure there, for figures from here vary with the neighbours",
+            "on CPUs of its own the rate is up to {:.2} times as high; measure there, for figures from here vary \
+            with the neighbours",
             (busy + steal) / busy.max(0.01)
         ),
     })

@@ -39,8 +39,8 @@ fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
     })
 }
 
-/// Little's law in a closed loop: the rate is connections over service time. When that time is mostly work, and CPUs are idle
-/// still, more connections bring more of them to work.
+/// Little's law in a closed loop: the rate is connections over service time. When that time is mostly work, and CPUs
+/// are idle still, more connections bring more of them to work.
 fn connections(samples: &Samples, busy: f64) -> Option<Finding> {
     let load = samples.load.filter(|load| load.target_rate.is_none() && load.rate > 0.0)?;
     let used: f64 = samples.with_role(Role::Service).map(crate::samples::Watched::cores_used).sum();

@@ -1,8 +1,9 @@
-//! Predictions beside what happens: a child process climbs up to a bound, or until a limit that was lowered for it alone gives
-//! way. What happened is told by the kernel's own counters, not by error numbers, for several limits share one.
+//! Predictions beside what happens: a child process climbs up to a bound, or until a limit that was lowered for it
+//! alone gives way. What happened is told by the kernel's own counters, not by error numbers, for several limits share
+//! one.
 //!
-//! Reading order: this file (what is told), `climber` (the child), `parent` (starting it and hearing it out), `threads` and
-//! `connections` (what is predicted).
+//! Reading order: this file (what is told), `climber` (the child), `parent` (starting it and hearing it out), `threads`
+//! and `connections` (what is predicted).
 
 mod climber;
 mod connections;

@@ -1,7 +1,7 @@
 //! `hotrow doctor`: does this machine allow what is wanted of it?
 //!
-//! Reading order: [`args`] (what can be asked for), this file, `text` and `json` (the result), `demonstrate` (predictions beside
-//! what happens). The formulas are in `hotrow_diagnose::doctor`.
+//! Reading order: [`args`] (what can be asked for), this file, `text` and `json` (the result), `demonstrate`
+//! (predictions beside what happens). The formulas are in `hotrow_diagnose::doctor`.
 
 pub mod args;
 mod demonstrate;

@@ -22,7 +22,7 @@ pub(super) fn report(goal: &Goal, verdicts: &[Verdict], shown: &[Shown]) -> Stri
 fn write(out: &mut String, goal: &Goal, verdicts: &[Verdict], shown: &[Shown]) -> std::fmt::Result {
     let kept = if goal.keepalive { "connections are kept" } else { "each on a new connection" };
     let (connections, threads) = (grouped(goal.connections), grouped(goal.threads));
-    let rate = grouped(goal.rate as u64);
+    let rate = if goal.rate.fract() == 0.0 { grouped(goal.rate as u64) } else { goal.rate.to_string() };
     writeln!(out, "goal      {connections} connections, {threads} threads, {rate} requests/s ({kept})\n")?;
     writeln!(out, "{:<10}{:<34}{:>28}  {:>12}", "enough", "limit", "allows", "wanted")?;
     for verdict in verdicts {

@@ -1,9 +1,10 @@
-//! The child: lowers its own limits, then makes threads or connections until it may not, or has enough. It writes a line for
-//! each step, so that what it said last stays when it dies.
+//! The child: lowers its own limits, then makes threads or connections until it may not, or has enough. It writes a
+//! line for each step, so that what it said last stays when it dies.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use hotrow_diagnose::probe::{files, loadavg, sockets, sockstat, status, tcp};
@@ -17,6 +18,9 @@ use super::DemonstrationError;
 pub(super) const CLIMB_MAX: u64 = 2_000;
 /// How long a connection may take that should come at once: the kernel asks again after a second when a queue is full.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// How long a thread may take to begin, on a machine that has something else to do.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -100,17 +104,22 @@ pub(crate) fn climb(order: &str) -> Result<(), DemonstrationError> {
     Ok(())
 }
 
-/// With stacks of the usual size. That the last one may panic instead of being refused is what is to be seen.
+/// With stacks of the usual size. Each begins before the next is made, for it maps its signal stack itself. That the
+/// last one may panic instead of being refused is what is to be seen.
 fn threads(most: u64) {
     Step::measure(0, None).tell();
+    let (begin, began) = mpsc::sync_channel(1);
     let mut step = Step::default();
     while step.made < most {
-        let spawned = std::thread::Builder::new().spawn(|| {
+        let begin = begin.clone();
+        let spawned = std::thread::Builder::new().spawn(move || {
+            // Whoever made it may have stopped waiting.
+            let _ = begin.send(());
             loop {
                 std::thread::park();
             }
         });
-        step.refused = spawned.is_err();
+        step.refused = spawned.is_err() || began.recv_timeout(BEGIN_TIMEOUT).is_err();
         if step.refused {
             break;
         }

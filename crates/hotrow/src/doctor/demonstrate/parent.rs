@@ -92,3 +92,43 @@ fn summary(heard: &[Step], status: ExitStatus, complaint: &str) -> Result<Heard,
     };
     Ok(Heard { first: *first, last: *last, made, end, stopped: last.refused || !status.success() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ABORTED: i32 = 6;
+
+    fn step(made: u64, measured: bool, refused: bool) -> Step {
+        Step { made, measured, refused, ..Step::default() }
+    }
+
+    #[test]
+    fn how_a_climb_ended_is_told_from_what_was_heard() {
+        let way = [step(0, true, false), step(1, false, false), step(2, false, false)];
+        let heard = |last: Option<Step>, raw, complaint| {
+            let steps: Vec<Step> = way.into_iter().chain(last).collect();
+            summary(&steps, ExitStatus::from_raw(raw), complaint).expect("it began")
+        };
+        let enough = heard(Some(step(2, true, false)), 0, "");
+        assert_eq!((enough.made, enough.stopped, enough.last.made), (2, false, 2));
+        assert_eq!(enough.end, "it had enough and ended by itself");
+        let refused = heard(Some(step(2, true, true)), 0, "");
+        assert!(refused.stopped && refused.end.contains("refused"), "{}", refused.end);
+        // A panic in a thread that cannot unwind: the last that it said stays, and its first words are repeated.
+        let died = heard(None, ABORTED, "\nthread 'main' panicked: no signal stack\nmore\n");
+        assert_eq!((died.made, died.stopped, died.last.made), (2, true, 0));
+        assert_eq!(died.end, "it died of signal 6: thread 'main' panicked: no signal stack");
+        let failed = heard(None, 1 << 8, "hotrow: no");
+        assert!(failed.stopped && failed.end == "it ended with exit status: 1: hotrow: no", "{}", failed.end);
+    }
+
+    #[test]
+    fn a_child_that_never_began_is_no_result() {
+        for steps in [&[][..], &[step(3, false, false)][..]] {
+            let error = summary(steps, ExitStatus::from_raw(1 << 8), "hotrow: entering the cgroup: no").err();
+            let words = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(words.contains("broke off before it began") && words.ends_with("the cgroup: no"), "{words}");
+        }
+    }
+}

@@ -15,7 +15,8 @@ pub(super) struct PidsGroup {
 }
 
 impl PidsGroup {
-    /// Makes one below this process's own group. Without the right to, or where the controller is not handed down, it says why not.
+    /// Makes one below this process's own group. Without the right to, or where the controller is not handed down, it
+    /// says why not.
     pub(super) fn new(most: u64) -> Result<Self, String> {
         let groups = Groups::of(&Root::machine(), "self").map_err(|unseen| unseen.to_string())?;
         let (own, _) = groups.folder(Controller::Pids).ok_or("no cgroup controller for pids can be seen")?;
