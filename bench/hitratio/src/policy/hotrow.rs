@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale};
+use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale, queue};
 use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_cache::version::Version;
 use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, Wish};
@@ -44,6 +44,12 @@ impl Hotrow {
             query_keys: 1,
             query_bytes: 1 << 20,
             waiting_keys: 1,
+            queue: queue::Config {
+                adaptive: false,
+                target: Duration::ZERO,
+                interval: Duration::ZERO,
+                query_target: Duration::ZERO,
+            },
             seed: 1,
         };
         let day = Duration::from_secs(86_400);

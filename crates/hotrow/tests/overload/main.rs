@@ -3,6 +3,6 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
 mod concurrency;
-#[allow(dead_code, unused_imports, reason = "shared with the end-to-end tests")]
+#[allow(unused_imports, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
