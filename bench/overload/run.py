@@ -203,8 +203,9 @@ def measure(variant, service, capacity, given):
     if None in before:
         raise Failed("the idle service refuses cold requests")
     before_ms = max(before)
-    if min(before) < given.delay_ms:
-        raise Failed(f"a cold request takes {min(before):.1f} ms: the database does not sleep")
+    # A few of them may be hits.
+    if stats.median(before) < given.delay_ms:
+        raise Failed(f"a cold request takes {stats.median(before):.1f} ms: the database does not sleep")
     loads = []
     for factor in given.factors:
         hits, lookups = (service.total("hotrow_lookups_total", 'collection="products",result="' + kind) for kind in ("hit", ""))

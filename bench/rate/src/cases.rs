@@ -4,11 +4,11 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use hotrow_admit::rate::Cell;
 use hotrow_admit::rate::bucket::{SharedBucket, TokenBucket};
 use hotrow_admit::rate::gcra::Gcra;
 use hotrow_admit::rate::keyed::Keyed;
 use hotrow_admit::rate::meter::Meter;
-use hotrow_admit::rate::Cell;
 use hotrow_measure::clock::Nanos;
 
 use crate::report::{Memory, Row};
@@ -130,7 +130,14 @@ pub(crate) fn memory(keys: usize) -> Memory {
     let ns_per_key = begun.elapsed().as_secs_f64() * 1e9 / keys as f64;
     let grown_bytes = resident_bytes().saturating_sub(before);
     let counts = table.counts();
-    Memory { keys, grown_bytes, bound_bytes: Keyed::bytes(keys), kept: counts.kept, displaced: counts.displaced, ns_per_key }
+    Memory {
+        keys,
+        grown_bytes,
+        bound_bytes: Keyed::bytes(keys),
+        kept: counts.kept,
+        displaced: counts.displaced,
+        ns_per_key,
+    }
 }
 
 /// From /proc/self/statm, in pages of 4 KiB; 0 where there is none.

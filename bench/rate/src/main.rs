@@ -60,7 +60,11 @@ fn measure(options: &Options) -> Report {
     let aims = vec![
         Aim::at_most("a decision by key, ns", decision, DECISION_NS_MAX),
         Aim::at_least("8 threads on one key, to 1 thread", per_s(8) / per_s(1), CONTENDED_SHARE_MIN),
-        Aim::at_most("memory of the keys, bytes", memory.grown_bytes as f64, (memory.bound_bytes + PROCESS_BYTES) as f64),
+        Aim::at_most(
+            "memory of the keys, bytes",
+            memory.grown_bytes as f64,
+            (memory.bound_bytes + PROCESS_BYTES) as f64,
+        ),
     ];
     Report { alone, contended, memory, aims }
 }

@@ -62,7 +62,9 @@ impl Report {
         for row in &self.alone {
             let _ = writeln!(out, "| {} | {:.1} |", row.name, row.ns);
         }
-        out.push_str("\n| threads | on | ns per decision of a thread | decisions per second together |\n|---|---|---|---|\n");
+        out.push_str(
+            "\n| threads | on | ns per decision of a thread | decisions per second together |\n|---|---|---|---|\n",
+        );
         for row in &self.contended {
             let _ = writeln!(out, "| {} | {} | {:.1} | {:.0} |", row.threads, row.name, row.ns, row.per_s());
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
+use hotrow_admit::concurrency::queue;
 use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale};
 use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_cache::version::{Position, Version};
@@ -111,6 +112,12 @@ fn ours(keys: &[Key], share: f64) -> Arc<Cache<()>> {
         query_keys: 1000,
         query_bytes: 1 << 20,
         waiting_keys: 10_000,
+        queue: queue::Config {
+            adaptive: true,
+            target: Duration::from_millis(100),
+            interval: Duration::from_millis(500),
+            query_target: Duration::from_millis(100),
+        },
         seed: 7,
     };
     let ttl = Duration::from_secs(86_400);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use hotrow_admit::concurrency::queue;
+/// Settings of the queue of those who wait for a query.
+pub use hotrow_admit::concurrency::queue;
 
 /// What to do with an entry when the feed is further behind than [`Config::max_staleness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

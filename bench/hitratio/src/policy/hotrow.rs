@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale};
+use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale, queue};
 use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_cache::version::Version;
 use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, Wish};
@@ -33,9 +33,9 @@ impl Hotrow {
             negative_share: 0.0,
             entry_bytes_estimate: entry_bytes,
             upkeep: Upkeep::Feed,
-        refresh_hot: false,
-        isolate_scans: true,
-        max_staleness: Duration::from_secs(1),
+            refresh_hot: false,
+            isolate_scans: true,
+            max_staleness: Duration::from_secs(1),
             when_stale: WhenStale::Bypass,
             ttl_jitter: 0.0,
             error_ttl: Duration::ZERO,
@@ -45,6 +45,12 @@ impl Hotrow {
             query_keys: 1,
             query_bytes: 1 << 20,
             waiting_keys: 1,
+            queue: queue::Config {
+                adaptive: false,
+                target: Duration::ZERO,
+                interval: Duration::ZERO,
+                query_target: Duration::ZERO,
+            },
             seed: 1,
         };
         let day = Duration::from_secs(86_400);

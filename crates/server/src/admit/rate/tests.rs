@@ -22,6 +22,8 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
         cache_control: HeaderValue::from_static("no-cache"),
         allow_no_cache: false,
         allow_min_position: false,
+        priority: hotrow_admit::shed::Priority::Normal,
+        allow_high_priority: false,
     };
     let config = Config { rules, keys_max: 1000, headers, ..Config::default() };
     RateLimits::new(&config, &[collection("a"), collection("b")], 0, NOW)
