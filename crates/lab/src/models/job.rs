@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hotrow_measure::histogram::Histogram;
 
 use super::results::Check;
-use super::timeline::{State, Timeline, WINDOW};
+use super::timeline::{State, Timeline};
 use super::work::{Expected, Pause, Response, Scale, text};
 
 /// Places where results are counted; a thread locks one for some 20 ns per request.
@@ -83,8 +83,8 @@ impl Begun {
 }
 
 impl Job {
-    /// A run of the ids 0 to `requests` − 1; it begins now.
-    pub(super) fn new(requests: u64, scale: Scale, progress: Progress) -> Self {
+    /// A run of the ids 0 to `requests` − 1; it begins now, and so does the window of its timeline.
+    pub(super) fn new(requests: u64, scale: Scale, window: Duration, progress: Progress) -> Self {
         let began = Instant::now();
         let words = usize::try_from(requests.div_ceil(64)).unwrap_or(usize::MAX);
         Self {
@@ -95,7 +95,7 @@ impl Job {
             repeated: AtomicU64::new(0),
             done: AtomicU64::new(0),
             tallies: (0..TALLIES).map(|_| Mutex::default()).collect(),
-            timeline: Timeline::new(began, WINDOW.mul_f64(scale.get())),
+            timeline: Timeline::new(began, window),
             progress,
         }
     }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn job(requests: u64) -> Job {
-        Job::new(requests, Scale::FULL, Box::new(|_| {}))
+        Job::new(requests, Scale::FULL, Duration::ZERO, Box::new(|_| {}))
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Every model in this process, at a reduced scale, with all checks.
 
+use std::time::Duration;
+
 use super::*;
 use crate::models::work::Scale;
 
 fn job(requests: u64) -> Arc<Job> {
-    Arc::new(Job::new(requests, Scale::new(0.01).expect("a scale"), Box::new(|_| {})))
+    Arc::new(Job::new(requests, Scale::new(0.01).expect("a scale"), Duration::ZERO, Box::new(|_| {})))
 }
 
 #[test]
@@ -33,11 +35,13 @@ fn no_model_needs_a_request() {
 
 #[test]
 fn what_a_request_sleeps_is_seen_in_the_timeline() {
-    // At full scale, for then the window is long enough for a busy machine; beside each other, for each takes a second.
+    // A window that is long enough for a busy machine, and sleeps that are longer than its parts. Beside each other, for each takes
+    // a second.
+    const WINDOW: Duration = Duration::from_secs(20);
     std::thread::scope(|scope| {
         for model in catalogue(2) {
             scope.spawn(move || {
-                let job = Arc::new(Job::new(600, Scale::FULL, Box::new(|_| {})));
+                let job = Arc::new(Job::new(600, Scale::FULL, WINDOW, Box::new(|_| {})));
                 assert!(model.run(&job).is_ok(), "{}", model.name());
                 let rows = job.timeline.rows("thread", std::time::Instant::now());
                 let asleep = rows.iter().flat_map(|row| &row.spans).any(|span| span.state == timeline::State::Sleeping);
