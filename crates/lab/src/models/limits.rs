@@ -224,7 +224,7 @@ impl Evidence {
             Limit::GroupPids => {
                 let (count, most) = self.group.unwrap_or_default();
                 format!(
-                    "the control group had {count} threads, its pids.max is {most}, and it has refused {}",
+                    "the control group had {count} threads, its pids.max is {most}, and it refused a thread {} times",
                     self.group_refusals
                 )
             }

@@ -32,7 +32,8 @@ pub(super) fn draw(timeline: &Timeline, width: f64) -> (String, f64) {
         let anchor = if tick == TICKS { "end" } else { "middle" };
         // Writing to a string cannot fail.
         let _ = writeln!(out, "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{HEAD}\" y2=\"{bottom:.1}\"/>");
-        out.push_str(&text("t-tick", anchor, (x, bottom + 15.0), &numbers::micros(us)));
+        let name = if tick == 0 { "0".to_owned() } else { numbers::micros(us) };
+        out.push_str(&text("t-tick", anchor, (x, bottom + 15.0), &name));
     }
     for (number, row) in timeline.rows.iter().enumerate() {
         let middle = HEAD + (number as f64 + 0.5) * ROW;
