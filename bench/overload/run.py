@@ -107,6 +107,7 @@ class Service:
         self.settings, self.binary = config(more), binary
         self.process = subjects.start_configured(folder, config(more), port, admin, f"hotrow-{variant}")
         self.url = f"http://127.0.0.1:{port}"
+        self.loads = 0
 
     def metrics(self):
         connection = Connection(self.process.admin_port)
@@ -119,9 +120,10 @@ class Service:
         return sum(float(value) for value in re.findall(pattern, self.metrics(), re.MULTILINE))
 
     def load(self, path, ids, seconds, *more):
-        """Starts `hotrow load`; the id range is of the collection in `path`."""
+        """Starts `hotrow load`; the id range is of the collection in `path`. No two runs draw the same ids."""
+        self.loads += 1
         return subprocess.Popen([self.binary, "load", "--json", "--quiet", "-t", "1", "-d", f"{seconds}s", "--ids", f"1..{ids}",
-                                 "--pick", "uniform", *more, f"{self.url}/{path}/{{id}}"],
+                                 "--pick", "uniform", "--seed", str(self.loads), *more, f"{self.url}/{path}/{{id}}"],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def end(self):
