@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::ask::{Ask, Known, provenance};
 use crate::board::{Board, Instance};
@@ -10,6 +11,10 @@ use crate::harness::{Client, SOON};
 use crate::history::Ns;
 use crate::observation::{Observation, Seen, Wish};
 use crate::rows::{Random, Sizes};
+
+/// How long a reader waits that was refused, as clients do. Refusals come at once: without it an outage of a second would be most
+/// of what a run sees.
+const BACK_OFF: Duration = Duration::from_millis(2);
 
 /// How readers behave; chances in per cent.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +85,9 @@ impl Reader {
             let instance = self.random.one_of(&instances);
             let asks: Vec<Ask> = (0..self.taste.pipeline).map(|_| self.choose()).collect();
             self.ask(instance, &asks);
+            if matches!(self.seen.last(), Some(Observation { seen: Seen::Refused(_), .. })) {
+                std::thread::sleep(BACK_OFF);
+            }
         }
         self.seen
     }
