@@ -12,7 +12,9 @@ use crate::standin::Trouble;
 fn merged_misses_are_one_query_at_the_server() {
     let shop = Shop::on_standin();
     let standin = shop.place.standin();
-    let server = Server::start(&shop.config(&["products"]).set("source.reads_in_flight", "1"));
+    // Else sizes of queries are tried in steps, as long as a larger one might take too long.
+    let config = shop.config(&["products"]).set("source.reads_in_flight", "1");
+    let server = Server::start(&config.set("limits.concurrency.queue", "\"fifo\""));
     cached(&mut server.client(), "/products/200");
     let (before, finds) = (server.queries(), standin.commands("find"));
     // The only query is held; what comes meanwhile waits, and goes together.

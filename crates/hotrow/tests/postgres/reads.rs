@@ -10,7 +10,9 @@ use crate::shop::{Shop, cached};
 fn merged_misses_are_one_query_at_the_server() {
     let shop = Shop::with_products_and(&[("shared_preload_libraries", "pg_stat_statements")]);
     shop.server.batch("CREATE EXTENSION pg_stat_statements");
-    let server = Server::start(&shop.config(&["products"]).set("source.reads_in_flight", "1"));
+    // Else sizes of queries are tried in steps, as long as a larger one might take too long.
+    let config = shop.config(&["products"]).set("source.reads_in_flight", "1");
+    let server = Server::start(&config.set("limits.concurrency.queue", "\"fifo\""));
     // The only connection is held by one read; what comes meanwhile waits, and goes together.
     cached(&mut server.client(), "/products/200");
     shop.server.batch("SELECT pg_stat_statements_reset()");
@@ -54,8 +56,9 @@ fn fifty_readers_of_one_cold_key_are_one_query() {
 #[test]
 fn readers_connections_are_bounded() {
     let shop = Shop::with_products();
-    let server =
-        Server::start(&shop.config(&["products"]).set("source.reads_in_flight", "3").set("source.merge", "false"));
+    let config = shop.config(&["products"]).set("source.reads_in_flight", "3").set("source.merge", "false");
+    // Thirty reads of 50 ms, three at once, are an overload; here all are to be answered.
+    let server = Server::start(&config.set("limits.concurrency.queue", "\"fifo\""));
     shop.proxy.delay(&[Class::Readers], &[Way::ToService], Duration::from_millis(50));
     std::thread::scope(|scope| {
         for id in 1..=30 {
