@@ -69,7 +69,7 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=20, help="of each load")
     parser.add_argument("--rows", type=int, default=600_000)
     parser.add_argument("--capacity", default="4MiB", help="of the cache")
-    parser.add_argument("--delay-ms", type=float, default=9.0, help="per row")
+    parser.add_argument("--delay-ms", type=float, default=18.0, help="per row")
     parser.add_argument("--reads-in-flight", type=int, default=4)
     parser.add_argument("--variants", default="with,without")
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
