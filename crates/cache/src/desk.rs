@@ -121,6 +121,11 @@ impl<E: Clone> Desk<E> {
         free
     }
 
+    /// Whether somebody carries out what is queued.
+    pub(crate) fn is_led(&self) -> bool {
+        self.turns > 0
+    }
+
     fn comes_too_late(&self, ask: Ask) -> bool {
         let wait = self.discipline.estimate(self.queue.len(), ask.at);
         wait.is_some_and(|wait| ask.at.after(wait) > ask.deadline)

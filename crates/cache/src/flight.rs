@@ -118,6 +118,19 @@ impl<E: Clone> Flight<E> {
         Arc::new(Self { key, kind, is_first, progress: Mutex::new(progress) })
     }
 
+    /// Joins what this request has queued. It leads: should it leave before it has waited, another one is called.
+    pub(crate) fn join_first(self: &Arc<Self>, ask: Ask) -> Waiter<E> {
+        let mut waiter = self.join(ask);
+        waiter.called = true;
+        waiter
+    }
+
+    /// Whoever waits next is told to lead, if nobody waits.
+    pub(crate) fn want_leader(&self) {
+        let mut progress = self.progress.lock();
+        progress.lead |= progress.waiting == 0 && matches!(progress.phase, Phase::Queued);
+    }
+
     pub(crate) fn join(self: &Arc<Self>, ask: Ask) -> Waiter<E> {
         let mut progress = self.progress.lock();
         if progress.waiting == 0 {
@@ -238,7 +251,7 @@ impl<E: Clone> Flight<E> {
 pub struct Waiter<E> {
     flight: Arc<Flight<E>>,
     slot: usize,
-    /// It was told to lead and has not been polled since.
+    /// It is to lead and has not been polled since it was told.
     called: bool,
 }
 
