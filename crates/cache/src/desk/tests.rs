@@ -67,6 +67,29 @@ fn when_the_queue_stands_the_newest_are_read_and_those_who_waited_long_are_refus
 }
 
 #[test]
+fn what_was_put_back_is_read_next_while_the_queue_stands() {
+    let cache = cache(narrow(2));
+    let mut waiters: Vec<_> = (0..6).map(|id| wait(&cache, id, 0)).collect();
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn, 0), Some(vec![0, 1]));
+    turn.complete(answers(1, 2), at(10));
+    assert_eq!(query(&mut turn, 10), Some(vec![2, 3]));
+    let late: Vec<_> = (6..8).map(|id| wait(&cache, id, 550)).collect();
+    // Its reader is cancelled.
+    drop(turn);
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn, 600), Some(vec![2, 3]), "not the newest");
+    assert!(waiters[4..].iter_mut().all(is_overdue));
+    turn.complete(answers(1, 2), at(610));
+    assert!(waiters[..4].iter_mut().all(|w| body(poll(w)) == Some(1)));
+    assert_eq!(query(&mut turn, 610), Some(vec![7, 6]));
+    turn.complete(answers(1, 2), at(620));
+    assert!(late.into_iter().all(|mut w| body(poll(&mut w)) == Some(1)));
+    assert_eq!(query(&mut turn, 620), None);
+    assert_eq!(cache.stats(FIRST).waiting_keys, 0);
+}
+
+#[test]
 fn in_order_for_ever_where_that_is_wanted() {
     let queue = hotrow_admit::concurrency::queue::Config { adaptive: false, ..config().queue };
     let cache = cache(Config { queue, ..narrow(2) });
