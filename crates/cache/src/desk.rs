@@ -215,12 +215,12 @@ impl<E: Clone> Desk<E> {
         let Some(flight) = next else { return };
         stats.waiting_keys.sub(1);
         let asked = flight.asked();
-        if asked.is_some_and(|ask| self.discipline.is_too_late(ask.deadline, lease.started_at)) {
+        if asked.is_some_and(|asked| self.discipline.is_too_late(asked.deadline, lease.started_at)) {
             stats.overdue_total.add(1);
             self.retire(&flight);
             taken.refused.push(flight);
         } else if flight.start(lease) {
-            let waited = asked.map_or(Duration::ZERO, |ask| lease.started_at.since(ask.at));
+            let waited = asked.map_or(Duration::ZERO, |asked| lease.started_at.since(asked.first_at));
             taken.waited = taken.waited.max(waited);
             taken.key_bytes += flight.key.as_bytes().len();
             taken.query.push(flight);
@@ -230,20 +230,26 @@ impl<E: Clone> Desk<E> {
         }
     }
 
-    /// Refuses those who have waited too long while newer ones go first. What nobody waits for goes too: it is read when
-    /// somebody asks.
+    /// Refuses those who have waited too long while newer ones go first. A key that was asked for again lately counts as new,
+    /// with all who wait for it. What nobody waits for goes too: it is read when somebody asks.
     fn refuse_old(&mut self, now: Nanos, taken: &mut Taken<E>, stats: &CollectionStats) {
-        while let Some(oldest) = self.queue.front() {
-            let asked = oldest.asked();
-            if asked.is_some_and(|ask| !self.discipline.is_too_old(ask.at, now)) {
-                return;
+        let mut renewed = Vec::new();
+        while let Some(flight) = self.queue.pop_front() {
+            let asked = flight.asked();
+            if asked.is_some_and(|asked| !self.discipline.is_too_old(asked.first_at, now)) {
+                self.queue.push_front(flight);
+                break;
             }
-            let Some(flight) = self.queue.pop_front() else { return };
+            if asked.is_some_and(|asked| !self.discipline.is_too_old(asked.last_at, now)) {
+                renewed.push(flight);
+                continue;
+            }
             stats.waiting_keys.sub(1);
             stats.displaced_total.add(u64::from(asked.is_some()));
             self.retire(&flight);
             taken.refused.push(flight);
         }
+        self.queue.extend(renewed);
     }
 
     /// Whether the flight still is the key's current one.

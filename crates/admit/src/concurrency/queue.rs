@@ -124,7 +124,7 @@ impl Discipline {
         self.config.adaptive && deadline <= now.after(Duration::from_secs_f64(query_s))
     }
 
-    /// Whether a key that was first asked for at `asked_at` has waited too long to be kept waiting.
+    /// Whether whoever asked at `asked_at` has waited too long to be kept waiting.
     #[must_use]
     pub fn is_too_old(&self, asked_at: Nanos, now: Nanos) -> bool {
         self.order(now) == Order::NewestFirst && now.since(asked_at) > self.config.target
