@@ -284,6 +284,8 @@ impl<E: Clone> Desk<E> {
     pub(crate) fn give_up(&mut self, stats: &CollectionStats) -> Vec<Arc<Flight<E>>> {
         let queued: Vec<_> = self.again.drain(..).chain(self.queue.drain(..)).collect();
         stats.waiting_keys.sub(queued.len() as u64);
+        self.discipline.cleared();
+        stats.newest_first.set(0);
         queued.iter().for_each(|flight| self.retire(flight));
         queued
     }

@@ -95,6 +95,11 @@ impl Discipline {
         standing.keys += keys as f64;
     }
 
+    /// All who waited were answered without a query: the queue is empty, and stands no more.
+    pub fn cleared(&mut self) {
+        self.standing = None;
+    }
+
     /// A query of so many keys has brought its answers.
     pub fn ended(&mut self, keys: usize, latency: Duration) {
         self.cost.learn(keys, latency);

@@ -109,6 +109,23 @@ fn a_key_that_is_asked_for_again_and_again_is_not_displaced_but_read_next() {
 }
 
 #[test]
+fn a_queue_that_was_given_up_stands_no_more() {
+    let cache = cache(narrow(2));
+    let mut waiters: Vec<_> = (0..8).map(|id| wait(&cache, id, 550)).collect();
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn, 550), Some(vec![0, 1]));
+    turn.complete(answers(1, 2), at(560));
+    waiters.extend((8..11).map(|id| wait(&cache, id, 1_040)));
+    assert_eq!(query(&mut turn, 1_050), Some(vec![10, 9]));
+    assert_eq!(cache.stats(FIRST).newest_first, 1);
+    assert_eq!(cache.give_up(FIRST, &"left alone"), 1);
+    assert_eq!(cache.stats(FIRST).newest_first, 0);
+    turn.complete(answers(1, 2), at(1_060));
+    let _again: Vec<_> = (20..24).map(|id| wait(&cache, id, 1_060)).collect();
+    assert_eq!(query(&mut turn, 1_060), Some(vec![20, 21]), "in order again");
+}
+
+#[test]
 fn in_order_for_ever_where_that_is_wanted() {
     let queue = hotrow_admit::concurrency::queue::Config { adaptive: false, ..config().queue };
     let cache = cache(Config { queue, ..narrow(2) });
