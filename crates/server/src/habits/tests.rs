@@ -190,9 +190,9 @@ fn when_everybodys_requests_change_the_hit_ratio_comes_back() {
     let before = world.others_hit_percent(COUNTED, |_, _| {});
     assert_eq!(world.roaming(), 0);
     world.scatter = 5_003;
-    world.others_hit_percent(4 * 8 * u64::from(ROUND), |_, _| {});
-    assert_eq!(world.roaming(), 8, "all find far less than usual");
-    world.others_hit_percent(600 * u64::from(ROUND), |_, _| {});
+    let mut roamed = 0;
+    world.others_hit_percent(600 * u64::from(ROUND), |world, _| roamed = roamed.max(world.roaming()));
+    assert!(roamed > 4, "{roamed} of 8 have found far less than usual");
     assert_eq!(world.roaming(), 0);
     let after = world.others_hit_percent(COUNTED, |_, _| {});
     println!("{before:.2} %, and after everybody's requests have changed {after:.2} %");
