@@ -29,7 +29,7 @@ pub enum Lookup<E> {
     Hit(Record, Quality),
     /// The knowledge that there is no such record.
     Negative(Record, Quality),
-    /// Someone reads it already.
+    /// Someone reads it already, or has queued it. The waiter says so when nobody leads ([`crate::flight::Waited::Lead`]).
     Wait(Waiter<E>),
     /// This request queued the read: call [`Cache::turn`] and carry out what it gives, then wait.
     Fill(Waiter<E>),
@@ -387,8 +387,8 @@ impl<E: Clone> Cache<E> {
         };
         // Joined under the lock: a queued read that nobody waits for is not begun.
         let mut fills = queued.iter().map(|flight| match kind {
-            Kind::Alone => Lookup::Bypass(flight.join(ask)),
-            Kind::Shared | Kind::Background => Lookup::Fill(flight.join(ask)),
+            Kind::Alone => Lookup::Bypass(flight.join_first(ask)),
+            Kind::Shared | Kind::Background => Lookup::Fill(flight.join_first(ask)),
         });
         let mut new = || fills.next();
         let answer =
@@ -425,6 +425,10 @@ impl<E: Clone> Cache<E> {
             }
         };
         if joinable {
+            if !desk.is_led() {
+                // Who queued it has left without leading, perhaps; with nobody there to tell, the one who comes now leads.
+                flight.want_leader();
+            }
             return Some(Lookup::Wait(flight.join(ask)));
         }
         desk.current.remove(key);

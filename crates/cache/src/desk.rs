@@ -24,6 +24,8 @@ const FAILURES_MAX: usize = 1024;
 pub(crate) struct Desk<E> {
     /// The flights that may be joined, if their lease still lives. A lease dies by leaving this table.
     pub(crate) current: HashMap<Key, Arc<Flight<E>>, FixedState>,
+    /// Flights that were put back: read before all others, in whatever order those are, and not displaced.
+    again: VecDeque<Arc<Flight<E>>>,
     /// Flights that wait for a query, oldest first.
     queue: VecDeque<Arc<Flight<E>>>,
     /// Turns that were given out: each sends one query after the other.
@@ -57,6 +59,7 @@ impl<E: Clone> Desk<E> {
         let hasher = FixedState::with_seed(config.seed);
         Self {
             current: HashMap::with_hasher(hasher.clone()),
+            again: VecDeque::new(),
             queue: VecDeque::new(),
             turns: 0,
             discipline: Discipline::new(config.queue),
@@ -81,10 +84,10 @@ impl<E: Clone> Desk<E> {
             stats.overdue_total.add(count as u64);
             return Err(NotQueued::TooLate);
         }
-        if self.turns == 0 && self.queue.len() + count > config.waiting_keys {
+        if self.turns == 0 && self.waiting() + count > config.waiting_keys {
             self.drop_unwanted(stats);
         }
-        if self.queue.len() + count > config.waiting_keys {
+        if self.waiting() + count > config.waiting_keys {
             stats.refused_total.add(count as u64);
             return Err(NotQueued::Full);
         }
@@ -104,25 +107,37 @@ impl<E: Clone> Desk<E> {
     /// Takes out what nobody waits for. Needed only when nobody has a turn, which would do it: after a turn was cancelled
     /// and all who waited have left, a full queue would refuse everyone for ever.
     fn drop_unwanted(&mut self, stats: &CollectionStats) {
-        for flight in std::mem::take(&mut self.queue) {
-            if flight.has_waiters() {
-                self.queue.push_back(flight);
-            } else {
-                stats.waiting_keys.sub(1);
-                self.retire(&flight);
+        for queue in [&mut self.again, &mut self.queue] {
+            for flight in std::mem::take(queue) {
+                if flight.has_waiters() {
+                    queue.push_back(flight);
+                } else {
+                    stats.waiting_keys.sub(1);
+                    retire(&mut self.current, &flight);
+                }
             }
         }
     }
 
+    /// Flights that wait for a query.
+    fn waiting(&self) -> usize {
+        self.again.len() + self.queue.len()
+    }
+
     /// Gives out a turn when there is work and a query may be sent.
     pub(crate) fn take_turn(&mut self, config: &Config) -> bool {
-        let free = self.turns < config.reads_in_flight.max(1) && !self.queue.is_empty();
+        let free = self.turns < config.reads_in_flight.max(1) && self.waiting() > 0;
         self.turns += usize::from(free);
         free
     }
 
+    /// Whether somebody carries out what is queued.
+    pub(crate) fn is_led(&self) -> bool {
+        self.turns > 0
+    }
+
     fn comes_too_late(&self, ask: Ask) -> bool {
-        let wait = self.discipline.estimate(self.queue.len(), ask.at);
+        let wait = self.discipline.estimate(self.waiting(), ask.at);
         wait.is_some_and(|wait| ask.at.after(wait) > ask.deadline)
     }
 
@@ -150,7 +165,7 @@ impl<E: Clone> Desk<E> {
             }
         }
         // Told first: a queue that only refusals emptied still stands.
-        self.discipline.taken(taken.query.len(), self.queue.len(), now);
+        self.discipline.taken(taken.query.len(), self.waiting(), now);
         if order == Order::NewestFirst {
             self.refuse_old(now, &mut taken, stats);
         }
@@ -162,11 +177,13 @@ impl<E: Clone> Desk<E> {
     /// Number of keys, and their bytes, of the batch that is next.
     fn next_batch(&self, order: Order) -> Option<(usize, usize)> {
         let with = |(keys, bytes), flight: &Arc<Flight<E>>| (keys + 1, bytes + flight.key.as_bytes().len());
+        let in_order = |queue: &VecDeque<Arc<Flight<E>>>| {
+            let sum = with((0, 0), queue.front()?);
+            Some(queue.iter().skip(1).take_while(|flight| !flight.is_first).fold(sum, with))
+        };
         match order {
-            Order::OldestFirst => {
-                let sum = with((0, 0), self.queue.front()?);
-                Some(self.queue.iter().skip(1).take_while(|flight| !flight.is_first).fold(sum, with))
-            }
+            _ if !self.again.is_empty() => in_order(&self.again),
+            Order::OldestFirst => in_order(&self.queue),
             Order::NewestFirst => {
                 let mut sum = (0, 0);
                 for flight in self.queue.iter().rev() {
@@ -182,6 +199,7 @@ impl<E: Clone> Desk<E> {
 
     fn peek(&self, order: Order) -> Option<&Arc<Flight<E>>> {
         match order {
+            _ if !self.again.is_empty() => self.again.front(),
             Order::OldestFirst => self.queue.front(),
             Order::NewestFirst => self.queue.back(),
         }
@@ -190,18 +208,19 @@ impl<E: Clone> Desk<E> {
     /// Moves the next flight into the query, or refuses it, or drops it because nobody wants it any more.
     fn take_next(&mut self, order: Order, lease: Lease, taken: &mut Taken<E>, stats: &CollectionStats) {
         let next = match order {
+            _ if !self.again.is_empty() => self.again.pop_front(),
             Order::OldestFirst => self.queue.pop_front(),
             Order::NewestFirst => self.queue.pop_back(),
         };
         let Some(flight) = next else { return };
         stats.waiting_keys.sub(1);
         let asked = flight.asked();
-        if asked.is_some_and(|ask| self.discipline.is_too_late(ask.deadline, lease.started_at)) {
+        if asked.is_some_and(|asked| self.discipline.is_too_late(asked.deadline, lease.started_at)) {
             stats.overdue_total.add(1);
             self.retire(&flight);
             taken.refused.push(flight);
         } else if flight.start(lease) {
-            let waited = asked.map_or(Duration::ZERO, |ask| lease.started_at.since(ask.at));
+            let waited = asked.map_or(Duration::ZERO, |asked| lease.started_at.since(asked.first_at));
             taken.waited = taken.waited.max(waited);
             taken.key_bytes += flight.key.as_bytes().len();
             taken.query.push(flight);
@@ -211,20 +230,26 @@ impl<E: Clone> Desk<E> {
         }
     }
 
-    /// Refuses those who have waited too long while newer ones go first. What nobody waits for goes too: it is read when
-    /// somebody asks.
+    /// Refuses those who have waited too long while newer ones go first. A key that was asked for again lately counts as new,
+    /// with all who wait for it. What nobody waits for goes too: it is read when somebody asks.
     fn refuse_old(&mut self, now: Nanos, taken: &mut Taken<E>, stats: &CollectionStats) {
-        while let Some(oldest) = self.queue.front() {
-            let asked = oldest.asked();
-            if asked.is_some_and(|ask| !self.discipline.is_too_old(ask.at, now)) {
-                return;
+        let mut renewed = Vec::new();
+        while let Some(flight) = self.queue.pop_front() {
+            let asked = flight.asked();
+            if asked.is_some_and(|asked| !self.discipline.is_too_old(asked.first_at, now)) {
+                self.queue.push_front(flight);
+                break;
             }
-            let Some(flight) = self.queue.pop_front() else { return };
+            if asked.is_some_and(|asked| !self.discipline.is_too_old(asked.last_at, now)) {
+                renewed.push(flight);
+                continue;
+            }
             stats.waiting_keys.sub(1);
             stats.displaced_total.add(u64::from(asked.is_some()));
             self.retire(&flight);
             taken.refused.push(flight);
         }
+        self.queue.extend(renewed);
     }
 
     /// Whether the flight still is the key's current one.
@@ -234,9 +259,7 @@ impl<E: Clone> Desk<E> {
 
     /// Takes the flight off the table: nobody can join it any more.
     pub(crate) fn retire(&mut self, flight: &Arc<Flight<E>>) {
-        if self.is_current(flight) {
-            self.current.remove(&flight.key);
-        }
+        retire(&mut self.current, flight);
     }
 
     /// Kills the lease of the key's read, if one has begun. A queued read stays: it will see the change.
@@ -246,25 +269,23 @@ impl<E: Clone> Desk<E> {
         }
     }
 
-    /// Puts flights back at the head of the queue; their next reads begin later than now.
-    pub(crate) fn put_back(
-        &mut self,
-        flights: impl DoubleEndedIterator<Item = Arc<Flight<E>>>,
-        stats: &CollectionStats,
-    ) {
-        for flight in flights.rev() {
+    /// Puts flights back, to be read next; their next reads begin later than now.
+    pub(crate) fn put_back(&mut self, flights: impl Iterator<Item = Arc<Flight<E>>>, stats: &CollectionStats) {
+        for flight in flights {
             if flight.kind != Kind::Alone {
                 self.current.entry(flight.key.clone()).or_insert_with(|| flight.clone());
             }
-            self.queue.push_front(flight);
+            self.again.push_back(flight);
             stats.waiting_keys.add(1);
         }
     }
 
     /// Empties the queue: nobody can join what was in it any more, and the caller has to finish it, without this lock.
     pub(crate) fn give_up(&mut self, stats: &CollectionStats) -> Vec<Arc<Flight<E>>> {
-        let queued: Vec<_> = std::mem::take(&mut self.queue).into();
+        let queued: Vec<_> = self.again.drain(..).chain(self.queue.drain(..)).collect();
         stats.waiting_keys.sub(queued.len() as u64);
+        self.discipline.cleared();
+        stats.newest_first.set(0);
         queued.iter().for_each(|flight| self.retire(flight));
         queued
     }
@@ -273,7 +294,7 @@ impl<E: Clone> Desk<E> {
     /// only one that still has a waiter.
     pub(crate) fn abandon_turn(&mut self) -> Vec<Arc<Flight<E>>> {
         self.turns -= 1;
-        self.queue.iter().cloned().collect()
+        self.again.iter().chain(&self.queue).cloned().collect()
     }
 
     /// Remembers that reading the key failed, for `error_ttl`.
@@ -304,6 +325,13 @@ impl<E: Clone> Desk<E> {
         if !self.failures.is_empty() {
             self.failures.remove(key);
         }
+    }
+}
+
+/// Takes the flight off the table if it still is the key's current one.
+fn retire<E>(current: &mut HashMap<Key, Arc<Flight<E>>, FixedState>, flight: &Arc<Flight<E>>) {
+    if current.get(&flight.key).is_some_and(|current| Arc::ptr_eq(current, flight)) {
+        current.remove(&flight.key);
     }
 }
 

@@ -69,6 +69,17 @@ pub struct Ask {
     pub deadline: Nanos,
 }
 
+/// The asks of those who wait for a flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// When the first of them asked.
+    pub(crate) first_at: Nanos,
+    /// When the last of them asked.
+    pub(crate) last_at: Nanos,
+    /// The latest of their deadlines.
+    pub(crate) deadline: Nanos,
+}
+
 #[derive(Debug)]
 struct Progress<E> {
     phase: Phase<E>,
@@ -77,9 +88,8 @@ struct Progress<E> {
     wakers: Vec<Option<Waker>>,
     free_slots: Vec<usize>,
     waiting: usize,
-    /// When the first of those who wait asked, and the latest of their deadlines.
-    asked_at: Nanos,
-    deadline: Nanos,
+    /// Of those who wait; says nothing when nobody does.
+    asked: Asked,
     /// Somebody who waits has to lead. Only while queued.
     lead: bool,
     attempts: u8,
@@ -109,8 +119,7 @@ impl<E: Clone> Flight<E> {
             wakers: Vec::new(),
             free_slots: Vec::new(),
             waiting: 0,
-            asked_at: Nanos::MAX,
-            deadline: Nanos::ZERO,
+            asked: Asked { first_at: Nanos::MAX, last_at: Nanos::ZERO, deadline: Nanos::ZERO },
             lead: false,
             attempts: 0,
             floor: None,
@@ -118,14 +127,29 @@ impl<E: Clone> Flight<E> {
         Arc::new(Self { key, kind, is_first, progress: Mutex::new(progress) })
     }
 
+    /// Joins what this request has queued. It leads: should it leave before it has waited, another one is called.
+    pub(crate) fn join_first(self: &Arc<Self>, ask: Ask) -> Waiter<E> {
+        let mut waiter = self.join(ask);
+        waiter.called = true;
+        waiter
+    }
+
+    /// Whoever waits next is told to lead, if nobody waits.
+    pub(crate) fn want_leader(&self) {
+        let mut progress = self.progress.lock();
+        progress.lead |= progress.waiting == 0 && matches!(progress.phase, Phase::Queued);
+    }
+
     pub(crate) fn join(self: &Arc<Self>, ask: Ask) -> Waiter<E> {
         let mut progress = self.progress.lock();
         if progress.waiting == 0 {
-            (progress.asked_at, progress.deadline) = (ask.at, ask.deadline);
+            progress.asked = Asked { first_at: ask.at, last_at: ask.at, deadline: ask.deadline };
         }
         progress.waiting += 1;
-        progress.asked_at = progress.asked_at.min(ask.at);
-        progress.deadline = progress.deadline.max(ask.deadline);
+        let asked = &mut progress.asked;
+        asked.first_at = asked.first_at.min(ask.at);
+        asked.last_at = asked.last_at.max(ask.at);
+        asked.deadline = asked.deadline.max(ask.deadline);
         let slot = progress.free_slots.pop().unwrap_or_else(|| {
             progress.wakers.push(None);
             progress.wakers.len() - 1
@@ -156,10 +180,10 @@ impl<E: Clone> Flight<E> {
         self.progress.lock().waiting > 0
     }
 
-    /// When the first of those who wait asked, and the latest of their deadlines; `None` when nobody waits.
-    pub(crate) fn asked(&self) -> Option<Ask> {
+    /// The asks of those who wait; `None` when nobody does.
+    pub(crate) fn asked(&self) -> Option<Asked> {
         let progress = self.progress.lock();
-        (progress.waiting > 0).then_some(Ask { at: progress.asked_at, deadline: progress.deadline })
+        (progress.waiting > 0).then_some(progress.asked)
     }
 
     /// Begins to read, unless nobody wants the answer any more.
@@ -238,7 +262,7 @@ impl<E: Clone> Flight<E> {
 pub struct Waiter<E> {
     flight: Arc<Flight<E>>,
     slot: usize,
-    /// It was told to lead and has not been polled since.
+    /// It is to lead and has not been polled since it was told.
     called: bool,
 }
 

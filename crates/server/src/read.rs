@@ -10,6 +10,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadError, ReadSet, Row};
 
 use crate::admit::breaker;
+use crate::admit::concurrency::Query;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
 
@@ -35,18 +36,22 @@ async fn carry_out(shared: Arc<Shared>, mut turn: Turn<Trouble>) {
         let result = shared.source.read(turn.collection(), keys).await;
         let now = Nanos::now();
         permit.tell(&result, now);
-        query.ended(outcome(&result), now);
+        tell(query, &result, now);
         let name = &shared.collection(turn.collection()).name;
         turn.complete(taken(result, count, name), now);
     }
 }
 
-fn outcome(result: &Result<ReadSet, ReadError>) -> Outcome {
-    match result {
+/// Tells the gate how a query ended. One that cannot work says nothing about the database: a dropped table must not make the
+/// limit low for all other collections.
+fn tell(query: Query<'_>, result: &Result<ReadSet, ReadError>, now: Nanos) {
+    let outcome = match result {
         Ok(_) => Outcome::Answered,
         Err(ReadError::Timeout { .. }) => Outcome::TimedOut,
-        Err(ReadError::Unavailable { .. } | ReadError::Broken { .. }) => Outcome::Failed,
-    }
+        Err(ReadError::Unavailable { .. }) => Outcome::Failed,
+        Err(ReadError::Broken { .. }) => return,
+    };
+    query.ended(outcome, now);
 }
 
 /// Turns what the source says into what the cache takes; causes go to the log here, and nowhere else.
@@ -82,5 +87,39 @@ pub(crate) async fn wait(
             Waited::Done(result) => return result,
             Waited::Lead => lead(shared, collection),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hotrow_admit::concurrency::limit::{Config, Kind};
+
+    use super::*;
+    use crate::admit::concurrency::Gate;
+
+    /// The limit after 50 rounds of queries, at most four at once, that all end so.
+    async fn limit_after(error: &ReadError) -> usize {
+        let config = Config { kind: Kind::Gradient, max: 4, tolerance: 2.0, probe_interval: Duration::from_secs(3600) };
+        let gate = Gate::new(config, 1);
+        for round in 0..50 {
+            let mut queries = Vec::new();
+            for _ in 0..gate.view().limit {
+                let sent_at = Nanos(round * 1_000_000_000);
+                queries.push(gate.enter().await.send(CollectionId(0), 1, Duration::ZERO, sent_at));
+            }
+            let now = Nanos((round + 1) * 1_000_000_000);
+            queries.into_iter().for_each(|query| tell(query, &Err(error.clone()), now));
+        }
+        assert_eq!(gate.view().in_flight, 0);
+        gate.view().limit
+    }
+
+    #[tokio::test]
+    async fn a_collection_that_cannot_be_read_does_not_throttle_the_others() {
+        let detail = || "as the test says".to_owned();
+        assert_eq!(limit_after(&ReadError::Broken { detail: detail() }).await, 4);
+        assert_eq!(limit_after(&ReadError::Unavailable { detail: detail() }).await, 1);
     }
 }

@@ -152,8 +152,10 @@ impl Shared {
     }
 }
 
-/// A bounded count of those who wait. Touched only by requests that have to wait anyway, never by a hit.
+/// A bounded count of those who wait. Touched only by requests that have to wait anyway, never by a hit; and on cache lines of its own,
+/// so that they do not take a line from the hits that they stand beside.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Gauge {
     now: AtomicUsize,
     max: usize,

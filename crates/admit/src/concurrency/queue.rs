@@ -95,6 +95,11 @@ impl Discipline {
         standing.keys += keys as f64;
     }
 
+    /// All who waited were answered without a query: the queue is empty, and stands no more.
+    pub fn cleared(&mut self) {
+        self.standing = None;
+    }
+
     /// A query of so many keys has brought its answers.
     pub fn ended(&mut self, keys: usize, latency: Duration) {
         self.cost.learn(keys, latency);
@@ -124,7 +129,7 @@ impl Discipline {
         self.config.adaptive && deadline <= now.after(Duration::from_secs_f64(query_s))
     }
 
-    /// Whether a key that was first asked for at `asked_at` has waited too long to be kept waiting.
+    /// Whether whoever asked at `asked_at` has waited too long to be kept waiting.
     #[must_use]
     pub fn is_too_old(&self, asked_at: Nanos, now: Nanos) -> bool {
         self.order(now) == Order::NewestFirst && now.since(asked_at) > self.config.target

@@ -67,6 +67,65 @@ fn when_the_queue_stands_the_newest_are_read_and_those_who_waited_long_are_refus
 }
 
 #[test]
+fn what_was_put_back_is_read_next_while_the_queue_stands() {
+    let cache = cache(narrow(2));
+    let mut waiters: Vec<_> = (0..6).map(|id| wait(&cache, id, 0)).collect();
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn, 0), Some(vec![0, 1]));
+    turn.complete(answers(1, 2), at(10));
+    assert_eq!(query(&mut turn, 10), Some(vec![2, 3]));
+    let late: Vec<_> = (6..8).map(|id| wait(&cache, id, 550)).collect();
+    // Its reader is cancelled.
+    drop(turn);
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn, 600), Some(vec![2, 3]), "not the newest");
+    assert!(waiters[4..].iter_mut().all(is_overdue));
+    turn.complete(answers(1, 2), at(610));
+    assert!(waiters[..4].iter_mut().all(|w| body(poll(w)) == Some(1)));
+    assert_eq!(query(&mut turn, 610), Some(vec![7, 6]));
+    turn.complete(answers(1, 2), at(620));
+    assert!(late.into_iter().all(|mut w| body(poll(&mut w)) == Some(1)));
+    assert_eq!(query(&mut turn, 620), None);
+    assert_eq!(cache.stats(FIRST).waiting_keys, 0);
+}
+
+#[test]
+fn a_key_that_is_asked_for_again_and_again_is_not_displaced_but_read_next() {
+    let cache = cache(narrow(2));
+    let mut waiters: Vec<_> = (0..6).map(|id| wait(&cache, id, 0)).collect();
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn, 0), Some(vec![0, 1]));
+    let mut late: Vec<_> = [(8, 550), (6, 551), (7, 552), (3, 599)].map(|(id, at)| wait(&cache, id, at)).into();
+    turn.complete(answers(1, 2), at(600));
+    assert_eq!(query(&mut turn, 600), Some(vec![7, 6]));
+    assert!([2, 4, 5].into_iter().all(|id: usize| is_overdue(&mut waiters[id])));
+    turn.complete(answers(1, 2), at(610));
+    assert_eq!(query(&mut turn, 610), Some(vec![3, 8]), "the newest ask counts");
+    turn.complete(answers(1, 2), at(620));
+    assert_eq!(body(poll(&mut waiters[3])), Some(1), "with all who waited before");
+    assert!(late.iter_mut().all(|w| body(poll(w)) == Some(1)));
+    assert_eq!(query(&mut turn, 620), None);
+    assert_eq!((cache.stats(FIRST).displaced_total, cache.stats(FIRST).waiting_keys), (3, 0));
+}
+
+#[test]
+fn a_queue_that_was_given_up_stands_no_more() {
+    let cache = cache(narrow(2));
+    let mut waiters: Vec<_> = (0..8).map(|id| wait(&cache, id, 550)).collect();
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn, 550), Some(vec![0, 1]));
+    turn.complete(answers(1, 2), at(560));
+    waiters.extend((8..11).map(|id| wait(&cache, id, 1_040)));
+    assert_eq!(query(&mut turn, 1_050), Some(vec![10, 9]));
+    assert_eq!(cache.stats(FIRST).newest_first, 1);
+    assert_eq!(cache.give_up(FIRST, &"left alone"), 1);
+    assert_eq!(cache.stats(FIRST).newest_first, 0);
+    turn.complete(answers(1, 2), at(1_060));
+    let _again: Vec<_> = (20..24).map(|id| wait(&cache, id, 1_060)).collect();
+    assert_eq!(query(&mut turn, 1_060), Some(vec![20, 21]), "in order again");
+}
+
+#[test]
 fn in_order_for_ever_where_that_is_wanted() {
     let queue = hotrow_admit::concurrency::queue::Config { adaptive: false, ..config().queue };
     let cache = cache(Config { queue, ..narrow(2) });

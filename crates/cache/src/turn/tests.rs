@@ -298,6 +298,39 @@ fn one_who_was_told_to_lead_and_left_is_replaced() {
 }
 
 #[test]
+fn a_read_that_was_queued_and_never_led_is_led_by_who_waits_for_it() {
+    let cache = cache(config());
+    let _failed = ask(&cache, 9);
+    let mut turn = cache.turn(FIRST).unwrap();
+    query(&mut turn).unwrap();
+    turn.complete(Err("down"), START);
+    assert_eq!(query(&mut turn), None);
+    // A batch of which one key failed lately is refused as a whole, and leads nothing.
+    let batch = cache.lookup_batch(&[key(1), key(9)], Wish::Any, START);
+    assert!(matches!(batch[..], [Lookup::Fill(_), Lookup::Refused(Refusal::Failed(_))]), "{batch:?}");
+    drop(batch);
+    let mut alone = ask(&cache, 1);
+    assert!(matches!(poll(&mut alone), Some(Waited::Lead)));
+    assert!(poll(&mut ask(&cache, 1)).is_none(), "one leads");
+    // Somebody has joined before the first one leaves.
+    let (first, mut joined, bell) = (ask(&cache, 2), ask(&cache, 2), Arc::default());
+    assert!(poll_with(&mut joined, &bell).is_none());
+    drop(first);
+    assert_eq!(bell.rings(), 1);
+    assert!(matches!(poll(&mut joined), Some(Waited::Lead)));
+    // A refresh that nobody leads.
+    assert!(cache.refresh(&key(3)));
+    let mut served = ask(&cache, 3);
+    assert!(matches!(poll(&mut served), Some(Waited::Lead)));
+    let mut turn = cache.turn(FIRST).unwrap();
+    assert_eq!(query(&mut turn), Some(vec![1, 2, 3]));
+    turn.complete(answers(1, 3), START);
+    assert!([alone, joined, served].iter_mut().all(|waiter| body(poll(waiter)) == Some(1)));
+    assert_eq!(query(&mut turn), None);
+    assert_idle(&cache);
+}
+
+#[test]
 fn a_cancelled_read_that_nobody_waits_for_ends() {
     let cache = cache(config());
     let waiter = ask(&cache, 1);

@@ -14,8 +14,9 @@ use crate::problem::Problem;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
 
-/// The breaker with what is counted about it.
+/// The breaker with what is counted about it. On cache lines of its own, as the gate is.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct SourceBreaker {
     /// `None` when it is not wanted. Locked once before and once after a query, never by a hit.
     breaker: Option<Mutex<Breaker>>,

@@ -20,7 +20,7 @@ pub(crate) struct Shedding {
     levels: [AtomicU8; Source::ALL.len()],
     changes: AtomicU64,
     /// The least wait for the database since it was last taken, in nanoseconds.
-    wait_ns: AtomicU64,
+    wait_ns: WaitNs,
     ended: AtomicBool,
     bell: (Mutex<()>, Condvar),
 }
@@ -30,6 +30,11 @@ pub(crate) struct Shedding {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LoadByte(AtomicU8);
+
+/// On a cache line of its own: written by every read.
+#[derive(Debug)]
+#[repr(align(128))]
+struct WaitNs(AtomicU64);
 
 /// Whether the client may keep its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +52,7 @@ impl Shedding {
             config,
             levels: Default::default(),
             changes: AtomicU64::new(0),
-            wait_ns: AtomicU64::new(u64::MAX),
+            wait_ns: WaitNs(AtomicU64::new(u64::MAX)),
             ended: AtomicBool::new(false),
             bell: Default::default(),
         }
@@ -84,12 +89,12 @@ impl Shedding {
 
     /// A cold key waited so long for its query.
     pub(crate) fn waited(&self, wait: std::time::Duration) {
-        self.wait_ns.fetch_min(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.wait_ns.0.fetch_min(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// The least such wait since the last call; `None` when there was none.
     pub(crate) fn take_wait(&self) -> Option<std::time::Duration> {
-        let wait = self.wait_ns.swap(u64::MAX, Ordering::Relaxed);
+        let wait = self.wait_ns.0.swap(u64::MAX, Ordering::Relaxed);
         (wait < u64::MAX).then(|| std::time::Duration::from_nanos(wait))
     }
 

@@ -46,6 +46,16 @@ fn a_queue_that_stands_is_served_newest_first_until_a_query_empties_it() {
 }
 
 #[test]
+fn a_queue_that_was_cleared_stands_no_more() {
+    let mut discipline = standing(config(), 500);
+    assert_eq!(discipline.order(ms(500)), Order::NewestFirst);
+    discipline.cleared();
+    discipline.taken(10, 1000, ms(600));
+    assert_eq!(discipline.order(ms(600)), Order::OldestFirst);
+    assert_eq!(discipline.estimate(1000, ms(600)), None);
+}
+
+#[test]
 fn first_come_first_served_for_ever_where_that_is_wanted() {
     let discipline = standing(Config { adaptive: false, ..config() }, 60_000);
     assert_eq!(discipline.order(ms(60_000)), Order::OldestFirst);
