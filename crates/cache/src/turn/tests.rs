@@ -2,12 +2,9 @@
 
 use super::*;
 use crate::config::Config;
-use crate::flight::{ATTEMPTS_MAX, Ask, Waited, Waiter};
+use crate::flight::{ATTEMPTS_MAX, Waited, Waiter};
 use crate::testkit::*;
 use crate::{Lookup, Quality, Refusal, Wish};
-
-/// Somebody who waits as long as it takes.
-const ASK: Ask = Ask { at: START, deadline: Nanos::MAX };
 
 fn ask(cache: &TestCache, id: i64) -> Waiter<Broken> {
     waiter(cache.lookup(&key(id), Wish::Any, START))

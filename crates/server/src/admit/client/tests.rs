@@ -91,8 +91,8 @@ fn forwarded_is_read_from_the_right() {
             (&["for =192.0.2.7"], PROXY),
             (&["=192.0.2.7"], PROXY),
             (&["for=192.0.2.7,"], PROXY),
-            // The client's open quote swallows what the proxy wrote, in its own line only.
-            (&["for=\"1.1.1.1, for=192.0.2.7"], PROXY),
+            // A quote that never ends is to the left of what the proxy appended.
+            (&["for=\"1.1.1.1, for=192.0.2.7"], "192.0.2.7"),
             (&["for=\"1.1.1.1\\", "for=192.0.2.7"], "192.0.2.7"),
             (&["for=\"1.1.1.1\\\""], PROXY),
         ],
