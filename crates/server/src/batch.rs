@@ -6,17 +6,16 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use hotrow_admit::shed::Kind;
-use hotrow_cache::flight::{Ask, Waiter};
+use hotrow_cache::flight::Waiter;
 use hotrow_cache::key::{CollectionId, Key, KeyError};
 use hotrow_cache::version::Position;
-use hotrow_cache::{Lookup, Presence, Quality, Record, Wish};
+use hotrow_cache::{Lookup, Presence, Record, Wish};
 use hotrow_measure::clock::Nanos;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
-use crate::admit::request::first_kind;
+use crate::admit::deadline::Moments;
 use crate::body::Body;
 use crate::habits;
 use crate::handle::{Handler, Outcome, Special, Step};
@@ -186,49 +185,47 @@ impl Handler {
         id: CollectionId,
         request: Request<Incoming>,
         peer: IpAddr,
-        now: Nanos,
+        arrived: Nanos,
     ) -> Outcome {
         let (head, body) = request.into_parts();
         let parsed = match crate::receive::body(body, self.shared.limits.body_bytes).await {
             Ok(body) => parse_body(&self.shared, id, &body),
             Err(problem) => Err(problem),
         };
-        match self.limited_batch(id, parsed, (peer, &head.headers), now) {
+        // The body's time is the client's: only what its own header says counts from before.
+        let complete = Nanos::now();
+        let at = Moments { arrived, complete, now: complete };
+        match self.limited_batch(id, parsed, (peer, &head.headers), at) {
             Step::Now(outcome) => outcome,
             Step::Later(future) => future.await,
         }
     }
 
-    pub(crate) fn batch(&self, id: CollectionId, ids: Ids, asked: &HeaderMap, now: Nanos) -> Step {
+    pub(crate) fn batch(&self, id: CollectionId, ids: Ids, asked: &HeaderMap, at: Moments) -> Step {
+        let now = at.now;
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => habits::wish(),
             Ok(Special::New) => Wish::New,
-            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted, asked, now),
+            Ok(Special::AtLeast(wanted)) => return self.batch_at_least(id, ids, wanted, asked, at),
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
-        let deadline = match self.shared.deadline(asked, now) {
-            Ok(deadline) => deadline,
-            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
-        };
-        if let Err(problem) = self.let_in(id, first_kind(wish, Kind::Batch), asked) {
-            return Step::Now((problem.response(), CacheOutcome::None));
-        }
         let cache = &self.shared.cache;
         ids.keys.iter().for_each(|key| self.requested(key, now));
         let mut answers = Answers::new(ids.keys.len());
         let mut waiters = Vec::new();
         let mut refresh = false;
-        let admit = |cold| self.admit_reads(id, wish, cold, asked, now);
-        let lookups = match cache.lookup_batch_if(&ids.keys, wish, Ask { at: now, deadline }, admit) {
+        let mut deadline = now;
+        let admit = |cold| self.admit_reads(id, wish, cold, asked, at).inspect(|until| deadline = *until);
+        let lookups = match cache.lookup_batch_if(&ids.keys, wish, now, admit) {
             Ok(lookups) => lookups,
+            Err(problem @ Problem::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => return Step::Now(self.batch_refused(id, &ids, wish, now, &problem)),
         };
         for (place, lookup) in lookups.into_iter().enumerate() {
             self.looked_up(id, wish, &lookup);
             match lookup {
                 Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                    let may_read = quality == Quality::Expired && !self.shared.breaker.refuses(now);
-                    refresh |= may_read && cache.refresh(&ids.keys[place]);
+                    refresh |= self.may_refresh(quality, now) && cache.refresh(&ids.keys[place]);
                     let provenance = Provenance::of_hit(quality, cache.age(&record, now));
                     answers.put(place, record, provenance);
                 }
@@ -316,11 +313,8 @@ impl Handler {
         }))
     }
 
-    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position, asked: &HeaderMap, now: Nanos) -> Step {
-        if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
-            return Step::Now((problem.response(), CacheOutcome::None));
-        }
-        let admitted = self.shared.deadline(asked, now).and_then(|at| Ok((at, Place::take(&self.shared, true)?)));
+    fn batch_at_least(&self, id: CollectionId, ids: Ids, wanted: Position, asked: &HeaderMap, at: Moments) -> Step {
+        let admitted = self.shared.deadline(asked, at).and_then(|until| Ok((until, Place::take(&self.shared, true)?)));
         let (deadline, place) = match admitted {
             Ok(admitted) => admitted,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),

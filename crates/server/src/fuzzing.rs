@@ -151,7 +151,7 @@ fn cache_config() -> CacheConfig {
         reads_in_flight: 1,
         query_keys: 10,
         query_bytes: 1024,
-        waiting_keys: 10,
+        waiting_keys: 20,
         queue: queue::Config {
             adaptive: true,
             target: Duration::ZERO,

@@ -257,5 +257,10 @@ impl Guard {
     }
 }
 
+/// What names are made of (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

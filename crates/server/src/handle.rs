@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hotrow_admit::shed::Kind;
-use hotrow_cache::flight::{Ask, Waiter};
+use hotrow_cache::flight::Waiter;
 use hotrow_cache::key::{CollectionId, Key};
 use hotrow_cache::{Lookup, Quality, Record, Wish};
 use hotrow_measure::clock::Nanos;
@@ -17,7 +17,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 
-use crate::admit::request::first_kind;
+use crate::admit::deadline::Moments;
 use crate::batch::{self, Ids};
 use crate::body::Body;
 use crate::connection::Serve;
@@ -110,24 +110,30 @@ impl Step {
 
 impl Handler {
     fn route(&self, request: Request<Incoming>, peer: IpAddr, now: Nanos) -> Step {
-        let (uri, asker) = (request.uri(), (peer, request.headers()));
+        let (uri, asker, at) = (request.uri(), (peer, request.headers()), Moments::of_arrival(now));
         match self.shared.router.route(request.method(), uri.path(), uri.query()) {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Item(id, text)) => {
+                if let Err(problem) = self.let_in_by_head(id, Kind::Hit, request.headers()) {
+                    return Step::problem(&problem);
+                }
                 let parsed = self.shared.collection(id).schema.parse_url(text);
-                self.limited(id, 1, asker, now, |handler, asked, now| match parsed {
-                    Ok(key) => handler.item(key, asked, now),
+                self.limited(id, 1, asker, at, |handler, asked, at| match parsed {
+                    Ok(key) => handler.item(key, asked, at),
                     Err(error) => Step::problem(&Problem::BadId(error)),
                 })
             }
             Ok(Route::BatchGet(id, query)) => {
                 let parsed = batch::parse_query(&self.shared, id, query);
-                self.limited_batch(id, parsed, asker, now)
+                self.limited_batch(id, parsed, asker, at)
             }
             Ok(Route::BatchPost(id)) => {
                 // Before its body takes memory.
-                if let Err(problem) = self.let_in(id, Kind::Batch, request.headers()) {
+                if let Err(problem) = self.let_in_by_head(id, Kind::Batch, request.headers()) {
                     return Step::problem(&problem);
+                }
+                if let Some(refusal) = self.limited_by_head(id, asker, now) {
+                    return refusal;
                 }
                 let handler = self.clone();
                 Step::Later(Box::pin(async move { handler.batch_post(id, request, peer, now).await }))
@@ -135,41 +141,40 @@ impl Handler {
         }
     }
 
-    /// A batch that cannot be read costs as much as one id.
+    /// A batch that cannot be read costs as much as one id, and one that is shed nothing.
     pub(crate) fn limited_batch(
         &self,
         id: CollectionId,
         parsed: Result<Ids, Problem>,
         asker: (IpAddr, &HeaderMap),
-        now: Nanos,
+        at: Moments,
     ) -> Step {
+        if let Err(problem) = self.let_in_by_head(id, Kind::Batch, asker.1) {
+            return Step::problem(&problem);
+        }
         let ids = parsed.as_ref().map_or(1, Ids::len);
-        self.limited(id, ids, asker, now, move |handler, asked, now| match parsed {
-            Ok(ids) => handler.batch(id, ids, asked, now),
+        self.limited(id, ids, asker, at, move |handler, asked, at| match parsed {
+            Ok(ids) => handler.batch(id, ids, asked, at),
             Err(problem) => Step::problem(&problem),
         })
     }
 
-    fn item(&self, key: Key, asked: &HeaderMap, now: Nanos) -> Step {
-        let id = key.collection();
+    fn item(&self, key: Key, asked: &HeaderMap, at: Moments) -> Step {
+        let (id, now) = (key.collection(), at.now);
         self.requested(&key, now);
         let wish = match self.wish(id, asked) {
             Ok(Special::None) => habits::wish(),
             Ok(Special::New) => Wish::New,
-            Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, now),
-            Err(problem) => return Step::problem(&problem),
-        };
-        if let Err(problem) = self.let_in(id, first_kind(wish, Kind::Hit), asked) {
-            return Step::problem(&problem);
-        }
-        let deadline = match self.shared.deadline(asked, now) {
-            Ok(deadline) => deadline,
+            Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, at),
             Err(problem) => return Step::problem(&problem),
         };
         let cache = &self.shared.cache;
-        let admit = || self.admit_reads(id, wish, 1, asked, now);
-        let lookup = match cache.lookup_if(&key, wish, Ask { at: now, deadline }, admit) {
+        // Worked out only where memory does not answer: a hit has no use for it.
+        let mut deadline = now;
+        let admit = || self.admit_reads(id, wish, 1, asked, at).inspect(|until| deadline = *until);
+        let lookup = match cache.lookup_if(&key, wish, now, admit) {
             Ok(lookup) => lookup,
+            Err(problem @ Problem::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
                 self.lookups.count(id.0, LookupKind::Refused);
                 return self.refused(&key, wish, asked, now, &problem);
@@ -178,7 +183,7 @@ impl Handler {
         self.looked_up(id, wish, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                if quality == Quality::Expired && !self.shared.breaker.refuses(now) && cache.refresh(&key) {
+                if self.may_refresh(quality, now) && cache.refresh(&key) {
                     lead(&self.shared, id);
                 }
                 if quality == Quality::Fresh {
@@ -241,18 +246,15 @@ impl Handler {
         }))
     }
 
-    fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, now: Nanos) -> Step {
-        let id = key.collection();
-        if let Err(problem) = self.let_in(id, Kind::Hit, asked) {
-            return Step::problem(&problem);
-        }
+    fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, at: Moments) -> Step {
+        let (id, now) = (key.collection(), at.now);
         if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
             return Step::Now(self.answer(record, provenance, asked));
         }
         if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
             return Step::problem(&problem);
         }
-        let admitted = self.shared.deadline(asked, now).and_then(|at| Ok((at, Place::take(&self.shared, true)?)));
+        let admitted = self.shared.deadline(asked, at).and_then(|until| Ok((until, Place::take(&self.shared, true)?)));
         let (deadline, place) = match admitted {
             Ok(admitted) => admitted,
             Err(problem) => return Step::problem(&problem),

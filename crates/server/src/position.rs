@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::flight::Ask;
 use hotrow_cache::key::Key;
 use hotrow_cache::version::Position;
 use hotrow_cache::{Lookup, Quality, Record, Wish};
@@ -89,8 +88,8 @@ async fn read_once(
     // While the feed is behind, the ordinary way may end in an entry of before a loss, marked as stale.
     let passed = passed && shared.cache.is_current(now);
     let wish = if passed { Wish::Any } else { Wish::New };
-    let admit = |cold| shared.breaker.admit(cold, now);
-    let lookups = shared.cache.lookup_batch_if(keys, wish, Ask { at: now, deadline }, admit)?;
+    let admit = |cold| shared.breaker.admit(cold, now).map(|()| deadline);
+    let lookups = shared.cache.lookup_batch_if(keys, wish, now, admit)?;
     if let Some(key) = keys.first() {
         lead(shared, key.collection());
     }

@@ -1,5 +1,7 @@
 //! What a client is told when there is no answer: `application/problem+json` (RFC 9457). Causes inside stay inside.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hotrow_cache::key::KeyError;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
@@ -138,6 +140,11 @@ impl Problem {
         }
         response
     }
+}
+
+/// Rounded up: who comes back as `Retry-After` says is not too early.
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 /// A problem document of the given words. `type` is `about:blank`: the status says it all (RFC 9457, section 4.2.1).

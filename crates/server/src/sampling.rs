@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hotrow_admit::breaker::State;
 use hotrow_cache::key::Key;
 use hotrow_cache::{Presence, Quality, Record};
 use hotrow_measure::clock::Nanos;
@@ -135,10 +136,28 @@ async fn serve(shared: &Shared, every: Duration) {
     }
 }
 
+/// Whether a read may be spent on checking: not the place of a probe, and nothing while requests are refused.
+fn may_read(shared: &Shared, now: Nanos) -> bool {
+    shared.breaker.state(now) == State::Closed && shared.shedding.load().is_none()
+}
+
 async fn check(shared: &Shared, key: &Key, record: &Record) -> Finding {
-    let Ok(permit) = breaker::ask(shared, Nanos::now()) else { return Finding::Unknown };
+    let began = Nanos::now();
+    if !may_read(shared, began) {
+        return Finding::Unknown;
+    }
+    // Counts among `reads_in_flight`, in its turn.
+    let pass = shared.gate.enter().await;
+    let now = Nanos::now();
+    if !may_read(shared, now) {
+        return Finding::Unknown;
+    }
+    let Ok(permit) = breaker::ask(shared, now) else { return Finding::Unknown };
+    let query = pass.send(key.collection(), 1, now.since(began), now);
     let read = shared.source.read(key.collection(), vec![key.clone()]).await;
     permit.tell(&read, Nanos::now());
+    // The limit learns from the reads of requests alone.
+    drop(query);
     // Without an answer nothing follows, and why is logged where requests have the same trouble.
     let row = read.ok().and_then(|set| set.rows.into_iter().next());
     let said = match row {
@@ -181,4 +200,37 @@ fn report(shared: &Shared, key: &Key, served: Option<&[u8]>, said: Option<&[u8]>
              dropped. Please report this, with the log of before"
         );
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_admit::breaker::Config;
+    use hotrow_admit::shed::{Level, Load};
+    use hotrow_source::ReadError;
+
+    use super::*;
+    use crate::fuzzing::new_shared;
+
+    #[test]
+    fn a_check_takes_no_probes_place_and_none_while_requests_are_refused() {
+        let second = Duration::from_secs(1);
+        let shared = new_shared(Some(Config {
+            failures: 1,
+            window: second,
+            failure_rate: 1.0,
+            calls_min: 100,
+            open_for: second,
+            open_for_max: second,
+            probes: 1,
+        }));
+        let start = Nanos(1_000_000_000);
+        assert!(may_read(&shared, start));
+        shared.shedding.set(Load { delay: Level::Busy, room: Level::Calm }, Default::default());
+        assert!(!may_read(&shared, start));
+        shared.shedding.set(Load::default(), Default::default());
+        let failed: Result<(), _> = Err(ReadError::Timeout { detail: String::new() });
+        breaker::ask(&shared, start).expect("closed").tell(&failed, start);
+        assert!(!may_read(&shared, start), "open");
+        assert!(!may_read(&shared, start.after(second)), "half open: probes are reads of requests");
+    }
 }

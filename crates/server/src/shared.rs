@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::admit::breaker::SourceBreaker;
 use crate::admit::concurrency::Gate;
-use crate::admit::deadline;
+use crate::admit::deadline::{self, Moments};
 use crate::admit::rate::RateLimits;
 use crate::admit::shed::Shedding;
 use crate::config::{Concurrency, Config, Limits};
@@ -136,13 +136,14 @@ impl Shared {
         }))
     }
 
-    /// Until when an answer to a request that arrived at `now` is of use.
+    /// Until when an answer to a request of these moments is of use.
     ///
     /// # Errors
     /// 400 for a malformed `Hotrow-Deadline-Ms`.
-    pub(crate) fn deadline(&self, asked: &HeaderMap, now: Nanos) -> Result<Nanos, Problem> {
+    pub(crate) fn deadline(&self, asked: &HeaderMap, at: Moments) -> Result<Nanos, Problem> {
         let timeout = self.limits.request_timeout;
-        if self.concurrency.deadline_header { deadline::of(asked, timeout, now) } else { Ok(now.after(timeout)) }
+        let honoured = self.concurrency.deadline_header;
+        if honoured { deadline::of(asked, timeout, at) } else { Ok(at.complete.after(timeout)) }
     }
 
     /// The collection of that number.

@@ -61,6 +61,9 @@ pub struct Reading {
     /// The least wait of a cold key before its query was sent, of those that ended since the last look. `None`: none ended, and some
     /// wait; then nothing is known.
     pub database_wait: Option<Duration>,
+    /// Whether a queue for the database stands by its own judgement and is read newest first. Then those who get a query have waited
+    /// for next to nothing, and the least wait says nothing of the others, who are refused.
+    pub standing: bool,
     /// Used share of the memory; `None` where no limit is known.
     pub memory: Option<f64>,
     /// Used share of the file descriptors; `None` where no limit is known.
@@ -91,7 +94,7 @@ impl Pressure {
             Some(self.of_loops(&reading.loop_delays, now)),
             // Never worse than busy: the queue for the database has a bound and an order of its own, and all or nothing in front of
             // it would let it run empty between two looks.
-            reading.database_wait.map(|wait| edge(self.database.observe(wait, now), Level::Busy)),
+            self.of_database(reading, now),
             Some(of_share(reading.memory, self.config.memory_share)),
             Some(of_share(reading.files, self.config.files_share)),
         ];
@@ -112,6 +115,12 @@ impl Pressure {
     pub fn load(&self) -> Load {
         let [loops, database, memory, files] = self.levels();
         Load { delay: loops.max(database), room: memory.max(files) }
+    }
+
+    fn of_database(&mut self, reading: &Reading, now: Nanos) -> Option<Level> {
+        // Waits take part in every look.
+        let by_waits = reading.database_wait.map(|wait| edge(self.database.observe(wait, now), Level::Busy));
+        if reading.standing { Some(Level::Busy) } else { by_waits }
     }
 
     /// The worst worker: each has a queue of its own.

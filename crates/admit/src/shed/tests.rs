@@ -128,6 +128,20 @@ fn a_wait_for_the_database_makes_busy_and_never_more_and_not_knowing_changes_not
 }
 
 #[test]
+fn a_queue_that_is_read_newest_first_presses_though_those_who_are_read_waited_for_nothing() {
+    let mut watch = Watch::new();
+    let newest_first = |wait| Reading { standing: true, database_wait: wait, ..Reading::default() };
+    let busy = Load { delay: Level::Busy, ..CALM };
+    assert_eq!(watch.look(&newest_first(Some(Duration::ZERO))), busy, "at once: it has stood for its own interval");
+    for _ in 0..100 {
+        assert_eq!(watch.look(&newest_first(Some(Duration::ZERO))), busy);
+        assert_eq!(watch.look(&newest_first(None)), busy);
+    }
+    let over = Reading { database_wait: Some(Duration::ZERO), ..Reading::default() };
+    assert_eq!(watch.until(&over, CALM), 11);
+}
+
+#[test]
 fn memory_and_files_press_at_their_shares() {
     let room = |room| Load { room, ..CALM };
     for used in [0.0, 0.8499] {

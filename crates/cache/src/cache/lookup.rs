@@ -18,11 +18,12 @@ impl<E: Clone> Cache<E> {
     /// [`Cache::lookup`] for a request that is of no use after `deadline`.
     #[must_use]
     pub fn lookup_until(&self, key: &Key, wish: Wish, now: Nanos, deadline: Nanos) -> Lookup<E> {
-        let Ok(lookup) = self.lookup_if(key, wish, Ask { at: now, deadline }, || Ok::<(), Infallible>(()));
+        let Ok(lookup) = self.lookup_if(key, wish, now, || Ok::<Nanos, Infallible>(deadline));
         lookup
     }
 
-    /// [`Cache::lookup`], but where memory does not answer, `admit` is asked before the read is joined or queued.
+    /// [`Cache::lookup`], but where memory does not answer, `admit` is asked before the read is joined or queued. It says from
+    /// when on an answer is of no use, which a hit need not know.
     ///
     /// # Errors
     /// What `admit` says; nothing is queued then.
@@ -30,19 +31,19 @@ impl<E: Clone> Cache<E> {
         &self,
         key: &Key,
         wish: Wish,
-        ask: Ask,
-        admit: impl FnOnce() -> Result<(), R>,
+        now: Nanos,
+        admit: impl FnOnce() -> Result<Nanos, R>,
     ) -> Result<Lookup<E>, R> {
         let wish = self.granted(wish);
         if self.config.enabled && wish != Wish::New {
-            match self.served(key, wish, ask.at) {
+            match self.served(key, wish, now) {
                 Served::Answer(lookup) => return Ok(lookup),
                 Served::Refuse => return Ok(Lookup::Refused(Refusal::Behind)),
                 Served::No => {}
             }
         }
-        admit()?;
-        let mut one = self.join(std::slice::from_ref(&key), wish, ask);
+        let deadline = admit()?;
+        let mut one = self.join(std::slice::from_ref(&key), wish, Ask { at: now, deadline });
         // `join` answers one lookup per key.
         Ok(one.pop().unwrap_or(Lookup::Refused(Refusal::QueueFull)))
     }
@@ -57,11 +58,12 @@ impl<E: Clone> Cache<E> {
     /// [`Cache::lookup_batch`] for a request that is of no use after `deadline`.
     #[must_use]
     pub fn lookup_batch_until(&self, keys: &[Key], wish: Wish, now: Nanos, deadline: Nanos) -> Vec<Lookup<E>> {
-        let Ok(lookups) = self.lookup_batch_if(keys, wish, Ask { at: now, deadline }, |_| Ok::<(), Infallible>(()));
+        let Ok(lookups) = self.lookup_batch_if(keys, wish, now, |_| Ok::<Nanos, Infallible>(deadline));
         lookups
     }
 
-    /// [`Cache::lookup_batch`], but `admit` is asked with the number of cold keys, if there are any, before they are queued.
+    /// [`Cache::lookup_batch`], but `admit` is asked with the number of cold keys, if there are any, before they are queued, and
+    /// says from when on an answer is of no use.
     ///
     /// # Errors
     /// What `admit` says; nothing is queued then.
@@ -69,15 +71,14 @@ impl<E: Clone> Cache<E> {
         &self,
         keys: &[Key],
         wish: Wish,
-        ask: Ask,
-        admit: impl FnOnce(usize) -> Result<(), R>,
+        now: Nanos,
+        admit: impl FnOnce(usize) -> Result<Nanos, R>,
     ) -> Result<Vec<Lookup<E>>, R> {
         let wish = self.granted(wish);
         let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
         let mut cold: Vec<&Key> = Vec::new();
         for key in keys {
-            let hit =
-                if self.config.enabled && wish != Wish::New { self.served(key, wish, ask.at) } else { Served::No };
+            let hit = if self.config.enabled && wish != Wish::New { self.served(key, wish, now) } else { Served::No };
             answers.push(match hit {
                 Served::Answer(lookup) => Some(lookup),
                 Served::Refuse => Some(Lookup::Refused(Refusal::Behind)),
@@ -89,8 +90,8 @@ impl<E: Clone> Cache<E> {
         }
         let mut joined = Vec::new();
         if !cold.is_empty() {
-            admit(cold.len())?;
-            joined = self.join(&cold, wish, ask);
+            let deadline = admit(cold.len())?;
+            joined = self.join(&cold, wish, Ask { at: now, deadline });
         }
         let mut joined = joined.into_iter();
         let refused = || Lookup::Refused(Refusal::QueueFull);

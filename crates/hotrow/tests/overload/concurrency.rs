@@ -103,13 +103,16 @@ fn counted(server: &Server, name: &str) -> f64 {
 fn beyond_capacity_answers_come_in_time_and_the_rest_is_refused() {
     let (_database, server) = heavy();
     assert_eq!(server.get("/products/1").status, 200);
-    let (seen, hits) = (Seen::default(), AtomicU32::new(0));
+    let (seen, hits, pressed) = (Seen::default(), AtomicU32::new(0), AtomicBool::new(false));
     let begun = Instant::now();
     // A client of its own for each of 5 requests a second: 1,000 a second in all, whatever happens to them.
     clients(&server, 201, Duration::from_secs(4), &seen, |client, number| {
         if number == 200 {
             assert_eq!(client.get("/products/1").cache(), "hit");
-            hits.fetch_add(1, Ordering::Relaxed);
+            if hits.fetch_add(1, Ordering::Relaxed) % 100 == 0 {
+                let level = server.metrics().sum("hotrow_pressure", &[("source", "database_wait")]);
+                pressed.store(level == 1.0, Ordering::Relaxed);
+            }
             return;
         }
         let asked = Instant::now();
@@ -126,6 +129,7 @@ fn beyond_capacity_answers_come_in_time_and_the_rest_is_refused() {
     assert!(hits.into_inner() > 100);
     let refusals = counted(&server, "hotrow_keys_displaced_total") + counted(&server, "hotrow_keys_overdue_total");
     assert!(refusals >= refused as f64, "{refusals} of {refused}");
+    assert!(pressed.into_inner(), "to the end, low priority is refused first");
     // It is over: the next is read at once, in order.
     let answer = server.get(&format!("/heavy/{ROWS}"));
     assert_eq!((answer.status, answer.cache()), (200, MISS));
@@ -189,16 +193,32 @@ fn a_clients_deadline_is_kept_and_what_comes_after_it_is_not_read() {
 }
 
 #[test]
+fn the_time_that_a_body_takes_is_not_the_databases() {
+    const BODY: &str = r#"{"ids":[1,2]}"#;
+    let database = Database::with_products(3);
+    let config = Config::new(database.path()).collection("products").set("limits.request_timeout", "\"300ms\"");
+    let server = Server::start(&config);
+    let mut client = server.client();
+    client.send(&format!("POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", BODY.len()));
+    std::thread::sleep(Duration::from_millis(400));
+    client.send(BODY);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.cache()), (200, "miss"), "{answer:?}");
+}
+
+#[test]
 fn a_deadline_that_is_none_is_refused_unless_the_header_is_off() {
     let database = Database::with_products(3);
     let config = Config::new(database.path()).collection("products");
     let server = Server::start(&config);
     for bad in ["", "-1", "1.5", "soon", "1000000000", "250m"] {
-        for path in ["/products/1", "/products/1", "/products?ids=1,2"] {
+        for path in ["/products/2", "/products?ids=1,2"] {
             let answer = server.client().get_with(path, &[("Hotrow-Deadline-Ms", bad)]);
             assert_eq!(answer.problem(400).0, "Bad header", "{bad:?} {path}");
             assert_eq!(server.get("/products/1").status, 200);
         }
+        let hit = server.client().get_with("/products/1", &[("Hotrow-Deadline-Ms", bad)]);
+        assert_eq!(hit.cache(), "hit", "memory needs no deadline: {bad:?}");
     }
     let off = Server::start(&config.set("limits.concurrency.deadline_header", "false"));
     assert_eq!(off.client().get_with("/products/1", &[("Hotrow-Deadline-Ms", "soon")]).status, 200);

@@ -122,7 +122,9 @@ fn a_batch_costs_its_ids_or_one() {
 #[test]
 fn a_batch_beyond_every_burst_is_told_so() {
     let (_database, server) = start(&[("limits.rate.clients.rate", "\"5/s\"")]);
-    let (_, detail) = server.get("/products?ids=1,2,3,4,5,6").problem(429);
+    let refused = server.get("/products?ids=1,2,3,4,5,6");
+    let (_, detail) = refused.problem(400);
+    assert_eq!(refused.header("retry-after"), None, "waiting does not help");
     assert!(detail.contains("costs 6") && detail.contains("never lets in more than 5 at once"), "{detail}");
 }
 
@@ -147,6 +149,30 @@ fn a_leaky_bucket_holds_back_and_refuses_what_would_wait_too_long() {
     // Ten wait for at most 500 ms; a slow machine sends the last when some of them are through.
     assert!((1..=10).contains(&refused), "{statuses:?}");
     assert!(server.metrics().sum("hotrow_rate_delayed_total", &[("rule", "even")]) >= 10.0);
+}
+
+#[test]
+fn who_is_over_the_limit_is_refused_before_the_body_is_read() {
+    let (_database, server) = start(&[("limits.rate.clients.rate", "\"1/h\"")]);
+    let mut client = server.client();
+    client.send("POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n");
+    client.answer().problem(429);
+}
+
+#[test]
+fn a_turn_that_comes_after_the_deadline_is_not_waited_for() {
+    let (_database, server) = start(&[
+        ("limits.rate.even.rate", "\"6/m\""),
+        ("limits.rate.even.kind", "\"leaky_bucket\""),
+        ("limits.rate.even.max_wait", "\"60s\""),
+    ]);
+    // Ten seconds after the first, and `request_timeout` is five; then twenty, and the client says so itself.
+    for headers in [&[][..], &[("Hotrow-Deadline-Ms", "3000")]] {
+        let begun = Instant::now();
+        let (title, detail) = server.client().get_with("/products/1", headers).problem(503);
+        assert!(title == "Overloaded" && detail.contains("after its deadline"), "{detail}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "at once");
+    }
 }
 
 #[test]

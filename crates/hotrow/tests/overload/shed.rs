@@ -160,6 +160,8 @@ fn a_standing_queue_for_the_database_refuses_low_priority_alone() {
         .set("cache.enabled", "false")
         .set("source.merge", "false")
         .set("source.reads_in_flight", "1")
+        // What the waits tell is shown here; a queue that turns newest first, and refuses by itself, in `concurrency`.
+        .set("limits.concurrency.queue", "\"fifo\"")
         .set("limits.shed.priority_header", "true")
         .set("limits.shed.queue_delay_interval", "\"200ms\"");
     let server = Server::start(&config);

@@ -10,7 +10,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadError;
 use parking_lot::Mutex;
 
-use crate::problem::Problem;
+use crate::problem::{Problem, whole_seconds};
 use crate::shared::Shared;
 use crate::trouble::Trouble;
 
@@ -51,7 +51,7 @@ pub(crate) fn ask(shared: &Shared, now: Nanos) -> Result<Permit<'_>, Trouble> {
     transition.iter().for_each(|transition| took_place(shared, transition));
     asked
         .map(|ticket| Permit { shared, ticket: Some(ticket) })
-        .map_err(|refused| Trouble::LeftAlone { retry_after_s: whole_seconds(refused.retry_after) })
+        .map_err(|refused| Trouble::LeftAlone { retry_after_s: retry_after_s(refused.retry_after) })
 }
 
 impl Permit<'_> {
@@ -109,7 +109,7 @@ impl SourceBreaker {
         self.refused_keys.fetch_add(keys as u64, Ordering::Relaxed);
         // While probes are under way nobody knows when; soon.
         let left = if until == Nanos::MAX { Duration::ZERO } else { until.since(now) };
-        Err(Problem::LeftAlone { retry_after_s: whole_seconds(left) })
+        Err(Problem::LeftAlone { retry_after_s: retry_after_s(left) })
     }
 
     /// Closed where no breaker is wanted.
@@ -170,7 +170,7 @@ fn took_place(shared: &Shared, &Transition { to, cause, .. }: &Transition) {
     else {
         return;
     };
-    let trouble = Trouble::LeftAlone { retry_after_s: whole_seconds(open_for) };
+    let trouble = Trouble::LeftAlone { retry_after_s: retry_after_s(open_for) };
     // At most 1,000 collections: see the configuration.
     (0..shared.collections.len()).for_each(|i| give_up(shared, CollectionId(i as u16), trouble));
 }
@@ -189,10 +189,9 @@ fn outcome<T>(result: &Result<T, ReadError>) -> Outcome {
     }
 }
 
-/// Rounded up, at least 1: a client that comes back as told finds the probe due.
-fn whole_seconds(time: Duration) -> u32 {
-    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
-    u32::try_from(seconds.max(1)).unwrap_or(u32::MAX)
+/// At least 1 second: a client that comes back as told finds the probe due.
+fn retry_after_s(time: Duration) -> u32 {
+    u32::try_from(whole_seconds(time).max(1)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

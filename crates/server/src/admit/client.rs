@@ -10,7 +10,7 @@ mod forwarded;
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::FORWARDED;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 
 use crate::config::rate::{ClientHeader, Network, RateLimits};
 
@@ -74,16 +74,16 @@ impl Clients {
         let mut hops = 0;
         // A proxy appends to the last line or adds a line, so that the last is the nearest proxy's.
         for line in headers.get_all(&name).iter().rev() {
-            let Ok(mut rest) = HeaderValue::to_str(line) else { return nearest };
+            // Bytes: what stands further left may be no text at all, and is not looked at for its element.
+            let mut rest = line.as_bytes();
             loop {
                 let cut = match header {
                     ClientHeader::Forwarded => forwarded::last_element(rest),
-                    ClientHeader::XForwardedFor => {
-                        Some(rest.rsplit_once(',').map_or((None, rest), |(l, r)| (Some(l), r)))
-                    }
+                    ClientHeader::XForwardedFor => Some(last_of_list(rest)),
                 };
                 let Some((left, last)) = cut else { return nearest };
-                let Some(address) = parse(last.trim_matches([' ', '\t'])) else { return nearest };
+                let last = std::str::from_utf8(last).ok();
+                let Some(address) = last.and_then(|last| parse(last.trim_matches([' ', '\t']))) else { return nearest };
                 nearest = address.to_canonical();
                 hops += 1;
                 if !self.trusts(nearest) || hops >= HOPS_MAX {
@@ -94,6 +94,14 @@ impl Clients {
             }
         }
         nearest
+    }
+}
+
+/// What is left of the last comma, if there is one, and the rest.
+fn last_of_list(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    match line.iter().rposition(|byte| *byte == b',') {
+        Some(comma) => (Some(&line[..comma]), &line[comma + 1..]),
+        None => (None, line),
     }
 }
 

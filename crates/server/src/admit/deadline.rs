@@ -1,6 +1,7 @@
 //! Until when an answer is of use: `limits.request_timeout`, or what the client says in `Hotrow-Deadline-Ms`.
 //!
-//! The header counts from the arrival of the request, so that no two clocks have to agree (as gRPC's `grpc-timeout` does).
+//! The header counts from the arrival of the request, so that no two clocks have to agree (as gRPC's `grpc-timeout` does). What
+//! the service grants itself counts from the end of the request: a slow upload is the client's time and not the database's.
 
 use std::time::Duration;
 
@@ -16,18 +17,36 @@ const DIGITS_MAX: usize = 9;
 const BAD: Problem =
     Problem::BadHeader("Hotrow-Deadline-Ms is a whole number of milliseconds of at most 9 digits, given once");
 
-/// The deadline of a request that arrived at `now`; later than `request_timeout` it never is.
+/// The moments of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moments {
+    /// Its head was there.
+    pub(crate) arrived: Nanos,
+    /// All of it was there, its body too.
+    pub(crate) complete: Nanos,
+    /// The present one; later than the others where the request was held back.
+    pub(crate) now: Nanos,
+}
+
+impl Moments {
+    /// Of a request without a body, at its arrival.
+    pub(crate) fn of_arrival(now: Nanos) -> Self {
+        Self { arrived: now, complete: now, now }
+    }
+}
+
+/// The deadline of a request: `request_timeout` after it was complete, or what its header says after it arrived, if that is earlier.
 ///
 /// # Errors
 /// 400 for a header that is no such number.
-pub(crate) fn of(asked: &HeaderMap, request_timeout: Duration, now: Nanos) -> Result<Nanos, Problem> {
+pub(crate) fn of(asked: &HeaderMap, request_timeout: Duration, at: Moments) -> Result<Nanos, Problem> {
     let mut values = asked.get_all(HOTROW_DEADLINE_MS).iter();
-    let time = match (values.next(), values.next()) {
-        (None, _) => request_timeout,
-        (Some(value), None) => parse(value).ok_or(BAD)?.min(request_timeout),
-        (Some(_), Some(_)) => return Err(BAD),
-    };
-    Ok(now.after(time))
+    let latest = at.complete.after(request_timeout);
+    match (values.next(), values.next()) {
+        (None, _) => Ok(latest),
+        (Some(value), None) => Ok(at.arrived.after(parse(value).ok_or(BAD)?).min(latest)),
+        (Some(_), Some(_)) => Err(BAD),
+    }
 }
 
 fn parse(value: &HeaderValue) -> Option<Duration> {
@@ -50,7 +69,7 @@ mod tests {
         for value in values {
             headers.append(HOTROW_DEADLINE_MS, HeaderValue::from_str(value).unwrap());
         }
-        of(&headers, TIMEOUT, Nanos(1_000_000)).ok().map(|deadline| deadline.0 / 1_000_000 - 1)
+        of(&headers, TIMEOUT, Moments::of_arrival(Nanos(1_000_000))).ok().map(|deadline| deadline.0 / 1_000_000 - 1)
     }
 
     #[test]
@@ -72,5 +91,17 @@ mod tests {
         ] {
             assert_eq!(deadline_ms(values), deadline, "{values:?}");
         }
+    }
+
+    #[test]
+    fn the_header_counts_from_the_head_and_the_time_out_from_the_end() {
+        let ms = |ms: u64| Nanos(ms * 1_000_000);
+        // An upload of ten seconds, and a second held back by a rate limit, which buys no time.
+        let at = Moments { arrived: ms(1_000), complete: ms(11_000), now: ms(12_000) };
+        assert_eq!(of(&HeaderMap::new(), TIMEOUT, at), Ok(ms(16_000)));
+        let told = |value| HeaderMap::from_iter([(HOTROW_DEADLINE_MS, HeaderValue::from_static(value))]);
+        assert_eq!(of(&told("2000"), TIMEOUT, at), Ok(ms(3_000)), "past already");
+        assert_eq!(of(&told("12500"), TIMEOUT, at), Ok(ms(13_500)));
+        assert_eq!(of(&told("60000"), TIMEOUT, at), Ok(ms(16_000)));
     }
 }

@@ -78,6 +78,8 @@ pub(crate) enum Verdict {
     Wait(Duration, Option<Fields>),
     /// 429.
     Refuse(Box<TooMany>),
+    /// 400: it asks for more than a rule ever lets in at once, so that waiting helps nobody. Why.
+    Never(String),
 }
 
 /// The memory of the key that a request has with one rule.
@@ -123,19 +125,25 @@ impl RateLimits {
         self.rules.is_empty()
     }
 
-    /// Asks all rules that apply. If one refuses, nothing is taken from any.
+    /// What the first rule says that would refuse the request now, if one does. Takes nothing from any.
+    pub(crate) fn refusal(&self, asked: &Asked<'_>, now: Nanos) -> Option<Verdict> {
+        let rules = &self.of_collection[usize::from(asked.collection.0)];
+        rules.iter().map(|i| &self.rules[*i]).find_map(|rule| {
+            let state = rule.account(asked, &self.clients).state();
+            let decision = rule.limit.judge(state, rule.cost(asked), now).0;
+            (!decision.lets_in()).then(|| rule.refuse(decision, asked, &self.clients, now))
+        })
+    }
+
+    /// Asks all rules that apply. If one refuses, nothing is taken from any, but where others ask at the same moment.
     pub(crate) fn ask(&self, asked: &Asked<'_>, now: Nanos) -> Verdict {
         let rules = &self.of_collection[usize::from(asked.collection.0)];
-        if let [_, _, ..] = **rules {
-            // With several rules, first without taking. Another thread may take in between: then one that admits is charged for a
-            // request that the next refuses, which errs on the strict side.
-            for rule in rules.iter().map(|i| &self.rules[*i]) {
-                let state = rule.account(asked, &self.clients).state();
-                let decision = rule.limit.judge(state, rule.cost(asked), now).0;
-                if !decision.lets_in() {
-                    return rule.refuse(decision, asked, &self.clients, now);
-                }
-            }
+        // With several rules, first without taking. Another thread may take in between: then one that admits is charged for a
+        // request that the next refuses, which errs on the strict side.
+        if let [_, _, ..] = **rules
+            && let Some(refusal) = self.refusal(asked, now)
+        {
+            return refusal;
         }
         let mut delay = Duration::ZERO;
         for rule in rules.iter().map(|i| &self.rules[*i]) {
@@ -181,8 +189,21 @@ impl Rule {
 
     #[cold]
     fn refuse(&self, decision: Decision, asked: &Asked<'_>, clients: &Clients, now: Nanos) -> Verdict {
+        let retry_after = match decision {
+            Decision::TooLarge { most } => return Verdict::Never(self.too_large(self.cost(asked), most)),
+            Decision::Refused { retry_after } => retry_after,
+            // Those are let in.
+            Decision::Admitted { .. } | Decision::Wait { .. } => Duration::ZERO,
+        };
         self.refused.fetch_add(1, Ordering::Relaxed);
-        Verdict::Refuse(Box::new(TooMany::new(decision, self.cost(asked), &self.standing(asked, clients, now))))
+        Verdict::Refuse(Box::new(TooMany::new(retry_after, &self.standing(asked, clients, now))))
+    }
+
+    fn too_large(&self, cost: u64, most: u64) -> String {
+        let name = &self.name;
+        format!(
+            "the batch costs {cost} and the limit {name:?} never lets in more than {most} at once; ask for fewer ids"
+        )
     }
 }
 

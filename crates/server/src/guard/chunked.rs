@@ -1,6 +1,7 @@
 //! Follows a chunked body (RFC 9112 section 7.1) to its end without keeping any of it. Stricter than hyper: lines end in CRLF
 //! only, extensions and trailers are bounded.
 
+use super::is_token;
 use super::refusal::{Malformed, Refusal};
 
 /// Bytes of chunk extensions in one body; nothing here uses them.
@@ -118,11 +119,6 @@ impl Chunked {
             _ => return None,
         })
     }
-}
-
-/// What names are made of (RFC 9110 section 5.6.2).
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn hex(byte: u8) -> Option<u64> {

@@ -89,9 +89,9 @@ fn without_a_breaker_nothing_is_refused() {
 #[test]
 fn seconds_round_up_and_are_never_none() {
     for (ms, s) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (30_000, 30)] {
-        assert_eq!(whole_seconds(Duration::from_millis(ms)), s, "{ms} ms");
+        assert_eq!(retry_after_s(Duration::from_millis(ms)), s, "{ms} ms");
     }
-    assert_eq!(whole_seconds(Duration::MAX), u32::MAX);
+    assert_eq!(retry_after_s(Duration::MAX), u32::MAX);
 }
 
 #[test]

@@ -3,20 +3,27 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Cuts the last element off a line; the commas within quoted strings are not the list's. `None` when a quoted string does not end.
-pub(super) fn last_element(line: &str) -> Option<(Option<&str>, &str)> {
-    let (mut comma, mut quoted, mut escaped) = (None, false, false);
-    for (at, byte) in line.bytes().enumerate() {
+use crate::guard::is_token;
+
+/// Cuts the last element off a line; the commas within quoted strings are not the list's. `None` when a quoted string does not begin.
+///
+/// It is looked for from the right end, so that nothing that a client has written to its left, such as a quote that never
+/// ends, changes what the nearest proxy has written. Of a well-formed line both directions find the same.
+pub(super) fn last_element(line: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let mut quoted = false;
+    for (at, byte) in line.iter().enumerate().rev() {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' if !quoted => comma = Some(at),
+            // A quote within a string has an odd number of backslashes before it; the string's own first one has none.
+            b'"' => quoted = !quoted || backslashes_before(line, at) % 2 == 1,
+            b',' if !quoted => return Some((Some(&line[..at]), &line[at + 1..])),
             _ => {}
         }
     }
-    let cut = comma.map_or((None, line), |at| (Some(&line[..at]), &line[at + 1..]));
-    (!quoted).then_some(cut)
+    (!quoted).then_some((None, line))
+}
+
+fn backslashes_before(line: &[u8], at: usize) -> usize {
+    line[..at].iter().rev().take_while(|byte| **byte == b'\\').count()
 }
 
 /// The address in an element's `for`; `None` when the element is malformed, has none or two, or hides it (`unknown`, `_name`).
@@ -79,9 +86,4 @@ fn value(text: &str) -> Option<(Cow<'_, str>, &str)> {
             (_, c) => value.push(c),
         }
     }
-}
-
-/// RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -1,3 +1,5 @@
+use http::HeaderValue;
+
 use super::*;
 
 const PROXY: &str = "10.0.0.1";
@@ -89,8 +91,8 @@ fn forwarded_is_read_from_the_right() {
             (&["for =192.0.2.7"], PROXY),
             (&["=192.0.2.7"], PROXY),
             (&["for=192.0.2.7,"], PROXY),
-            // The client's open quote swallows what the proxy wrote, in its own line only.
-            (&["for=\"1.1.1.1, for=192.0.2.7"], PROXY),
+            // A quote that never ends is to the left of what the proxy appended.
+            (&["for=\"1.1.1.1, for=192.0.2.7"], "192.0.2.7"),
             (&["for=\"1.1.1.1\\", "for=192.0.2.7"], "192.0.2.7"),
             (&["for=\"1.1.1.1\\\""], PROXY),
         ],
@@ -108,6 +110,28 @@ fn only_trusted_proxies_are_believed() {
     let other = headers(&FORWARDED, &["for=1.1.1.1"]);
     let told = clients(Some(ClientHeader::XForwardedFor)).address(PROXY.parse().unwrap(), &other);
     assert_eq!(told.to_string(), PROXY, "only the field that was named");
+}
+
+#[test]
+fn what_a_client_wrote_cannot_spoil_what_the_nearest_proxy_appended() {
+    let of = |header, name: &HeaderName, line: &[u8]| {
+        let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_bytes(line).unwrap())]);
+        clients(Some(header)).address(PROXY.parse().unwrap(), &headers).to_string()
+    };
+    for line in [&b"\xff, 192.0.2.7"[..], b"1.1.1.1 \xe9,192.0.2.7", b"\", 192.0.2.7, 10.0.0.9"] {
+        assert_eq!(of(ClientHeader::XForwardedFor, &X_FORWARDED_FOR, line), "192.0.2.7", "{line:?}");
+    }
+    for line in [
+        &b"for=\", for=192.0.2.7"[..],
+        b"for=\"\\, for=192.0.2.7",
+        b"\xff\", for=\"192.0.2.7:80\";by=10.0.0.1",
+        b"x=\"\\\", for=192.0.2.7;host=\"a,\\\"b\\\\\", for=10.0.0.9",
+    ] {
+        assert_eq!(of(ClientHeader::Forwarded, &FORWARDED, line), "192.0.2.7", "{}", line.escape_ascii());
+    }
+    // The last element itself: nonsense buys nothing.
+    assert_eq!(of(ClientHeader::XForwardedFor, &X_FORWARDED_FOR, b"192.0.2.7, \xff"), PROXY);
+    assert_eq!(of(ClientHeader::Forwarded, &FORWARDED, b"for=192.0.2.7, for=\"1.1.1.1"), PROXY);
 }
 
 #[test]

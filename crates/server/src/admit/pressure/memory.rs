@@ -9,6 +9,14 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+/// Resident bytes per byte of `cache.capacity` when the cache is full: the entries' own, the allocator's, and the rest of the process.
+const FULL_CACHE: f64 = 1.3;
+
+/// Whether a cache of that capacity presses on the limit as soon as it is full, which it then stays.
+pub(super) fn presses(capacity_bytes: u64, memory_share: f64, limit_bytes: u64) -> bool {
+    capacity_bytes as f64 * FULL_CACHE > memory_share * limit_bytes as f64
+}
+
 /// The least limit that holds for this process; `None` where nothing can be read.
 pub(super) fn limit_bytes() -> Option<u64> {
     least_limit(&|path| std::fs::read_to_string(path).ok())
@@ -89,6 +97,13 @@ mod tests {
         assert_eq!(limit(&[MACHINE, groups, unlimited]), Some(1_024_000));
         let limited = ("/sys/fs/cgroup/memory/docker/c0ffee/memory.limit_in_bytes", "300000\n");
         assert_eq!(limit(&[MACHINE, groups, unlimited, limited]), Some(300_000));
+    }
+
+    #[test]
+    fn a_limit_of_half_as_much_again_is_just_too_little_for_a_full_cache() {
+        assert!(presses(1000, 0.85, 1500));
+        assert!(!presses(1000, 0.85, 1600));
+        assert!(!presses(1000, 0.99, 1500));
     }
 
     #[test]

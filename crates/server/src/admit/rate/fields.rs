@@ -10,6 +10,7 @@ use hotrow_measure::clock::Nanos;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Asked, Clients, Rule};
+use crate::problem::whole_seconds;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -73,22 +74,10 @@ impl Fields {
 }
 
 impl TooMany {
-    pub(super) fn new(decision: Decision, cost: u64, standing: &Standing<'_>) -> Self {
+    pub(super) fn new(retry_after: Duration, standing: &Standing<'_>) -> Self {
         let (name, Setting { rate, burst, .. }) = (standing.name, standing.setting);
-        let (after, detail) = match decision {
-            Decision::TooLarge { most } => (
-                standing.settled_after,
-                format!(
-                    "the request costs {cost} and the limit {name:?} never lets in more than {most} at once; ask for fewer ids"
-                ),
-            ),
-            Decision::Refused { retry_after } => {
-                (retry_after, format!("the limit {name:?} allows {rate} and bursts of {burst}"))
-            }
-            // Those are let in.
-            Decision::Admitted { .. } | Decision::Wait { .. } => (Duration::ZERO, String::new()),
-        };
-        let retry_after_s = whole_seconds(after).max(1);
+        let detail = format!("the limit {name:?} allows {rate} and bursts of {burst}");
+        let retry_after_s = whole_seconds(retry_after).max(1);
         let (mut policy, mut limit) = (String::new(), String::new());
         // `Retry-After` should not lie before the end of the window that is told.
         standing.write(retry_after_s, &mut policy, &mut limit);
@@ -114,10 +103,6 @@ impl Standing<'_> {
         }
         let _ = write!(limit, "\"{name}\";r={};t={window_s}", self.remaining);
     }
-}
-
-fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 fn value(text: &str) -> HeaderValue {

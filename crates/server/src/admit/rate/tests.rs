@@ -36,7 +36,7 @@ fn asked<'a>(collection: u16, ids: u64, peer: &str, headers: &'a HeaderMap) -> A
 fn passes(limits: &RateLimits, asked: &Asked<'_>) -> bool {
     match limits.ask(asked, NOW) {
         Verdict::Pass | Verdict::PassTelling(_) => true,
-        Verdict::Refuse(_) => false,
+        Verdict::Refuse(_) | Verdict::Never(_) => false,
         Verdict::Wait(..) => panic!("nothing waits here"),
     }
 }
@@ -114,8 +114,17 @@ fn the_fields_tell_policy_and_what_is_left() {
     assert_eq!(why.retry_after_s, 2, "1.3 s, rounded up");
     assert_eq!(told(|h| why.add(h)), ["\"each-1\";q=10;w=1;hotrow-burst=20", "\"each-1\";r=5;t=2"]);
     assert_eq!(why.detail, "the limit \"each-1\" allows 10/s and bursts of 20");
-    let Verdict::Refuse(why) = limits.ask(&asked(0, 21, "1.1.1.1", &none), NOW) else { panic!("never") };
-    assert!(why.detail.contains("costs 21") && why.detail.contains("more than 20"), "{}", why.detail);
+    let Verdict::Never(why) = limits.ask(&asked(0, 21, "1.1.1.1", &none), NOW) else { panic!("never") };
+    assert!(why.contains("costs 21") && why.contains("more than 20"), "{why}");
+}
+
+#[test]
+fn a_look_ahead_refuses_what_would_be_refused_and_takes_nothing() {
+    let (limits, none) = (limits(vec![rule("r", "client", "1/h", 2)], false), HeaderMap::new());
+    let one = asked(0, 1, "1.1.1.1", &none);
+    assert!((0..100).all(|_| limits.refusal(&one, NOW).is_none()));
+    assert!(passes(&limits, &one) && limits.refusal(&one, NOW).is_none() && passes(&limits, &one));
+    assert!(matches!(limits.refusal(&one, NOW), Some(Verdict::Refuse(_))));
 }
 
 #[test]
