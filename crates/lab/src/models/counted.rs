@@ -73,6 +73,7 @@ impl Counter {
         let not = |why: String| Calls::NotCounted { why };
         let mut command = self.command();
         command.arg(program.get_program()).args(program.get_args());
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut child = match command.spawn() {
             Ok(child) => child,

@@ -32,6 +32,8 @@ const SPARE_TIME: Duration = Duration::from_secs(30);
 /// Requests of which the CPU time of one is told, and how often; the best counts. Short rounds, so that one is undisturbed even on a
 /// busy machine.
 const CALIBRATION: (u64, usize) = (400, 30);
+/// Heaps of a model's process; the predictions of [`super::limits`] count on it.
+const HEAPS_MAX: &str = "2";
 /// Scale of the runs that are only counted: how long a sleep is changes no count by much.
 const COUNTED_SCALE: f64 = 0.1;
 
@@ -178,6 +180,8 @@ impl Harness<'_> {
         let mut command = Command::new(program);
         // Plain data: it cannot fail, and an empty order is refused.
         command.args(arguments).arg(serde_json::to_string(&order).unwrap_or_default());
+        // glibc would reserve 64 MiB of addresses for each of up to 8 heaps per CPU, and with them blur what threads take.
+        command.env("MALLOC_ARENA_MAX", HEAPS_MAX);
         command
     }
 

@@ -18,7 +18,7 @@ pub const MAPS_PER_THREAD: u64 = 2;
 pub const RESIDENT_PER_THREAD_BYTES: u64 = 20 << 10;
 /// Address space of a thread: its stack and a guard page.
 const SPACE_PER_THREAD_BYTES: u64 = STACK_BYTES as u64 + 4096;
-/// What the process may map for its heaps while it runs: an arena reserves 64 MiB, and there are few.
+/// What the process may map for its heaps while it runs: an arena reserves 64 MiB, and the harness allows two.
 const SPACE_OF_HEAPS_BYTES: u64 = 256 << 20;
 /// Closer than this to RLIMIT_AS is at it: the reserve is given back before the counts are read.
 const SPACE_SLACK_BYTES: u64 = RESERVE_BYTES as u64 + 4 * SPACE_PER_THREAD_BYTES;
