@@ -1,10 +1,12 @@
 //! `hotrow lab models` as its users see it: real processes, real limits.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use hotrow_lab::models::limits::Limit;
 use hotrow_lab::models::results::{Calls, FILE, Measured, Outcome, Results, SCHEMA};
+use rustix::process::{Pid, Signal, kill_process};
 
 const HOTROW: &str = env!("CARGO_BIN_EXE_hotrow");
 
@@ -95,6 +97,38 @@ fn what_cannot_finish_is_not_begun() {
     let Outcome::Refused { why, .. } = &measured.outcome else { panic!("{measured:?}") };
     assert!(why.contains("for each of 20000 threads = "), "{why}");
     assert_eq!((measured.done, measured.figures), (0, None));
+}
+
+#[test]
+fn a_folder_with_results_or_without_room_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join(FILE), "{}").expect("written");
+    let output = models(folder.path(), &[]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("holds results already"), "{err}");
+    assert_eq!(std::fs::read_to_string(folder.path().join(FILE)).expect("it is there"), "{}");
+    let output = models(&folder.path().join(FILE).join("below"), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot be made"), "{}", text(&output.stderr));
+}
+
+/// The first model is done at once, the second would take 19 s.
+#[test]
+fn what_was_measured_before_an_interruption_is_kept() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = Command::new(HOTROW);
+    command.args(["lab", "models", "async", "pool-half", "--no-count", "--requests", "20000", "--out"]).arg(folder.path());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    let first = lines.next().expect("a model is done").expect("UTF-8");
+    assert!(first.starts_with("pool-half: ") || first.starts_with("async: "), "{first}");
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::HUP).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let results = kept(folder.path());
+    assert_eq!(results.models.len(), 1, "{results:?}");
+    assert!(results.remarks.iter().any(|remark| remark.starts_with("The run was interrupted; not measured: ")));
 }
 
 #[test]

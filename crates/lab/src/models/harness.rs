@@ -19,6 +19,7 @@ use super::limits::{Evidence, field};
 use super::raise::Raised;
 use super::results::{Calls, Measured, Outcome, Results, SCHEMA};
 use super::work::{Expected, Response, Scale, text};
+use super::undo::Undo;
 use super::{Model, THREAD_PER_REQUEST, catalogue};
 
 /// How often a process is looked at.
@@ -62,36 +63,40 @@ pub struct Plan {
     pub began_unix_s: u64,
 }
 
-/// Measures model after model; `begins` is told each name, `ended` each result. None when `stop` was set.
-pub fn run(plan: &Plan, stop: &AtomicBool, begins: impl Fn(&str), ended: impl Fn(&Measured)) -> Option<Results> {
-    let mut remarks = Vec::new();
-    let now = Evidence::now("");
-    let concerned = plan.models.iter().any(|name| name == THREAD_PER_REQUEST);
-    let raised = if plan.raise_limits && concerned {
-        Raised::new(Path::new("/proc/sys"), &now, plan.requests).unwrap_or_else(|why| {
-            remarks.push(format!("{why}."));
-            Raised::default()
-        })
-    } else {
-        Raised::default()
-    };
-    remarks.extend(raised.words());
+/// Measures model after model; `begins` is told each name, `ended` each result. When `stop` is set it ends early, and a remark names
+/// what was not measured. Who ends the process without waiting for that must run `undo`.
+pub fn run(
+    plan: &Plan,
+    (stop, undo): (&AtomicBool, &Undo),
+    begins: impl Fn(&str),
+    ended: impl Fn(&Measured),
+) -> Results {
     let counter = if plan.count_calls { Counter::find() } else { Err("it was not asked for".to_owned()) };
     let request_cpu = request_cpu();
-    let harness = Harness { plan, counter, request_cpu, stop };
-    let mut models = Vec::new();
+    let harness = Harness { plan, counter, request_cpu, stop, undo };
+    let (mut models, mut remarks) = (Vec::new(), Vec::new());
+    let mut missing = Vec::new();
     for model in catalogue(plan.cores).into_iter().filter(|model| plan.models.contains(&model.name())) {
-        begins(&model.name());
-        let measured = harness.measure(model.as_ref());
-        if stop.load(Ordering::Relaxed) {
-            return None;
+        if !stop.load(Ordering::Relaxed) {
+            begins(&model.name());
+            let raised = harness.raised(model.as_ref(), &mut remarks);
+            let measured = harness.measure(model.as_ref());
+            drop(raised);
+            // What ended before the interruption is as good as ever.
+            if !stop.load(Ordering::Relaxed) || measured.outcome == Outcome::Finished {
+                ended(&measured);
+                models.push(measured);
+                continue;
+            }
         }
-        ended(&measured);
-        models.push(measured);
+        missing.push(model.name());
+    }
+    if !missing.is_empty() {
+        remarks.push(format!("The run was interrupted; not measured: {}.", missing.join(", ")));
     }
     let mut host = crate::stage::host();
     host.programs = vec![("hotrow".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    Some(Results {
+    Results {
         schema: SCHEMA.to_owned(),
         command: plan.command.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -103,7 +108,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, begins: impl Fn(&str), ended: impl Fn
         request_cpu_us: request_cpu.as_secs_f64() * 1e6,
         models,
         remarks,
-    })
+    }
 }
 
 /// CPU time of one request without its pause.
@@ -132,9 +137,27 @@ struct Harness<'a> {
     counter: Result<Counter, String>,
     request_cpu: Duration,
     stop: &'a AtomicBool,
+    undo: &'a Undo,
 }
 
 impl Harness<'_> {
+    /// Limits that are raised for this model alone, until what is returned is dropped.
+    fn raised(&self, model: &dyn Model, remarks: &mut Vec<String>) -> Option<Raised> {
+        if !self.plan.raise_limits || model.name() != THREAD_PER_REQUEST {
+            return None;
+        }
+        match Raised::new(Path::new("/proc/sys"), &Evidence::now(""), self.plan.requests, self.undo) {
+            Ok(raised) => {
+                remarks.extend(raised.words());
+                Some(raised)
+            }
+            Err(why) => {
+                remarks.push(format!("{why}."));
+                None
+            }
+        }
+    }
+
     fn measure(&self, model: &dyn Model) -> Measured {
         let Plan { requests, scale, cores, .. } = *self.plan;
         let given = Given { requests, scale, request_cpu: self.request_cpu, cores: cores as u64 };
@@ -224,7 +247,8 @@ impl Harness<'_> {
             Ok(counter) => {
                 let scale = self.plan.scale.get().min(COUNTED_SCALE);
                 // Counting slows down, tracing much more so.
-                counter.count(&self.command(model, scale), scale, self.time_max().saturating_mul(2), self.stop)
+                let limit = self.time_max().saturating_mul(2);
+                counter.count(&self.command(model, scale), scale, limit, (self.stop, self.undo))
             }
             Err(why) => Calls::NotCounted { why: why.clone() },
         }
