@@ -66,8 +66,8 @@ fn a_container_is_held_by_its_groups() {
     let verdicts = examine(&limits("container-v2"), &Goal::default());
     assert_eq!(most(&verdicts, "pids.max"), Some(96));
     assert_eq!(most(&verdicts, "CPU"), Some(94_339), "half a CPU");
-    assert_eq!(most(&verdicts, "memory of connections"), Some((192 << 20) / 4096));
-    assert_eq!(most(&verdicts, "memory of threads"), Some((192 << 20) / 40_960));
+    assert_eq!(most(&verdicts, "memory of connections"), Some((208 << 20) / 4096));
+    assert_eq!(most(&verdicts, "memory of threads"), Some((208 << 20) / 40_960));
     let pids = of(&verdicts, "pids.max");
     assert_eq!(pids.enough, Enough::No);
     assert!(
@@ -80,7 +80,7 @@ fn a_container_is_held_by_its_groups() {
         "memory of connections",
     )
     .clone();
-    assert_eq!((memory.allows.and_then(|a| a.most), memory.enough), (Some(432_013_312 / 4096), Enough::Tight));
+    assert_eq!((memory.allows.and_then(|a| a.most), memory.enough), (Some(436_870_912 / 4096), Enough::Tight));
 }
 
 #[test]
