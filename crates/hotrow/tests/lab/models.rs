@@ -84,8 +84,8 @@ fn a_thread_per_request_dies_at_its_limit_and_says_which() {
     // What was begun was done, once each; no figure pretends more.
     assert!(*started > 1_000 && *started < 20_000 && measured.done == *started, "{measured:?}");
     assert_eq!((measured.throughput_tps, measured.distance), (None, None));
-    // Two maps for each thread, though nearly all of them had ended.
-    assert!(evidence.maps >= 2 * started && evidence.threads < started / 2, "{evidence:?}");
+    // A thread that has ended still counts in the address space, though nearly all of them had.
+    assert!(evidence.space_bytes >= (64 << 10) * started && evidence.threads < started / 2, "{evidence:?}");
     assert!(err.contains("thread-per-request: died at "), "{err}");
 }
 
@@ -113,21 +113,24 @@ fn a_folder_with_results_or_without_room_is_refused_before_anything_is_measured(
     assert!(text(&output.stderr).contains("cannot be made"), "{}", text(&output.stderr));
 }
 
-/// The first model is done at once, the second would take 19 s.
+/// Each takes a second at least, for so long sleeps the first request.
 #[test]
 fn what_was_measured_before_an_interruption_is_kept() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut command = Command::new(HOTROW);
-    command.args(["lab", "models", "async", "pool-half", "--no-count", "--requests", "20000", "--out"]).arg(folder.path());
+    command.args(["lab", "models", "async", "event-loop", "--no-count", "--requests", "2000", "--out"]).arg(folder.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     let first = lines.next().expect("a model is done").expect("UTF-8");
-    assert!(first.starts_with("pool-half: ") || first.starts_with("async: "), "{first}");
-    let pid = Pid::from_child(&child);
-    kill_process(pid, Signal::HUP).expect("it runs");
+    assert!(first.starts_with("async: "), "{first}");
+    // Who runs the tests by nohup hands that on.
+    let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
+    let ignored = status.lines().any(|line| line.starts_with("SigIgn:") && line.ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f']));
+    let signal = if ignored { Signal::TERM } else { Signal::HUP };
+    kill_process(Pid::from_child(&child), signal).expect("it runs");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let results = kept(folder.path());
-    assert_eq!(results.models.len(), 1, "{results:?}");
+    assert_eq!((results.models.len(), results.models[0].name.as_str()), (1, "async"), "{results:?}");
     assert!(results.remarks.iter().any(|remark| remark.starts_with("The run was interrupted; not measured: ")));
 }
 

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::child::{Death, Ended, Order, Told};
 use super::counted::Counter;
 use super::floor::Given;
-use super::limits::{Evidence, field};
+use super::limits::{Evidence, field, maps_per_thread};
 use super::raise::Raised;
 use super::results::{Calls, Measured, Outcome, Results, SCHEMA};
 use super::work::{Expected, Response, Scale, text};
@@ -192,7 +192,7 @@ impl Harness<'_> {
             return None;
         }
         let now = Evidence::now("");
-        let (limit, why) = now.predict(self.plan.requests).err()?;
+        let (limit, why) = now.predict(self.plan.requests, maps_per_thread()).err()?;
         Some(Outcome::Refused { limit, why, remedy: now.remedy(limit, self.plan.requests) })
     }
 
