@@ -146,7 +146,7 @@ fn a_server_is_not_judged_as_a_client() {
     }
     assert!(suffices(&server) && !suffices(&client), "{server:#?}");
     let first = |verdicts: &[Verdict]| first_to_give_way(verdicts, Unit::NewConnections).map(|verdict| verdict.limit);
-    assert_ne!((first(&server), first(&client)), (Some("TIME_WAIT"), None));
+    assert_eq!((first(&client), first(&server)), (Some("TIME_WAIT"), Some("net.core.somaxconn")));
     assert_eq!(server.last().map(|verdict| verdict.enough), Some(Enough::Client));
 }
 
@@ -159,7 +159,7 @@ fn exemptions_and_reuse_have_their_conditions() {
     (limits.syncookies, limits.somaxconn) = (Ok(0), Ok(128));
     let verdicts = examine(&limits, &goal);
     assert!(most(&verdicts, "fs.file-max").is_some(), "not the root of another namespace");
-    assert_eq!(limits.process.as_ref().map(|p| p.processes.soft.is_some()), Ok(most(&verdicts, "RLIMIT_NPROC").is_some()));
+    assert!(most(&verdicts, "RLIMIT_NPROC").is_some(), "nor here");
     assert_eq!(most(&verdicts, "TIME_WAIT"), Some(28_232 / 60), "no reuse without timestamps");
     assert!(of(&verdicts, "TIME_WAIT").note.as_ref().is_some_and(|note| note.contains("tcp_timestamps")));
     assert_eq!(most(&verdicts, "net.ipv4.tcp_max_syn_backlog"), Some(1280), "no longer than the accept queue");
