@@ -126,7 +126,9 @@ fn make(folder: &Path) -> Result<(), LabError> {
     if results.exists() {
         return Err(LabError::HasModels(folder.to_owned()));
     }
-    let made = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&tried, "")).and_then(|()| std::fs::remove_file(&tried));
+    let made = std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&tried, ""))
+        .and_then(|()| std::fs::remove_file(&tried));
     made.map_err(|error| LabError::Store(StoreError::Folder(folder.to_owned(), error)))
 }
 

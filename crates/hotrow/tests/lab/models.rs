@@ -57,7 +57,10 @@ fn every_model_does_all_of_the_work_in_a_process_of_its_own() {
         // Floors are made of sleeps and of the CPU time of a request, which a busy machine may tell too high.
         let slept_s = 0.02;
         assert!(figures.wall_s >= slept_s && measured.throughput_tps.is_some(), "{measured:?}");
-        assert!(figures.rss_peak_bytes >= figures.rss_before_bytes && figures.user_s + figures.system_s > 0.0, "{measured:?}");
+        assert!(
+            figures.rss_peak_bytes >= figures.rss_before_bytes && figures.user_s + figures.system_s > 0.0,
+            "{measured:?}"
+        );
         assert!(figures.processing_us.max >= 20_000.0, "{measured:?}");
         if let Calls::Counted { clone, .. } = measured.calls {
             let started = if measured.name.starts_with("batches") { 2_001 } else { 0 };
@@ -118,14 +121,18 @@ fn a_folder_with_results_or_without_room_is_refused_before_anything_is_measured(
 fn what_was_measured_before_an_interruption_is_kept() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut command = Command::new(HOTROW);
-    command.args(["lab", "models", "async", "event-loop", "--no-count", "--requests", "2000", "--out"]).arg(folder.path());
+    command
+        .args(["lab", "models", "async", "event-loop", "--no-count", "--requests", "2000", "--out"])
+        .arg(folder.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     let first = lines.next().expect("a model is done").expect("UTF-8");
     assert!(first.starts_with("async: "), "{first}");
     // Who runs the tests by nohup hands that on.
     let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
-    let ignored = status.lines().any(|line| line.starts_with("SigIgn:") && line.ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f']));
+    let ignored = status
+        .lines()
+        .any(|line| line.starts_with("SigIgn:") && line.ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f']));
     let signal = if ignored { Signal::TERM } else { Signal::HUP };
     kill_process(Pid::from_child(&child), signal).expect("it runs");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

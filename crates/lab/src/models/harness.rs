@@ -18,8 +18,8 @@ use super::floor::Given;
 use super::limits::{Evidence, field, maps_per_thread};
 use super::raise::Raised;
 use super::results::{Calls, Measured, Outcome, Results, SCHEMA};
-use super::work::{Expected, Response, Scale, text};
 use super::undo::Undo;
+use super::work::{Expected, Response, Scale, text};
 use super::{Model, THREAD_PER_REQUEST, catalogue};
 
 /// How often a process is looked at.

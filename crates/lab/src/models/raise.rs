@@ -39,7 +39,8 @@ impl Raised {
     pub(super) fn words(&self) -> Option<String> {
         let names: Vec<String> =
             self.0.raised().iter().map(|(file, was)| format!("{} (was {})", file.display(), was.trim())).collect();
-        (!names.is_empty()).then(|| format!("Raised for a thread per request and set back after it: {}.", names.join(", ")))
+        (!names.is_empty())
+            .then(|| format!("Raised for a thread per request and set back after it: {}.", names.join(", ")))
     }
 }
 
