@@ -74,7 +74,7 @@ fn time_wait(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     }
     let (ports, reuse) = (see(&limits.ports)?.count(), *see(&limits.tw_reuse)?);
     // Without them the kernel could not tell an old segment from a new one (tcp_twsk_unique in net/ipv4/tcp_ipv4.c).
-    let timestamps = limits.timestamps.as_ref().map_or(true, |timestamps| *timestamps != 0);
+    let timestamps = !limits.timestamps.as_ref().is_ok_and(|timestamps| *timestamps == 0);
     let held_s = if reuse == 1 && timestamps { REUSE_S } else { TIME_WAIT_S };
     let allows = Allows { most: Some(ports / held_s), wanted: whole(goal.rate.ceil()), unit: Unit::NewConnections };
     let raise = Commands::sysctl("net.ipv4.tcp_tw_reuse", 1)

@@ -62,7 +62,7 @@ fn ports(root: &Root, wanted: &Generator) -> Option<String> {
     let rate = wanted.new_per_s?;
     let ports = crate::probe::ports::read(root).ok()?.count();
     let reuse: u64 = root.value("proc/sys/net/ipv4/tcp_tw_reuse").ok()?;
-    let timestamps = root.value::<u64>("proc/sys/net/ipv4/tcp_timestamps").map_or(true, |timestamps| timestamps != 0);
+    let timestamps = !root.value::<u64>("proc/sys/net/ipv4/tcp_timestamps").is_ok_and(|timestamps| timestamps == 0);
     if timestamps && (reuse == 1 || (reuse == 2 && wanted.local)) {
         return None;
     }
