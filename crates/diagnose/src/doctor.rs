@@ -22,7 +22,8 @@ use crate::root::{Seen, Unseen, Why};
 /// One limit's rule. `Ok(None)`: it does not apply here.
 type Rule = fn(&Limits, &Goal) -> Seen<Option<Verdict>>;
 
-/// Judges every limit; the worst first: what gives way, by how much; what could not be seen; what is tight; the rest.
+/// Judges every limit; the worst first: what gives way, by how much; what could not be seen; what is tight; the rest; what
+/// concerns clients only.
 #[must_use]
 pub fn examine(limits: &Limits, goal: &Goal) -> Vec<Verdict> {
     let rules = [connections::RULES, rate::RULES, threads::RULES, memory::RULES, machine::RULES].concat();
@@ -39,7 +40,8 @@ fn judged(name: &'static str, rule: Rule, limits: &Limits, goal: &Goal) -> Optio
 /// Of all limits on one thing, the one that gives way first. None when no limit on it is known.
 #[must_use]
 pub fn first_to_give_way(verdicts: &[Verdict], unit: Unit) -> Option<&Verdict> {
-    let known = verdicts.iter().filter(|v| v.allows.is_some_and(|allows| allows.unit == unit && allows.most.is_some()));
+    let counted = verdicts.iter().filter(|verdict| verdict.enough != Enough::Client);
+    let known = counted.filter(|v| v.allows.is_some_and(|allows| allows.unit == unit && allows.most.is_some()));
     known.min_by(|one, other| one.margin().total_cmp(&other.margin()))
 }
 

@@ -4,7 +4,7 @@
 //! Reading order: [`Model`] and [`catalogue`], [`work`] (what a request is, and what all must add up to), `job` (what a model
 //! is given), `sequential`, `thread_per_request`, `batches`, `queue` and `pool`, `slots` and `io_aware`, `stealing`,
 //! `asynchronous`, `event_loop`; [`floor`] (what none can beat), [`limits`] (what kills a thread per request), [`child`]
-//! (a model in its own process), [`harness`] (that process from outside), [`results`], `original`, [`report`].
+//! (a model in its own process), [`harness`] (that process from outside), [`undo`], [`results`], `original`, [`report`].
 
 mod asynchronous;
 mod batches;
@@ -32,6 +32,7 @@ mod stealing;
 mod sync;
 mod thread_per_request;
 pub mod timeline;
+pub mod undo;
 pub mod work;
 
 use std::io;

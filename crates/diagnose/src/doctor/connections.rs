@@ -4,6 +4,7 @@ use super::goal::Goal;
 use super::limits::Limits;
 use super::verdict::{Allows, Commands, Enough, Unit, Verdict, rounded_up};
 use super::{Rule, see, see_if_there};
+use crate::probe::status::Status;
 use crate::root::Seen;
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -61,11 +62,11 @@ fn nr_open(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
 fn file_max(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     let files = see(&limits.files)?;
     let raise = Commands::sysctl("fs.file-max", rounded_up(files.open.saturating_add(goal.connections)));
-    let most = files.max.saturating_sub(files.open);
+    let exempt = limits.exempt(Status::may_exceed_file_max);
+    let most = (!exempt).then(|| files.max.saturating_sub(files.open));
     let value = format!("{}, {} in use", files.max, files.open);
-    let verdict = Verdict::counted("fs.file-max", value, allows(Some(most), goal), raise);
+    let verdict = Verdict::counted("fs.file-max", value, allows(most, goal), raise);
     let verdict = verdict.because(format!("{} − {} open", files.max, files.open), "proc_sys_fs(5)");
-    let exempt = see(&limits.status).is_ok_and(|status| status.may_exceed_file_max());
     Ok(Some(if exempt { verdict.noting("this user is not held to it (CAP_SYS_ADMIN); others are") } else { verdict }))
 }
 
@@ -81,8 +82,9 @@ fn ports(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
         .noting(
             "binds who connects, such as a load generator or a proxy, for each address that it connects to; not \
             a server",
-        );
-    if verdict.enough != Enough::Yes {
+        )
+        .of_client(goal);
+    if matches!(verdict.enough, Enough::No | Enough::Tight) {
         // There are no more than 65,535 ports: beyond that only addresses help.
         verdict
             .raise

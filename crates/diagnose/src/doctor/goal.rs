@@ -21,11 +21,19 @@ pub struct Goal {
     pub rate: f64,
     /// Whether a connection carries many requests; else each request opens one.
     pub keepalive: bool,
+    /// Whether this machine opens the connections, as a load generator or a proxy does; else it accepts them.
+    pub client: bool,
 }
 
 impl Default for Goal {
     fn default() -> Self {
-        Self { connections: CONNECTIONS_DEFAULT, threads: THREADS_DEFAULT, rate: RATE_DEFAULT, keepalive: true }
+        Self {
+            connections: CONNECTIONS_DEFAULT,
+            threads: THREADS_DEFAULT,
+            rate: RATE_DEFAULT,
+            keepalive: true,
+            client: false,
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Limits {
     pub process: Seen<ProcessLimits>,
     /// Who this process is.
     pub status: Seen<Status>,
+    /// Whether its namespace of users is the machine's own: else its root and its capabilities are no exemptions.
+    pub own_users: Seen<bool>,
     /// Memory maps of this process.
     pub own_maps: Seen<u64>,
     /// Threads of this user, in all processes that can be seen.
@@ -41,6 +43,8 @@ pub struct Limits {
     pub ports: Seen<Ports>,
     /// `net.ipv4.tcp_tw_reuse`: 0 off, 1 on, 2 on the loopback only.
     pub tw_reuse: Seen<u64>,
+    /// `net.ipv4.tcp_timestamps`: 0 off.
+    pub timestamps: Seen<u64>,
     /// `net.ipv4.tcp_rmem`: least, first and largest receive buffer, in bytes.
     pub tcp_rmem: Seen<[u64; 3]>,
     /// `net.ipv4.tcp_wmem`: the same for sending.
@@ -90,6 +94,7 @@ impl Limits {
         Self {
             page_bytes,
             process: root.parse(process::OWN_FILE, process::parse),
+            own_users: root.parse(status::OWN_USERS_FILE, |text| Some(status::is_first_namespace(text))),
             own_maps: root.parse("proc/self/maps", |text| Some(text.lines().count() as u64)),
             user_threads: status.clone().and_then(|status| user_threads(root, status.user)),
             status,
@@ -100,6 +105,7 @@ impl Limits {
             syncookies: root.value(&ipv4("tcp_syncookies")),
             ports: ports::read(root),
             tw_reuse: root.value(&ipv4("tcp_tw_reuse")),
+            timestamps: root.value(&ipv4("tcp_timestamps")),
             tcp_rmem: root.parse(&ipv4("tcp_rmem"), three),
             tcp_wmem: root.parse(&ipv4("tcp_wmem"), three),
             tcp_mem: root.parse(&ipv4("tcp_mem"), three),
@@ -119,6 +125,14 @@ impl Limits {
             clock_sources: text(&clock("available")),
             hypervisor: root.parse("proc/cpuinfo", |text| Some(is_virtual(text))),
         }
+    }
+}
+
+impl Limits {
+    /// Whether this process is among those that a limit does not hold. A kernel without user namespaces has no others.
+    pub(super) fn exempt(&self, privileged: impl Fn(&Status) -> bool) -> bool {
+        let root_elsewhere = self.own_users.as_ref().is_ok_and(|own| !own);
+        !root_elsewhere && self.status.as_ref().is_ok_and(privileged)
     }
 }
 

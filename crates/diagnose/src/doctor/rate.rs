@@ -46,16 +46,21 @@ fn somaxconn(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     Ok(Some(verdict.because(formula, "listen(2); sk_acceptq_is_full in include/net/sock.h").noting(note)))
 }
 
-/// With cookies a full queue refuses nobody. Without them the kernel keeps a quarter for hosts that it knows.
+/// With cookies a full queue refuses nobody. Without them the kernel keeps a quarter for hosts that it knows, and lets no more wait
+/// than there is room for in the accept queue.
 fn syn_backlog(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     let (backlog, cookies) = (*see(&limits.syn_backlog)?, *see(&limits.syncookies)?);
-    let raise =
-        Commands::sysctl("net.ipv4.tcp_max_syn_backlog", rounded_up((goal.opened_per_s() * ROUND_TRIP_S) as u64))
-            .and(Commands::sysctl("net.ipv4.tcp_syncookies", 1));
-    let most = (cookies == 0).then(|| whole(backlog as f64 * 0.75 / ROUND_TRIP_S));
+    let somaxconn = *see(&limits.somaxconn)?;
+    let needed = rounded_up((goal.opened_per_s() * ROUND_TRIP_S) as u64);
+    let mut raise = Commands::sysctl("net.ipv4.tcp_max_syn_backlog", needed);
+    if (somaxconn as f64) < backlog as f64 * 0.75 {
+        raise = raise.and(Commands::sysctl("net.core.somaxconn", needed));
+    }
+    let raise = raise.and(Commands::sysctl("net.ipv4.tcp_syncookies", 1));
+    let most = (cookies == 0).then(|| whole((backlog as f64 * 0.75).min(somaxconn as f64) / ROUND_TRIP_S));
     let value = format!("{backlog}, cookies {}", if cookies == 0 { "off" } else { "on" });
     let formula = match most {
-        Some(_) => format!("{backlog} × 3/4 half-open / {ROUND_TRIP_S} s round trip"),
+        Some(_) => format!("min({backlog} × 3/4, somaxconn {somaxconn}) half-open / {ROUND_TRIP_S} s round trip"),
         None => "no bound: when the queue is full, cookies take its place".to_owned(),
     };
     let verdict = Verdict::counted("net.ipv4.tcp_max_syn_backlog", value, allows_new(most, goal), raise);
@@ -68,14 +73,18 @@ fn time_wait(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
         return Ok(None);
     }
     let (ports, reuse) = (see(&limits.ports)?.count(), *see(&limits.tw_reuse)?);
-    let held_s = if reuse == 1 { REUSE_S } else { TIME_WAIT_S };
+    // Without them the kernel could not tell an old segment from a new one (tcp_twsk_unique in net/ipv4/tcp_ipv4.c).
+    let timestamps = !limits.timestamps.as_ref().is_ok_and(|timestamps| *timestamps == 0);
+    let held_s = if reuse == 1 && timestamps { REUSE_S } else { TIME_WAIT_S };
     let allows = Allows { most: Some(ports / held_s), wanted: whole(goal.rate.ceil()), unit: Unit::NewConnections };
     let raise = Commands::sysctl("net.ipv4.tcp_tw_reuse", 1)
         .and(Commands::sysctl("net.ipv4.ip_local_port_range", "1024 65535"));
+    let raise = if timestamps { raise } else { raise.and(Commands::sysctl("net.ipv4.tcp_timestamps", 1)) };
     let words = ["off", "on", "on the loopback only"];
     let how = usize::try_from(reuse).ok().and_then(|at| words.get(at)).copied().unwrap_or("unknown");
     let verdict = Verdict::counted("TIME_WAIT", format!("{ports} ports, reuse {how}"), allows, raise);
     let note = match reuse {
+        1 | 2 if !timestamps => "ports are used again only with net.ipv4.tcp_timestamps, which is 0".to_owned(),
         2 => format!(
             "to this machine's own addresses {} a second are allowed; connections that are kept need none of this",
             ports / REUSE_S
@@ -83,7 +92,8 @@ fn time_wait(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
         _ => "connections that are kept need none of this".to_owned(),
     };
     let formula = format!("{ports} ports / {held_s} s each, to one address and port");
-    Ok(Some(verdict.because(formula, "TCP_TIMEWAIT_LEN in include/net/tcp.h; tcp(7)").noting(note)))
+    let verdict = verdict.because(formula, "TCP_TIMEWAIT_LEN in include/net/tcp.h; tcp(7)").noting(note);
+    Ok(Some(verdict.of_client(goal)))
 }
 
 fn conntrack(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {

@@ -62,15 +62,17 @@ fn ports(root: &Root, wanted: &Generator) -> Option<String> {
     let rate = wanted.new_per_s?;
     let ports = crate::probe::ports::read(root).ok()?.count();
     let reuse: u64 = root.value("proc/sys/net/ipv4/tcp_tw_reuse").ok()?;
-    if reuse == 1 || (reuse == 2 && wanted.local) {
+    let timestamps = !root.value::<u64>("proc/sys/net/ipv4/tcp_timestamps").is_ok_and(|timestamps| timestamps == 0);
+    if timestamps && (reuse == 1 || (reuse == 2 && wanted.local)) {
         return None;
     }
     let (held_s, allowed) = (TIME_WAIT_S, ports / TIME_WAIT_S);
     (rate > allowed as f64).then(|| {
         format!(
             "{ports} local ports, each kept for {held_s} s where this side closes first, allow {allowed} new \
-             connections per second to one address; {rate:.0} are asked for; sysctl -w net.ipv4.tcp_tw_reuse=1; \
-             hotrow doctor tells more"
+             connections per second to one address; {rate:.0} are asked for; sysctl -w net.ipv4.tcp_tw_reuse=1{}; \
+             hotrow doctor tells more",
+            if timestamps { "" } else { " net.ipv4.tcp_timestamps=1" }
         )
     })
 }

@@ -23,7 +23,7 @@ fn most(verdicts: &[Verdict], limit: &str) -> Option<u64> {
 fn an_old_server_gives_way_where_it_should() {
     let mut limits = limits("linux-4.18-el8");
     limits.hypervisor = Ok(true);
-    let verdicts = examine(&limits, &Goal { keepalive: false, ..Goal::default() });
+    let verdicts = examine(&limits, &Goal { keepalive: false, client: true, ..Goal::default() });
     assert!(!suffices(&verdicts));
     for (limit, expected) in [
         ("RLIMIT_NOFILE", 262_144 - 64),
@@ -66,8 +66,8 @@ fn a_container_is_held_by_its_groups() {
     let verdicts = examine(&limits("container-v2"), &Goal::default());
     assert_eq!(most(&verdicts, "pids.max"), Some(96));
     assert_eq!(most(&verdicts, "CPU"), Some(94_339), "half a CPU");
-    assert_eq!(most(&verdicts, "memory of connections"), Some((192 << 20) / 4096));
-    assert_eq!(most(&verdicts, "memory of threads"), Some((192 << 20) / 40_960));
+    assert_eq!(most(&verdicts, "memory of connections"), Some((208 << 20) / 4096));
+    assert_eq!(most(&verdicts, "memory of threads"), Some((208 << 20) / 40_960));
     let pids = of(&verdicts, "pids.max");
     assert_eq!(pids.enough, Enough::No);
     assert!(
@@ -80,13 +80,13 @@ fn a_container_is_held_by_its_groups() {
         "memory of connections",
     )
     .clone();
-    assert_eq!((memory.allows.and_then(|a| a.most), memory.enough), (Some(432_013_312 / 4096), Enough::Tight));
+    assert_eq!((memory.allows.and_then(|a| a.most), memory.enough), (Some(436_870_912 / 4096), Enough::Tight));
 }
 
 #[test]
 fn a_large_machine_suffices_and_says_what_comes_first() {
     let mut limits = limits("linux-5.10-debian");
-    let goal = Goal { connections: 20_000, threads: 12_000, rate: 100_000.0, keepalive: true };
+    let goal = Goal { connections: 20_000, threads: 12_000, rate: 100_000.0, keepalive: true, client: true };
     let verdicts = examine(&limits, &goal);
     assert!(suffices(&verdicts), "{verdicts:#?}");
     let first = |verdicts: &[Verdict], unit| first_to_give_way(verdicts, unit).map(|verdict| verdict.limit);
@@ -114,7 +114,7 @@ fn the_rest_of_the_formulas() {
     if let Ok(process) = &mut limits.process {
         process.address_space.soft = Some(1 << 30);
     }
-    let goal = Goal { keepalive: false, ..Goal::default() };
+    let goal = Goal { keepalive: false, client: true, ..Goal::default() };
     let verdicts = examine(&limits, &goal);
     assert_eq!(most(&verdicts, "net.ipv4.tcp_max_syn_backlog"), Some(15_360));
     assert_eq!(most(&verdicts, "TIME_WAIT"), Some(28_232));
@@ -134,6 +134,37 @@ fn the_rest_of_the_formulas() {
     assert!(verdicts.iter().all(|verdict| verdict.limit != "CPU governor"), "a virtual machine without one");
 }
 
+/// What only a client feels is shown to a server and does not fail it.
+#[test]
+fn a_server_is_not_judged_as_a_client() {
+    let limits = limits("linux-5.10-debian");
+    let goal = Goal { connections: 30_000, rate: 1_000.0, keepalive: false, ..Goal::default() };
+    let (server, client) = (examine(&limits, &goal), examine(&limits, &Goal { client: true, ..goal }));
+    for limit in ["net.ipv4.ip_local_port_range", "TIME_WAIT"] {
+        assert_eq!((of(&client, limit).enough, of(&server, limit).enough), (Enough::No, Enough::Client), "{limit}");
+        assert!(of(&server, limit).raise.now.is_empty() && most(&server, limit).is_some(), "{limit}");
+    }
+    assert!(suffices(&server) && !suffices(&client), "{server:#?}");
+    let first = |verdicts: &[Verdict]| first_to_give_way(verdicts, Unit::NewConnections).map(|verdict| verdict.limit);
+    assert_eq!((first(&client), first(&server)), (Some("TIME_WAIT"), Some("net.core.somaxconn")));
+    assert_eq!(server.last().map(|verdict| verdict.enough), Some(Enough::Client));
+}
+
+#[test]
+fn exemptions_and_reuse_have_their_conditions() {
+    let mut limits = limits("linux-6.18-vm");
+    let goal = Goal { keepalive: false, client: true, ..Goal::default() };
+    assert_eq!(most(&examine(&limits, &goal), "fs.file-max"), None, "the user 0 is exempt");
+    (limits.own_users, limits.tw_reuse, limits.timestamps) = (Ok(false), Ok(1), Ok(0));
+    (limits.syncookies, limits.somaxconn) = (Ok(0), Ok(128));
+    let verdicts = examine(&limits, &goal);
+    assert!(most(&verdicts, "fs.file-max").is_some(), "not the root of another namespace");
+    assert!(most(&verdicts, "RLIMIT_NPROC").is_some(), "nor here");
+    assert_eq!(most(&verdicts, "TIME_WAIT"), Some(28_232 / 60), "no reuse without timestamps");
+    assert!(of(&verdicts, "TIME_WAIT").note.as_ref().is_some_and(|note| note.contains("tcp_timestamps")));
+    assert_eq!(most(&verdicts, "net.ipv4.tcp_max_syn_backlog"), Some(1280), "no longer than the accept queue");
+}
+
 #[test]
 fn what_cannot_be_seen_is_said_and_nothing_panics() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,8 +178,8 @@ fn what_cannot_be_seen_is_said_and_nothing_panics() {
     );
     assert_eq!(first_to_give_way(&verdicts, Unit::Connections), None);
     for goal in [
-        Goal { connections: 0, threads: 0, rate: 0.0, keepalive: false },
-        Goal { connections: u64::MAX, threads: u64::MAX, rate: f64::MAX, keepalive: false },
+        Goal { connections: 0, threads: 0, rate: 0.0, keepalive: false, client: true },
+        Goal { connections: u64::MAX, threads: u64::MAX, rate: f64::MAX, keepalive: false, client: true },
     ] {
         for tree in ["linux-6.18-vm", "linux-4.18-el8", "linux-5.10-debian", "container-v1", "container-v2"] {
             let verdicts = examine(&limits(tree), &goal);
@@ -160,7 +191,7 @@ fn what_cannot_be_seen_is_said_and_nothing_panics() {
 /// Where a goal gives way, there is something to do about it, and a formula that says why.
 #[test]
 fn every_verdict_explains_itself() {
-    let goal = Goal { connections: 5_000_000, threads: 5_000_000, rate: 5e6, keepalive: false };
+    let goal = Goal { connections: 5_000_000, threads: 5_000_000, rate: 5e6, keepalive: false, client: true };
     for tree in ["linux-4.18-el8", "container-v1", "container-v2"] {
         for verdict in examine(&limits(tree), &goal) {
             if verdict.enough == Enough::Unseen {

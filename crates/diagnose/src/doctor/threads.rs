@@ -4,6 +4,7 @@ use super::goal::Goal;
 use super::limits::Limits;
 use super::verdict::{Allows, Commands, Unit, Verdict, rounded_up};
 use super::{Rule, see, see_if_there};
+use crate::probe::status::Status;
 use crate::root::Seen;
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -20,7 +21,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
 const IDS_RESERVED: u64 = 300;
 /// Largest `pid_max` of 64-bit kernels (PID_MAX_LIMIT, include/linux/threads.h).
 const PID_MAX_LIMIT: u64 = 1 << 22;
-/// Memory maps of a thread of Rust's std: stack and guard, signal stack and guard.
+/// Memory maps of a thread of Rust's std: stack and guard, signal stack and guard. One less where C threads take one less.
 pub const MAPS_PER_THREAD: u64 = 4;
 /// Memory maps of a C thread: stack and guard. With glibc 2.42 and later on Linux 6.13 and later the guard is none of
 /// its own.
@@ -84,7 +85,7 @@ fn processes(limits: &Limits, goal: &Goal) -> Seen<Option<Verdict>> {
     let Some(soft) = bound.soft else { return Ok(None) };
     let used = *see(&limits.user_threads)?;
     let needed = rounded_up(used.saturating_add(goal.threads));
-    let exempt = status.may_exceed_processes();
+    let exempt = limits.exempt(Status::may_exceed_processes);
     let most = (!exempt).then(|| soft.saturating_sub(used));
     let raise = Commands::process_limit('u', "nproc", "LimitNPROC", needed);
     let verdict = Verdict::counted("RLIMIT_NPROC", soft.to_string(), allows(most, goal), raise);

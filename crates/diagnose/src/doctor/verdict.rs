@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::goal::Goal;
 use crate::root::Unseen;
 
 /// A limit that leaves less than this share of the goal in reserve is tight.
@@ -22,6 +23,8 @@ pub enum Enough {
     Tight,
     /// It does.
     Yes,
+    /// It binds who connects, and the goal is to be connected to: shown, and not counted.
+    Client,
 }
 
 /// What is counted.
@@ -110,6 +113,7 @@ impl Enough {
             Self::Unseen => "unseen",
             Self::Tight => "tight",
             Self::Yes => "yes",
+            Self::Client => "client",
         }
     }
 }
@@ -139,6 +143,11 @@ impl Verdict {
 
     pub(super) fn noting(self, note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..self }
+    }
+
+    /// A limit on who connects: judged only where that is the goal.
+    pub(super) fn of_client(self, goal: &Goal) -> Self {
+        if goal.client { self } else { Self { enough: Enough::Client, raise: Commands::default(), ..self } }
     }
 
     /// What is allowed over what is wanted: below 1 it gives way first; infinite where there is no bound.

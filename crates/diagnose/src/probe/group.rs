@@ -29,7 +29,8 @@ pub enum Controller {
 pub struct Held {
     /// What it allows: threads, or bytes.
     pub limit: u64,
-    /// What the group and those below it use.
+    /// What the group and those below it use; of memory, without what the kernel gives back first when it is short: the page cache
+    /// that was not used lately (`inactive_file`).
     pub used: u64,
     /// The file with the limit.
     pub file: PathBuf,
@@ -137,7 +138,9 @@ impl Groups {
         let held = groups(found).filter_map(|group| {
             let file = group.join(limit);
             let limit: u64 = text(&file).trim().parse().ok().filter(|limit| *limit < V1_NO_LIMIT_BYTES)?;
-            Some(Held { limit, used: text(&group.join(used)).trim().parse().ok()?, file })
+            let used: u64 = text(&group.join(used)).trim().parse().ok()?;
+            let cache = if controller == Controller::Memory { cache(group, found.version) } else { 0 };
+            Some(Held { limit, used: used.saturating_sub(cache), file })
         });
         held.min_by_key(Held::left)
     }
@@ -217,6 +220,16 @@ pub fn parse_cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let (quota, period): (u64, u64) = (super::number(&mut words)?, super::number(&mut words)?);
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
+}
+
+/// Page cache of a group and those below it that goes first, in bytes.
+fn cache(group: &Path, version: Version) -> u64 {
+    // v1 counts the group alone without the prefix.
+    let name = match version {
+        Version::V2 => "inactive_file",
+        Version::V1 => "total_inactive_file",
+    };
+    named(&text(&group.join("memory.stat")), name).unwrap_or_default()
 }
 
 /// From the own group up to the highest that can be seen.

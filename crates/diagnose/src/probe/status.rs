@@ -4,6 +4,8 @@ use super::named;
 
 /// This process's own.
 pub const OWN_FILE: &str = "proc/self/status";
+/// How the users of this process's namespace are those of the machine.
+pub const OWN_USERS_FILE: &str = "proc/self/uid_map";
 /// Bits of `CapEff` (include/uapi/linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 /// See [`CAP_SYS_ADMIN`].
@@ -57,6 +59,13 @@ impl Status {
     fn can(&self, capability: u32) -> bool {
         self.capabilities & (1 << capability) != 0
     }
+}
+
+/// Whether the text of `uid_map` is that of the machine's own namespace, in which all users are themselves. The root of another one
+/// (a rootless container) is not exempt from limits, whatever its capabilities there (user_namespaces(7)).
+#[must_use]
+pub fn is_first_namespace(text: &str) -> bool {
+    text.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// How many numbers a list like `0-3,8` names.

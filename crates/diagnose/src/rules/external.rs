@@ -1,7 +1,7 @@
 //! The service waits for something else: hardly any CPU is used anywhere, and no request is worked on.
 
 use super::finding::{Class, Finding, percent};
-use crate::samples::{Role, Samples, Watched};
+use crate::samples::{Role, Samples, Thread, Watched};
 
 /// Above this share of all CPUs the answer lies there.
 const CPU_BELOW: f64 = 0.6;
@@ -11,6 +11,8 @@ const WORKED_BELOW: f64 = 0.3;
 const DISK_BELOW: f64 = 0.5;
 /// A thread that is busier than this has work, not a wait.
 const THREAD_BELOW: f64 = 0.8;
+/// A thread that waits for a CPU longer than this share of the time does not wait for others.
+const WAITED_BELOW: f64 = 0.2;
 /// A share of the target rate that is as good as all of it.
 const RATE_KEPT: f64 = 0.98;
 
@@ -58,8 +60,9 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     Some(Finding { class: Class::External, confidence, evidence, counterfactual })
 }
 
-/// A thread at its limit, or a group: then it does not wait for others.
+/// A thread at its limit, or that waits for a CPU, or a group: then it does not wait for others.
 fn held_up(process: &Watched) -> bool {
     let throttled = process.group.is_some_and(|group| group.throttled_periods > 0);
-    throttled || process.threads.iter().any(|thread| thread.busy >= THREAD_BELOW)
+    let waited = |thread: &Thread| thread.waited.is_some_and(|share| share >= WAITED_BELOW);
+    throttled || process.threads.iter().any(|thread| thread.busy >= THREAD_BELOW || waited(thread))
 }

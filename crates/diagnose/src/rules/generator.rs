@@ -6,6 +6,8 @@ use crate::samples::{Role, Samples};
 
 /// From this share of a CPU on a generator's thread has nothing left to give.
 const BUSY: f64 = 0.95;
+/// From this share of all CPUs on the machine is full: a generator that found none free is then one of those that filled it.
+const MACHINE_FULL: f64 = 0.9;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     let busiest =
@@ -26,7 +28,11 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     }));
     Some(Finding {
         class: Class::Generator,
-        confidence: if judged_itself { 0.95 } else { 0.7 },
+        confidence: match judged_itself {
+            _ if samples.busy().is_some_and(|busy| busy >= MACHINE_FULL) => 0.4,
+            true => 0.95,
+            false => 0.7,
+        },
         evidence,
         counterfactual: "one more thread of the generator, or a second machine that generates, raises the rate"
             .to_owned(),

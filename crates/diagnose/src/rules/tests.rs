@@ -213,6 +213,33 @@ fn waiting_for_nobody_in_sight_is_said_with_less_confidence() {
     assert!(finding.confidence < 0.6 && finding.counterfactual.contains("lock"), "{finding:?}");
 }
 
+/// What looks like too few workers, or like waiting for others, and is not.
+#[test]
+fn who_is_held_up_waits_for_nobody() {
+    let unread = |change: fn(&mut Samples)| {
+        let mut samples = quiet(0.1);
+        samples.processes[0].unread_share = Some(0.85);
+        change(&mut samples);
+        judge(&samples).iter().any(|finding| finding.class == Class::TooFewWorkers)
+    };
+    assert!(unread(|_| {}));
+    assert!(!unread(|s| s.processes[0].group = Some(Counters { throttled_periods: 1, ..Counters::default() })));
+    assert!(!unread(|s| s.disks[0].utilisation = 0.6));
+    assert!(!unread(|s| s.memory_pressure = Some(0.2)));
+    let mut samples = quiet(0.1);
+    samples.processes[0].threads[1].waited = Some(0.5);
+    assert!(judge(&samples).iter().all(|finding| finding.class != Class::External));
+}
+
+#[test]
+fn on_a_full_machine_the_generator_is_hardly_the_limit() {
+    let mut samples = quiet(0.97);
+    samples.load = samples.load.map(|load| Load { was_the_limit: true, ..load });
+    let findings = judge(&samples);
+    let generator = findings.iter().find(|finding| finding.class == Class::Generator);
+    assert_eq!((findings[0].class, generator.map(|finding| finding.confidence)), (Class::AllCpus, Some(0.4)));
+}
+
 #[test]
 fn no_samples_make_a_rule_panic() {
     let spans = [Duration::ZERO, Duration::from_secs(1)];

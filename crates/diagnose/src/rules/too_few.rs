@@ -13,6 +13,10 @@ const WORKED_FULL: f64 = 0.9;
 const UNREAD: f64 = 0.3;
 /// From this share on there is no doubt.
 const UNREAD_FULL: f64 = 0.8;
+/// A disk that is busier than this may be what workers wait for.
+const DISK_BELOW: f64 = 0.5;
+/// The same of memory, as the share of the time that threads wait for it.
+const MEMORY_BELOW: f64 = 0.1;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     let busy = samples.busy().filter(|busy| *busy < IDLE_BELOW)?;
@@ -24,7 +28,11 @@ fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
     let unread = |process: &crate::samples::Watched| process.unread_share.filter(|share| *share >= UNREAD);
     let (process, share) = samples.with_role(Role::Service).find_map(|process| Some((process, unread(process)?)))?;
     let working = process.threads.iter().any(|thread| thread.busy >= IDLE_BELOW);
-    (!working).then(|| Finding {
+    // Who is held up would be so with more workers too.
+    let throttled = process.group.is_some_and(|group| group.throttled_periods > 0);
+    let disk = samples.disks.iter().any(|disk| disk.utilisation >= DISK_BELOW);
+    let memory = samples.memory_pressure.is_some_and(|share| share >= MEMORY_BELOW);
+    (!working && !throttled && !disk && !memory).then(|| Finding {
         class: Class::TooFewWorkers,
         confidence: confidence(share, UNREAD, UNREAD_FULL),
         evidence: vec![

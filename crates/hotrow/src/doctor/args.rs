@@ -18,6 +18,9 @@ pub struct DoctorArgs {
     /// Each request opens a connection
     #[arg(long)]
     no_keepalive: bool,
+    /// This machine opens the connections, as a load generator or a proxy does: its ports count too
+    #[arg(long)]
+    client: bool,
     /// One JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
@@ -46,7 +49,13 @@ pub(super) enum What {
 
 impl DoctorArgs {
     pub(super) fn goal(&self) -> Goal {
-        Goal { connections: self.connections, threads: self.threads, rate: self.rate, keepalive: !self.no_keepalive }
+        Goal {
+            connections: self.connections,
+            threads: self.threads,
+            rate: self.rate,
+            keepalive: !self.no_keepalive,
+            client: self.client,
+        }
     }
 }
 

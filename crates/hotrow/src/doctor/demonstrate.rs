@@ -63,11 +63,11 @@ impl Shown {
     }
 }
 
-/// Carries out the demonstrations of one kind.
-pub(super) fn show(what: What, goal: &Goal) -> Result<Vec<Shown>, DemonstrationError> {
+/// Carries out the demonstrations of one kind. Those that were finished before one that cannot be are in `shown` all the same.
+pub(super) fn show(what: What, goal: &Goal, shown: &mut Vec<Shown>) -> Result<(), DemonstrationError> {
     match what {
-        What::Threads => threads::show(goal),
-        What::Connections => connections::show(goal),
+        What::Threads => threads::show(goal, shown),
+        What::Connections => connections::show(goal, shown),
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn line(goal: &Goal, verdicts: &[Verdict], shown: &[Shown]) -> String
             "threads": goal.threads,
             "rate": goal.rate,
             "keepalive": goal.keepalive,
+            "client": goal.client,
         },
         "enough": suffices(verdicts),
         "first": {

@@ -44,13 +44,15 @@ pub fn doctor(args: &DoctorArgs) -> Result<Exit, DoctorError> {
     }
     let goal = args.goal();
     let verdicts = examine(&Limits::read(&Root::machine(), rustix::param::page_size() as u64), &goal);
-    let shown = args.demonstrate.map(|what| demonstrate::show(what, &goal)).transpose()?;
-    let shown = shown.unwrap_or_default();
+    let mut shown = Vec::new();
+    let demonstrated = args.demonstrate.map_or(Ok(()), |what| demonstrate::show(what, &goal, &mut shown));
     if args.json {
         tell(std::io::stdout(), &json::line(&goal, &verdicts, &shown));
     } else {
         tell(std::io::stdout(), text::report(&goal, &verdicts, &shown).trim_end());
     }
+    // What was shown before it is told first.
+    demonstrated?;
     if shown.iter().any(|shown| !shown.holds()) {
         return Ok(Exit::Failed);
     }

@@ -133,6 +133,9 @@ pub enum LabError {
         /// Those that there are.
         known: String,
     },
+    /// The folder of a run of the models holds one already.
+    #[error("{0} holds results already; name another folder with --out")]
+    HasModels(PathBuf),
     /// A model's process cannot do what it was told.
     #[error("model: {0}")]
     Model(std::io::Error),
@@ -172,6 +175,7 @@ impl LabError {
             Self::Experiment(_)
             | Self::UnknownName { .. }
             | Self::UnknownModel { .. }
+            | Self::HasModels(_)
             | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => Exit::Usage,
             Self::Changed { .. } | Self::Complete(_) => Exit::Usage,
             Self::Uncached(_)

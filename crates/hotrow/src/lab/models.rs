@@ -6,14 +6,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hotrow_lab::models::harness::{self, Plan};
-use hotrow_lab::models::results::{Measured, Outcome};
+use hotrow_lab::models::results::{FILE, Measured, Outcome};
+use hotrow_lab::models::undo::Undo;
 use hotrow_lab::models::work::Scale;
-use hotrow_lab::models::{self, REQUESTS_DEFAULT, REQUESTS_MAX, child, report};
+use hotrow_lab::models::{self, REQUESTS_DEFAULT, REQUESTS_MAX, THREAD_PER_REQUEST, child, report};
 use hotrow_lab::report::text;
+use hotrow_lab::run::store::StoreError;
 
 use super::{LabError, tell, utc};
 use crate::cli::Exit;
-use crate::signals;
+use crate::signals::{self, OnAbort};
 
 /// Arguments of `lab models`.
 #[derive(Debug, Args)]
@@ -82,11 +84,18 @@ pub(super) fn run(args: &ModelsArgs) -> Result<Exit, LabError> {
         return Ok(Exit::Fine);
     }
     let plan = plan(args, cores)?;
-    let stop = signals::stop_flag().map_err(LabError::Signals)?;
-    let watch = Watch { quiet: args.quiet, line: std::io::stderr().is_terminal() };
-    let results = harness::run(&plan, &stop, |name| watch.begins(name), |measured| watch.ended(measured));
-    let Some(results) = results else { return Ok(Exit::Interrupted) };
     let out = args.out.clone().unwrap_or_else(|| folder_default(plan.began_unix_s));
+    // Before minutes of measuring, not after.
+    make(&out)?;
+    let undo = Undo::default();
+    let at_once = undo.clone();
+    let stop = signals::stop_flag_with(OnAbort::act(move || at_once.run())).map_err(LabError::Signals)?;
+    let watch = Watch { quiet: args.quiet, line: std::io::stderr().is_terminal() };
+    let results = harness::run(&plan, (&stop, &undo), |name| watch.begins(name), |measured| watch.ended(measured));
+    let interrupted = results.models.len() < plan.models.len();
+    if interrupted && results.models.is_empty() {
+        return Ok(Exit::Interrupted);
+    }
     let written = report::write(&out, &results)?;
     if args.json {
         // Plain data: it was written to a file just now.
@@ -95,8 +104,32 @@ pub(super) fn run(args: &ModelsArgs) -> Result<Exit, LabError> {
         tell(text::render(&report::summary(&results)).trim_end());
         tell(&format!("\n{}\n{}", written.html.display(), written.markdown.display()));
     }
-    let failed = |measured: &Measured| matches!(measured.outcome, Outcome::Wrong | Outcome::Lost { .. });
-    Ok(if results.models.iter().any(failed) { Exit::Failed } else { Exit::Fine })
+    Ok(match results.models.iter().any(failed) {
+        _ if interrupted => Exit::Interrupted,
+        true => Exit::Failed,
+        false => Exit::Fine,
+    })
+}
+
+/// Only of a thread per request is it announced that it may die.
+fn failed(measured: &Measured) -> bool {
+    match measured.outcome {
+        Outcome::Wrong | Outcome::Lost { .. } => true,
+        Outcome::Died { .. } => measured.name != THREAD_PER_REQUEST,
+        Outcome::Finished | Outcome::Refused { .. } => false,
+    }
+}
+
+/// Makes the folder, in which there must be no results yet, and sees that a file can be written there.
+fn make(folder: &Path) -> Result<(), LabError> {
+    let (results, tried) = (folder.join(FILE), folder.join(format!("{FILE}.part")));
+    if results.exists() {
+        return Err(LabError::HasModels(folder.to_owned()));
+    }
+    let made = std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&tried, ""))
+        .and_then(|()| std::fs::remove_file(&tried));
+    made.map_err(|error| LabError::Store(StoreError::Folder(folder.to_owned(), error)))
 }
 
 /// `hotrow lab model`: one model in this process.

@@ -13,10 +13,13 @@ use super::floor::Bound;
 use super::job::Job;
 use super::timeline::State;
 use super::work::{Pause, Response};
-use super::{Model, Stopped};
+use super::{Model, Stopped, raw};
 
 /// Tasks at a time for each core: more than sleep at full speed, and few enough that their responses stay in the caches.
 const TASKS_PER_CORE: usize = 32;
+
+/// Stack of tokio's threads, in bytes.
+const RUNTIME_STACK_BYTES: usize = 2 << 20;
 
 pub(super) struct Async {
     pub(super) cores: usize,
@@ -60,9 +63,12 @@ impl Model for Async {
     }
 
     fn run(&self, job: &Arc<Job>) -> Result<(), Stopped> {
+        // tokio panics when it cannot start its threads, and does not say which limit it was.
+        raw::together(self.threads(job.requests()), RUNTIME_STACK_BYTES, || ())
+            .map_err(|(started, error)| Stopped::now(started, &error))?;
         let mut builder = Builder::new_multi_thread();
         let (started, starts, parks, wakes) = (AtomicUsize::new(0), job.clone(), job.clone(), job.clone());
-        builder.worker_threads(self.cores).enable_time();
+        builder.worker_threads(self.cores).thread_stack_size(RUNTIME_STACK_BYTES).enable_time();
         builder.on_thread_start(move || {
             PLACE.set(started.fetch_add(1, Ordering::Relaxed));
             starts.timeline.enter(PLACE.get(), State::Running, Instant::now());

@@ -1,7 +1,6 @@
 //! Counting a model's system calls, in a run of its own: `perf stat` where it may, else `strace -c`, which slows every call down.
 
 use std::collections::HashMap;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::results::Calls;
+use super::undo::Undo;
 
 /// The calls that are counted; some are summed up.
 const NAMES: [&str; 5] = ["futex", "clone", "clone3", "mmap", "mprotect"];
@@ -69,12 +69,19 @@ impl Counter {
     }
 
     /// Runs a program under the counter; `limit` ends it when it takes too long.
-    pub(super) fn count(self, program: &Command, scale: f64, limit: Duration, stop: &AtomicBool) -> Calls {
+    pub(super) fn count(
+        self,
+        program: &Command,
+        scale: f64,
+        limit: Duration,
+        (stop, undo): (&AtomicBool, &Undo),
+    ) -> Calls {
         let not = |why: String| Calls::NotCounted { why };
         let mut command = self.command();
         command.arg(program.get_program()).args(program.get_args());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-        let mut child = match command.spawn() {
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = match undo.spawn(&mut command) {
             Ok(child) => child,
             Err(error) => return not(format!("{}: {error}", self.name())),
         };
@@ -86,6 +93,7 @@ impl Counter {
             text
         });
         let ended = wait(&mut child, limit, stop);
+        undo.ended();
         let text = reading.join().unwrap_or_default();
         if let Err(why) = ended {
             return not(why);
@@ -171,9 +179,10 @@ mod tests {
         let Ok(counter) = Counter::find() else { return };
         let mut program = Command::new("sleep");
         program.arg("60");
-        let counted = counter.count(&program, 1.0, Duration::from_millis(50), &AtomicBool::new(false));
+        let (stop, undo) = (AtomicBool::new(false), Undo::default());
+        let counted = counter.count(&program, 1.0, Duration::from_millis(50), (&stop, &undo));
         assert!(matches!(&counted, Calls::NotCounted { why } if why.contains("took more than")), "{counted:?}");
-        let counted = counter.count(&Command::new("true"), 1.0, Duration::from_secs(20), &AtomicBool::new(false));
+        let counted = counter.count(&Command::new("true"), 1.0, Duration::from_secs(20), (&stop, &undo));
         assert!(matches!(counted, Calls::Counted { mmap: 1.., clone: 0, .. }), "{counted:?}");
     }
 }

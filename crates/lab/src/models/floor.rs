@@ -26,6 +26,8 @@ pub enum Bound {
     Batches(u64),
     /// So many threads, each with one request at a time, asleep or not.
     Threads(u64),
+    /// The same, but the requests are taken in any order: the longest sleep may be the first.
+    AnyOrder(u64),
     /// A request that sleeps takes no thread; so many threads run.
     Free(u64),
 }
@@ -55,7 +57,7 @@ impl Bound {
         let (found, rest) = match self {
             Self::Batches(size) => return floor(given.batches_s(size, running(size)), "the slowest of each batch"),
             Self::Threads(1) => return floor(slept_s + work_s, "all sleep and all work, one after the other"),
-            Self::Threads(threads) => {
+            Self::Threads(threads) | Self::AnyOrder(threads) => {
                 let shared =
                     floor((slept_s + work_s) / threads as f64, &format!("all sleep and work / {threads} threads"));
                 (shared, threads)
@@ -63,7 +65,10 @@ impl Bound {
             Self::Free(threads) => (floor(0.0, ""), threads),
         };
         let work = floor(work_s / running(rest), "the work / the CPUs");
-        let chain = floor(given.chain_s(running(rest)), "the last long sleep, begun in its turn");
+        let chain = match self {
+            Self::AnyOrder(_) => floor(given.longest_s(), "the longest sleep"),
+            _ => floor(given.chain_s(running(rest)), "the last long sleep, begun in its turn"),
+        };
         [found, work, chain].into_iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap_or(floor(0.0, ""))
     }
 }
@@ -75,6 +80,12 @@ impl Given {
         let cpu_s = self.request_cpu.as_secs_f64();
         let chain = |id: u64| id as f64 * cpu_s / running + self.sleep_s(id) + cpu_s;
         (0..self.requests).step_by(SLEEP_STEP as usize).map(chain).fold(0.0, f64::max)
+    }
+
+    /// The longest request alone.
+    fn longest_s(&self) -> f64 {
+        let longest = (0..self.requests).step_by(SLEEP_STEP as usize).map(|id| self.sleep_s(id)).fold(0.0, f64::max);
+        longest + self.request_cpu.as_secs_f64()
     }
 
     /// Batch after batch: its longest sleep, or its work when that takes longer.
@@ -132,6 +143,9 @@ mod tests {
         near(Bound::Free(1), 0.9 + 1.0);
         near(Bound::Free(2), 0.45 + 1.0);
         near(Bound::Threads(100_000), 0.45 + 1.0);
+        // Taken in any order, that request may be the first.
+        near(Bound::AnyOrder(100_000), 1.0 + 10e-6);
+        near(Bound::AnyOrder(2), (18.92 + 1.0) / 2.0);
         // 800 batches without a sleeper work on two CPUs.
         near(Bound::Batches(100), 18.92 + 200.0 * 10e-6 + 800.0 * 500e-6);
         let heavy = Bound::Free(2).floor(&Given {

@@ -15,9 +15,10 @@ use rustix::time::{ClockId, clock_gettime};
 use super::child::{Death, Ended, Order, Told};
 use super::counted::Counter;
 use super::floor::Given;
-use super::limits::{Evidence, field};
+use super::limits::{Evidence, field, maps_per_thread};
 use super::raise::Raised;
 use super::results::{Calls, Measured, Outcome, Results, SCHEMA};
+use super::undo::Undo;
 use super::work::{Expected, Response, Scale, text};
 use super::{Model, THREAD_PER_REQUEST, catalogue};
 
@@ -32,6 +33,8 @@ const SPARE_TIME: Duration = Duration::from_secs(30);
 /// Requests of which the CPU time of one is told, and how often; the best counts. Short rounds, so that one is undisturbed even on a
 /// busy machine.
 const CALIBRATION: (u64, usize) = (400, 30);
+/// Heaps of a model's process; the predictions of [`super::limits`] count on it.
+const HEAPS_MAX: &str = "2";
 /// Scale of the runs that are only counted: how long a sleep is changes no count by much.
 const COUNTED_SCALE: f64 = 0.1;
 
@@ -60,36 +63,40 @@ pub struct Plan {
     pub began_unix_s: u64,
 }
 
-/// Measures model after model; `begins` is told each name, `ended` each result. None when `stop` was set.
-pub fn run(plan: &Plan, stop: &AtomicBool, begins: impl Fn(&str), ended: impl Fn(&Measured)) -> Option<Results> {
-    let mut remarks = Vec::new();
-    let now = Evidence::now("");
-    let concerned = plan.models.iter().any(|name| name == THREAD_PER_REQUEST);
-    let raised = if plan.raise_limits && concerned {
-        Raised::new(Path::new("/proc/sys"), &now, plan.requests).unwrap_or_else(|why| {
-            remarks.push(format!("{why}."));
-            Raised::default()
-        })
-    } else {
-        Raised::default()
-    };
-    remarks.extend(raised.words());
+/// Measures model after model; `begins` is told each name, `ended` each result. When `stop` is set it ends early, and a remark names
+/// what was not measured. Who ends the process without waiting for that must run `undo`.
+pub fn run(
+    plan: &Plan,
+    (stop, undo): (&AtomicBool, &Undo),
+    begins: impl Fn(&str),
+    ended: impl Fn(&Measured),
+) -> Results {
     let counter = if plan.count_calls { Counter::find() } else { Err("it was not asked for".to_owned()) };
     let request_cpu = request_cpu();
-    let harness = Harness { plan, counter, request_cpu, stop };
-    let mut models = Vec::new();
+    let harness = Harness { plan, counter, request_cpu, stop, undo };
+    let (mut models, mut remarks) = (Vec::new(), Vec::new());
+    let mut missing = Vec::new();
     for model in catalogue(plan.cores).into_iter().filter(|model| plan.models.contains(&model.name())) {
-        begins(&model.name());
-        let measured = harness.measure(model.as_ref());
-        if stop.load(Ordering::Relaxed) {
-            return None;
+        if !stop.load(Ordering::Relaxed) {
+            begins(&model.name());
+            let raised = harness.raised(model.as_ref(), &mut remarks);
+            let measured = harness.measure(model.as_ref());
+            drop(raised);
+            // What ended before the interruption is as good as ever.
+            if !stop.load(Ordering::Relaxed) || measured.outcome == Outcome::Finished {
+                ended(&measured);
+                models.push(measured);
+                continue;
+            }
         }
-        ended(&measured);
-        models.push(measured);
+        missing.push(model.name());
+    }
+    if !missing.is_empty() {
+        remarks.push(format!("The run was interrupted; not measured: {}.", missing.join(", ")));
     }
     let mut host = crate::stage::host();
     host.programs = vec![("hotrow".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    Some(Results {
+    Results {
         schema: SCHEMA.to_owned(),
         command: plan.command.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -101,7 +108,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, begins: impl Fn(&str), ended: impl Fn
         request_cpu_us: request_cpu.as_secs_f64() * 1e6,
         models,
         remarks,
-    })
+    }
 }
 
 /// CPU time of one request without its pause.
@@ -130,9 +137,27 @@ struct Harness<'a> {
     counter: Result<Counter, String>,
     request_cpu: Duration,
     stop: &'a AtomicBool,
+    undo: &'a Undo,
 }
 
 impl Harness<'_> {
+    /// Limits that are raised for this model alone, until what is returned is dropped.
+    fn raised(&self, model: &dyn Model, remarks: &mut Vec<String>) -> Option<Raised> {
+        if !self.plan.raise_limits || model.name() != THREAD_PER_REQUEST {
+            return None;
+        }
+        match Raised::new(Path::new("/proc/sys"), &Evidence::now(""), self.plan.requests, self.undo) {
+            Ok(raised) => {
+                remarks.extend(raised.words());
+                Some(raised)
+            }
+            Err(why) => {
+                remarks.push(format!("{why}."));
+                None
+            }
+        }
+    }
+
     fn measure(&self, model: &dyn Model) -> Measured {
         let Plan { requests, scale, cores, .. } = *self.plan;
         let given = Given { requests, scale, request_cpu: self.request_cpu, cores: cores as u64 };
@@ -167,7 +192,7 @@ impl Harness<'_> {
             return None;
         }
         let now = Evidence::now("");
-        let (limit, why) = now.predict(self.plan.requests).err()?;
+        let (limit, why) = now.predict(self.plan.requests, maps_per_thread()).err()?;
         Some(Outcome::Refused { limit, why, remedy: now.remedy(limit, self.plan.requests) })
     }
 
@@ -178,6 +203,8 @@ impl Harness<'_> {
         let mut command = Command::new(program);
         // Plain data: it cannot fail, and an empty order is refused.
         command.args(arguments).arg(serde_json::to_string(&order).unwrap_or_default());
+        // glibc would reserve 64 MiB of addresses for each of up to 8 heaps per CPU, and with them blur what threads take.
+        command.env("MALLOC_ARENA_MAX", HEAPS_MAX);
         command
     }
 
@@ -220,7 +247,8 @@ impl Harness<'_> {
             Ok(counter) => {
                 let scale = self.plan.scale.get().min(COUNTED_SCALE);
                 // Counting slows down, tracing much more so.
-                counter.count(&self.command(model, scale), scale, self.time_max().saturating_mul(2), self.stop)
+                let limit = self.time_max().saturating_mul(2);
+                counter.count(&self.command(model, scale), scale, limit, (self.stop, self.undo))
             }
             Err(why) => Calls::NotCounted { why: why.clone() },
         }

@@ -69,13 +69,13 @@ impl Model for IoAware {
     }
 }
 
-/// A thread of the pool. Whoever hands requests over needs no slot, so waiting for one with a slot in hand ends.
+/// A thread of the pool.
 fn serve(me: usize, job: &Job, queue: &Queue<(u64, Instant)>, slots: &Slots) {
     let mut response = Response::default();
     let waits = || job.timeline.enter(me, State::Waiting, Instant::now());
     waits();
     slots.take(me, Line::Spare);
-    while let Some(request) = queue.pop() {
+    while let Some(request) = next(me, queue, slots) {
         job.serve(me, request, &mut response, |length| {
             slots.give();
             thread::sleep(length);
@@ -85,5 +85,16 @@ fn serve(me: usize, job: &Job, queue: &Queue<(u64, Instant)>, slots: &Slots) {
         waits();
         slots.offer(me);
     }
+}
+
+/// The next request, for a thread that holds a slot. Without one at hand it waits as it sleeps: without a slot. None at the end, and
+/// the slot is given away then.
+pub(super) fn next<T>(me: usize, queue: &Queue<T>, slots: &Slots) -> Option<T> {
+    if let Some(request) = queue.try_pop() {
+        return Some(request);
+    }
     slots.give();
+    let request = queue.pop()?;
+    slots.take(me, Line::Returning);
+    Some(request)
 }

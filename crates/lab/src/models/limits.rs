@@ -5,20 +5,26 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use hotrow_diagnose::probe::group::{Controller, Groups, Held};
+use hotrow_diagnose::probe::status;
+use hotrow_diagnose::root::Root;
 use rustix::process::{Resource, geteuid, getrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::STACK_BYTES;
+use super::{STACK_BYTES, raw};
 
-/// Memory maps that a thread of C takes: its stack, and the guard page below.
+/// Memory maps that a thread of C takes: its stack, and the guard page below. [`maps_per_thread`] measures it.
 pub const MAPS_PER_THREAD: u64 = 2;
+/// Threads with which that is measured.
+const THREADS_MEASURED: u64 = 16;
 /// Memory that a thread which has ended but is not joined keeps resident: the upper pages of its stack.
 pub const RESIDENT_PER_THREAD_BYTES: u64 = 20 << 10;
 /// Address space of a thread: its stack and a guard page.
 const SPACE_PER_THREAD_BYTES: u64 = STACK_BYTES as u64 + 4096;
-/// What the process may map for its heaps while it runs: an arena reserves 64 MiB, and there are few.
+/// What the process may map for its heaps while it runs: an arena reserves 64 MiB, and the harness allows two.
 const SPACE_OF_HEAPS_BYTES: u64 = 256 << 20;
 /// Closer than this to RLIMIT_AS is at it: the reserve is given back before the counts are read.
 const SPACE_SLACK_BYTES: u64 = RESERVE_BYTES as u64 + 4 * SPACE_PER_THREAD_BYTES;
@@ -46,9 +52,12 @@ pub struct Evidence {
     pub threads_max: u64,
     /// `kernel.pid_max`.
     pub pid_max: u64,
-    /// Threads in the process's control group, and its `pids.max`.
+    /// Threads in a control group of the process, and its `pids.max`: of the own group and all above it, that with the least left.
     pub group: Option<(u64, u64)>,
-    /// How often that group refused a thread (`pids.events`).
+    /// The file of that limit.
+    #[serde(default)]
+    pub group_file: Option<PathBuf>,
+    /// How often that group, and the process's own, refused a thread (`pids.events`).
     pub group_refusals: u64,
     /// Address space of the process, in bytes.
     pub space_bytes: u64,
@@ -56,10 +65,13 @@ pub struct Evidence {
     pub space_max_bytes: Option<u64>,
     /// RLIMIT_NPROC; none when it does not bind this user.
     pub user_threads_max: Option<u64>,
-    /// Memory that could be had without swapping, in bytes.
+    /// Memory that could be had without swapping, in bytes: of the machine, or of a control group that leaves less.
     pub memory_available_bytes: u64,
-    /// All memory, in bytes.
+    /// All memory of the same, in bytes.
     pub memory_bytes: u64,
+    /// The file of the control group's limit, where that leaves less than the machine has.
+    #[serde(default)]
+    pub memory_file: Option<PathBuf>,
 }
 
 /// A limit on threads.
@@ -97,8 +109,7 @@ impl Evidence {
     pub fn of_machine() -> Self {
         let number = |path: &str| text(path).trim().parse().unwrap_or_default();
         let (status, memory) = (text("/proc/self/status"), text("/proc/meminfo"));
-        let (group, group_refusals) = group();
-        Self {
+        let evidence = Self {
             error: String::new(),
             maps: 0,
             maps_max: number("/proc/sys/vm/max_map_count"),
@@ -106,15 +117,44 @@ impl Evidence {
             tasks: tasks(&text("/proc/loadavg")).unwrap_or_default(),
             threads_max: number("/proc/sys/kernel/threads-max"),
             pid_max: number("/proc/sys/kernel/pid_max"),
-            group,
-            group_refusals,
+            group: None,
+            group_file: None,
+            group_refusals: 0,
             space_bytes: field(&status, "VmSize:").unwrap_or_default() * 1024,
             space_max_bytes: getrlimit(Resource::As).current,
-            // The kernel does not hold root to it (or who has CAP_SYS_RESOURCE).
-            user_threads_max: if geteuid().is_root() { None } else { getrlimit(Resource::Nproc).current },
+            // The kernel does not hold root to it (or who has CAP_SYS_RESOURCE), but for the root of a user namespace.
+            user_threads_max: if exempt() { None } else { getrlimit(Resource::Nproc).current },
             memory_available_bytes: field(&memory, "MemAvailable:").unwrap_or_default() * 1024,
             memory_bytes: field(&memory, "MemTotal:").unwrap_or_default() * 1024,
+            memory_file: None,
+        };
+        match Groups::of(&Root::machine(), "self") {
+            Ok(groups) => evidence.held_by(&groups),
+            // What has no groups is not held by any.
+            Err(_) => evidence,
         }
+    }
+
+    /// The same within control groups.
+    fn held_by(mut self, groups: &Groups) -> Self {
+        let limits = groups.limits();
+        self.group_refusals = groups.counters().pids_refusals;
+        if let Some(Held { limit, used, file }) = limits.pids {
+            // Kernels before 6.11 count a refusal in the group that asked, later ones in the group that refused.
+            let own = groups.folder(Controller::Pids).map(|(own, _)| own);
+            if file.parent() != own {
+                let events = std::fs::read_to_string(file.with_file_name("pids.events")).unwrap_or_default();
+                self.group_refusals += field(&events, "max ").unwrap_or_default();
+            }
+            self.group = Some((used, limit));
+            self.group_file = Some(file);
+        }
+        if let Some(held) = limits.memory.filter(|held| held.left() < self.memory_available_bytes) {
+            self.memory_available_bytes = held.left();
+            self.memory_bytes = held.limit;
+            self.memory_file = Some(held.file);
+        }
+        self
     }
 
     /// Which limit refused a thread. `refusals_before` are those of the group before the run.
@@ -157,16 +197,17 @@ impl Evidence {
         }
     }
 
-    /// Whether a thread for each of so many requests can work, from what is free before: the limit in its way, and the formula.
+    /// Whether a thread for each of so many requests can work, from what is free before and what each maps ([`maps_per_thread`]):
+    /// the limit in its way, and the formula.
     ///
     /// # Errors
     /// The first limit that it would meet, in a sentence.
-    pub fn predict(&self, requests: u64) -> Result<(), (Limit, String)> {
-        let maps = self.maps + MAPS_PER_THREAD * requests;
+    pub fn predict(&self, requests: u64, maps_each: u64) -> Result<(), (Limit, String)> {
+        let maps = self.maps + maps_each * requests;
         if self.maps_max > 0 && maps > self.maps_max {
-            let fit = self.maps_max.saturating_sub(self.maps) / MAPS_PER_THREAD;
+            let fit = self.maps_max.saturating_sub(self.maps) / maps_each.max(1);
             let why = format!(
-                "{} memory maps + {MAPS_PER_THREAD} for each of {requests} threads = {maps}, and vm.max_map_count is {}: \
+                "{} memory maps + {maps_each} for each of {requests} threads = {maps}, and vm.max_map_count is {}: \
                  it would end at about {fit} threads",
                 self.maps, self.maps_max
             );
@@ -185,8 +226,9 @@ impl Evidence {
         if memory > most {
             let why = format!(
                 "{RESIDENT_PER_THREAD_BYTES} bytes for each of {requests} threads = {memory}, more than half of the \
-                 {} bytes of memory that are available",
-                self.memory_available_bytes
+                 {} bytes of memory that are available{}",
+                self.memory_available_bytes,
+                self.whose_memory()
             );
             return Err((Limit::Memory, why));
         }
@@ -196,8 +238,9 @@ impl Evidence {
     /// Threads that live at the same time: those whose requests sleep, for the others are done before the next are started.
     fn predict_ids(&self, requests: u64) -> Result<(), (Limit, String)> {
         let asleep = super::work::Expected::of(requests, super::work::Scale::FULL).sleeps;
+        let group = self.pids_max();
         let rooms = [
-            (Limit::GroupPids, "pids.max of the control group", self.group.map(|(count, most)| (most, count))),
+            (Limit::GroupPids, group.as_str(), self.group.map(|(count, most)| (most, count))),
             (Limit::ThreadsMax, "kernel.threads-max", Some((self.threads_max, self.tasks))),
             (Limit::PidMax, "kernel.pid_max", Some((self.pid_max, self.tasks))),
             (Limit::UserThreads, "RLIMIT_NPROC", self.user_threads_max.map(|most| (most, self.threads))),
@@ -224,7 +267,8 @@ impl Evidence {
             Limit::GroupPids => {
                 let (count, most) = self.group.unwrap_or_default();
                 format!(
-                    "the control group had {count} threads, its pids.max is {most}, and it refused a thread {} times",
+                    "the control group had {count} threads, {} is {most}, and a thread was refused {} times",
+                    self.pids_max(),
                     self.group_refusals
                 )
             }
@@ -241,8 +285,10 @@ impl Evidence {
                 format!("the process alone had {} threads, and RLIMIT_NPROC of its user is {most}", self.threads)
             }
             Limit::Memory => format!(
-                "{} of {} bytes of memory were available, and a tenth is left to others",
-                self.memory_available_bytes, self.memory_bytes
+                "{} of {} bytes of memory were available{}, and a tenth is left to others",
+                self.memory_available_bytes,
+                self.memory_bytes,
+                self.whose_memory()
             ),
             Limit::Unknown => format!(
                 "no limit could be seen ({} maps of {}, {} threads of {} and of {})",
@@ -261,7 +307,7 @@ impl Evidence {
                 let number = MAPS_PER_THREAD * requests + MAPS_OF_PROGRAM;
                 format!("sysctl vm.max_map_count={number} (or --raise-limits, which sets it for the run)")
             }
-            Limit::GroupPids => format!("pids.max of the control group at {requests} more than it has now"),
+            Limit::GroupPids => format!("{} at {requests} more than it has now", self.pids_max()),
             Limit::ThreadsMax => format!("sysctl kernel.threads-max={}", self.tasks + requests + SLACK),
             Limit::PidMax => format!("sysctl kernel.pid_max={}", self.tasks + requests + SLACK),
             Limit::AddressSpace => {
@@ -269,12 +315,48 @@ impl Evidence {
                 format!("ulimit -v {}", bytes.div_ceil(1024))
             }
             Limit::UserThreads => format!("ulimit -u {}", self.threads + requests + SLACK),
-            Limit::Memory => {
-                format!("{} bytes of free memory, or fewer requests", RESIDENT_PER_THREAD_BYTES * requests * 2)
-            }
+            Limit::Memory => format!(
+                "{} bytes of free memory{}, or fewer requests",
+                RESIDENT_PER_THREAD_BYTES * requests * 2,
+                self.whose_memory()
+            ),
             Limit::Unknown => "fewer requests".to_owned(),
         }
     }
+
+    /// The limit on threads of a group, by its file where that is known.
+    fn pids_max(&self) -> String {
+        let file = self.group_file.as_ref().map(|file| file.display().to_string());
+        file.unwrap_or_else(|| "pids.max of the control group".to_owned())
+    }
+
+    /// Nothing for the machine's.
+    fn whose_memory(&self) -> String {
+        self.memory_file.as_ref().map_or_else(String::new, |file| format!(" under {}", file.display()))
+    }
+}
+
+/// Memory maps that a thread of C takes here, measured once: 2, or 1 where the guard is none of its own (glibc 2.42 and later on
+/// Linux 6.13 and later).
+pub fn maps_per_thread() -> u64 {
+    static EACH: OnceLock<u64> = OnceLock::new();
+    let maps = || count_lines(Path::new("/proc/self/maps"));
+    *EACH.get_or_init(|| {
+        let before = maps();
+        // Where not even so few can be had, the prediction will say so from other counts.
+        raw::together(THREADS_MEASURED, STACK_BYTES, maps).map_or(MAPS_PER_THREAD, |then| each(before, then))
+    })
+}
+
+/// To the nearest whole number, for something else may be mapped too; neighbours that the kernel joins count as one.
+fn each(before: u64, then: u64) -> u64 {
+    ((then.saturating_sub(before) + THREADS_MEASURED / 2) / THREADS_MEASURED).max(1)
+}
+
+/// Whether the kernel does not hold this user to RLIMIT_NPROC.
+fn exempt() -> bool {
+    let namespace = text(&format!("/{}", status::OWN_USERS_FILE));
+    geteuid().is_root() && (namespace.is_empty() || status::is_first_namespace(&namespace))
 }
 
 /// Lines of a file, counted without taking memory; 0 when it cannot be read.
@@ -304,16 +386,6 @@ pub(super) fn field(text: &str, name: &str) -> Option<u64> {
 /// `0.00 0.01 0.05 1/123 4567`: the second number of the fourth word is that of all threads (proc_loadavg(5)).
 fn tasks(loadavg: &str) -> Option<u64> {
     loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
-}
-
-/// Threads in the process's control group with its `pids.max`, when it has one, and how often it refused a thread.
-fn group() -> (Option<(u64, u64)>, u64) {
-    let hierarchies = hotrow_diagnose::cgroup::hierarchies(Path::new("/")).unwrap_or_default();
-    let own = hierarchies.into_iter().find(|h| h.own.join("pids.max").exists());
-    let Some(own) = own.map(|hierarchy| hierarchy.own) else { return (None, 0) };
-    let read = |name: &str| std::fs::read_to_string(own.join(name)).unwrap_or_default();
-    let number = |name: &str| read(name).trim().parse::<u64>().ok();
-    (number("pids.current").zip(number("pids.max")), field(&read("pids.events"), "max ").unwrap_or_default())
 }
 
 #[cfg(test)]

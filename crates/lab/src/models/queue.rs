@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::sync::{Condvar, Mutex, lock, wait};
+use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
 /// The queue.
 #[derive(Debug)]
@@ -63,6 +63,15 @@ impl<T> Queue<T> {
             state = wait(&self.not_empty, state);
             state.consumers -= 1;
         }
+        self.take(state)
+    }
+
+    /// Takes the oldest item, if there is one now.
+    pub(super) fn try_pop(&self) -> Option<T> {
+        self.take(lock(&self.state))
+    }
+
+    fn take(&self, mut state: MutexGuard<'_, State<T>>) -> Option<T> {
         let item = state.items.pop_front();
         // At a full queue, a producer that is woken by every item taken would switch threads for each. From half empty on it has
         // something to do. Who waits with the queue empty has been woken by the last item at the latest.

@@ -1,26 +1,24 @@
 //! Raising the kernel's limits for a run, and setting them back after it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::limits::{Evidence, MAPS_PER_THREAD};
+use super::undo::Undo;
 
 /// Threads and maps for the rest of the machine and of the process.
 const ROOM: u64 = 10_000;
 
 /// Limits that are raised; dropping it sets them back.
-#[derive(Debug, Default)]
-pub(super) struct Raised {
-    /// Files and what they held.
-    changed: Vec<(PathBuf, String)>,
-}
+#[derive(Debug)]
+pub(super) struct Raised(Undo);
 
 impl Raised {
     /// Raises what a thread for each of so many requests needs, below `sys` (`/proc/sys`). What is high enough stays.
     ///
     /// # Errors
     /// Which limit cannot be raised, and why; those that were are set back.
-    pub(super) fn new(sys: &Path, now: &Evidence, requests: u64) -> Result<Self, String> {
-        let mut raised = Self::default();
+    pub(super) fn new(sys: &Path, now: &Evidence, requests: u64, undo: &Undo) -> Result<Self, String> {
+        let raised = Self(undo.clone());
         let wanted = [
             ("vm/max_map_count", now.maps_max, MAPS_PER_THREAD * requests + ROOM),
             // Only those that sleep live on, but how many others the kernel lets wait is its affair.
@@ -29,7 +27,7 @@ impl Raised {
         ];
         for (name, is, wanted) in wanted {
             if is > 0 && is < wanted {
-                raised.raise(&sys.join(name), wanted).map_err(|error| {
+                undo.raise(&sys.join(name), wanted).map_err(|error| {
                     format!("{} cannot be raised from {is} to {wanted}: {error}", name.replace('/', "."))
                 })?;
             }
@@ -40,24 +38,15 @@ impl Raised {
     /// What was raised, for the report.
     pub(super) fn words(&self) -> Option<String> {
         let names: Vec<String> =
-            self.changed.iter().map(|(file, was)| format!("{} (was {})", file.display(), was.trim())).collect();
-        (!names.is_empty()).then(|| format!("Raised for the run and set back after it: {}.", names.join(", ")))
-    }
-
-    fn raise(&mut self, file: &Path, to: u64) -> std::io::Result<()> {
-        let was = std::fs::read_to_string(file)?;
-        std::fs::write(file, to.to_string())?;
-        self.changed.push((file.to_owned(), was));
-        Ok(())
+            self.0.raised().iter().map(|(file, was)| format!("{} (was {})", file.display(), was.trim())).collect();
+        (!names.is_empty())
+            .then(|| format!("Raised for a thread per request and set back after it: {}.", names.join(", ")))
     }
 }
 
 impl Drop for Raised {
     fn drop(&mut self) {
-        for (file, was) in self.changed.drain(..) {
-            // It could be written a moment ago; if it cannot now, there is nobody to tell but the user who looks.
-            let _ = std::fs::write(file, was);
-        }
+        self.0.set_back();
     }
 }
 
@@ -67,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_was_raised_is_set_back() {
-        let sys = tempfile::tempdir().unwrap();
+        let (sys, undo) = (tempfile::tempdir().unwrap(), Undo::default());
         let file = |name: &str| sys.path().join(name);
         for (folder, name, value) in [("vm", "max_map_count", "65530\n"), ("kernel", "threads-max", "192730\n")] {
             std::fs::create_dir_all(file(folder)).unwrap();
@@ -75,17 +64,17 @@ mod tests {
         }
         let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
         let now = Evidence { maps_max: 65_530, threads_max: 192_730, tasks: 100, ..Evidence::default() };
-        let raised = Raised::new(sys.path(), &now, 100_000).unwrap();
+        let raised = Raised::new(sys.path(), &now, 100_000, &undo).unwrap();
         assert_eq!((read("vm/max_map_count").as_str(), read("kernel/threads-max").as_str()), ("210000", "192730\n"));
         assert!(raised.words().unwrap().contains("max_map_count (was 65530)"));
         drop(raised);
         assert_eq!(read("vm/max_map_count"), "65530\n");
         // The second cannot be raised: the first is set back.
         let now = Evidence { pid_max: 32_768, ..now };
-        let refused = Raised::new(sys.path(), &now, 100_000).unwrap_err();
+        let refused = Raised::new(sys.path(), &now, 100_000, &undo).unwrap_err();
         assert!(refused.starts_with("kernel.pid_max cannot be raised from 32768 to 110100: "), "{refused}");
         assert_eq!(read("vm/max_map_count"), "65530\n");
         let enough = Evidence { maps_max: 500_000, ..Evidence::default() };
-        assert_eq!(Raised::new(sys.path(), &enough, 100_000).unwrap().words(), None);
+        assert_eq!(Raised::new(sys.path(), &enough, 100_000, &undo).unwrap().words(), None);
     }
 }

@@ -8,6 +8,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -61,6 +62,33 @@ impl RawThread {
             status => Err(io::Error::from_raw_os_error(status)),
         }
     }
+}
+
+/// Has so many threads together, looks, and lets them end.
+///
+/// # Errors
+/// How many there were when the system refused the next one, and what it said.
+pub(super) fn together<T>(count: u64, stack_bytes: usize, look: impl FnOnce() -> T) -> Result<T, (u64, io::Error)> {
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    // Nothing else is to be mapped meanwhile.
+    let mut threads = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
+    let started: Result<(), (u64, io::Error)> = (0..count).try_for_each(|started| {
+        let gate = gate.clone();
+        let wait = move || {
+            let mut open = gate.0.lock().unwrap_or_else(PoisonError::into_inner);
+            while !*open {
+                open = gate.1.wait(open).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        threads.push(RawThread::spawn(stack_bytes, Box::new(wait)).map_err(|error| (started, error))?);
+        Ok(())
+    });
+    let seen = started.map(|()| look());
+    *gate.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    gate.1.notify_all();
+    // One that cannot be joined has only this to do.
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+    seen
 }
 
 /// Where a thread begins.
@@ -133,6 +161,14 @@ mod tests {
         assert_eq!(done.load(SeqCst), 20);
         assert_eq!(RawThread::spawn(1, work(&done)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(Arc::strong_count(&done), 1, "what no thread took is dropped");
+    }
+
+    #[test]
+    fn threads_are_there_together_and_a_refusal_is_told() {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        assert!(together(16, 64 << 10, threads).unwrap() > 16);
+        let (started, error) = together(3, 1, threads).unwrap_err();
+        assert_eq!((started, error.raw_os_error()), (0, Some(libc::EINVAL)));
     }
 
     #[test]

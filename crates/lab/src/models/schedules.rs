@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use shuttle::thread;
 
+use super::io_aware::next;
 use super::queue::Queue;
 use super::slots::{Line, Slots};
 
@@ -110,6 +111,62 @@ fn run_in_turns(slots: usize, threads: usize) {
         .collect();
     all.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(running.load(SeqCst), 0);
+}
+
+/// The I/O-aware pool as it is: threads that take requests from a queue, wait for them without a slot, and sleep in between.
+fn serve_from_a_queue(slots: usize, threads: usize) {
+    const ITEMS: usize = 3;
+    let (queue, shared) = (Arc::new(Queue::new(1)), Arc::new(Slots::new(slots, threads)));
+    let (running, served) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let all: Vec<_> = (0..threads)
+        .map(|me| {
+            let (queue, shared, running, served) = (queue.clone(), shared.clone(), running.clone(), served.clone());
+            thread::spawn(move || {
+                let work = || {
+                    assert!(running.fetch_add(1, SeqCst) < slots, "more run than there are slots");
+                    thread::yield_now();
+                    running.fetch_sub(1, SeqCst);
+                };
+                shared.take(me, Line::Spare);
+                while next(me, &queue, &shared).is_some() {
+                    work();
+                    shared.give();
+                    thread::yield_now();
+                    shared.take(me, Line::Returning);
+                    work();
+                    served.fetch_add(1, SeqCst);
+                    shared.offer(me);
+                }
+            })
+        })
+        .collect();
+    (0..ITEMS).for_each(|_| queue.push(()).unwrap());
+    queue.close();
+    all.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!((served.load(SeqCst), running.load(SeqCst), shared.waiting()), (ITEMS, 0, 0));
+}
+
+#[test]
+fn who_waits_for_a_request_holds_no_slot_and_every_request_is_served() {
+    explore(|| serve_from_a_queue(1, 2));
+    explore(|| serve_from_a_queue(2, 3));
+}
+
+/// A thread that waits for work does not keep the only slot from one that has some.
+#[test]
+fn a_thread_without_work_lets_another_run() {
+    explore(|| {
+        let (queue, slots) = (Arc::new(Queue::<()>::new(1)), Arc::new(Slots::new(1, 2)));
+        let (waiting_queue, waiting_slots) = (queue.clone(), slots.clone());
+        let waiting = thread::spawn(move || {
+            waiting_slots.take(0, Line::Spare);
+            next(0, &waiting_queue, &waiting_slots)
+        });
+        slots.take(1, Line::Returning);
+        slots.give();
+        queue.close();
+        assert_eq!(waiting.join().unwrap(), None);
+    });
 }
 
 #[test]

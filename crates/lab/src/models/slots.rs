@@ -17,7 +17,7 @@ pub(super) struct Slots {
 struct State {
     /// Slots that nobody holds; above zero only while nobody waits.
     free: usize,
-    /// Threads with a request that they have begun, first come, first served.
+    /// Threads with a request, first come, first served.
     returning: VecDeque<usize>,
     /// Threads without one; the last to come is the first to go, for its caches are the warmest.
     spare: Vec<usize>,
@@ -28,7 +28,7 @@ struct State {
 /// In which line a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// It has begun a request and slept.
+    /// It has a request: one that slept, or one that it waited for.
     Returning,
     /// It has no request.
     Spare,

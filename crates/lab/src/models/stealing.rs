@@ -55,7 +55,7 @@ impl Model for Stealing {
     }
 
     fn bound(&self, _requests: u64) -> Bound {
-        Bound::Threads(self.threads as u64)
+        Bound::AnyOrder(self.threads as u64)
     }
 
     fn run(&self, job: &Arc<Job>) -> Result<(), Stopped> {
@@ -108,8 +108,10 @@ impl Thief<'_> {
             looks = 0;
             let part = self.cut(range);
             let served = part.end - part.start;
+            // All of a part are in this thread's hands from here on: the later ones wait for the earlier.
+            let handed = Instant::now();
             for id in part {
-                job.serve(self.place, (id, Instant::now()), &mut response, thread::sleep);
+                job.serve(self.place, (id, handed), &mut response, thread::sleep);
             }
             // A run that was given up has nothing left already.
             let _ = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(served));

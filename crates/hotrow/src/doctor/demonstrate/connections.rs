@@ -11,8 +11,10 @@ const OPEN_FILES: u64 = 512;
 /// What the child asks of `listen`.
 const BACKLOG: u16 = 32;
 
-pub(super) fn show(goal: &Goal) -> Result<Vec<Shown>, DemonstrationError> {
-    Ok(vec![open_files(goal)?, queue()?])
+pub(super) fn show(goal: &Goal, shown: &mut Vec<Shown>) -> Result<(), DemonstrationError> {
+    shown.push(open_files(goal)?);
+    shown.push(queue()?);
+    Ok(())
 }
 
 /// Both ends of each connection are open files of the child.

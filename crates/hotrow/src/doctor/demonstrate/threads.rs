@@ -1,7 +1,7 @@
 //! Threads: what each maps, and where address space and pids.max give way.
 
 use hotrow_diagnose::doctor::goal::Goal;
-use hotrow_diagnose::doctor::threads::{MAPS_PER_THREAD, STACK_BYTES, STACK_EXTRA_BYTES};
+use hotrow_diagnose::doctor::threads::{STACK_BYTES, STACK_EXTRA_BYTES};
 use hotrow_diagnose::root::Root;
 
 use super::climber::{CLIMB_MAX, Order};
@@ -10,10 +10,13 @@ use super::{DemonstrationError, Shown, parent};
 
 /// Threads that the lowered limits leave room for.
 const ROOM: u64 = 250;
+/// Threads of the climb that measures what one maps.
+const FEW: u64 = 16;
 
-pub(super) fn show(goal: &Goal) -> Result<Vec<Shown>, DemonstrationError> {
+pub(super) fn show(goal: &Goal, shown: &mut Vec<Shown>) -> Result<(), DemonstrationError> {
     let most = goal.threads.min(CLIMB_MAX);
-    let mut shown = vec![maps(most)?, address_space()?];
+    shown.push(maps(most)?);
+    shown.push(address_space()?);
     match PidsGroup::new(ROOM) {
         Ok(group) => shown.push(pids(&group)?),
         // It is no failure of a prediction that this machine does not allow to try it.
@@ -23,11 +26,19 @@ pub(super) fn show(goal: &Goal) -> Result<Vec<Shown>, DemonstrationError> {
             }
         }
     }
-    Ok(shown)
+    Ok(())
+}
+
+/// What a thread maps here, to the nearest whole number: newer systems need no map for the guard of a stack.
+fn maps_each() -> Result<u64, DemonstrationError> {
+    let heard = parent::run(&Order::Threads { most: FEW, address_space_left: None, group: None })?;
+    let made = heard.last.made.max(1);
+    Ok((heard.last.maps.saturating_sub(heard.first.maps) + made / 2) / made)
 }
 
 /// Nothing is lowered: what do so many threads map?
 fn maps(most: u64) -> Result<Shown, DemonstrationError> {
+    let maps_each = maps_each()?;
     let heard = parent::run(&Order::Threads { most, address_space_left: None, group: None })?;
     let made = heard.made.max(1) as f64;
     let each = heard.last.maps.saturating_sub(heard.first.maps) as f64 / made;
@@ -48,9 +59,9 @@ fn maps(most: u64) -> Result<Shown, DemonstrationError> {
     }
     Ok(Shown {
         what: format!("maps of {most} threads, nothing lowered"),
-        predicted: most * MAPS_PER_THREAD,
+        predicted: most * maps_each,
         happened: heard.last.maps.saturating_sub(heard.first.maps),
-        why: format!("{most} threads of Rust's std × {MAPS_PER_THREAD} maps"),
+        why: format!("{most} threads of Rust's std × {maps_each} maps, as {FEW} of them showed"),
         evidence,
     })
 }

@@ -13,12 +13,14 @@ fn roomy() -> Evidence {
         threads_max: 192_730,
         pid_max: 4_194_304,
         group: None,
+        group_file: None,
         group_refusals: 0,
         space_bytes: 100 << 20,
         space_max_bytes: None,
         user_threads_max: None,
         memory_available_bytes: 20 * GIB,
         memory_bytes: 24 * GIB,
+        memory_file: None,
     }
 }
 
@@ -62,7 +64,7 @@ fn a_prediction_says_what_stands_in_the_way_with_its_formula() {
     let predict = |change: fn(&mut Evidence), requests| {
         let mut evidence = roomy();
         change(&mut evidence);
-        evidence.predict(requests)
+        evidence.predict(requests, 2)
     };
     let (limit, why) = predict(|_| {}, 100_000).unwrap_err();
     assert_eq!(limit, Limit::Maps);
@@ -72,6 +74,8 @@ fn a_prediction_says_what_stands_in_the_way_with_its_formula() {
     assert_eq!(predict(|_| {}, 32_735), Ok(()));
     assert_eq!(predict(|_| {}, 32_736).unwrap_err().0, Limit::Maps);
     assert_eq!(predict(|e| e.maps_max = 201_000, 100_000), Ok(()));
+    let fewer = roomy().predict(65_000, 1);
+    assert_eq!(fewer, Ok(()), "one map for each");
     assert_eq!(predict(|e| e.space_max_bytes = Some(512 << 20), 10_000).unwrap_err().0, Limit::AddressSpace);
     assert_eq!(predict(|e| e.memory_available_bytes = GIB / 2, 20_000).unwrap_err().0, Limit::Memory);
     // 40 of 20,000 requests sleep.
@@ -80,6 +84,32 @@ fn a_prediction_says_what_stands_in_the_way_with_its_formula() {
     assert!(why.starts_with("10 threads that there are + 40 requests that may sleep at once = 50"), "{why}");
     assert_eq!(predict(|e| e.group = Some((10, 50)), 20_000), Ok(()));
     assert_eq!(predict(|e| e.user_threads_max = Some(20), 20_000).unwrap_err().0, Limit::UserThreads);
+}
+
+/// The groups of recorded machines; the limits there are those of a group above the own one, and of memory.
+#[test]
+fn the_groups_above_hold_a_run_too() {
+    let held = |tree: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../diagnose/fixtures").join(tree);
+        roomy().held_by(&Groups::of(&Root::at(root), "self").unwrap())
+    };
+    let parent = held("linux-4.18-el8");
+    assert_eq!((parent.group, &parent.memory_file), (Some((57, 10_000)), &None));
+    let few = Evidence { group: Some((9_990, 10_000)), ..parent };
+    let (limit, why) = few.predict(20_000, 2).unwrap_err();
+    assert!(limit == Limit::GroupPids && why.contains("user-1000.slice/pids.max is 10000"), "{why}");
+    let small = held("container-v2");
+    assert_eq!((small.memory_bytes, small.memory_available_bytes), (256 << 20, 208 << 20));
+    assert_eq!((small.group, small.group_refusals), (Some((4, 100)), 2));
+    let (limit, why) = small.predict(10_000, 2).unwrap_err();
+    assert!(limit == Limit::Memory && why.ends_with("sys/fs/cgroup/memory.max"), "{why}");
+    assert!(small.sentence(limit).contains(" under "), "{}", small.sentence(limit));
+}
+
+#[test]
+fn maps_are_rounded_to_whole_ones() {
+    assert_eq!((each(60, 92), each(60, 94), each(60, 76), each(60, 60), each(60, 50)), (2, 2, 1, 1, 1));
+    assert!(maps_per_thread() >= 1);
 }
 
 #[test]
