@@ -199,7 +199,7 @@ fn the_time_that_a_body_takes_is_not_the_databases() {
     let config = Config::new(database.path()).collection("products").set("limits.request_timeout", "\"300ms\"");
     let server = Server::start(&config);
     let mut client = server.client();
-    client.send(&format!("POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", BODY.len()));
+    client.send(format!("POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", BODY.len()));
     std::thread::sleep(Duration::from_millis(400));
     client.send(BODY);
     let answer = client.answer();
