@@ -19,8 +19,6 @@ pub const PAUSE: Duration = Duration::from_millis(200);
 /// What a climb may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Fewest connections: as many as the generator has threads.
-    pub connections_min: usize,
     /// Most connections.
     pub connections_max: usize,
     /// How often each number is measured.
@@ -124,7 +122,7 @@ impl Climb {
     /// A climb that has not begun.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        let first = Level { connections: limits.connections_min.max(1), rates_rps: Vec::new() };
+        let first = Level { connections: 1, rates_rps: Vec::new() };
         Self { limits, levels: vec![first], round: 0, at: 0, top: None, under_way: false, used: Duration::ZERO }
     }
 
@@ -233,13 +231,8 @@ pub fn points(levels: &[Level]) -> Vec<Point> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        connections_min: 1,
-        connections_max: 1024,
-        rounds: 3,
-        step: Duration::from_secs(2),
-        time: Duration::from_secs(300),
-    };
+    const LIMITS: Limits =
+        Limits { connections_max: 1024, rounds: 3, step: Duration::from_secs(2), time: Duration::from_secs(300) };
 
     fn drive(limits: Limits, mut server: impl FnMut(usize) -> (f64, Verdict)) -> (Climb, End) {
         let (mut climb, mut last) = (Climb::new(limits), None);
@@ -297,7 +290,5 @@ mod tests {
         assert_eq!(end, End::TimeUp);
         let (climb, end) = drive(Limits { time: Duration::from_secs(20), ..LIMITS }, |n| (workers(n), Verdict::Fine));
         assert_eq!((end, climb.levels()[0].rates_rps.len()), (End::Knee, 2), "later rounds may be left out");
-        let (climb, _) = drive(Limits { connections_min: 3, ..LIMITS }, |n| (workers(n), Verdict::Fine));
-        assert_eq!(climb.levels()[0].connections, 3);
     }
 }

@@ -273,7 +273,8 @@ impl Search {
         if self.steps >= STEPS_MAX {
             return Err(End::TimeUp);
         }
-        let confirmation = self.kept().filter(|kept| !kept.firm).map(|kept| self.trial(kept.rate_rps, Purpose::Confirm));
+        let confirmation =
+            self.kept().filter(|kept| !kept.firm).map(|kept| self.trial(kept.rate_rps, Purpose::Confirm));
         let mut chosen = trial;
         if let Some(confirmation) = confirmation.filter(|_| trial.purpose != Purpose::Confirm)
             && trial.cost() + confirmation.cost() > left
