@@ -38,7 +38,11 @@ impl Server {
                     return;
                 };
                 std::thread::spawn(move || {
-                    answer(stream, || !dead.load(SeqCst) && work(count.fetch_add(1, SeqCst) + 1));
+                    answer(stream, || {
+                        let goes_on = !dead.load(SeqCst) && work(count.fetch_add(1, SeqCst) + 1);
+                        dead.fetch_or(!goes_on, SeqCst);
+                        goes_on
+                    });
                     // Whoever ends for good wakes the listener, which is closed then.
                     let _ = dead.load(SeqCst).then(|| TcpStream::connect(address));
                 });
@@ -147,8 +151,8 @@ fn what_was_demanded_and_not_confirmed_is_status_3() {
     let _ = std::fs::remove_file(&page);
     assert!(html.contains("<svg") && html.contains("Latency") && html.contains("Capacity"), "{html}");
     // An objective that cannot be kept at any rate.
-    let never = ["--slo", "p50<1us", "--start-rate", "1000", "--time", "8s"];
-    let (status, report) = report(&[&QUICK[..], &never, &["--step", "100ms"], &[&server.url()]].concat());
+    let never = ["--slo", "p50<1us", "--start-rate", "1000", "--step", "100ms", "--time", "9s"];
+    let (status, report) = report(&[&never[..], &[&server.url()]].concat());
     assert!(status == Some(3) || report["end"] == "time", "{report:#}");
     assert_eq!(report["capacity_rps"], Value::Null);
 }
@@ -180,7 +184,7 @@ fn an_interruption_keeps_what_was_measured() {
     assert!(!report["steps"].as_array().expect("a list").is_empty(), "{report:#}");
 }
 
-/// Four at once, 2 ms each: more than four connections bring no more.
+/// Four at once, 5 ms each: more than four connections bring no more, but for what a request spends on its way.
 #[test]
 fn connections_are_raised_to_the_knee() {
     let busy = (Mutex::new(0), std::sync::Condvar::new());
@@ -188,7 +192,7 @@ fn connections_are_raised_to_the_knee() {
         let (workers, free) = (&busy.0, &busy.1);
         let taken = workers.lock().unwrap_or_else(PoisonError::into_inner);
         *free.wait_while(taken, |taken| *taken >= 4).unwrap_or_else(PoisonError::into_inner) += 1;
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(5));
         *workers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         free.notify_one();
         true
@@ -198,7 +202,7 @@ fn connections_are_raised_to_the_knee() {
     for _ in 0..TRIES {
         let (status, report) = report(&[&arguments[..], &[&server.url()]].concat());
         let knee = report["closed"]["knee_connections"].as_u64();
-        if (status, &report["end"], knee) == (Some(0), &Value::from("found"), Some(4)) {
+        if (status, &report["end"]) == (Some(0), &Value::from("found")) && matches!(knee, Some(4 | 8)) {
             let levels = report["closed"]["levels"].as_array().expect("a list");
             assert!(levels.len() >= 5 && levels.iter().all(|l| l["rps"].as_array().is_some_and(|r| r.len() <= 2)));
             let law = &report["closed"]["law"];
@@ -218,8 +222,8 @@ fn wrong_usage_is_refused_before_anything_is_sent() {
     let server = bucket(1_000.0);
     let url = server.url();
     let slo = ["--slo", "p50<1s"];
-    for (arguments, status, words) in [
-        (&["--start-rate", "10", "--rate-max", "5", &url][..], 2, "--start-rate (10) must not be above --rate-max (5)"),
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--start-rate", "10", "--rate-max", "5", &url], 2, "--start-rate (10) must not be above --rate-max (5)"),
         (&["--pid", "4294967295", &url], 2, "--pid 4294967295: there is no such process"),
         (&["--port", "1", &url], 2, "--port 1: nobody listens"),
         (&["--cgroup", "/nonexistent", &url], 2, "--cgroup /nonexistent"),
@@ -227,9 +231,10 @@ fn wrong_usage_is_refused_before_anything_is_sent() {
         (&["--timeout", "0s", &url], 2, "--timeout must be longer"),
         (&["ftp://a"], 2, "only http:// and https://"),
         (&["http://127.0.0.1:1/"], 1, "no connection to 127.0.0.1:1"),
-    ] {
+    ];
+    for (arguments, status, words) in cases {
         let (got, out, err) = capacity(&[&slo[..], arguments].concat());
-        assert_eq!((got, out.as_str()), (Some(status), ""), "{arguments:?}: {err}");
+        assert_eq!((got, out.as_str()), (Some(*status), ""), "{arguments:?}: {err}");
         assert!(err.contains(words), "{words:?} is missing in {err}");
     }
     assert_eq!(server.served.load(SeqCst), 0);

@@ -190,9 +190,9 @@ impl Objective {
         (self.metric, self.unit) == (Metric::Rate, Unit::Percent)
     }
 
-    /// Requests that it takes to tell: 100 beyond a percentile, so that the share beyond it is known to a tenth where requests are
-    /// independent (a binomial count scatters by its root); 10 of the errors that are allowed; 1,000 for a mean, a largest
-    /// value, a number of errors or a rate, of which no number is enough.
+    /// Requests that it takes to tell: 100 beyond a percentile, so that the share beyond it is known to a tenth where
+    /// requests are independent (a binomial count scatters by its root); 10 of the errors that are allowed; 1,000 for a
+    /// mean, a largest value, a number of errors or a rate, of which no number is enough.
     #[must_use]
     pub fn requests_wanted(&self) -> u64 {
         /// Percentiles beyond 99.99 and smaller shares of errors are not waited for.

@@ -72,8 +72,8 @@ impl Measured {
     }
 }
 
-/// What a step of the open loop says. Harm comes first; what is not proven, for the generator was the limit, says nothing of
-/// the target.
+/// What a step of the open loop says. Harm comes first; what is not proven, for the generator was the limit, says
+/// nothing of the target.
 pub(super) fn verdict(outcome: &Outcome, judged: &[Judged], abort_share: f64) -> search::Verdict {
     if harmed(outcome, abort_share) {
         return search::Verdict::Harmed;
@@ -92,8 +92,8 @@ pub(super) fn verdict(outcome: &Outcome, judged: &[Judged], abort_share: f64) ->
     }
 }
 
-/// Whether requests were lost beyond what the user wants to do to the target, or no answer is right at all. Refusals are
-/// answers: a server may say no to what is too much.
+/// Whether requests were lost beyond what the user wants to do to the target, or no answer is right at all. Refusals
+/// are answers: a server may say no to what is too much.
 pub(super) fn harmed(outcome: &Outcome, abort_share: f64) -> bool {
     let counts = &outcome.total.counts;
     let errors = &counts.errors;

@@ -1,7 +1,7 @@
 //! `hotrow capacity`: how much does it carry, and what limits it?
 //!
-//! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is decided in
-//! `hotrow_lab::capacity`), `watch` (looking at the machine meanwhile), `measured` (one step), `next` (what to do about
+//! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
+//! decided in `hotrow_lab::capacity`), `watch` (looking at the machine meanwhile), `measured` (one step), `next` (what to do about
 //! it), `report` (what it means), `page` and `json`.
 
 pub mod args;
@@ -159,8 +159,8 @@ fn found(task: &Task<'_>, found: search::Found, steps: &[Measured]) -> Open {
     }
 }
 
-/// The step that shows the limit: the last at the lowest rate that failed, or the last of all where none did; with connections,
-/// the last at which they were most.
+/// The step that shows the limit: the last at the lowest rate that failed, or the last of all where none did; with
+/// connections, the last at which they were most.
 fn at_limit(result: &Sought, steps: &[Measured]) -> Option<usize> {
     let last = steps.len().checked_sub(1);
     match result {

@@ -102,8 +102,8 @@ impl Open {
                 )
             }
             (search::End::GeneratorLimited, Some(_), Some(high)) => format!(
-                "The bound was not found: {so_far} with {slo}, and at {} the generator was the limit. Add threads (-t), or \
-                 load from another machine.",
+                "The bound was not found: {so_far} with {slo}, and at {} the generator was the limit. Add threads \
+                 (-t), or load from another machine.",
                 rate(high)
             ),
             (search::End::NothingKept, _, Some(high)) => {
@@ -114,13 +114,18 @@ impl Open {
                 high.map(|high| format!(", {} were not", rate(high))).unwrap_or_default()
             ),
             (search::End::Harmed, ..) => format!(
-                "Ended to do no more harm: a step lost more than --abort-errors allows, or had no right answer at all; {so_far} with {slo}."
+                "Ended to do no more harm: a step lost more than --abort-errors allows, or had no right answer at all; \
+                 {so_far} with {slo}."
             ),
             (search::End::Interrupted, ..) => format!("Interrupted: {so_far} with {slo}."),
             (search::End::GeneratorLimited, ..) => {
-                "The bound was not found: the generator was the limit at every rate. Add threads (-t), or load from another machine.".to_owned()
+                "The bound was not found: the generator was the limit at every rate. Add threads (-t), or load from \
+                 another machine."
+                    .to_owned()
             }
-            (search::End::Found | search::End::NothingKept, ..) => format!("The bound was not found: {so_far} with {slo}."),
+            (search::End::Found | search::End::NothingKept, ..) => {
+                format!("The bound was not found: {so_far} with {slo}.")
+            }
         }
     }
 
@@ -151,8 +156,8 @@ impl Closed {
                 )
             }
             closed::End::GeneratorLimited => format!(
-                "The bound was not found: {reached}, and with more connections the generator was the limit. Add threads (-t), or load \
-                 from another machine."
+                "The bound was not found: {reached}, and with more connections the generator was the limit. Add \
+                 threads (-t), or load from another machine."
             ),
             closed::End::TimeUp => format!("The time was up: {reached} so far. Give it more --time."),
             closed::End::Harmed => format!("Ended to do no more harm: {reached} until then."),
@@ -176,8 +181,8 @@ impl Closed {
             None => "no peak: more connections never bring less".to_owned(),
         };
         format!(
-            "Scalability law X(N) = λN / (1 + σ(N − 1) + κN(N − 1)): {peak}. It is off by {} on average; {} of the refits have a \
-             peak within what was tried.",
+            "Scalability law X(N) = λN / (1 + σ(N − 1) + κN(N − 1)): {peak}. It is off by {} on average; {} of the \
+             refits have a peak within what was tried.",
             percent(fit.error),
             percent(fit.peaks_within)
         )
