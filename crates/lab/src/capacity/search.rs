@@ -1,13 +1,17 @@
 //! Open loop: the highest rate that keeps an objective, as an interval. Rates are doubled until one fails, the gap is
-//! halved (on a logarithmic scale) until its ends lie [`WIDTH`] apart, and then each end has to hold on a plateau: the
-//! lower one must be kept there, the upper one missed. Pure: [`Search::next`] says what to try, and hears how it went.
+//! halved (on a logarithmic scale) until its ends lie [`WIDTH`] apart, and then each end has to hold on a plateau, moved
+//! outwards by [`MARGIN`]: the lower one must be kept there, the upper one missed. Pure: [`Search::next`] says what to
+//! try, and hears how it went.
 
 use std::time::Duration;
 
 use super::sizes;
 
-/// The ends of the interval lie this far apart, upper over lower.
-pub const WIDTH: f64 = 1.04;
+/// What short steps say is narrowed down to this, upper rate over lower.
+pub const WIDTH: f64 = 1.02;
+/// The plateaus lie this far outside of that: short steps are off by about as much, where a burst or a queue that only begins
+/// to grow hides the limit. So the interval is 5 % wide.
+pub const MARGIN: f64 = 1.015;
 /// Most steps of one search.
 pub const STEPS_MAX: usize = 100;
 /// How far a search goes below its first rate when that fails, as a part of it.
@@ -44,6 +48,8 @@ pub struct Search {
     steps: usize,
     /// Plateaus that failed in a row at what short steps had kept.
     failed: i32,
+    /// A plateau that contradicts short steps for the first time is tried again: it may have been an accident.
+    again: Option<f64>,
 }
 
 /// What to do next.
@@ -79,9 +85,9 @@ pub enum Purpose {
     Fall,
     /// Between a rate that was kept and one that was not.
     Bisect,
-    /// A plateau at the highest rate that was kept.
+    /// A plateau just below the highest rate that was kept, or lower after one that failed.
     Confirm,
-    /// A plateau at the lowest rate that failed.
+    /// A plateau just above the lowest rate that failed.
     SecondLook,
 }
 
@@ -159,7 +165,7 @@ impl Search {
     /// A search that has not begun.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, evidence: Vec::new(), under_way: None, used: Duration::ZERO, steps: 0, failed: 0 }
+        Self { limits, evidence: Vec::new(), under_way: None, used: Duration::ZERO, steps: 0, failed: 0, again: None }
     }
 
     /// What to do next, after the load that was asked for last went as `last` says; nothing is known before the first.
@@ -188,16 +194,21 @@ impl Search {
     /// What was found until now, when it ends for a reason of the caller's.
     #[must_use]
     pub fn found(&self, end: End) -> Found {
-        // What a plateau kept says more than what a step kept after it.
+        // What a plateau says counts more than what a step says.
         let plateau = self.evidence.iter().find(|e| e.firm && e.rate_rps == self.firm_floor_rps());
-        let kept = self.kept().filter(|kept| kept.firm).or(plateau.map(Evidence::bound)).or(self.kept());
-        Found { kept, refuted: self.top(), end }
+        let kept = plateau.map(Evidence::bound).or_else(|| self.kept());
+        Found { kept, refuted: self.firm_top().or_else(|| self.top()), end }
     }
 
     fn note(&mut self, trial: &Trial, verdict: Verdict) {
         let firm = matches!(trial.purpose, Purpose::Confirm | Purpose::SecondLook);
         let failed = trial.purpose == Purpose::Confirm && verdict == Verdict::Missed;
-        self.failed = if failed { self.failed + 1 } else { 0 };
+        let was_again = self.again.take().is_some();
+        match failed {
+            true if self.failed == 0 && !was_again => self.again = Some(trial.rate_rps),
+            true => self.failed += 1,
+            false => self.failed = 0,
+        }
         let evidence = Evidence { rate_rps: trial.rate_rps, verdict, firm };
         let same = |other: &&mut Evidence| (other.rate_rps / trial.rate_rps - 1.0).abs() < SAME;
         match self.evidence.iter_mut().find(same) {
@@ -228,8 +239,24 @@ impl Search {
         below.max_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
     }
 
+    /// The lowest rate that was not kept on a plateau, if that is what `top` says.
+    fn firm_top(&self) -> Option<Bound> {
+        let top = self.top()?.rate_rps;
+        let near = top..=top * MARGIN * (1.0 + SAME);
+        let firm = self.evidence.iter().filter(|e| e.firm && e.verdict != Verdict::Kept && near.contains(&e.rate_rps));
+        firm.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
+    }
+
+    /// Whether a plateau says of `kept` what a short step does.
+    fn is_confirmed(&self, kept: &Bound) -> bool {
+        self.firm_floor_rps() >= kept.rate_rps / MARGIN * (1.0 - SAME)
+    }
+
     /// The next rate, or why there is none.
     fn wanted(&self) -> Result<(f64, Purpose), End> {
+        if let Some(rate) = self.again {
+            return Ok((rate, Purpose::Confirm));
+        }
         let (start, most) = (self.limits.start_rps, self.limits.rate_max_rps);
         let floor = start / FALL_MAX;
         let (kept, top) = (self.kept(), self.top());
@@ -245,14 +272,16 @@ impl Search {
             (None, Some(top)) if top.rate_rps > floor => Ok(((top.rate_rps / 2.0).max(floor), Purpose::Fall)),
             (None, Some(top)) => Err(if top.generator { End::GeneratorLimited } else { End::NothingKept }),
             (Some(kept), None) if kept.rate_rps < most => Ok(((kept.rate_rps * 2.0).min(most), Purpose::Climb)),
-            (Some(kept), None) if kept.firm => Err(End::AboveRateMax),
-            (Some(kept), None) => Ok((kept.rate_rps, Purpose::Confirm)),
+            (Some(kept), None) if self.is_confirmed(&kept) => Err(End::AboveRateMax),
+            (Some(kept), None) => Ok((kept.rate_rps / MARGIN, Purpose::Confirm)),
             (Some(kept), Some(top)) if top.rate_rps > kept.rate_rps * WIDTH * (1.0 + SAME) => {
                 Ok(((kept.rate_rps * top.rate_rps).sqrt(), Purpose::Bisect))
             }
-            (Some(kept), Some(_)) if !kept.firm => Ok((kept.rate_rps, Purpose::Confirm)),
-            (Some(_), Some(top)) if !top.firm => Ok((top.rate_rps, Purpose::SecondLook)),
-            (Some(_), Some(top)) => Err(if top.generator { End::GeneratorLimited } else { End::Found }),
+            (Some(kept), Some(_)) if !self.is_confirmed(&kept) => Ok((kept.rate_rps / MARGIN, Purpose::Confirm)),
+            (Some(_), Some(top)) => match self.firm_top() {
+                None => Ok(((top.rate_rps * MARGIN).min(most), Purpose::SecondLook)),
+                Some(firm) => Err(if firm.generator { End::GeneratorLimited } else { End::Found }),
+            },
         }
     }
 
@@ -273,8 +302,8 @@ impl Search {
         if self.steps >= STEPS_MAX {
             return Err(End::TimeUp);
         }
-        let confirmation =
-            self.kept().filter(|kept| !kept.firm).map(|kept| self.trial(kept.rate_rps, Purpose::Confirm));
+        let unsure = self.kept().filter(|kept| !self.is_confirmed(kept));
+        let confirmation = unsure.map(|kept| self.trial(kept.rate_rps / MARGIN, Purpose::Confirm));
         let mut chosen = trial;
         if let Some(confirmation) = confirmation.filter(|_| trial.purpose != Purpose::Confirm)
             && trial.cost() + confirmation.cost() > left
