@@ -8,10 +8,12 @@ use std::time::Duration;
 use super::sizes;
 
 /// What short steps say is narrowed down to this, upper rate over lower.
-pub const WIDTH: f64 = 1.02;
+pub const WIDTH: f64 = 1.01;
 /// The plateaus lie this far outside of that: short steps are off by about as much, where a burst or a queue that only begins
 /// to grow hides the limit. So the interval is 5 % wide.
-pub const MARGIN: f64 = 1.015;
+pub const MARGIN: f64 = 1.02;
+/// A plateau that failed once has to be kept so often to count as kept: two of three.
+const AGAIN: u32 = 2;
 /// Most steps of one search.
 pub const STEPS_MAX: usize = 100;
 /// How far a search goes below its first rate when that fails, as a part of it.
@@ -48,8 +50,9 @@ pub struct Search {
     steps: usize,
     /// Plateaus that failed in a row at what short steps had kept.
     failed: i32,
-    /// A plateau that contradicts short steps for the first time is tried again: it may have been an accident.
-    again: Option<f64>,
+    /// A plateau that contradicts short steps for the first time is tried again: it may have been an accident. Its rate, and
+    /// how many more plateaus have to keep it.
+    again: Option<(f64, u32)>,
 }
 
 /// What to do next.
@@ -203,11 +206,13 @@ impl Search {
     fn note(&mut self, trial: &Trial, verdict: Verdict) {
         let firm = matches!(trial.purpose, Purpose::Confirm | Purpose::SecondLook);
         let failed = trial.purpose == Purpose::Confirm && verdict == Verdict::Missed;
-        let was_again = self.again.take().is_some();
-        match failed {
-            true if self.failed == 0 && !was_again => self.again = Some(trial.rate_rps),
-            true => self.failed += 1,
-            false => self.failed = 0,
+        match (failed, self.again.take()) {
+            (true, None) if self.failed == 0 => self.again = Some((trial.rate_rps, AGAIN)),
+            (true, _) => self.failed += 1,
+            (false, again) => {
+                self.failed = 0;
+                self.again = again.filter(|(_, more)| *more > 1).map(|(rate, more)| (rate, more - 1));
+            }
         }
         let evidence = Evidence { rate_rps: trial.rate_rps, verdict, firm };
         let same = |other: &&mut Evidence| (other.rate_rps / trial.rate_rps - 1.0).abs() < SAME;
@@ -254,7 +259,7 @@ impl Search {
 
     /// The next rate, or why there is none.
     fn wanted(&self) -> Result<(f64, Purpose), End> {
-        if let Some(rate) = self.again {
+        if let Some((rate, _)) = self.again {
             return Ok((rate, Purpose::Confirm));
         }
         let (start, most) = (self.limits.start_rps, self.limits.rate_max_rps);

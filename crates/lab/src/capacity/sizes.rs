@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 /// A plateau wants this many times the requests of a step.
-pub const PLATEAU_X: u64 = 5;
+pub const PLATEAU_X: u64 = 10;
 /// A step or plateau is made longer for its requests, up to this many times its shortest length.
 pub const LONGER_X: u32 = 3;
 /// Warm-up before each step, as a part of its length: queues need time to become as long as they will be.

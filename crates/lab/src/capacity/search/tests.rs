@@ -147,7 +147,7 @@ fn what_only_short_steps_keep_is_not_reported() {
         let most = if trial.length > Duration::from_secs(5) { 4_000.0 } else { 7_000.0 };
         bucket(most)(trial)
     };
-    let (found, trials) = drive(LIMITS, tires);
+    let (found, trials) = drive(Limits { time: Duration::from_secs(900), ..LIMITS }, tires);
     assert!(covers(&found, 4_000.0) || within_5_percent(&found, 4_000.0), "{found:?} {trials:#?}");
     assert!(found.kept.is_some_and(|kept| kept.firm), "{found:?}");
 }
