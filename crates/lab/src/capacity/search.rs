@@ -1,6 +1,6 @@
 //! Open loop: the highest rate that keeps an objective, as an interval. Rates are doubled until one fails, the gap is
 //! halved (on a logarithmic scale) until its ends lie [`WIDTH`] apart, and then each end has to hold on a plateau, moved
-//! outwards by [`MARGIN`]: the lower one must be kept there, the upper one missed. Pure: [`Search::next`] says what to
+//! outwards ([`MARGIN_BELOW`], [`MARGIN_ABOVE`]): the lower one must be kept there, the upper one missed. Pure: [`Search::next`] says what to
 //! try, and hears how it went.
 
 use std::time::Duration;
@@ -9,9 +9,11 @@ use super::sizes;
 
 /// What short steps say is narrowed down to this, upper rate over lower.
 pub const WIDTH: f64 = 1.01;
-/// The plateaus lie this far outside of that: short steps are off by about as much, where a burst or a queue that only begins
-/// to grow hides the limit. So the interval is 5 % wide.
-pub const MARGIN: f64 = 1.02;
+/// The lower plateau lies this far below what short steps kept, for they err upwards: a burst that a server has room for,
+/// or a random queue that has not met its worst crowd yet, hides the limit from them. Found by simulation.
+pub const MARGIN_BELOW: f64 = 1.03;
+/// The upper plateau lies this far above what they missed. So the interval is 5 % wide.
+pub const MARGIN_ABOVE: f64 = 1.01;
 /// A plateau that failed once has to be kept so often to count as kept: two of three.
 const AGAIN: u32 = 2;
 /// Most steps of one search.
@@ -247,14 +249,14 @@ impl Search {
     /// The lowest rate that was not kept on a plateau, if that is what `top` says.
     fn firm_top(&self) -> Option<Bound> {
         let top = self.top()?.rate_rps;
-        let near = top..=top * MARGIN * (1.0 + SAME);
+        let near = top..=top * MARGIN_ABOVE * (1.0 + SAME);
         let firm = self.evidence.iter().filter(|e| e.firm && e.verdict != Verdict::Kept && near.contains(&e.rate_rps));
         firm.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
     }
 
     /// Whether a plateau says of `kept` what a short step does.
     fn is_confirmed(&self, kept: &Bound) -> bool {
-        self.firm_floor_rps() >= kept.rate_rps / MARGIN * (1.0 - SAME)
+        self.firm_floor_rps() >= kept.rate_rps / MARGIN_BELOW * (1.0 - SAME)
     }
 
     /// The next rate, or why there is none.
@@ -278,13 +280,13 @@ impl Search {
             (None, Some(top)) => Err(if top.generator { End::GeneratorLimited } else { End::NothingKept }),
             (Some(kept), None) if kept.rate_rps < most => Ok(((kept.rate_rps * 2.0).min(most), Purpose::Climb)),
             (Some(kept), None) if self.is_confirmed(&kept) => Err(End::AboveRateMax),
-            (Some(kept), None) => Ok((kept.rate_rps / MARGIN, Purpose::Confirm)),
+            (Some(kept), None) => Ok((kept.rate_rps / MARGIN_BELOW, Purpose::Confirm)),
             (Some(kept), Some(top)) if top.rate_rps > kept.rate_rps * WIDTH * (1.0 + SAME) => {
                 Ok(((kept.rate_rps * top.rate_rps).sqrt(), Purpose::Bisect))
             }
-            (Some(kept), Some(_)) if !self.is_confirmed(&kept) => Ok((kept.rate_rps / MARGIN, Purpose::Confirm)),
+            (Some(kept), Some(_)) if !self.is_confirmed(&kept) => Ok((kept.rate_rps / MARGIN_BELOW, Purpose::Confirm)),
             (Some(_), Some(top)) => match self.firm_top() {
-                None => Ok(((top.rate_rps * MARGIN).min(most), Purpose::SecondLook)),
+                None => Ok(((top.rate_rps * MARGIN_ABOVE).min(most), Purpose::SecondLook)),
                 Some(firm) => Err(if firm.generator { End::GeneratorLimited } else { End::Found }),
             },
         }
@@ -308,7 +310,7 @@ impl Search {
             return Err(End::TimeUp);
         }
         let unsure = self.kept().filter(|kept| !self.is_confirmed(kept));
-        let confirmation = unsure.map(|kept| self.trial(kept.rate_rps / MARGIN, Purpose::Confirm));
+        let confirmation = unsure.map(|kept| self.trial(kept.rate_rps / MARGIN_BELOW, Purpose::Confirm));
         let mut chosen = trial;
         if let Some(confirmation) = confirmation.filter(|_| trial.purpose != Purpose::Confirm)
             && trial.cost() + confirmation.cost() > left
