@@ -51,7 +51,7 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = step)]
     pub(super) plateau: Duration,
     /// All of it together takes at most this long
-    #[arg(long, value_name = "TIME", default_value = "3m", value_parser = step)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = step)]
     pub(super) time: Duration,
     /// The exit status is 3 when less than this was confirmed, in requests per second
     #[arg(long, value_name = "R", value_parser = rate)]

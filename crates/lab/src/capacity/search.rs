@@ -11,8 +11,8 @@ use super::sizes;
 pub const WIDTH: f64 = 1.01;
 /// The lower plateau lies this far below what short steps kept, for they err upwards: a burst that a server has room for,
 /// or a random queue that has not met its worst crowd yet, hides the limit from them. Found by simulation.
-pub const MARGIN_BELOW: f64 = 1.03;
-/// The upper plateau lies this far above what they missed. So the interval is 5 % wide.
+pub const MARGIN_BELOW: f64 = 1.04;
+/// The upper plateau lies this far above what they missed. So the interval is 6 % wide.
 pub const MARGIN_ABOVE: f64 = 1.01;
 /// A plateau that failed once has to be kept so often to count as kept: two of three.
 const AGAIN: u32 = 2;
@@ -216,6 +216,8 @@ impl Search {
                 self.again = again.filter(|(_, more)| *more > 1).map(|(rate, more)| (rate, more - 1));
             }
         }
+        // Undecided is not kept.
+        let verdict = if self.again.is_some() { Verdict::Missed } else { verdict };
         let evidence = Evidence { rate_rps: trial.rate_rps, verdict, firm };
         let same = |other: &&mut Evidence| (other.rate_rps / trial.rate_rps - 1.0).abs() < SAME;
         match self.evidence.iter_mut().find(same) {
@@ -269,7 +271,7 @@ impl Search {
         let (kept, top) = (self.kept(), self.top());
         if let Some(top) = top.filter(|_| self.failed > 0) {
             // What short steps kept is not kept for longer: down by larger and larger steps.
-            let rate = (top.rate_rps / WIDTH.powi(self.failed)).max(floor);
+            let rate = (top.rate_rps / MARGIN_BELOW.powi(self.failed)).max(floor);
             if self.firm_floor_rps() < rate * (1.0 - SAME) && rate < top.rate_rps {
                 return Ok((rate, Purpose::Confirm));
             }
@@ -295,7 +297,8 @@ impl Search {
     fn trial(&self, rate_rps: f64, purpose: Purpose) -> Trial {
         let Limits { requests, step, plateau, .. } = self.limits;
         let length = match purpose {
-            Purpose::Climb | Purpose::Fall | Purpose::Bisect => sizes::length(rate_rps, requests, step),
+            Purpose::Climb | Purpose::Fall => sizes::length(rate_rps, requests, step),
+            Purpose::Bisect => sizes::length(rate_rps, requests.saturating_mul(sizes::BISECT_X), step),
             Purpose::Confirm | Purpose::SecondLook => {
                 sizes::length(rate_rps, requests.saturating_mul(sizes::PLATEAU_X), plateau)
             }

@@ -7,8 +7,10 @@
 
 use std::time::Duration;
 
+/// A step that halves the interval wants this many times the requests of others: it decides where plateaus lie.
+pub const BISECT_X: u64 = 3;
 /// A plateau wants this many times the requests of a step.
-pub const PLATEAU_X: u64 = 10;
+pub const PLATEAU_X: u64 = 20;
 /// A step or plateau is made longer for its requests, up to this many times its shortest length.
 pub const LONGER_X: u32 = 3;
 /// Warm-up before each step, as a part of its length: queues need time to become as long as they will be.

@@ -80,18 +80,24 @@ fn the_rate_of_a_token_bucket_is_found() {
     assert!(covered >= 45, "{covered} of 50: {runs:#?}");
 }
 
+/// Of 20 searches for the knee of a random queue: those that come within 5 % of it, and those whose interval holds it.
+fn knees_found(work_rps: f64) -> (usize, usize) {
+    let truth = work_rps - 100.0_f64.ln() / 0.010;
+    let search = |seed| {
+        let start_rps = 500.0 * (1.0 + Random::new(seed, 1).unit());
+        let limits = Limits { start_rps, time: Duration::from_secs(900), ..LIMITS };
+        drive(limits, mm1(work_rps, Random::new(seed, 2))).0
+    };
+    let runs: Vec<Found> = (0..20).map(search).collect();
+    let near = runs.iter().filter(|found| within_5_percent(found, truth)).count();
+    (near, runs.iter().filter(|found| covers(found, truth)).count())
+}
+
+/// The knee lies at 93 % of what the worker can do, where queues change slowly.
 #[test]
 fn the_knee_of_a_random_queue_is_found() {
-    let truth = 7_000.0 - 100.0_f64.ln() / 0.010;
-    let runs: Vec<Found> = (0..40)
-        .map(|seed| {
-            let start_rps = 500.0 * (1.0 + Random::new(seed, 1).unit());
-            drive(Limits { start_rps, ..LIMITS }, mm1(7_000.0, Random::new(seed, 2))).0
-        })
-        .collect();
-    assert!(runs.iter().all(|found| within_5_percent(found, truth)), "{truth}: {runs:#?}");
-    let covered = runs.iter().filter(|found| covers(found, truth)).count();
-    assert!(covered >= 36, "{covered} of 40 cover {truth}: {runs:#?}");
+    let (near, covered) = knees_found(7_000.0);
+    assert!(near >= 19 && covered >= 18, "{near} near, {covered} cover it, of 20");
 }
 
 /// A server that fails in one step of twenty, whatever the rate.
@@ -101,7 +107,7 @@ fn a_flaky_servers_rate_is_found() {
         let (mut random, steady) = (Random::new(*seed, 3), bucket(7_000.0));
         let start_rps = 100.0 * (1.0 + random.unit());
         let flaky = |trial: &Trial| if random.unit() < 0.05 { Verdict::Missed } else { steady(trial) };
-        covers(&drive(Limits { start_rps, ..LIMITS }, flaky).0, 7_000.0)
+        covers(&drive(Limits { start_rps, time: Duration::from_secs(900), ..LIMITS }, flaky).0, 7_000.0)
     });
     let covered = covered.count();
     assert!(covered >= 90, "{covered} of 100");
