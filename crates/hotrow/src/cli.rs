@@ -394,7 +394,6 @@ mod tests {
             ("hotrow capacity --slo p99=1ms http://a", ErrorKind::ValueValidation),
             ("hotrow capacity --closed --slo p99<1ms http://a", ErrorKind::ArgumentConflict),
             ("hotrow capacity --closed -c 5 http://a", ErrorKind::ArgumentConflict),
-            ("hotrow capacity --slo p99<1ms --rounds 2 http://a", ErrorKind::MissingRequiredArgument),
             ("hotrow capacity --slo p99<1ms --step 1ms http://a", ErrorKind::ValueValidation),
             ("hotrow capacity --slo p99<1ms --abort-errors 0 http://a", ErrorKind::ValueValidation),
             ("hotrow capacity --slo p99<1ms --pid 1 --port 80 http://a", ErrorKind::ArgumentConflict),

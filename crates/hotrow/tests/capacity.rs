@@ -224,6 +224,7 @@ fn wrong_usage_is_refused_before_anything_is_sent() {
     let slo = ["--slo", "p50<1s"];
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--start-rate", "10", "--rate-max", "5", &url], 2, "--start-rate (10) must not be above --rate-max (5)"),
+        (&["--rounds", "2", &url], 2, "--rounds is for --closed"),
         (&["--pid", "4294967295", &url], 2, "--pid 4294967295: there is no such process"),
         (&["--port", "1", &url], 2, "--port 1: nobody listens"),
         (&["--cgroup", "/nonexistent", &url], 2, "--cgroup /nonexistent"),

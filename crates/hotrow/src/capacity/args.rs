@@ -14,6 +14,9 @@ const STEP_MIN: Duration = Duration::from_millis(100);
 /// Most rounds of a climb.
 const ROUNDS_MAX: u64 = 100;
 
+const ROUNDS_DEFAULT: u64 = 3;
+const CONNECTIONS_MAX_DEFAULT: usize = 1024;
+
 /// Arguments of `capacity`.
 #[derive(Debug, Args)]
 pub struct CapacityArgs {
@@ -37,13 +40,12 @@ pub struct CapacityArgs {
     /// How requests are spaced
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     pub(super) arrivals: ArrivalsArg,
-    /// With --closed: no more connections than this
-    #[arg(long, value_name = "N", default_value = "1024", requires = "closed")]
-    pub(super) connections_max: NonZeroUsize,
-    /// With --closed: how often each number of connections is measured
-    #[arg(long, value_name = "N", default_value = "3", requires = "closed",
-        value_parser = clap::value_parser!(u64).range(1..=ROUNDS_MAX))]
-    pub(super) rounds: u64,
+    /// With --closed: no more connections than this [default: 1024]
+    #[arg(long, value_name = "N")]
+    connections_max: Option<NonZeroUsize>,
+    /// With --closed: how often each number of connections is measured [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=ROUNDS_MAX))]
+    rounds: Option<u64>,
     /// Shortest step; where percentiles want more requests it takes up to three times as long
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = step)]
     pub(super) step: Duration,
@@ -77,6 +79,24 @@ pub struct CapacityArgs {
     /// No progress on standard error
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
+}
+
+impl CapacityArgs {
+    /// Most connections of a climb.
+    pub(super) fn connections_max(&self) -> NonZeroUsize {
+        self.connections_max.unwrap_or(NonZeroUsize::MIN.saturating_add(CONNECTIONS_MAX_DEFAULT - 1))
+    }
+
+    /// Rounds of a climb.
+    pub(super) fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(ROUNDS_DEFAULT) as usize
+    }
+
+    /// An option that only a climb has, given without it: a flag is always there for clap, so that it cannot tell.
+    pub(super) fn without_closed(&self) -> Option<&'static str> {
+        let given = [("--connections-max", self.connections_max.is_some()), ("--rounds", self.rounds.is_some())];
+        given.into_iter().find(|(_, given)| *given && !self.closed).map(|(name, _)| name)
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -29,8 +29,8 @@ pub(super) fn climb(
 ) -> Result<Climbed, RunError> {
     let args = task.args;
     let mut climb = Climb::new(Limits {
-        connections_max: args.connections_max.get(),
-        rounds: args.rounds as usize,
+        connections_max: args.connections_max().get(),
+        rounds: args.rounds(),
         step: args.step,
         time: args.time,
     });

@@ -68,6 +68,9 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
         let (start, most) = (args.start_rate, args.rate_max);
         return Err(CapacityError::Wrong(format!("--start-rate ({start}) must not be above --rate-max ({most})")));
     }
+    if let Some(name) = args.without_closed() {
+        return Err(CapacityError::Wrong(format!("{name} is for --closed")));
+    }
     let stop = signals::stop_flag().map_err(LoadError::Signals)?;
     let (url, config) = resolved(args)?;
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
@@ -92,7 +95,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
 fn resolved(args: &CapacityArgs) -> Result<(String, Config), LoadError> {
     let mut target = args.target.clone();
     if args.closed {
-        target.connections = args.connections_max;
+        target.connections = args.connections_max();
     }
     let extent = Extent { duration: Some(args.step), requests: None };
     let plan = Plan { pace: Pace::Closed, warmup: Duration::ZERO, extent, seed: target.seed };
