@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::capacity::CapacityError;
+use crate::capacity::args::CapacityArgs;
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
 use crate::doctor::DoctorError;
@@ -47,6 +49,9 @@ pub enum Command {
     /// Load an HTTP server and say what it did, and what limited it
     #[command(after_help = LOAD_EXAMPLES)]
     Load(Box<LoadArgs>),
+    /// Find the highest rate that keeps an objective, or the connections that bring the most, and say what limits it
+    #[command(after_help = CAPACITY_EXAMPLES)]
+    Capacity(Box<CapacityArgs>),
     /// Compare whole set-ups: services, proxies in front of them, caches, balancers
     #[command(after_help = LAB_EXAMPLES)]
     Lab(LabArgs),
@@ -57,6 +62,12 @@ pub enum Command {
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
 }
+
+const CAPACITY_EXAMPLES: &str = "Examples:
+  hotrow capacity --slo 'p99<10ms,errors<0.1%' http://127.0.0.1:8080/products/1
+  hotrow capacity --slo 'p99<10ms' --at-least 5000 --ids 1..100000 'http://127.0.0.1:8080/products/{id}'
+  hotrow capacity --slo 'p95<50ms' --start-rate 1000 --time 5m --pid 4711 --html capacity.html http://127.0.0.1:8080/
+  hotrow capacity --closed --connections-max 256 --json http://127.0.0.1:8080/products/1";
 
 const DOCTOR_EXAMPLES: &str = "Examples:
   hotrow doctor
@@ -180,6 +191,9 @@ pub enum Failure {
     /// Loading came to no result.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// A search for a capacity came to no result.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
     /// An experiment came to no result.
     #[error(transparent)]
     Lab(#[from] LabError),
@@ -206,6 +220,10 @@ impl Failure {
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
             Self::Load(e) => {
                 tell(std::io::stderr(), &format!("hotrow load: {e}"));
+                e.exit()
+            }
+            Self::Capacity(e) => {
+                tell(std::io::stderr(), &format!("hotrow capacity: {e}"));
                 e.exit()
             }
             Self::Lab(e) => {
@@ -329,6 +347,8 @@ mod tests {
             "hotrow load --html f http://a",
             "hotrow load compare a.json b.json --html f",
             "hotrow load compare --a 1.json 2.json --b 3.json",
+            "hotrow capacity --slo p99<10ms,errors<0.1% --start-rate 5 --time 1m --at-least 9 --pid 1 --pid 2 http://a",
+            "hotrow capacity --closed --connections-max 64 --rounds 5 --port 80 --html f --json -q http://a",
             "hotrow doctor --connections 5 --threads 5 --rate 0.5 --no-keepalive --fail-below --demonstrate threads --json",
             "hotrow lab report d",
             "hotrow lab compare a b --html f",
@@ -369,6 +389,14 @@ mod tests {
             ("hotrow verify --config f", ErrorKind::MissingRequiredArgument),
             ("hotrow verify --config f --url http://a --keys 0", ErrorKind::ValueValidation),
             ("hotrow verify --config f --url http://a --rate 0", ErrorKind::ValueValidation),
+            ("hotrow capacity http://a", ErrorKind::MissingRequiredArgument),
+            ("hotrow capacity --slo p99<1ms", ErrorKind::MissingRequiredArgument),
+            ("hotrow capacity --slo p99=1ms http://a", ErrorKind::ValueValidation),
+            ("hotrow capacity --closed --slo p99<1ms http://a", ErrorKind::ArgumentConflict),
+            ("hotrow capacity --closed -c 5 http://a", ErrorKind::ArgumentConflict),
+            ("hotrow capacity --slo p99<1ms --step 1ms http://a", ErrorKind::ValueValidation),
+            ("hotrow capacity --slo p99<1ms --abort-errors 0 http://a", ErrorKind::ValueValidation),
+            ("hotrow capacity --slo p99<1ms --pid 1 --port 80 http://a", ErrorKind::ArgumentConflict),
             ("hotrow doctor --connections 0", ErrorKind::ValueValidation),
             ("hotrow doctor --rate 0", ErrorKind::ValueValidation),
             ("hotrow doctor --demonstrate files", ErrorKind::InvalidValue),

@@ -1,8 +1,9 @@
 //! The parts of the `hotrow` binary, as a library so that its tests can reach them.
 //!
 //! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`load`],
-//! [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
+//! [`capacity`], [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
 
+pub mod capacity;
 pub mod cli;
 pub mod config;
 pub mod demo;

@@ -10,6 +10,7 @@ fn main() -> std::process::ExitCode {
         Command::Check(args) => hotrow::cli::check(&args).map(|()| Exit::Fine),
         Command::Unwatch(args) => hotrow::cli::unwatch(&args).map(|()| Exit::Fine),
         Command::Load(args) => hotrow::load::load(&args).map_err(Failure::from),
+        Command::Capacity(args) => hotrow::capacity::capacity(&args).map_err(Failure::from),
         Command::Lab(args) => hotrow::lab::lab(&args).map_err(Failure::from),
         Command::Verify(args) => hotrow::verify::verify(&args).map_err(Failure::from),
         Command::Doctor(args) => hotrow::doctor::doctor(&args).map_err(Failure::from),

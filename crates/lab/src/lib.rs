@@ -2,8 +2,10 @@
 //!
 //! Reading order: [`experiment`] (what is to be measured), [`run`] (measuring it), [`stage`] (where set-ups run), [`nginx`] (proxies in
 //! front of services), [`delay`] (a network between them), [`results`] (what was measured; everything before writes it,
-//! everything after reads it), [`report`] (what a person reads); [`models`] (the same requests through a thread, threads, pools and async).
+//! everything after reads it), [`report`] (what a person reads); [`models`] (the same requests through a thread, threads, pools and async);
+//! [`capacity`] (how much does it carry?).
 
+pub mod capacity;
 pub mod delay;
 pub mod experiment;
 pub mod models;

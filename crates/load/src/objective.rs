@@ -190,6 +190,27 @@ impl Objective {
         (self.metric, self.unit) == (Metric::Rate, Unit::Percent)
     }
 
+    /// Requests that it takes to tell: 100 beyond a percentile, so that the share beyond it is known to a tenth where
+    /// requests are independent (a binomial count scatters by its root); 10 of the errors that are allowed; 1,000 for a
+    /// mean, a largest value, a number of errors or a rate, of which no number is enough.
+    #[must_use]
+    pub fn requests_wanted(&self) -> u64 {
+        /// Percentiles beyond 99.99 and smaller shares of errors are not waited for.
+        const MOST: f64 = 1e6;
+        const OTHERS: u64 = 1_000;
+        let wanted = match (self.metric, self.unit) {
+            (
+                Metric::Latency(Point::Quantile(q, _))
+                | Metric::Service(Point::Quantile(q, _))
+                | Metric::Lag(Point::Quantile(q, _)),
+                _,
+            ) => 100.0 / (1.0 - q),
+            (Metric::Errors, Unit::Percent) if self.bound > 0.0 => 10.0 / (self.bound / 100.0),
+            _ => return OTHERS,
+        };
+        wanted.round().min(MOST) as u64
+    }
+
     /// What `outcome` says, in the unit of the bound.
     fn value(&self, outcome: &Outcome) -> Value {
         let total = &outcome.total;

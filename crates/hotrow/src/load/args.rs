@@ -21,72 +21,23 @@ pub struct LoadArgs {
     /// What to load; `{id}` in it is filled by --ids. Several URLs of one server are mixed, by weight: '9*http://…'
     #[arg(value_name = "URL", required_unless_present = "calibrate")]
     pub(super) urls: Vec<String>,
-    /// Connections
-    #[arg(short = 'c', long, value_name = "N", default_value = "50")]
-    pub(super) connections: NonZeroUsize,
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
     /// How long to measure, as in 500ms, 10s or 5m [default: 10s, without --requests]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = duration)]
     pub(super) duration: Option<Duration>,
     /// How many requests to send
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) requests: Option<u64>,
-    /// Threads [default: half of the processors]
-    #[arg(short = 't', long, value_name = "N")]
-    pub(super) threads: Option<NonZeroUsize>,
     /// Requests per second, whatever the target does (open loop), or FROM..TO for a ramp; as fast as answers come without it
     #[arg(long, value_name = "R", value_parser = rate)]
     pub(super) rate: Option<Rate>,
     /// How requests are spaced with --rate
     #[arg(long, value_name = "HOW", default_value = "uniform", requires = "rate")]
     pub(super) arrivals: ArrivalsArg,
-    /// A new connection for each request
-    #[arg(long)]
-    pub(super) no_keepalive: bool,
-    /// Requests in flight on one connection
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(super) pipeline: NonZeroUsize,
-    /// Method [default: GET, or POST with a body]
-    #[arg(short = 'm', long, value_name = "METHOD")]
-    pub(super) method: Option<String>,
-    /// A header, as in 'Accept: text/html'; may be repeated
-    #[arg(short = 'H', long, value_name = "HEADER", value_parser = header)]
-    pub(super) header: Vec<(String, String)>,
-    /// The body, or @FILE for the contents of a file
-    #[arg(long, value_name = "TEXT", conflicts_with = "form")]
-    pub(super) body: Option<String>,
-    /// A field of a form (sent urlencoded); may be repeated
-    #[arg(long, value_name = "K=V", value_parser = field)]
-    pub(super) form: Vec<(String, String)>,
-    /// Whole numbers to fill {id} with
-    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with = "ids_file")]
-    pub(super) ids: Option<(u64, u64)>,
-    /// A file of ids to fill {id} with, one per line
-    #[arg(long, value_name = "FILE")]
-    pub(super) ids_file: Option<PathBuf>,
-    /// Which id is next: uniform, zipf:S or sequential
-    #[arg(long, value_name = "HOW", default_value = "uniform", value_parser = pick)]
-    pub(super) pick: Pick,
     /// Time before the measurement in which requests are sent but not counted
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
     pub(super) warmup: Duration,
-    /// A request without an answer after this time is given up, and stays in the percentiles
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    pub(super) timeout: Duration,
-    /// Status codes that are right, as in 200,404 [default: 2xx and 3xx]
-    #[arg(long, value_name = "CODES", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(200..=999))]
-    pub(super) expect_status: Vec<u16>,
-    /// Repeats the run: the same ids, the same arrival times
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(super) seed: u64,
-    /// Connect to this Unix socket; the URL still says host and path
-    #[arg(long, value_name = "PATH")]
-    pub(super) unix_socket: Option<PathBuf>,
-    /// HTTPS: trust the certificates of this PEM file
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    pub(super) cacert: Option<PathBuf>,
-    /// HTTPS: verify nothing
-    #[arg(long)]
-    pub(super) insecure: bool,
     /// What must hold, or the exit status is 3, as in 'p99<5ms,errors<0.1%,rate>=10000': p50 to p9999, mean and max of the
     /// latency (or service.p99, lag.p99) in us, ms or s; errors (lost, wrong, timed out or never sent) in % or as a number; rate
     /// in requests per second or in % of --rate; compared with <, <=, > or >=
@@ -114,6 +65,62 @@ pub struct LoadArgs {
     /// No progress on standard error
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
+}
+
+/// How requests are sent, and where to: what every command that loads has in common.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// Connections
+    #[arg(short = 'c', long, value_name = "N", default_value = "50")]
+    pub(crate) connections: NonZeroUsize,
+    /// Threads [default: half of the processors]
+    #[arg(short = 't', long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// A new connection for each request
+    #[arg(long)]
+    pub(crate) no_keepalive: bool,
+    /// Requests in flight on one connection
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) pipeline: NonZeroUsize,
+    /// Method [default: GET, or POST with a body]
+    #[arg(short = 'm', long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+    /// A header, as in 'Accept: text/html'; may be repeated
+    #[arg(short = 'H', long, value_name = "HEADER", value_parser = header)]
+    pub(crate) header: Vec<(String, String)>,
+    /// The body, or @FILE for the contents of a file
+    #[arg(long, value_name = "TEXT", conflicts_with = "form")]
+    pub(crate) body: Option<String>,
+    /// A field of a form (sent urlencoded); may be repeated
+    #[arg(long, value_name = "K=V", value_parser = field)]
+    pub(crate) form: Vec<(String, String)>,
+    /// Whole numbers to fill {id} with
+    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with = "ids_file")]
+    pub(crate) ids: Option<(u64, u64)>,
+    /// A file of ids to fill {id} with, one per line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ids_file: Option<PathBuf>,
+    /// Which id is next: uniform, zipf:S or sequential
+    #[arg(long, value_name = "HOW", default_value = "uniform", value_parser = pick)]
+    pub(crate) pick: Pick,
+    /// A request without an answer after this time is given up, and stays in the percentiles
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Status codes that are right, as in 200,404 [default: 2xx and 3xx]
+    #[arg(long, value_name = "CODES", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(200..=999))]
+    pub(crate) expect_status: Vec<u16>,
+    /// Repeats the run: the same ids, the same arrival times
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+    /// Connect to this Unix socket; the URL still says host and path
+    #[arg(long, value_name = "PATH")]
+    pub(crate) unix_socket: Option<PathBuf>,
+    /// HTTPS: trust the certificates of this PEM file
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub(crate) cacert: Option<PathBuf>,
+    /// HTTPS: verify nothing
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// What `load` does besides loading.
@@ -160,11 +167,11 @@ const NOT_CALIBRATED: [&str; 26] = [
 
 /// The objectives of one `--slo`, as one value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Objectives(pub(super) Vec<Objective>);
+pub(crate) struct Objectives(pub(crate) Vec<Objective>);
 
 /// `--arrivals`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ArrivalsArg {
+pub(crate) enum ArrivalsArg {
     /// Evenly
     Uniform,
     /// As a Poisson process: as many independent users would
@@ -204,7 +211,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     Ok((from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?))
 }
 
-fn objectives(text: &str) -> Result<Objectives, String> {
+pub(crate) fn objectives(text: &str) -> Result<Objectives, String> {
     objective::parse(text).map(Objectives).map_err(|e| e.to_string())
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that takes lines until it fails once.
 #[derive(Debug)]
-pub(super) struct OutputFile {
+pub(crate) struct OutputFile {
     path: PathBuf,
     file: File,
     failed: Option<io::Error>,
@@ -26,7 +26,7 @@ pub struct Unwritable {
 
 impl OutputFile {
     /// Makes the file, or empties the one that is there.
-    pub(super) fn create(path: &Path) -> Result<Self, Unwritable> {
+    pub(crate) fn create(path: &Path) -> Result<Self, Unwritable> {
         let file = File::create(path).map_err(|e| Unwritable { path: path.to_owned(), why: e.to_string() })?;
         Ok(Self { path: path.to_owned(), file, failed: None })
     }
@@ -42,14 +42,14 @@ impl OutputFile {
     }
 
     /// Writes, unless it failed before: a gap in the middle would look like a whole file.
-    pub(super) fn write(&mut self, text: &str) {
+    pub(crate) fn write(&mut self, text: &str) {
         if self.failed.is_none() {
             self.failed = self.file.write_all(text.as_bytes()).err();
         }
     }
 
     /// Sees to it that all is written.
-    pub(super) fn finish(self) -> Result<(), Unwritable> {
+    pub(crate) fn finish(self) -> Result<(), Unwritable> {
         let done = match self.failed {
             Some(error) => Err(error),
             // Some file systems tell only here that there was no room. Pipes and terminals cannot be synchronized.

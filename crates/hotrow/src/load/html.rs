@@ -191,7 +191,7 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 }
 
 /// The command line as a shell would take it. Values of headers are left out: some are secrets, and pages are passed on.
-pub(super) fn command(arguments: impl Iterator<Item = String>) -> String {
+pub(crate) fn command(arguments: impl Iterator<Item = String>) -> String {
     let mut words = Vec::new();
     let mut is_header = false;
     for argument in arguments {

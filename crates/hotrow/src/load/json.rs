@@ -83,7 +83,7 @@ struct Quantiles {
 
 /// Microseconds: null without samples, a number, or `">x"` where the truth lies among requests that were given up.
 #[derive(Debug)]
-struct Micros(Option<Known>);
+pub(crate) struct Micros(pub(crate) Option<Known>);
 
 #[derive(Debug, Serialize)]
 struct Bytes {
@@ -119,7 +119,7 @@ struct Generator {
 }
 
 #[derive(Debug, Serialize)]
-struct ObjectiveReport {
+pub(crate) struct ObjectiveReport {
     objective: String,
     /// In the objective's own unit: null without samples, a number, or `">x"`.
     value: Figure,
@@ -267,7 +267,7 @@ impl Serialize for Figure {
 }
 
 impl ObjectiveReport {
-    fn of(judged: &Judged) -> Self {
+    pub(crate) fn of(judged: &Judged) -> Self {
         Self {
             objective: judged.objective.to_string(),
             value: Figure(judged.value),
@@ -301,7 +301,7 @@ fn micros(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-fn rounded(value: f64, digits: i32) -> f64 {
+pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor
 }

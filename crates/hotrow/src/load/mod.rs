@@ -8,13 +8,13 @@ pub mod args;
 mod calibration;
 mod compare;
 mod csv;
-mod files;
+pub(crate) mod files;
 mod hdr;
-mod html;
-mod json;
+pub(crate) mod html;
+pub(crate) mod json;
 mod kept;
-mod resolve;
-mod text;
+pub(crate) mod resolve;
+pub(crate) mod text;
 pub(crate) mod verdict;
 
 use std::io::{IsTerminal, Write};
@@ -158,7 +158,7 @@ fn exit(outcome: &Outcome, judged: &[Judged]) -> Exit {
 
 /// `--calibrate`: measures, keeps, prints.
 fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>, progress: bool) -> Result<Exit, LoadError> {
-    let (connections, threads) = (args.connections.get(), resolve::threads(args)?);
+    let (connections, threads) = (args.target.connections.get(), resolve::threads(&args.target)?);
     // Both ends of each connection are open files of this process.
     resolve::fit_open_files(connections * 2, threads * 2)?;
     let found = calibrate::calibrate(connections, threads, resolve::runqueue_wait(), stop, &mut |round| {

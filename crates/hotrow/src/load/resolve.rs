@@ -15,7 +15,7 @@ use hotrow_load::run::{Config, Expect, RunqueueWait};
 use hotrow_load::target::{Address, TargetError, Url};
 use hotrow_load::tls::{Tls, TlsError, Trust};
 
-use super::args::{ArrivalsArg, LoadArgs};
+use super::args::{ArrivalsArg, LoadArgs, TargetArgs};
 use super::files::{OutputFile, Unwritable};
 use crate::open_files::{self, Fit, Wanted};
 
@@ -100,7 +100,17 @@ pub(super) struct Resolved {
 
 /// Checks and prepares everything.
 pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
-    let urls = urls(&args.urls)?;
+    let plan = plan(args)?;
+    judgeable(args)?;
+    let (url, config) = target(&args.urls, &args.target, plan)?;
+    // Last of all: a run that is refused must not empty a file.
+    let [hdr, csv, html] = output_files(args)?;
+    Ok(Resolved { url, config, hdr, csv, html })
+}
+
+/// Where a plan is carried out, and how: the URLs in words, and everything that a run needs.
+pub(crate) fn target(texts: &[String], args: &TargetArgs, plan: Plan) -> Result<(String, Config), Refused> {
+    let urls = urls(texts)?;
     let first = &urls[0].1;
     if let Some((_, other)) = urls.iter().find(|(_, url)| !url.same_origin(first)) {
         return Err(Refused::SeveralServers { first: first.to_string(), other: other.to_string() });
@@ -108,8 +118,9 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
     if (args.insecure || args.cacert.is_some()) && !first.secure {
         return Err(contradiction("--cacert and --insecure are for https:// URLs"));
     }
-    let plan = plan(args)?;
-    judgeable(args)?;
+    if args.timeout.is_zero() {
+        return Err(contradiction("--timeout must be longer than nothing"));
+    }
     let requests = requests(args, &urls)?;
     let connections = args.connections.get();
     let threads = threads(args)?;
@@ -119,21 +130,8 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
     fit_open_files(connections, threads)?;
     let tls = first.secure.then(|| Tls::new(&first.host, &trust(args))).transpose()?;
     let connect_timeout = args.timeout.min(CONNECT_TIMEOUT_MAX);
-    let address = match &args.unix_socket {
-        Some(path) => Address::Unix(path.clone()),
-        None => Address::Tcp(first.resolve(connect_timeout)?),
-    };
-    if let (Address::Tcp(_), Some(ports)) = (&address, local_ports())
-        && connections as u64 > ports
-    {
-        return Err(Refused::Ports { connections, ports });
-    }
-    let expect = match args.expect_status.as_slice() {
-        [] => Expect::Success,
-        codes => Expect::Status(codes.to_vec()),
-    };
     let config = Config {
-        address,
+        address: address(args, first, connect_timeout)?,
         tls,
         requests,
         plan,
@@ -143,18 +141,31 @@ pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
         pipeline: args.pipeline.get(),
         timeout: args.timeout,
         connect_timeout,
-        expect,
+        expect: match args.expect_status.as_slice() {
+            [] => Expect::Success,
+            codes => Expect::Status(codes.to_vec()),
+        },
         seed: args.seed,
         runqueue_wait: runqueue_wait(),
     };
-    // Last of all: a run that is refused must not empty a file.
-    let [hdr, csv, html] = output_files(args)?;
-    let url = urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" ");
-    Ok(Resolved { url, config, hdr, csv, html })
+    Ok((urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" "), config))
+}
+
+/// Where connections go, if there are ports enough for them.
+fn address(args: &TargetArgs, url: &Url, patience: Duration) -> Result<Address, Refused> {
+    let address = match &args.unix_socket {
+        Some(path) => Address::Unix(path.clone()),
+        None => Address::Tcp(url.resolve(patience)?),
+    };
+    let connections = args.connections.get();
+    match (&address, local_ports()) {
+        (Address::Tcp(_), Some(ports)) if connections as u64 > ports => Err(Refused::Ports { connections, ports }),
+        _ => Ok(address),
+    }
 }
 
 /// What a run asks of this machine, if it goes through ports and accept queues.
-pub(super) fn wanted(config: &Config) -> Option<Generator> {
+pub(crate) fn wanted(config: &Config) -> Option<Generator> {
     let Address::Tcp(address) = config.address else { return None };
     let new_per_s = match config.plan.pace {
         Pace::Open { rate, .. } if !config.keepalive => Some(rate.from().max(rate.to())),
@@ -164,7 +175,7 @@ pub(super) fn wanted(config: &Config) -> Option<Generator> {
 }
 
 /// Threads that the arguments ask for.
-pub(super) fn threads(args: &LoadArgs) -> Result<usize, Refused> {
+pub(super) fn threads(args: &TargetArgs) -> Result<usize, Refused> {
     let connections = args.connections.get();
     let threads = args.threads.map_or_else(|| threads_default(connections), NonZeroUsize::get);
     if threads > connections {
@@ -218,9 +229,6 @@ fn urls(texts: &[String]) -> Result<Vec<(u32, Url)>, Refused> {
 }
 
 fn plan(args: &LoadArgs) -> Result<Plan, Refused> {
-    if args.timeout.is_zero() {
-        return Err(contradiction("--timeout must be longer than nothing"));
-    }
     if args.requests == Some(0) {
         return Err(contradiction("--requests 0 sends nothing; give a number above zero, or leave it out"));
     }
@@ -233,13 +241,13 @@ fn plan(args: &LoadArgs) -> Result<Plan, Refused> {
         pace: args.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals }),
         warmup: args.warmup,
         extent: Extent { duration, requests: args.requests },
-        seed: args.seed,
+        seed: args.target.seed,
     };
     plan.check()?;
     Ok(plan)
 }
 
-fn requests(args: &LoadArgs, urls: &[(u32, Url)]) -> Result<Mix, Refused> {
+fn requests(args: &TargetArgs, urls: &[(u32, Url)]) -> Result<Mix, Refused> {
     let mut headers = args.header.clone();
     let body = body(args, &mut headers)?;
     let method = args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
@@ -266,7 +274,7 @@ fn requests(args: &LoadArgs, urls: &[(u32, Url)]) -> Result<Mix, Refused> {
     Ok(Mix::new(&descriptions, ids.map(|ids| (ids, args.pick)))?)
 }
 
-fn body(args: &LoadArgs, headers: &mut Vec<(String, String)>) -> Result<Option<Vec<u8>>, Refused> {
+fn body(args: &TargetArgs, headers: &mut Vec<(String, String)>) -> Result<Option<Vec<u8>>, Refused> {
     if !args.form.is_empty() {
         let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         if !given {
@@ -300,7 +308,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Refused> {
     fs::read(path).map_err(|e| refuse(e.to_string()))
 }
 
-fn trust(args: &LoadArgs) -> Trust {
+fn trust(args: &TargetArgs) -> Trust {
     match (&args.cacert, args.insecure) {
         (Some(path), _) => Trust::Authority(path.clone()),
         (None, true) => Trust::Anyone,

@@ -118,7 +118,7 @@ pub(super) fn met(met: Met) -> &'static str {
 }
 
 /// `1 thread`, `2 threads`.
-pub(super) fn counted(n: usize, what: &str) -> String {
+pub(crate) fn counted(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}")
 }
@@ -141,7 +141,7 @@ fn per_request(outcome: &Outcome) -> String {
     outcome.cpu_us_per_request().map_or_else(String::new, |us| format!(", {us:.2} µs per request"))
 }
 
-pub(super) fn known(value: Known) -> String {
+pub(crate) fn known(value: Known) -> String {
     match value {
         Known::Exactly(ns) => duration(ns),
         Known::AtLeast(ns) => format!(">{}", duration(ns)),
@@ -149,7 +149,7 @@ pub(super) fn known(value: Known) -> String {
 }
 
 /// Three or four significant digits in the unit that fits.
-pub(super) fn duration(ns: u64) -> String {
+pub(crate) fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
         0..1_000 => format!("{ns} ns"),

@@ -155,3 +155,15 @@ fn misses_are_told_with_their_size() {
     assert_eq!(words("errors<1%", 0), "0%");
     assert_eq!(words("max<1ms", 2), ">2000ms: it falls among requests that were given up");
 }
+
+#[test]
+fn each_says_how_many_requests_it_takes() {
+    let wanted = |text| parse(text).unwrap()[0].requests_wanted();
+    assert_eq!(
+        ["p50<5ms", "p99<5ms", "service.p999<5ms", "p9999<1s"].map(wanted),
+        [200, 10_000, 100_000, 1_000_000],
+        "100 beyond each"
+    );
+    assert_eq!(["errors<1%", "errors<0.1%", "errors<0%", "errors<5"].map(wanted), [1_000, 10_000, 1_000, 1_000]);
+    assert_eq!(["mean<5ms", "max<5ms", "rate>=99%", "errors<0.0000001%"].map(wanted), [1_000, 1_000, 1_000, 1_000_000]);
+}

@@ -1,0 +1,98 @@
+//! The climb over numbers of connections, carried out.
+
+use std::time::Duration;
+
+use hotrow_lab::capacity::closed::{Climb, End, Level, Limits, Measured as Heard, Step, Verdict};
+use hotrow_load::outcome;
+use hotrow_load::plan::{Extent, Pace, Plan};
+use hotrow_load::run::{self, Config, RunError};
+use hotrow_measure::clock::Nanos;
+
+use super::measured::{self, Measured};
+use super::open::Task;
+use super::watch::{self, Watch};
+
+/// What a climb came to.
+pub(super) struct Climbed {
+    pub(super) levels: Vec<Level>,
+    pub(super) end: End,
+    /// Why the target is gone, if it is.
+    pub(super) gone: Option<String>,
+}
+
+/// Climbs; every step is handed to `tell` as soon as it is judged.
+pub(super) fn climb(
+    task: &Task<'_>,
+    watch: &mut Watch,
+    steps: &mut Vec<Measured>,
+    tell: &mut dyn FnMut(&Measured),
+) -> Result<Climbed, RunError> {
+    let args = task.args;
+    let mut climb = Climb::new(Limits {
+        connections_max: args.connections_max().get(),
+        rounds: args.rounds(),
+        step: args.step,
+        time: args.time,
+    });
+    let mut last = None;
+    let (end, gone) = loop {
+        let (load_of, pause) = match climb.next(last) {
+            Step::Done(end) => break (end, None),
+            Step::Run { connections, warmup, length, pause } => ((connections, warmup, length), pause),
+        };
+        let begun = Nanos::now();
+        match load(task, watch, load_of, steps.len() as u64) {
+            Ok((measured, verdict)) => {
+                let rate_rps = measured.answered_rps;
+                tell(&measured);
+                steps.push(measured);
+                watch::sleep(pause, task.stop);
+                last = Some(Heard { rate_rps, verdict, took: Nanos::now().since(begun) });
+            }
+            Err(RunError::InterruptedBefore) => break (End::Interrupted, None),
+            Err(RunError::NoConnection { why, .. }) if !steps.is_empty() => break (End::Harmed, Some(why)),
+            Err(error) => return Err(error),
+        }
+    };
+    Ok(Climbed { levels: climb.levels().to_vec(), end, gone })
+}
+
+/// One load; an interruption is an error, for nothing is known of the step then.
+fn load(
+    task: &Task<'_>,
+    watch: &mut Watch,
+    (connections, warmup, length): (usize, Duration, Duration),
+    number: u64,
+) -> Result<(Measured, Verdict), RunError> {
+    let seed = task.config.seed.wrapping_add(number);
+    let extent = Extent { duration: Some(length), requests: None };
+    let plan = Plan { pace: Pace::Closed, warmup, extent, seed };
+    let threads = task.config.threads.min(connections);
+    let config = Config { plan, seed, connections, threads, ..task.config.clone() };
+    let (outcome, samples) = watch.during(warmup, length, || run::run(&config, task.stop, &mut |_, _| {}));
+    let outcome = outcome?;
+    if outcome.end == outcome::End::Interrupted {
+        return Err(RunError::InterruptedBefore);
+    }
+    let verdict = if measured::harmed(&outcome, task.args.abort_errors) {
+        Verdict::Harmed
+    } else if outcome.limit().is_generator() {
+        Verdict::GeneratorLimited
+    } else {
+        Verdict::Fine
+    };
+    let mut step = Measured::new(&outcome, samples.as_ref());
+    step.connections = connections;
+    step.purpose = "closed";
+    step.verdict = words(verdict);
+    step.findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
+    Ok((step, verdict))
+}
+
+fn words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Fine => "fine",
+        Verdict::GeneratorLimited => "generator",
+        Verdict::Harmed => "harm",
+    }
+}

@@ -1,0 +1,109 @@
+//! One step of a search as reports show it.
+
+use std::time::Duration;
+
+use hotrow_diagnose::rules::finding::{Class, Finding};
+use hotrow_diagnose::samples::{Role, Samples};
+use hotrow_lab::capacity::search;
+use hotrow_load::limited::{self, Cause, RATE_KEPT};
+use hotrow_load::objective::{Judged, Met};
+use hotrow_load::outcome::Outcome;
+use hotrow_load::record::Known;
+
+/// A step.
+pub(super) struct Measured {
+    /// Requests per second that were asked for; none in a closed loop.
+    pub(super) rate_rps: Option<f64>,
+    pub(super) connections: usize,
+    /// What for, in a word.
+    pub(super) purpose: &'static str,
+    /// What came of it, in a word or two.
+    pub(super) verdict: &'static str,
+    pub(super) length: Duration,
+    pub(super) requests: u64,
+    pub(super) answered_rps: f64,
+    pub(super) p50: Option<Known>,
+    pub(super) p99: Option<Known>,
+    /// Requests that were lost, wrong, timed out or never sent, as a share of what was due, 0 to 1.
+    pub(super) failed_share: f64,
+    /// The generator's busiest thread's share of a CPU, 0 to 1.
+    pub(super) generator_share: f64,
+    /// Share of all CPUs of this machine that were busy, 0 to 1.
+    pub(super) cpu_busy: Option<f64>,
+    /// CPUs that the processes of the service used; none when they were not looked at.
+    pub(super) service_cpus: Option<f64>,
+    pub(super) judged: Vec<Judged>,
+    pub(super) findings: Vec<Finding>,
+    /// Connections that the rate keeps busy, where none was free in time.
+    pub(super) connections_wanted: Option<f64>,
+}
+
+impl Measured {
+    pub(super) fn new(outcome: &Outcome, samples: Option<&Samples>) -> Self {
+        let total = &outcome.total;
+        let counts = &total.counts;
+        let failed = counts.errors.total() + counts.timeouts + counts.unsent;
+        let services = samples.filter(|samples| samples.with_role(Role::Service).next().is_some());
+        Self {
+            rate_rps: None,
+            connections: outcome.places,
+            purpose: "",
+            verdict: "",
+            length: outcome.window,
+            requests: counts.scheduled,
+            answered_rps: outcome.throughput_rps(),
+            p50: total.latency.quantile(0.5),
+            p99: total.latency.quantile(0.99),
+            failed_share: if counts.scheduled > 0 { failed as f64 / counts.scheduled as f64 } else { 0.0 },
+            generator_share: outcome.cpu_share(),
+            cpu_busy: samples.and_then(Samples::busy),
+            service_cpus: services.map(|samples| samples.with_role(Role::Service).map(|p| p.cores_used()).sum()),
+            judged: Vec::new(),
+            findings: Vec::new(),
+            connections_wanted: match limited::cause(outcome) {
+                Cause::ConnectionsBusy { needed, .. } => Some(needed),
+                _ => None,
+            },
+        }
+    }
+
+    pub(super) fn suspicion(&self) -> Option<Class> {
+        self.findings.first().map(|finding| finding.class)
+    }
+}
+
+/// What a step of the open loop says. Harm comes first; what is not proven, for the generator was the limit, says
+/// nothing of the target.
+pub(super) fn verdict(outcome: &Outcome, judged: &[Judged], abort_share: f64) -> search::Verdict {
+    if harmed(outcome, abort_share) {
+        return search::Verdict::Harmed;
+    }
+    if judged.iter().any(|judged| judged.met == Met::No) {
+        return search::Verdict::Missed;
+    }
+    if judged.iter().any(|judged| judged.met == Met::NotProven) {
+        return search::Verdict::GeneratorLimited;
+    }
+    match (rate_kept(outcome), outcome.limit().is_generator()) {
+        (true, _) => search::Verdict::Kept,
+        (false, true) => search::Verdict::GeneratorLimited,
+        // The queue grows, whatever the objective says of the few seconds that were seen.
+        (false, false) => search::Verdict::Missed,
+    }
+}
+
+/// Whether requests were lost beyond what the user wants to do to the target, or no answer is right at all. Refusals
+/// are answers: a server may say no to what is too much.
+pub(super) fn harmed(outcome: &Outcome, abort_share: f64) -> bool {
+    let counts = &outcome.total.counts;
+    let errors = &counts.errors;
+    let lost = errors.reset + errors.closed + errors.malformed + counts.timeouts;
+    (counts.ok == 0 && counts.scheduled > 0) || lost as f64 > abort_share * counts.sent as f64
+}
+
+/// Whether as many answers came as requests were due, but for those that are under way at the end.
+fn rate_kept(outcome: &Outcome) -> bool {
+    let mean_s = outcome.total.latency.mean().map_or(0.0, |mean| mean.ns() as f64 / 1e9);
+    let under_way = mean_s / outcome.window.as_secs_f64().max(f64::MIN_POSITIVE);
+    outcome.rate_ratio().is_none_or(|ratio| ratio >= RATE_KEPT - under_way)
+}

@@ -1,0 +1,190 @@
+//! All that a search came to, and what it means in words. Texts, pages and JSON are made from it alone.
+
+use hotrow_diagnose::rules::finding::Finding;
+use hotrow_lab::capacity::closed::{self, Level};
+use hotrow_lab::capacity::search::{self, Found};
+use hotrow_lab::capacity::usl::Fit;
+use hotrow_lab::report::numbers::{grouped, number, percent};
+
+use super::measured::Measured;
+use super::next::Advice;
+
+/// The whole result.
+pub(super) struct Report {
+    pub(super) url: String,
+    pub(super) connections: usize,
+    pub(super) threads: usize,
+    pub(super) keepalive: bool,
+    /// Who was looked at, in words.
+    pub(super) watched: String,
+    pub(super) local: bool,
+    pub(super) took_s: f64,
+    pub(super) result: Sought,
+    /// Why the target is gone, if it is.
+    pub(super) gone: Option<String>,
+    pub(super) steps: Vec<Measured>,
+    /// The step whose findings tell the limit, by its number.
+    pub(super) at_limit: Option<usize>,
+    pub(super) next: Vec<Advice>,
+    /// Confirmed less than was demanded; none when nothing was demanded.
+    pub(super) at_least: Option<f64>,
+}
+
+/// What was looked for, and found.
+pub(super) enum Sought {
+    Open(Open),
+    Closed(Closed),
+}
+
+pub(super) struct Open {
+    /// The objectives, in words.
+    pub(super) slo: String,
+    pub(super) arrivals: &'static str,
+    pub(super) found: Found,
+    /// Requests that the objectives want, and that the confirmation had.
+    pub(super) requests_wanted: u64,
+    pub(super) requests_confirmed: Option<u64>,
+}
+
+pub(super) struct Closed {
+    pub(super) end: closed::End,
+    pub(super) levels: Vec<Level>,
+    /// Connections, and what they bring.
+    pub(super) knee: Option<(usize, f64)>,
+    pub(super) fit: Option<Fit>,
+}
+
+impl Report {
+    /// What the step at the limit says of it, the most certain first.
+    pub(super) fn findings(&self) -> &[Finding] {
+        self.at_limit.and_then(|at| self.steps.get(at)).map_or(&[], |step| &step.findings)
+    }
+
+    /// The highest rate that is sure, in requests per second.
+    pub(super) fn confirmed_rps(&self) -> Option<f64> {
+        match &self.result {
+            Sought::Open(open) => open.found.kept.filter(|kept| kept.firm).map(|kept| kept.rate_rps),
+            Sought::Closed(closed) => closed.knee.map(|(_, rate)| rate),
+        }
+    }
+
+    /// The result in a sentence or two.
+    pub(super) fn answer(&self) -> String {
+        let answer = match &self.result {
+            Sought::Open(open) => open.answer(),
+            Sought::Closed(closed) => closed.answer(),
+        };
+        match &self.gone {
+            Some(why) => format!("The target takes no connection any more ({why}). Until then: {answer}"),
+            None => answer,
+        }
+    }
+}
+
+impl Open {
+    fn answer(&self) -> String {
+        let rate = |bound: search::Bound| number(bound.rate_rps);
+        let kept = self.found.kept.map(|kept| {
+            let how = if kept.firm { "on a plateau" } else { "in a short step, not confirmed on a plateau" };
+            format!("{} requests/s were kept {how}", rate(kept))
+        });
+        let so_far = kept.unwrap_or_else(|| "no rate was kept".to_owned());
+        let slo = &self.slo;
+        match (self.found.end, self.found.kept, self.found.refuted) {
+            (search::End::Found, Some(low), Some(high)) => format!(
+                "Between {} and {} requests/s with {slo}: the lower was kept on a plateau, the upper was not.",
+                rate(low),
+                rate(high)
+            ),
+            (search::End::AboveRateMax, ..) => {
+                format!(
+                    "The bound was not found: {so_far} with {slo}, which is the highest rate that --rate-max allows."
+                )
+            }
+            (search::End::GeneratorLimited, Some(_), Some(high)) => format!(
+                "The bound was not found: {so_far} with {slo}, and at {} the generator was the limit. Add threads \
+                 (-t), or load from another machine.",
+                rate(high)
+            ),
+            (search::End::NothingKept, _, Some(high)) => {
+                format!("The objectives {slo} are missed at every rate down to {} requests/s.", rate(high))
+            }
+            (search::End::TimeUp, _, high) => format!(
+                "The time was up before the interval was narrow: {so_far} with {slo}{}. Give it more --time.",
+                high.map(|high| format!(", {} were not", rate(high))).unwrap_or_default()
+            ),
+            (search::End::Harmed, ..) => format!(
+                "Ended to do no more harm: a step lost more than --abort-errors allows, or had no right answer at all; \
+                 {so_far} with {slo}."
+            ),
+            (search::End::Interrupted, ..) => format!("Interrupted: {so_far} with {slo}."),
+            (search::End::GeneratorLimited, ..) => {
+                "The bound was not found: the generator was the limit at every rate. Add threads (-t), or load from \
+                 another machine."
+                    .to_owned()
+            }
+            (search::End::Found | search::End::NothingKept, ..) => {
+                format!("The bound was not found: {so_far} with {slo}.")
+            }
+        }
+    }
+
+    /// What weakens the confirmation, if anything.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let had = self.requests_confirmed.filter(|had| *had < self.requests_wanted)?;
+        Some(format!(
+            "The confirmation rests on {} requests, and {} wants {}: make the --plateau longer.",
+            number(had as f64),
+            self.slo,
+            number(self.requests_wanted as f64)
+        ))
+    }
+}
+
+impl Closed {
+    fn answer(&self) -> String {
+        let Some((connections, rate)) = self.knee else {
+            return "No throughput was measured that is the target's own.".to_owned();
+        };
+        let reached = format!("{} requests/s from {connections} connections", number(rate));
+        let most = self.levels.iter().map(|level| level.connections).max().unwrap_or(connections);
+        match self.end {
+            closed::End::Knee => format!("The knee lies at {reached}; up to {most} connections brought no more."),
+            closed::End::StillRising => {
+                format!(
+                    "No knee within what was tried: {reached}, and it still rises; allow more with --connections-max."
+                )
+            }
+            closed::End::GeneratorLimited => format!(
+                "The bound was not found: {reached}, and with more connections the generator was the limit. Add \
+                 threads (-t), or load from another machine."
+            ),
+            closed::End::TimeUp => format!("The time was up: {reached} so far. Give it more --time."),
+            closed::End::Harmed => format!("Ended to do no more harm: {reached} until then."),
+            closed::End::Interrupted => format!("Interrupted: {reached} until then."),
+        }
+    }
+
+    /// The law in words.
+    pub(super) fn law(&self) -> String {
+        let Some(fit) = &self.fit else {
+            return "Too few numbers of connections for the scalability law.".to_owned();
+        };
+        let most = self.levels.iter().map(|level| level.connections).max().unwrap_or(0) as f64;
+        let peak = match fit.law.peak() {
+            Some(peak) if peak <= most => {
+                format!("its peak is {} requests/s at {} connections", number(fit.law.rate_rps(peak)), grouped(peak))
+            }
+            Some(peak) => {
+                format!("no peak within what was tried (it would lie at {} connections)", grouped(peak))
+            }
+            None => "no peak: more connections never bring less".to_owned(),
+        };
+        format!(
+            "Scalability law X(N) = λN / (1 + σ(N − 1) + κN(N − 1)): {peak}. It is off by {} on average; {} of the \
+             refits have a peak within what was tried.",
+            percent(fit.error),
+            percent(fit.peaks_within)
+        )
+    }
+}

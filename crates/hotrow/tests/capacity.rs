@@ -1,0 +1,242 @@
+//! `hotrow capacity` as its users see it, against servers that limit themselves.
+
+#![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/// Searches that depend on the machine's leisure are tried so often before they fail.
+const TRIES: usize = 4;
+
+/// A server with a thread for each connection, which works before it answers; it dies when the work says so.
+struct Server {
+    address: SocketAddr,
+    served: Arc<AtomicU64>,
+}
+
+impl Server {
+    /// `work` is given the number of the request, from 1; false ends the server.
+    fn start(work: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let (served, dead, work) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)), Arc::new(work));
+        let count = served.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if dead.load(SeqCst) {
+                    return;
+                }
+                let (Ok(stream), count, dead, work) = (stream, count.clone(), dead.clone(), work.clone()) else {
+                    return;
+                };
+                std::thread::spawn(move || {
+                    answer(stream, || {
+                        let goes_on = !dead.load(SeqCst) && work(count.fetch_add(1, SeqCst) + 1);
+                        dead.fetch_or(!goes_on, SeqCst);
+                        goes_on
+                    });
+                    // Whoever ends for good wakes the listener, which is closed then.
+                    let _ = dead.load(SeqCst).then(|| TcpStream::connect(address));
+                });
+            }
+        });
+        Self { address, served }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+fn answer(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(1..) = stream.read(&mut buffer) {
+        if !goes_on() || stream.write_all(OK).is_err() {
+            return;
+        }
+    }
+}
+
+/// Serves so many requests a second, whoever asks; others wait for their turn.
+fn bucket(rate: f64) -> Server {
+    let turn = Mutex::new(Instant::now());
+    Server::start(move |_| {
+        let mut next = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = (*next).max(Instant::now());
+        *next = mine + Duration::from_secs_f64(1.0 / rate);
+        drop(next);
+        std::thread::sleep(mine.saturating_duration_since(Instant::now()));
+        true
+    })
+}
+
+fn start(arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
+    command.arg("capacity").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it starts")
+}
+
+fn ended(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn capacity(arguments: &[&str]) -> (Option<i32>, String, String) {
+    ended(start(arguments).wait_with_output().expect("it ends"))
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// The object on standard output.
+fn report(arguments: &[&str]) -> (Option<i32>, Value) {
+    let (status, out, err) = capacity(&[arguments, &["--json", "-q"]].concat());
+    assert_eq!(out.lines().count(), 1, "{out} {err}");
+    let report = json(&out);
+    assert_eq!(report["schema"], "hotrow.capacity/1");
+    (status, report)
+}
+
+const QUICK: [&str; 6] = ["--step", "200ms", "--plateau", "400ms", "--arrivals", "uniform"];
+
+#[test]
+fn a_server_that_limits_itself_is_found_out() {
+    let server = bucket(2_000.0);
+    let arguments = [&QUICK[..], &["--slo", "p50<5ms,errors<5%", "--start-rate", "500", "--time", "12s"]].concat();
+    let mut reports = Vec::new();
+    for _ in 0..TRIES {
+        let (status, report) = report(&[&arguments[..], &[&server.url()]].concat());
+        let rps = |end: &str| report["interval"][end]["rps"].as_f64();
+        let (low, high) = (rps("low").unwrap_or(0.0), rps("high").unwrap_or(0.0));
+        assert!(low < 2_200.0, "it cannot do more: {report:#}");
+        if report["end"] == "found" && status == Some(0) && low > 1_700.0 && (low..2_400.0).contains(&high) {
+            let steps = report["steps"].as_array().expect("a list");
+            assert!(steps.len() > 6 && steps.iter().any(|step| step["purpose"] == "plateau"), "{report:#}");
+            assert!(steps.iter().all(|step| step["slo"].as_array().is_some_and(|slo| slo.len() == 2)), "{report:#}");
+            assert_eq!((&report["local"], &report["proven"]), (&Value::Bool(true), &Value::Bool(false)));
+            assert_eq!(report["next"].as_array().map(Vec::len), Some(6));
+            // The listener is this test.
+            let watched = report["watched"].as_str().expect("words");
+            assert!(watched.contains(&std::process::id().to_string()), "{watched}");
+            assert!(!report["findings"].as_array().expect("a list").is_empty(), "{report:#}");
+            return;
+        }
+        reports.push(report["verdict"].clone());
+    }
+    panic!("{reports:#?}");
+}
+
+#[test]
+fn what_was_demanded_and_not_confirmed_is_status_3() {
+    let server = bucket(20_000.0);
+    let page = std::env::temp_dir().join(format!("hotrow-capacity-{}.html", std::process::id()));
+    let page_name = page.to_str().expect("UTF-8");
+    let few =
+        ["--slo", "p50<2s", "--start-rate", "100", "--rate-max", "200", "--at-least", "1000", "--html", page_name];
+    let (status, out, err) = capacity(&[&QUICK[..], &few, &[&server.url()]].concat());
+    assert_eq!(status, Some(3), "{out} {err}");
+    for words in ["The bound was not found", "--rate-max", "MISSED", "not yet tested by a perturbation", "keep-alive"] {
+        assert!(out.contains(words), "{words:?} is missing in {out}");
+    }
+    let html = std::fs::read_to_string(&page).expect("it was written");
+    let _ = std::fs::remove_file(&page);
+    assert!(html.contains("<svg") && html.contains("Latency") && html.contains("Capacity"), "{html}");
+    // An objective that cannot be kept at any rate.
+    let never = ["--slo", "p50<1us", "--start-rate", "1000", "--step", "100ms", "--time", "9s"];
+    let (status, report) = report(&[&never[..], &[&server.url()]].concat());
+    assert!(status == Some(3) || report["end"] == "time", "{report:#}");
+    assert_eq!(report["capacity_rps"], Value::Null);
+}
+
+#[test]
+fn a_target_that_dies_is_reported_up_to_there() {
+    let server = Server::start(|number| number < 300);
+    let arguments = ["--slo", "p50<1s", "--start-rate", "500", "--step", "200ms", "--plateau", "400ms"];
+    let (status, report) = report(&[&arguments[..], &[&server.url()]].concat());
+    assert_eq!((status, &report["end"]), (Some(1), &Value::from("harm")), "{report:#}");
+    assert!(!report["steps"].as_array().expect("a list").is_empty(), "{report:#}");
+    assert_eq!(report["capacity_rps"], Value::Null);
+    assert!(server.served.load(SeqCst) >= 300);
+}
+
+#[test]
+fn an_interruption_keeps_what_was_measured() {
+    let server = bucket(1_000.0);
+    let child = start(&["--slo", "p50<1s", "--start-rate", "100", "--step", "300ms", "--json", &server.url()]);
+    let begun = Instant::now();
+    while server.served.load(SeqCst) < 150 && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_raw(child.id() as i32).expect("a process"), Signal::INT).expect("it lives");
+    let (status, out, err) = ended(child.wait_with_output().expect("it ends"));
+    assert_eq!(status, Some(130), "{err}");
+    let report = json(&out);
+    assert_eq!(report["end"], "interrupted");
+    assert!(!report["steps"].as_array().expect("a list").is_empty(), "{report:#}");
+}
+
+/// Four at once, 5 ms each: more than four connections bring no more, but for what a request spends on its way.
+#[test]
+fn connections_are_raised_to_the_knee() {
+    let busy = (Mutex::new(0), std::sync::Condvar::new());
+    let server = Server::start(move |_| {
+        let (workers, free) = (&busy.0, &busy.1);
+        let taken = workers.lock().unwrap_or_else(PoisonError::into_inner);
+        *free.wait_while(taken, |taken| *taken >= 4).unwrap_or_else(PoisonError::into_inner) += 1;
+        std::thread::sleep(Duration::from_millis(5));
+        *workers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        free.notify_one();
+        true
+    });
+    let arguments = ["--closed", "--connections-max", "32", "--rounds", "2", "--step", "150ms"];
+    let mut reports = Vec::new();
+    for _ in 0..TRIES {
+        let (status, report) = report(&[&arguments[..], &[&server.url()]].concat());
+        let knee = report["closed"]["knee_connections"].as_u64();
+        if (status, &report["end"]) == (Some(0), &Value::from("found")) && matches!(knee, Some(4 | 8)) {
+            let levels = report["closed"]["levels"].as_array().expect("a list");
+            assert!(levels.len() >= 5 && levels.iter().all(|l| l["rps"].as_array().is_some_and(|r| r.len() <= 2)));
+            let law = &report["closed"]["law"];
+            assert!(
+                law["sigma"][0].as_f64().is_some_and(|s| s >= 0.0) && law["lambda_rps"][0].as_f64() > Some(0.0),
+                "{law}"
+            );
+            return;
+        }
+        reports.push(format!("{} {} {}", report["end"], report["verdict"], report["closed"]["levels"]));
+    }
+    panic!("{reports:#?}");
+}
+
+#[test]
+fn wrong_usage_is_refused_before_anything_is_sent() {
+    let server = bucket(1_000.0);
+    let url = server.url();
+    let slo = ["--slo", "p50<1s"];
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["--start-rate", "10", "--rate-max", "5", &url], 2, "--start-rate (10) must not be above --rate-max (5)"),
+        (&["--rounds", "2", &url], 2, "--rounds is for --closed"),
+        (&["--pid", "4294967295", &url], 2, "--pid 4294967295: there is no such process"),
+        (&["--port", "1", &url], 2, "--port 1: nobody listens"),
+        (&["--cgroup", "/nonexistent", &url], 2, "--cgroup /nonexistent"),
+        (&["--html", "/nonexistent/f", &url], 2, "/nonexistent/f cannot be written"),
+        (&["--timeout", "0s", &url], 2, "--timeout must be longer"),
+        (&["ftp://a"], 2, "only http:// and https://"),
+        (&["http://127.0.0.1:1/"], 1, "no connection to 127.0.0.1:1"),
+    ];
+    for (arguments, status, words) in cases {
+        let (got, out, err) = capacity(&[&slo[..], arguments].concat());
+        assert_eq!((got, out.as_str()), (Some(*status), ""), "{arguments:?}: {err}");
+        assert!(err.contains(words), "{words:?} is missing in {err}");
+    }
+    assert_eq!(server.served.load(SeqCst), 0);
+}

@@ -1,0 +1,185 @@
+//! Searches against simulated servers whose limit is known by construction, in virtual time.
+
+use hotrow_load::random::Random;
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    start_rps: 100.0,
+    rate_max_rps: 1e6,
+    requests: 10_000,
+    step: Duration::from_secs(2),
+    plateau: Duration::from_secs(10),
+    time: Duration::from_secs(300),
+};
+
+/// Carries a search out on a simulated server; what it found, and the loads.
+fn drive(limits: Limits, mut server: impl FnMut(&Trial) -> Verdict) -> (Found, Vec<(Trial, Verdict)>) {
+    let (mut search, mut last, mut trials) = (Search::new(limits), None, Vec::new());
+    loop {
+        match search.next(last) {
+            Step::Done(found) => return (found, trials),
+            Step::Run(trial) => {
+                let verdict = server(&trial);
+                trials.push((trial, verdict));
+                last = Some(Judged { verdict, took: trial.cost() });
+            }
+        }
+        assert!(trials.len() <= STEPS_MAX, "{trials:#?}");
+    }
+}
+
+/// Serves `rate` a second and 100 more at once; what comes too early waits. The objective: 99 % within 10 ms.
+fn bucket(rate: f64) -> impl Fn(&Trial) -> Verdict {
+    move |trial| {
+        let seconds = (trial.warmup + trial.length).as_secs_f64() * 0.99;
+        let waiting = ((trial.rate_rps - rate) * seconds - 100.0).max(0.0);
+        if waiting / rate < 0.010 { Verdict::Kept } else { Verdict::Missed }
+    }
+}
+
+/// Poisson arrivals, exponential work, one worker; the same objective. Its sojourn times are exponential with rate
+/// μ − λ, so that the objective is kept up to λ = μ − ln(100) / 10 ms (Kleinrock, "Queueing Systems", 1975).
+fn mm1(work_rps: f64, mut random: Random) -> impl FnMut(&Trial) -> Verdict {
+    move |trial| {
+        let count = |time: Duration| (trial.rate_rps * time.as_secs_f64()) as u64;
+        let (warmup, measured) = (count(trial.warmup), count(trial.length));
+        let (mut wait_s, mut late) = (0.0_f64, 0);
+        for request in 0..warmup + measured {
+            let sojourn_s = wait_s + random.exponential() / work_rps;
+            late += u64::from(request >= warmup && sojourn_s >= 0.010);
+            // Lindley's recursion.
+            wait_s = (sojourn_s - random.exponential() / trial.rate_rps).max(0.0);
+        }
+        if late * 100 <= measured { Verdict::Kept } else { Verdict::Missed }
+    }
+}
+
+fn covers(found: &Found, truth: f64) -> bool {
+    let (Some(kept), Some(refuted)) = (found.kept, found.refuted) else { return false };
+    found.end == End::Found && kept.firm && refuted.firm && kept.rate_rps <= truth && truth <= refuted.rate_rps
+}
+
+fn within_5_percent(found: &Found, truth: f64) -> bool {
+    found.kept.is_some_and(|kept| (kept.rate_rps / truth - 1.0).abs() <= 0.05)
+}
+
+#[test]
+fn the_rate_of_a_token_bucket_is_found() {
+    let runs: Vec<Found> = (0..50)
+        .map(|seed| {
+            let start_rps = 37.0 * (1.0 + Random::new(seed, 0).unit() * 20.0);
+            let (found, trials) = drive(Limits { start_rps, ..LIMITS }, bucket(7_000.0));
+            let took: Duration = trials.iter().map(|(trial, _)| trial.cost()).sum();
+            assert!(took < Duration::from_secs(150), "{took:?}");
+            found
+        })
+        .collect();
+    assert!(runs.iter().all(|found| within_5_percent(found, 7_000.0)), "{runs:#?}");
+    let covered = runs.iter().filter(|found| covers(found, 7_000.0)).count();
+    assert!(covered >= 45, "{covered} of 50: {runs:#?}");
+}
+
+/// Of 20 searches for the knee of a random queue: those that come within 5 % of it, and those whose interval holds it.
+fn knees_found(work_rps: f64, plateau: Duration) -> (usize, usize) {
+    let truth = work_rps - 100.0_f64.ln() / 0.010;
+    let search = |seed| {
+        let start_rps = 500.0 * (1.0 + Random::new(seed, 1).unit());
+        let limits = Limits { start_rps, plateau, time: Duration::from_secs(900), ..LIMITS };
+        drive(limits, mm1(work_rps, Random::new(seed, 2))).0
+    };
+    let runs: Vec<Found> = (0..20).map(search).collect();
+    let near = runs.iter().filter(|found| within_5_percent(found, truth)).count();
+    (near, runs.iter().filter(|found| covers(found, truth)).count())
+}
+
+/// The knee lies at 93 % of what the worker can do, where queues change so slowly that plateaus have to be long.
+#[test]
+fn the_knee_of_a_random_queue_is_found() {
+    let (near, covered) = knees_found(7_000.0, Duration::from_secs(60));
+    assert!(near >= 19 && covered >= 18, "{near} near, {covered} cover it, of 20");
+}
+
+/// A server that fails in one step of twenty, whatever the rate.
+#[test]
+fn a_flaky_servers_rate_is_found() {
+    let covered = (0..100).filter(|seed| {
+        let (mut random, steady) = (Random::new(*seed, 3), bucket(7_000.0));
+        let start_rps = 100.0 * (1.0 + random.unit());
+        let flaky = |trial: &Trial| if random.unit() < 0.05 { Verdict::Missed } else { steady(trial) };
+        covers(&drive(Limits { start_rps, time: Duration::from_secs(900), ..LIMITS }, flaky).0, 7_000.0)
+    });
+    let covered = covered.count();
+    assert!(covered >= 90, "{covered} of 100");
+}
+
+#[test]
+fn a_limit_that_is_not_reached_is_no_number() {
+    let (found, trials) = drive(Limits { rate_max_rps: 1_500.0, ..LIMITS }, bucket(7_000.0));
+    assert_eq!((found.end, found.refuted), (End::AboveRateMax, None));
+    let below = |most: f64| (most / MARGIN_BELOW - 1.0..=most).contains(&found.kept.map_or(0.0, |kept| kept.rate_rps));
+    assert!(below(1_500.0) && found.kept.is_some_and(|kept| kept.firm), "{found:?}");
+    assert!(trials.iter().all(|(trial, _)| trial.rate_rps <= 1_500.0), "{trials:?}");
+    let generator = |trial: &Trial| if trial.rate_rps > 3_000.0 { Verdict::GeneratorLimited } else { Verdict::Kept };
+    let (found, _) = drive(LIMITS, generator);
+    assert_eq!(found.end, End::GeneratorLimited);
+    assert!(found.kept.is_some_and(|kept| kept.firm && (2_850.0..=3_000.0).contains(&kept.rate_rps)), "{found:?}");
+    assert!(found.refuted.is_some_and(|top| top.generator && top.firm), "{found:?}");
+}
+
+#[test]
+fn a_first_rate_that_is_too_high_is_halved() {
+    let (found, trials) = drive(Limits { start_rps: 50_000.0, ..LIMITS }, bucket(7_000.0));
+    assert!(covers(&found, 7_000.0), "{found:?}");
+    assert_eq!(trials[1].0.purpose, Purpose::Fall);
+    let (found, trials) = drive(LIMITS, |_| Verdict::Missed);
+    assert_eq!((found.end, found.kept), (End::NothingKept, None));
+    assert!(trials.iter().all(|(trial, _)| trial.rate_rps >= LIMITS.start_rps / FALL_MAX));
+    assert_eq!(drive(LIMITS, |_| Verdict::GeneratorLimited).0.end, End::GeneratorLimited);
+}
+
+#[test]
+fn harm_ends_it_at_once() {
+    let harmed = |trial: &Trial| if trial.rate_rps > 500.0 { Verdict::Harmed } else { Verdict::Kept };
+    let (found, trials) = drive(LIMITS, harmed);
+    assert_eq!((found.end, trials.len()), (End::Harmed, 4), "100, 200, 400, 800");
+    assert_eq!(found.kept.map(|kept| (kept.rate_rps, kept.firm)), Some((400.0, false)));
+}
+
+/// Fine for a few seconds, not for longer: the plateau tells, and what is reported held on one.
+#[test]
+fn what_only_short_steps_keep_is_not_reported() {
+    let tires = |trial: &Trial| {
+        let most = if trial.length > Duration::from_secs(5) { 4_000.0 } else { 7_000.0 };
+        bucket(most)(trial)
+    };
+    let (found, trials) = drive(Limits { time: Duration::from_secs(900), ..LIMITS }, tires);
+    assert!(covers(&found, 4_000.0) || within_5_percent(&found, 4_000.0), "{found:?} {trials:#?}");
+    assert!(found.kept.is_some_and(|kept| kept.firm), "{found:?}");
+}
+
+#[test]
+fn the_time_is_kept_and_a_confirmation_fits_in_it() {
+    for time_s in 1..120 {
+        let limits = Limits { time: Duration::from_secs(time_s), ..LIMITS };
+        let (found, trials) = drive(limits, bucket(7_000.0));
+        let took: Duration = trials.iter().map(|(trial, _)| trial.cost()).sum();
+        assert!(took <= limits.time, "{took:?} of {time_s} s");
+        let firm = found.kept.is_some_and(|kept| kept.firm);
+        assert!(firm || trials.len() <= 2, "{time_s} s: {found:?} after {trials:#?}");
+        assert!(matches!(found.end, End::TimeUp | End::Found), "{found:?}");
+    }
+}
+
+#[test]
+fn whatever_a_server_says_it_ends() {
+    let verdicts = [Verdict::Kept, Verdict::Missed, Verdict::GeneratorLimited, Verdict::Missed];
+    for seed in 0..300 {
+        let mut random = Random::new(seed, 4);
+        let limits = Limits { time: Duration::from_secs(100_000), ..LIMITS };
+        let (found, _) = drive(limits, |_| verdicts[random.below(4) as usize]);
+        if let (Some(kept), Some(refuted)) = (found.kept, found.refuted) {
+            assert!(kept.rate_rps < refuted.rate_rps, "{found:?}");
+        }
+    }
+}
