@@ -53,8 +53,9 @@ fn fifty_readers_of_one_cold_key_are_one_query() {
 #[test]
 fn readers_connections_are_bounded() {
     let shop = Shop::on_standin();
-    let server =
-        Server::start(&shop.config(&["products"]).set("source.reads_in_flight", "3").set("source.merge", "false"));
+    let config = shop.config(&["products"]).set("source.reads_in_flight", "3").set("source.merge", "false");
+    // Forty reads of 30 ms, three at once, are an overload; here all are to be answered.
+    let server = Server::start(&config.set("limits.concurrency.queue", "\"fifo\""));
     let standin = shop.place.standin();
     let before = standin.connections();
     standin.trouble("find", Trouble::Delay(Duration::from_millis(30)));
