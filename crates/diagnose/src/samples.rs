@@ -53,6 +53,10 @@ pub struct Samples {
     pub ports: Option<Level>,
     /// The processes that were watched.
     pub processes: Vec<Watched>,
+    /// Processes that were not watched and used CPU time, the busiest first; [`crate::survey`] fills them in.
+    pub others: Vec<Other>,
+    /// The load generator's own connections, as the kernel tells of them; [`crate::survey`] fills it in.
+    pub connections: Option<Connections>,
     /// What a load generator saw.
     pub load: Option<Load>,
     /// What could not be seen.
@@ -114,6 +118,14 @@ pub struct Watched {
     pub peers: Vec<Peer>,
     /// Share of its clients' connections on which a request lies unread, 0 to 1; [`crate::survey`] fills it in.
     pub unread_share: Option<f64>,
+    /// CPUs that it used, threads that have ended meanwhile included; none where it could not be seen.
+    pub cores: Option<f64>,
+    /// Switches of its threads per second because they waited for something.
+    pub waits_per_s: Option<f64>,
+    /// Switches of its threads per second because another was to run.
+    pub preempted_per_s: Option<f64>,
+    /// What its threads were found waiting for, the most frequent first; [`crate::survey`] fills it in.
+    pub waits: Vec<Wait>,
 }
 
 /// One thread.
@@ -134,6 +146,64 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Open connections to it.
     pub connections: u64,
+}
+
+/// What a thread stands at when it does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitFor {
+    /// A lock, or a signal of another thread (futex).
+    Lock,
+    /// Whatever comes next on any of its sockets (epoll, poll, select).
+    Events,
+    /// A new connection.
+    Connection,
+    /// An answer of somebody it asks, or room to send; who that is, where it can be seen.
+    Peer(Option<SocketAddr>),
+    /// A client: its next request, or that it takes an answer.
+    Client,
+    /// A disk.
+    Disk,
+    /// The time (sleep).
+    Time,
+    /// Something else, or what may not be seen.
+    Other,
+}
+
+/// How often threads of a process were found waiting for something.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    /// For what.
+    pub what: WaitFor,
+    /// Threads that did, on average over the looks.
+    pub threads: f64,
+}
+
+/// A process that is not part of what is measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Other {
+    /// Its id.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// CPUs that it used.
+    pub cores: f64,
+}
+
+/// What the kernel tells of a generator's connections (`tcp_info`), added up or as means over those that were open.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Connections {
+    /// Connections that were looked at.
+    pub count: u64,
+    /// Mean of their smoothed round trip times.
+    pub rtt: Duration,
+    /// Mean of their shortest round trip times.
+    pub rtt_min: Duration,
+    /// Segments that were sent again, all together, since the connections were opened.
+    pub retransmitted: u64,
+    /// Share of the time that data was under way in which the receiver's window held it back, 0 to 1.
+    pub receiver_limited: f64,
+    /// The same of the own send buffer.
+    pub send_buffer_limited: f64,
 }
 
 /// What a load generator saw meanwhile.
@@ -261,10 +331,10 @@ impl Watched {
         Some(Self { pid: now.pid, role, threads, group, ..Self::default() })
     }
 
-    /// CPUs that its threads used, together.
+    /// CPUs that it used: all of it, or where that is not known its threads that live still.
     #[must_use]
     pub fn cores_used(&self) -> f64 {
-        self.threads.iter().map(|thread| thread.busy).sum()
+        self.cores.unwrap_or_else(|| self.threads.iter().map(|thread| thread.busy).sum())
     }
 }
 

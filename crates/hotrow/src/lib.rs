@@ -1,12 +1,13 @@
 //! The parts of the `hotrow` binary, as a library so that its tests can reach them.
 //!
 //! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`load`],
-//! [`capacity`], [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
+//! [`capacity`], [`diagnosis`], [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
 
 pub mod capacity;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod diagnosis;
 pub mod doctor;
 pub mod lab;
 pub mod load;

@@ -3,7 +3,7 @@
 //! Reading order: [`experiment`] (what is to be measured), [`run`] (measuring it), [`stage`] (where set-ups run), [`nginx`] (proxies in
 //! front of services), [`delay`] (a network between them), [`results`] (what was measured; everything before writes it,
 //! everything after reads it), [`report`] (what a person reads); [`models`] (the same requests through a thread, threads, pools and async);
-//! [`capacity`] (how much does it carry?).
+//! [`capacity`] (how much does it carry?); [`watch`] (looking at the machine meanwhile).
 
 pub mod capacity;
 pub mod delay;
@@ -14,3 +14,4 @@ pub mod report;
 pub mod results;
 pub mod run;
 pub mod stage;
+pub mod watch;

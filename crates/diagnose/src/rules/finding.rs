@@ -33,6 +33,10 @@ pub enum Class {
     Ports,
     /// A table of the kernel is full.
     KernelTable,
+    /// One thing at a time: a lock, while CPUs are idle.
+    Lock,
+    /// Another process takes the CPUs.
+    Competitor,
     /// The load generator.
     Generator,
     /// What stands in front of the service.
@@ -74,6 +78,8 @@ impl Class {
             Self::OpenFiles => "open files",
             Self::Ports => "local ports",
             Self::KernelTable => "a table of the kernel",
+            Self::Lock => "a lock: threads wait for each other",
+            Self::Competitor => "CPU: another process takes it",
             Self::Generator => "the load generator",
             Self::Proxy => "the proxy in front",
             Self::NoneFound => "no limit was found",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_load::plan::Rate;
 
+use crate::diagnosis::watched::WatchArgs;
 use crate::load::args::{ArrivalsArg, Objectives, TargetArgs, duration, objectives};
 
 /// Shortest step: less than that holds too few looks at the machine.
@@ -61,15 +62,8 @@ pub struct CapacityArgs {
     /// End the search when more than this share of a step's requests was lost or timed out, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = percent)]
     pub(super) abort_errors: f64,
-    /// Watch this process, and those that descend from it; may be repeated
-    #[arg(long, value_name = "PID", group = "watched")]
-    pub(super) pid: Vec<u32>,
-    /// Watch the process that listens on this port of this machine [default: the URL's, where that is this machine]
-    #[arg(long, value_name = "PORT", group = "watched")]
-    pub(super) port: Option<u16>,
-    /// Watch the processes of this cgroup
-    #[arg(long, value_name = "PATH", group = "watched")]
-    pub(super) cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) watch: WatchArgs,
     /// Write the result as an HTML page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,

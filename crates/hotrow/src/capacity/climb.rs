@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hotrow_lab::capacity::closed::{Climb, End, Level, Limits, Measured as Heard, Step, Verdict};
+use hotrow_lab::watch::{self, Watch};
 use hotrow_load::outcome;
 use hotrow_load::plan::{Extent, Pace, Plan};
 use hotrow_load::run::{self, Config, RunError};
@@ -10,7 +11,6 @@ use hotrow_measure::clock::Nanos;
 
 use super::measured::{self, Measured};
 use super::open::Task;
-use super::watch::{self, Watch};
 
 /// What a climb came to.
 pub(super) struct Climbed {
@@ -69,7 +69,7 @@ fn load(
     let plan = Plan { pace: Pace::Closed, warmup, extent, seed };
     let threads = task.config.threads.min(connections);
     let config = Config { plan, seed, connections, threads, ..task.config.clone() };
-    let (outcome, samples) = watch.during(warmup, length, || run::run(&config, task.stop, &mut |_, _| {}));
+    let (outcome, samples) = watch.during(warmup, Some(length), || run::run(&config, task.stop, &mut |_, _| {}));
     let outcome = outcome?;
     if outcome.end == outcome::End::Interrupted {
         return Err(RunError::InterruptedBefore);

@@ -1,12 +1,12 @@
 //! The result for machines. Names and shape are a contract; `SCHEMA` changes when they do.
 
-use hotrow_diagnose::rules::finding::Finding;
 use hotrow_lab::capacity::search::{self, Bound};
 use hotrow_lab::capacity::{closed, usl};
 use serde::Serialize;
 
 use super::measured::Measured;
 use super::report::{Closed, Open, Report, Sought};
+use crate::diagnosis::json::FindingReport;
 use crate::load::json::{Micros, ObjectiveReport, rounded};
 
 /// Version of the result's shape.
@@ -101,15 +101,6 @@ struct StepReport {
     service_cpus: Option<f64>,
     slo: Vec<ObjectiveReport>,
     suspicion: Option<String>,
-}
-
-#[derive(Serialize)]
-struct FindingReport<'a> {
-    class: String,
-    words: &'static str,
-    confidence: f64,
-    evidence: &'a [String],
-    counterfactual: &'a str,
 }
 
 #[derive(Serialize)]
@@ -244,17 +235,5 @@ impl StepReport {
 impl<'a> NextReport<'a> {
     fn of(advice: &'a super::next::Advice) -> Self {
         Self { what: advice.what, state: advice.state.words(), words: &advice.words }
-    }
-}
-
-impl<'a> FindingReport<'a> {
-    fn of(finding: &'a Finding) -> Self {
-        Self {
-            class: format!("{:?}", finding.class),
-            words: finding.class.words(),
-            confidence: rounded(finding.confidence, 3),
-            evidence: &finding.evidence,
-            counterfactual: &finding.counterfactual,
-        }
     }
 }

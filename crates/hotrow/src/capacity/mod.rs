@@ -1,7 +1,7 @@
 //! `hotrow capacity`: how much does it carry, and what limits it?
 //!
 //! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
-//! decided in `hotrow_lab::capacity`), `watch` (looking at the machine meanwhile), `measured` (one step), `next` (what to do about
+//! decided in `hotrow_lab::capacity`), `measured` (one step), `next` (what to do about
 //! it), `report` (what it means), `page` and `json`.
 
 pub mod args;
@@ -12,7 +12,6 @@ mod next;
 mod open;
 mod page;
 mod report;
-mod watch;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotrow_lab::capacity::{closed, search, usl};
+use hotrow_lab::watch::Watch;
 use hotrow_load::objective::Objective;
 use hotrow_load::plan::{Extent, Pace, Plan};
 use hotrow_load::run::Config;
@@ -30,8 +30,8 @@ use self::measured::Measured;
 use self::next::Facts;
 use self::open::Task;
 use self::report::{Closed, Open, Report, Sought};
-use self::watch::Watch;
 use crate::cli::{Exit, tell};
+use crate::diagnosis::watched;
 use crate::load::args::ArrivalsArg;
 use crate::load::files::OutputFile;
 use crate::load::{LoadError, html, resolve};
@@ -76,7 +76,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
         tell(std::io::stderr(), &format!("hotrow capacity: {short}"));
     }
-    let mut watch = Watch::new(args, &config.address).map_err(CapacityError::Wrong)?;
+    let mut watch = watched::watch(&args.watch, &config.address).map_err(CapacityError::Wrong)?;
     // Before the search: a file that cannot be written must not cost minutes.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hotrow_lab::capacity::search::{End, Found, Judged, Limits, Purpose, Search, Step, Trial, Verdict};
+use hotrow_lab::watch::Watch;
 use hotrow_load::objective::{self, Objective};
 use hotrow_load::outcome;
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan, Rate};
@@ -12,7 +13,6 @@ use hotrow_measure::clock::Nanos;
 
 use super::args::CapacityArgs;
 use super::measured::{self, Measured};
-use super::watch::{self, Watch};
 use crate::load::args::ArrivalsArg;
 
 /// What is looked for, and how far it may go.
@@ -54,7 +54,7 @@ pub(super) fn search(
             Ok(Loaded::Measured(step, verdict)) => {
                 tell(&step);
                 steps.push(*step);
-                watch::sleep(trial.pause, task.stop);
+                hotrow_lab::watch::sleep(trial.pause, task.stop);
                 last = Some(Judged { verdict, took: Nanos::now().since(begun) });
             }
             Ok(Loaded::Interrupted) => return Ok((search.found(End::Interrupted), None)),
@@ -99,7 +99,8 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
         seed,
     };
     let config = Config { plan, seed, ..task.config.clone() };
-    let (outcome, samples) = watch.during(trial.warmup, trial.length, || run::run(&config, task.stop, &mut |_, _| {}));
+    let (outcome, samples) =
+        watch.during(trial.warmup, Some(trial.length), || run::run(&config, task.stop, &mut |_, _| {}));
     let outcome = match outcome {
         Ok(outcome) if outcome.end == outcome::End::Interrupted => return Ok(Loaded::Interrupted),
         Ok(outcome) => outcome,

@@ -10,6 +10,7 @@ use hotrow_load::objective::{self, Objective};
 use hotrow_load::plan::{self, Rate};
 
 use super::compare::CompareArgs;
+use crate::diagnosis::watched::WatchArgs;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
@@ -52,6 +53,8 @@ pub struct LoadArgs {
     /// Write the result as an HTML page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) watch: WatchArgs,
     /// Print all percentiles of the latency, in ms, in the form that HdrHistogram's plotter reads
     #[arg(long, conflicts_with = "json")]
     pub(super) percentiles: bool,

@@ -11,13 +11,14 @@ use serde::{Serialize, Serializer};
 
 use super::calibration::Headroom;
 use super::{csv, verdict};
+use crate::diagnosis::json::Diagnosis;
 
 /// Version of the result's shape.
 pub(super) const SCHEMA: &str = "hotrow.load/1";
 
 /// The result. Fields are in the order of the documentation.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct Report<'a> {
     schema: &'static str,
     target: Target,
     interrupted: bool,
@@ -36,6 +37,8 @@ pub(super) struct Report {
     generator: Generator,
     slo: Vec<ObjectiveReport>,
     seconds: Vec<SecondReport>,
+    /// What the machine showed meanwhile.
+    diagnosis: Diagnosis<'a>,
     verdict: String,
 }
 
@@ -148,13 +151,12 @@ struct SecondReport {
     schedule_lag_p99_us: Option<f64>,
 }
 
-impl Report {
+impl<'a> Report<'a> {
     pub(super) fn new(
         url: &str,
         config: &Config,
         outcome: &Outcome,
-        judged: &[Judged],
-        headroom: Option<Headroom>,
+        (judged, headroom, diagnosis): (&[Judged], Option<Headroom>, Diagnosis<'a>),
     ) -> Self {
         let total = &outcome.total;
         let counts = &total.counts;
@@ -199,6 +201,7 @@ impl Report {
             },
             slo: judged.iter().map(ObjectiveReport::of).collect(),
             seconds: outcome.seconds.iter().map(SecondReport::of).collect(),
+            diagnosis,
             verdict: verdict::sentence(outcome),
         }
     }
@@ -307,7 +310,7 @@ pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
 }
 
 /// One line of JSON.
-pub(super) fn line(report: &Report) -> String {
+pub(super) fn line(report: &Report<'_>) -> String {
     // Plain data with text keys: nothing in it can fail to serialize. An error would still be told, not hidden.
     serde_json::to_string(report).unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
 }

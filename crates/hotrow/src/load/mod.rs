@@ -24,7 +24,8 @@ use std::time::SystemTime;
 
 use hotrow_load::calibrate::{self, CalibrateError};
 use hotrow_load::objective::{self, Judged, Met};
-use hotrow_load::outcome::{End, Outcome};
+use hotrow_load::outcome::{End, Outcome, Second};
+use hotrow_load::record::Record;
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_measure::clock::Nanos;
 
@@ -38,6 +39,8 @@ pub use self::kept::NoResult;
 pub use self::resolve::Refused;
 use self::resolve::Resolved;
 use crate::cli::Exit;
+use crate::diagnosis::json::{Diagnosis, FindingReport};
+use crate::diagnosis::watched;
 use crate::doctor;
 use crate::signals;
 
@@ -50,6 +53,9 @@ pub enum LoadError {
     /// The run failed.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Who shall be watched is not there.
+    #[error("{0}")]
+    Watch(String),
     /// Calibrating failed.
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
@@ -75,6 +81,7 @@ impl LoadError {
                 | hotrow_load::target::TargetError::NoAddress(_),
             )) => Exit::Failed,
             Self::Refused(_)
+            | Self::Watch(_)
             | Self::Run(RunError::Plan(_) | RunError::OutOfRange { .. } | RunError::PipelineWithoutKeepalive) => {
                 Exit::Usage
             }
@@ -104,16 +111,26 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     }
     let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
     let mut csv = csv.map(Csv::new);
-    let outcome = run::run(&config, &stop, &mut |second, record| {
+    let mut watch = watched::watch(&args.watch, &config.address).map_err(LoadError::Watch)?;
+    let mut told = |second: &Second, record: &Record| {
         if progress {
             tell(std::io::stderr(), &text::progress(second));
         }
         hdr.iter_mut().for_each(|hdr| hdr.second(second, record));
         csv.iter_mut().for_each(|csv| csv.second(second));
-    })?;
+    };
+    let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
+    let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
+    let outcome = outcome?;
+    let findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
+    let diagnosis = Diagnosis {
+        watched: &watch.words,
+        local: watch.local,
+        findings: findings.iter().map(FindingReport::of).collect(),
+    };
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
-    report(args, &url, &config, &outcome, &judged);
+    report(args, &url, &config, &outcome, (&judged, diagnosis));
     // After the report: a full disk must not hide what was measured.
     let html = html.map(|mut file| {
         let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
@@ -127,12 +144,18 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     Ok(exit(&outcome, &judged))
 }
 
-fn report(args: &LoadArgs, url: &str, config: &Config, outcome: &Outcome, judged: &[Judged]) {
+fn report(
+    args: &LoadArgs,
+    url: &str,
+    config: &Config,
+    outcome: &Outcome,
+    (judged, diagnosis): (&[Judged], Diagnosis<'_>),
+) {
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
     let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
     if args.json {
-        tell(std::io::stdout(), &json::line(&json::Report::new(url, config, outcome, judged, headroom)));
+        tell(std::io::stdout(), &json::line(&json::Report::new(url, config, outcome, (judged, headroom, diagnosis))));
         for missed in judged.iter().filter(|judged| judged.met != Met::Yes) {
             let (objective, words) = (&missed.objective, missed.words());
             tell(std::io::stderr(), &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)));

@@ -1,0 +1,76 @@
+//! Whose processes are looked at while a target is loaded, and the options that choose them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use hotrow_diagnose::samples::Role;
+use hotrow_diagnose::{cgroup, listeners, process};
+use hotrow_lab::watch::Watch;
+use hotrow_load::target::Address;
+
+const PROC: &str = "/proc";
+/// Where cgroups lie, for a path that is not absolute.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// Who is watched.
+#[derive(Debug, Default, Args)]
+pub struct WatchArgs {
+    /// Watch this process, and those that descend from it; may be repeated
+    #[arg(long, value_name = "PID", group = "watched")]
+    pid: Vec<u32>,
+    /// Watch the process that listens on this port of this machine [default: the URL's, where that is this machine]
+    #[arg(long, value_name = "PORT", group = "watched")]
+    port: Option<u16>,
+    /// Watch the processes of this cgroup
+    #[arg(long, value_name = "PATH", group = "watched")]
+    cgroup: Option<PathBuf>,
+}
+
+/// Finds the processes that the arguments name, or that listen where the requests go.
+///
+/// # Errors
+/// What was named and is not there, in words.
+pub fn watch(args: &WatchArgs, address: &Address) -> Result<Watch, String> {
+    let here = match address {
+        Address::Unix(_) => true,
+        Address::Tcp(address) => address.ip().is_loopback(),
+    };
+    let (pids, words) = chosen(args, address, here)?;
+    let services: Vec<(u32, Role)> = pids.into_iter().map(|pid| (pid, Role::Service)).collect();
+    Ok(Watch::new(&services, here, words))
+}
+
+fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, String), String> {
+    let proc = Path::new(PROC);
+    let listener = |port| listeners::on_port(proc, port);
+    let named = |found: listeners::Listener| (vec![found.pid], format!("process {} ({})", found.pid, found.name));
+    if !args.pid.is_empty() {
+        return match args.pid.iter().find(|pid| process::stat(proc, **pid).is_err()) {
+            Some(pid) => Err(format!("--pid {pid}: there is no such process, or it may not be seen")),
+            None => {
+                let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
+                Ok((args.pid.clone(), format!("process {}", pids.join(", "))))
+            }
+        };
+    }
+    if let Some(port) = args.port {
+        let nobody = || format!("--port {port}: nobody listens there, or whoever does may not be seen; try as root");
+        return listener(port).map(named).ok_or_else(nobody);
+    }
+    if let Some(group) = &args.cgroup {
+        let folder = if group.is_absolute() { group.clone() } else { PathBuf::from(CGROUPS).join(group) };
+        let pids = cgroup::processes(&folder).map_err(|e| format!("--cgroup {}: {e}", folder.display()))?;
+        return match pids.as_slice() {
+            [] => Err(format!("--cgroup {}: no process is in it", folder.display())),
+            _ => Ok((pids.clone(), format!("{} processes of the group {}", pids.len(), folder.display()))),
+        };
+    }
+    Ok(match address {
+        Address::Tcp(address) if here => match listener(address.port()) {
+            Some(found) => named(found),
+            None => (Vec::new(), format!("the machine; who listens on port {} may not be seen", address.port())),
+        },
+        Address::Unix(_) => (Vec::new(), "the machine; --pid names the process behind the socket".to_owned()),
+        Address::Tcp(_) => (Vec::new(), "only what TCP and timing show: the target is not on this machine".to_owned()),
+    })
+}

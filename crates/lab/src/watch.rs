@@ -1,0 +1,203 @@
+//! Looking at the machine while it is loaded, and what the machine and the generator say together.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hotrow_diagnose::process;
+use hotrow_diagnose::root::Root;
+use hotrow_diagnose::rules::finding::{Class, Finding};
+use hotrow_diagnose::rules::judge;
+use hotrow_diagnose::sampler::{Sample, Sampler, WATCHED_MAX};
+use hotrow_diagnose::samples::{Load, Role, Samples};
+use hotrow_diagnose::survey::survey;
+use hotrow_load::outcome::Outcome;
+use hotrow_load::record::Known;
+use hotrow_measure::clock::Nanos;
+
+/// Longest sleep without looking whether the load has ended.
+const NAP: Duration = Duration::from_millis(10);
+/// Of a load whose length is known, the last look comes when this part of it has passed, so that it is loaded still.
+const LOOKED_AT: f64 = 0.8;
+/// Of others, looks come after this time, twice this time, four times …
+const FIRST_LOOK: Duration = Duration::from_millis(200);
+/// Between looks that only tell how it goes.
+const GLANCE: Duration = Duration::from_secs(1);
+const PROC: &str = "/proc";
+
+/// The latest second, for whoever shows it.
+pub type Latest = Arc<Mutex<Option<Samples>>>;
+
+/// Who is looked at.
+pub struct Watch {
+    sampler: Sampler,
+    /// What each process is.
+    roles: HashMap<u32, Role>,
+    /// Whether the target runs on this machine.
+    pub local: bool,
+    /// Who, in words.
+    pub words: String,
+    /// What the machine did in the latest second of a load.
+    pub latest: Latest,
+}
+
+impl Watch {
+    /// Watches processes, those that descend from them, and this one as the generator. `local`: whether the target runs on
+    /// this machine, even when none of its processes may be seen.
+    #[must_use]
+    pub fn new(processes: &[(u32, Role)], local: bool, words: String) -> Self {
+        let own = std::process::id();
+        // The generator comes first: what is beyond the bound is left out.
+        let (mut pids, mut roles) = (vec![own], HashMap::from([(own, Role::Generator)]));
+        for (pid, role) in with_descendants(processes) {
+            if roles.insert(pid, role).is_none() {
+                pids.push(pid);
+            }
+        }
+        let more = pids.len().saturating_sub(1 + processes.len());
+        let words = if more > 0 { format!("{words}, and {more} that descend from it") } else { words };
+        pids.truncate(WATCHED_MAX);
+        let sampler = Sampler::new(Root::machine(), &pids);
+        Self { sampler, local: local || !processes.is_empty(), roles, words, latest: Latest::default() }
+    }
+
+    /// Whether a process of the service is looked at.
+    #[must_use]
+    pub fn sees_service(&self) -> bool {
+        self.roles.values().any(|role| *role == Role::Service)
+    }
+
+    /// Loads, and looks at the machine meanwhile; nothing was seen of a load that ended before its measurement began.
+    pub fn during<T>(
+        &mut self,
+        warmup: Duration,
+        length: Option<Duration>,
+        load: impl FnOnce() -> T,
+    ) -> (T, Option<Samples>) {
+        let over = AtomicBool::new(false);
+        let mut looking = Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, over: &over };
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(move || looking.look(warmup, length));
+            let done = load();
+            over.store(true, Ordering::Relaxed);
+            (done, looking.join().ok().flatten())
+        })
+    }
+
+    /// What the machine and the generator say together, the most certain first.
+    #[must_use]
+    pub fn judge(&self, mut samples: Samples, outcome: &Outcome) -> Vec<Finding> {
+        samples.load = Some(load_of(outcome));
+        let mut findings = judge(&samples);
+        if !self.local {
+            // They would speak of the generator's machine.
+            findings.retain(|finding| says_something_of_remote(finding.class));
+        }
+        findings
+    }
+}
+
+/// What the generator tells of a run.
+#[must_use]
+pub fn load_of(outcome: &Outcome) -> Load {
+    Load {
+        connections: outcome.places as u64,
+        rate: outcome.throughput_rps(),
+        target_rate: outcome.target_rate,
+        service_time: Duration::from_nanos(outcome.total.service.mean().map_or(0, Known::ns)),
+        was_the_limit: outcome.limit().is_generator(),
+    }
+}
+
+/// What can be seen of a target elsewhere: TCP, its timing, and the generator's own machine.
+fn says_something_of_remote(class: Class) -> bool {
+    matches!(
+        class,
+        Class::Generator
+            | Class::AllCpus
+            | Class::Competitor
+            | Class::Steal
+            | Class::Bandwidth
+            | Class::PacketLoss
+            | Class::Ports
+            | Class::KernelTable
+            | Class::NoneFound
+    )
+}
+
+/// One load's looks.
+struct Looking<'a> {
+    sampler: &'a mut Sampler,
+    roles: &'a HashMap<u32, Role>,
+    latest: &'a Latest,
+    over: &'a AtomicBool,
+}
+
+impl Looking<'_> {
+    fn look(&mut self, warmup: Duration, length: Option<Duration>) -> Option<Samples> {
+        if !sleep(warmup, self.over) {
+            return None;
+        }
+        let first = self.sampler.sample(Nanos::now());
+        let (mut last, mut found) = (first.clone(), None);
+        let mut whole_at = length.map_or(FIRST_LOOK, |length| length.mul_f64(LOOKED_AT));
+        loop {
+            let passed = Nanos::now().since(first.at);
+            let goes_on = sleep(whole_at.saturating_sub(passed).min(GLANCE), self.over);
+            let now = self.sampler.sample(Nanos::now());
+            if goes_on || found.is_none() {
+                self.show(&last, &now);
+            }
+            if now.at.since(first.at) >= whole_at || (!goes_on && found.is_none()) {
+                let mut samples = self.between(&first, &now);
+                survey(&Root::machine(), &mut samples);
+                found = Some(samples);
+                whole_at = whole_at.saturating_mul(2);
+            }
+            if !goes_on {
+                return found;
+            }
+            last = now;
+        }
+    }
+
+    fn between(&self, earlier: &Sample, later: &Sample) -> Samples {
+        Samples::between(earlier, later, |pid| self.roles.get(&pid).copied().unwrap_or_default())
+    }
+
+    fn show(&self, earlier: &Sample, later: &Sample) {
+        let samples = self.between(earlier, later);
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(samples);
+    }
+}
+
+/// Whether the whole time passed before it was over.
+pub fn sleep(time: Duration, over: &AtomicBool) -> bool {
+    let until = Nanos::now().after(time);
+    loop {
+        let now = Nanos::now();
+        if over.load(Ordering::Relaxed) {
+            return false;
+        }
+        if now >= until {
+            return true;
+        }
+        std::thread::sleep(until.since(now).min(NAP));
+    }
+}
+
+/// With those that descend from them: workers of a server that forks.
+fn with_descendants(processes: &[(u32, Role)]) -> Vec<(u32, Role)> {
+    let all = process::all(Path::new(PROC)).unwrap_or_default();
+    let mut found = processes.to_vec();
+    for (pid, role) in processes {
+        for stat in process::descendants(&all, *pid) {
+            if stat.pid != std::process::id() && !found.iter().any(|(pid, _)| *pid == stat.pid) {
+                found.push((stat.pid, *role));
+            }
+        }
+    }
+    found
+}
