@@ -118,6 +118,8 @@ pub struct Watched {
     pub peers: Vec<Peer>,
     /// Share of its clients' connections on which a request lies unread, 0 to 1; [`crate::survey`] fills it in.
     pub unread_share: Option<f64>,
+    /// Share of them on which something sent is not confirmed yet, 0 to 1: under way, or held up by the link or the client.
+    pub unsent_share: Option<f64>,
     /// CPUs that it used, threads that have ended meanwhile included; none where it could not be seen.
     pub cores: Option<f64>,
     /// Switches of its threads per second because they waited for something.

@@ -1,5 +1,6 @@
-//! All CPUs are busy.
+//! All CPUs are busy, and mostly for what is measured; what others do is the matter of `competitor`.
 
+use super::competitor::others_share;
 use super::finding::{Class, Finding, confidence, percent};
 use crate::samples::Samples;
 
@@ -28,7 +29,7 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     evidence.extend(processes.iter().take(3).map(used));
     Some(Finding {
         class: Class::AllCpus,
-        confidence: confidence(busy, BUSY, FULL),
+        confidence: confidence(busy, BUSY, FULL) * (1.0 - others_share(samples).unwrap_or(0.0)),
         evidence,
         counterfactual: format!(
             "twice the CPUs, or half the CPU time per request, up to doubles the rate; taking 10 % of the {} CPUs \
