@@ -64,7 +64,7 @@ pub(crate) fn run(plant: &Plant, manner: Manner) -> Result<Run, String> {
     let begun = Instant::now();
     let planted = (plant.plant)()?;
     let (duration, warmup) = (format!("{}ms", manner.measured_ms), format!("{}ms", manner.warmup_ms));
-    let mut words = vec!["--duration", &duration, "--warmup", &warmup, "--timeout=5s", "--json", "-q"];
+    let mut words = vec!["--duration", &duration, "--warmup", &warmup, "--timeout=2s", "--json", "-q"];
     words.extend(manner.prove.then_some("--prove"));
     let output = output(planted.load(&words), RUN_MAX)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
