@@ -2,8 +2,8 @@
 //! and answer `None` to what they do not understand; [`crate::root::Root`] and [`crate::sampler::Sampler`] do the
 //! reading.
 //!
-//! Reading order: [`cpu`], [`task`] and [`status`] (threads and processes), [`pressure`]; [`memory`], [`vmstat`];
-//! [`disk`]; [`interface`], [`tcp`], [`sockstat`], [`sockets`], [`softnet`], [`conntrack`], [`ports`]; [`group`]
+//! Reading order: [`cpu`], [`task`], [`wait`] and [`status`] (threads and processes), [`pressure`]; [`memory`], [`vmstat`];
+//! [`disk`]; [`interface`], [`tcp`], [`sockstat`], [`sockets`], [`inet_diag`], [`softnet`], [`conntrack`], [`ports`], [`namespace`]; [`group`]
 //! (cgroups); [`files`], [`limits`], [`loadavg`].
 
 pub mod conntrack;
@@ -11,10 +11,12 @@ pub mod cpu;
 pub mod disk;
 pub mod files;
 pub mod group;
+pub mod inet_diag;
 pub mod interface;
 pub mod limits;
 pub mod loadavg;
 pub mod memory;
+pub mod namespace;
 pub mod ports;
 pub mod pressure;
 pub mod sockets;
@@ -24,6 +26,7 @@ pub mod status;
 pub mod task;
 pub mod tcp;
 pub mod vmstat;
+pub mod wait;
 
 /// The next word as a number.
 fn number<'a, T: std::str::FromStr>(words: &mut impl Iterator<Item = &'a str>) -> Option<T> {

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// (USER_HZ is 100 on every architecture that Rust's std runs on).
 const TICK: Duration = Duration::from_millis(10);
 
+/// The bit of `flags` that marks the kernel's own threads (include/linux/sched.h).
+const PF_KTHREAD: u64 = 0x0020_0000;
+
 /// What the kernel tells about one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -16,6 +19,8 @@ pub struct Stat {
     pub pid: u32,
     /// Its name, at most 15 bytes.
     pub name: String,
+    /// Whether it is one of the kernel's own threads.
+    pub kernel: bool,
     /// `R`, `S`, `D`, `T`, …; `Z` is one that has ended and that its parent has not asked for yet.
     pub state: char,
     /// Its parent.
@@ -39,6 +44,12 @@ impl Stat {
     #[must_use]
     pub fn ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
+    }
+
+    /// Its name as ps(1) shows it: the kernel's own threads in brackets.
+    #[must_use]
+    pub fn shown_name(&self) -> String {
+        if self.kernel { format!("[{}]", self.name) } else { self.name.clone() }
     }
 }
 
@@ -92,6 +103,7 @@ fn parse(text: &str) -> Option<Stat> {
     Some(Stat {
         pid: pid.parse().ok()?,
         name: name.to_owned(),
+        kernel: number(9)? & PF_KTHREAD != 0,
         state: fields.first()?.chars().next()?,
         parent: id(4)?,
         group: id(5)?,
@@ -114,6 +126,9 @@ mod tests {
     fn fields_are_read_whatever_the_name_holds() {
         let stat = parse(LINE).unwrap();
         assert_eq!((stat.pid, stat.name.as_str(), stat.state), (42, "a (b) c", 'S'));
+        assert_eq!((stat.kernel, stat.shown_name()), (false, stat.name.clone()));
+        let thread = parse("15 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0 0 0 0 37 0 0 20 0 1 0 4 0 0 0").unwrap();
+        assert_eq!((thread.kernel, thread.shown_name().as_str()), (true, "[ksoftirqd/0]"));
         assert_eq!((stat.parent, stat.group, stat.session), (1, 40, 39));
         assert_eq!((stat.cpu, stat.children_cpu), (Duration::from_secs(2), Duration::from_millis(100)));
         assert_eq!((stat.began_ticks, stat.rss_pages), (987_654, 321));

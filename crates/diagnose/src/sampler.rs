@@ -1,20 +1,24 @@
 //! Everything that tells about load, read together some times a second. Files stay open and buffers are used again;
 //! what it costs itself is measured.
 //!
-//! Reading order: [`Sampler`], [`Sample`], `open` (a file that stays open); [`crate::samples`] makes rates of two
-//! samples.
+//! Reading order: [`Sampler`], [`Sample`], `ends` (what is read only at the ends of a stretch), `open` (a file that stays open),
+//! `threads` (those of a process); [`crate::samples`] makes rates of two samples.
 
+mod ends;
 mod open;
+mod threads;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hotrow_measure::clock::{Nanos, thread_cpu};
 
+pub use self::ends::{End, PROCESSES_MAX, SWITCHES_THREADS_MAX};
 use self::open::Open;
+use self::threads::Threads;
 use crate::probe::group::{Counters, Groups};
 use crate::probe::{
-    conntrack, cpu, disk, files, interface, loadavg, memory, pressure, sockstat, softnet, task, tcp, vmstat,
+    conntrack, cpu, disk, files, interface, loadavg, memory, namespace, pressure, sockstat, softnet, task, tcp, vmstat,
 };
 use crate::root::{Root, Seen};
 
@@ -24,6 +28,8 @@ pub const INTERVAL: Duration = Duration::from_millis(100);
 pub const INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// Most processes that are watched one by one.
 pub const WATCHED_MAX: usize = 64;
+/// Most files of threads that stay open, of all processes together: a load generator needs open files for its connections.
+const THREADS_OPEN_MAX: usize = 128;
 /// Longest that the sampler sleeps without looking whether it must stop.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
@@ -33,6 +39,8 @@ pub struct Sampler {
     root: Root,
     watched: Vec<Watched>,
     open: Files,
+    /// Counters of the network namespaces of watched processes that are not this process's.
+    elsewhere: Vec<[Open; 2]>,
     /// Used for every file.
     buffer: Vec<u8>,
     first: Option<Nanos>,
@@ -43,6 +51,9 @@ pub struct Sampler {
 #[derive(Debug)]
 struct Watched {
     pid: u32,
+    /// Its own `stat`.
+    stat: Open,
+    threads: Threads,
     /// Where it was when the watch began: moving a process between groups is rare.
     groups: Option<Groups>,
 }
@@ -91,6 +102,8 @@ pub struct Sample {
     pub segments: Seen<tcp::Segments>,
     /// TCP's troubles.
     pub trouble: Seen<tcp::Trouble>,
+    /// The last two of the other network namespaces in which watched processes are.
+    pub elsewhere: Vec<(Seen<tcp::Segments>, Seen<tcp::Trouble>)>,
     /// TCP sockets.
     pub sockets: Seen<sockstat::Sockstat>,
     /// Packets that came in.
@@ -101,6 +114,8 @@ pub struct Sample {
     pub files: Seen<files::FileNr>,
     /// The processes that are watched.
     pub processes: Vec<Process>,
+    /// What only [`Sampler::sample_end`] reads.
+    pub end: Option<End>,
 }
 
 /// One process that is watched.
@@ -110,6 +125,8 @@ pub struct Process {
     pub pid: u32,
     /// Its threads.
     pub tasks: Seen<Vec<task::Task>>,
+    /// CPU time of all threads that it has had, in ticks of 10 ms.
+    pub cpu: Seen<Duration>,
     /// What its own cgroups count.
     pub group: Option<Counters>,
 }
@@ -140,13 +157,36 @@ impl Sampler {
     /// Begins to watch a machine, and some of its processes: at most [`WATCHED_MAX`], the rest is left out.
     #[must_use]
     pub fn new(root: Root, pids: &[u32]) -> Self {
-        let watch = |pid: &u32| Watched { pid: *pid, groups: Groups::of(&root, &pid.to_string()).ok() };
-        let watched = pids.iter().take(WATCHED_MAX).map(watch).collect();
-        Self { watched, open: Files::new(), buffer: Vec::new(), first: None, cost: Cost::default(), root }
+        let pids = pids.get(..WATCHED_MAX).unwrap_or(pids);
+        let open_max = THREADS_OPEN_MAX / pids.len().max(1);
+        let watch = |pid: &u32| Watched {
+            pid: *pid,
+            stat: Open::new(format!("proc/{pid}/stat")),
+            threads: Threads::new(*pid, open_max),
+            groups: Groups::of(&root, &pid.to_string()).ok(),
+        };
+        let watched = pids.iter().map(watch).collect();
+        let elsewhere = elsewhere(&root, pids);
+        let (open, buffer, cost) = (Files::new(), Vec::new(), Cost::default());
+        Self { root, watched, open, elsewhere, buffer, first: None, cost }
+    }
+
+    /// Looks at everything once, and also at all that is to be compared only between the ends of a stretch: all processes of the
+    /// machine and the switches of the watched ones' threads.
+    pub fn sample_end(&mut self, at: Nanos) -> Sample {
+        let mut sample = self.look(at, true);
+        let before = thread_cpu();
+        sample.end = Some(End::of(&self.root, self.watched.iter().map(|watched| watched.pid)));
+        self.cost.cpu += thread_cpu().saturating_sub(before);
+        sample
     }
 
     /// Looks at everything once.
     pub fn sample(&mut self, at: Nanos) -> Sample {
+        self.look(at, false)
+    }
+
+    fn look(&mut self, at: Nanos, renamed: bool) -> Sample {
         let before = thread_cpu();
         let (root, buffer, open) = (&self.root, &mut self.buffer, &mut self.open);
         let [pressure_cpu, pressure_memory, pressure_io] = &mut open.pressure;
@@ -163,11 +203,13 @@ impl Sampler {
             interfaces: open.interfaces.parse(root, buffer, interface::parse),
             segments: open.segments.parse(root, buffer, tcp::parse_segments),
             trouble: open.trouble.parse(root, buffer, tcp::parse_trouble),
+            elsewhere: self.elsewhere.iter_mut().map(|files| counters(files, root, buffer)).collect(),
             sockets: open.sockets.parse(root, buffer, sockstat::parse),
             softnet: open.softnet.parse(root, buffer, softnet::parse),
             conntrack: open.conntrack.parse(root, buffer, |text| text.trim().parse().ok()),
             files: open.files.parse(root, buffer, files::parse),
-            processes: self.watched.iter().map(|watched| watched.look(root)).collect(),
+            processes: self.watched.iter_mut().map(|watched| watched.look(root, buffer, renamed)).collect(),
+            end: None,
         };
         let first = *self.first.get_or_insert(at);
         self.cost.span = at.since(first);
@@ -200,10 +242,24 @@ impl Sampler {
 }
 
 impl Watched {
-    fn look(&self, root: &Root) -> Process {
+    fn look(&mut self, root: &Root, buffer: &mut Vec<u8>, renamed: bool) -> Process {
         let group = self.groups.as_ref().map(Groups::counters);
-        Process { pid: self.pid, tasks: task::read(root, self.pid), group }
+        let cpu = self.stat.parse(root, buffer, |text| task::parse(self.pid, text).map(|task| task.cpu));
+        Process { pid: self.pid, tasks: self.threads.look(root, buffer, renamed), cpu, group }
     }
+}
+
+/// Each namespace once.
+fn elsewhere(root: &Root, pids: &[u32]) -> Vec<[Open; 2]> {
+    let mut foreign = namespace::foreign(root, pids);
+    foreign.sort_by(|(_, one), (_, other)| one.cmp(other));
+    foreign.dedup_by(|(_, one), (_, other)| one == other);
+    foreign.iter().map(|(pid, _)| ["snmp", "netstat"].map(|file| Open::new(format!("proc/{pid}/net/{file}")))).collect()
+}
+
+fn counters(files: &mut [Open; 2], root: &Root, buffer: &mut Vec<u8>) -> (Seen<tcp::Segments>, Seen<tcp::Trouble>) {
+    let [segments, trouble] = files;
+    (segments.parse(root, buffer, tcp::parse_segments), trouble.parse(root, buffer, tcp::parse_trouble))
 }
 
 impl Files {

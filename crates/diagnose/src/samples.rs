@@ -1,5 +1,7 @@
 //! What two samples say of the time between them: rates and shares, which the [`crate::rules`] judge. Pure.
 
+mod ends;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -15,7 +17,10 @@ use crate::probe::task::Task;
 use crate::probe::tcp::{Segments, Trouble};
 use crate::probe::vmstat::VmStat;
 use crate::root::{Seen, Unseen};
-use crate::sampler::{Process, Sample};
+use crate::sampler::{End, Process, Sample};
+
+/// As much may a process's own account be off: a tick of user and one of system time, at each end.
+const TICKS: Duration = Duration::from_millis(40);
 
 /// One stretch of time. What could not be seen is none, and named in `unseen`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,9 +43,9 @@ pub struct Samples {
     pub disks: Vec<DiskRate>,
     /// Network interfaces.
     pub links: Vec<Link>,
-    /// TCP segments meanwhile.
+    /// TCP segments meanwhile, in the network namespaces of this process and of those that were watched.
     pub segments: Option<Segments>,
-    /// TCP's troubles meanwhile.
+    /// TCP's troubles meanwhile, in the same.
     pub trouble: Option<Trouble>,
     /// Packets that came in meanwhile.
     pub softnet: Option<Softnet>,
@@ -53,9 +58,11 @@ pub struct Samples {
     pub ports: Option<Level>,
     /// The processes that were watched.
     pub processes: Vec<Watched>,
-    /// Processes that were not watched and used CPU time, the busiest first; [`crate::survey`] fills them in.
+    /// Processes that were not watched, do not descend from those, and used CPU time: the busiest, at most five. Empty unless
+    /// both samples were taken by [`crate::sampler::Sampler::sample_end`].
     pub others: Vec<Other>,
-    /// The load generator's own connections, as the kernel tells of them; [`crate::survey`] fills it in.
+    /// This process's own connections, which are the load generator's, as the kernel tells of them; [`crate::survey`] fills it
+    /// in.
     pub connections: Option<Connections>,
     /// What a load generator saw.
     pub load: Option<Load>,
@@ -120,9 +127,11 @@ pub struct Watched {
     pub unread_share: Option<f64>,
     /// Share of them on which something sent is not confirmed yet, 0 to 1: under way, or held up by the link or the client.
     pub unsent_share: Option<f64>,
-    /// CPUs that it used, threads that have ended meanwhile included; none where it could not be seen.
+    /// CPUs that it used, threads that have ended meanwhile or were too many to look at included; none where it could not be
+    /// seen.
     pub cores: Option<f64>,
-    /// Switches of its threads per second because they waited for something.
+    /// Switches of its threads per second because they waited for something. This and the next need samples taken by
+    /// [`crate::sampler::Sampler::sample_end`].
     pub waits_per_s: Option<f64>,
     /// Switches of its threads per second because another was to run.
     pub preempted_per_s: Option<f64>,
@@ -180,18 +189,19 @@ pub struct Wait {
     pub threads: f64,
 }
 
-/// A process that is not part of what is measured.
+/// A process that is not part of what is measured, with those of its children that have ended meanwhile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Other {
     /// Its id.
     pub pid: u32,
-    /// Its name.
+    /// Its name; the kernel's own threads have theirs in brackets.
     pub name: String,
     /// CPUs that it used.
     pub cores: f64,
 }
 
-/// What the kernel tells of a generator's connections (`tcp_info`), added up or as means over those that were open.
+/// What the kernel tells of a generator's connections (`tcp_info`), added up or as means over those that were open: at most
+/// 10,000. What an older kernel does not tell is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Connections {
     /// Connections that were looked at.
@@ -265,8 +275,35 @@ impl Samples {
         let of = |pid: u32| earlier.processes.iter().find(|process| process.pid == pid);
         let watched = |now: &Process| Watched::between(of(now.pid)?, now, span, role(now.pid), &mut seen);
         samples.processes = later.processes.iter().filter_map(watched).collect();
+        samples.add_elsewhere(earlier, later, &mut seen);
+        if let (Some(before), Some(now)) = (&earlier.end, &later.end) {
+            samples.add_ends(before, now, &mut seen);
+        }
         samples.unseen = seen.unseen;
         samples
+    }
+
+    fn add_elsewhere(&mut self, earlier: &Sample, later: &Sample, seen: &mut Seer) {
+        for ((old_segments, old_trouble), (segments, trouble)) in earlier.elsewhere.iter().zip(&later.elsewhere) {
+            if let (Some((before, now)), Some(sum)) = (seen.both(old_segments, segments), &mut self.segments) {
+                *sum = sum.and(&now.since(before));
+            }
+            if let (Some((before, now)), Some(sum)) = (seen.both(old_trouble, trouble), &mut self.trouble) {
+                *sum = sum.and(&now.since(before));
+            }
+        }
+    }
+
+    fn add_ends(&mut self, before: &End, now: &End, seen: &mut Seer) {
+        self.others = ends::others(before, now, &self.processes, self.span);
+        for process in &mut self.processes {
+            let switches = ends::switches(before, now, process.pid, self.span);
+            (process.waits_per_s, process.preempted_per_s) = switches.unzip();
+        }
+        seen.both(&before.everyone, &now.everyone);
+        if let Some(hidden) = &now.hidden {
+            seen.one::<()>(&Err(hidden.clone()));
+        }
     }
 
     /// Mean share of all CPUs that was work, 0 to 1.
@@ -330,7 +367,11 @@ impl Watched {
         let mut threads: Vec<Thread> = new.iter().filter_map(thread).collect();
         threads.sort_by(|one, other| other.busy.total_cmp(&one.busy));
         let group = now.group.zip(before.group).map(|(now, before)| now.since(&before));
-        Some(Self { pid: now.pid, role, threads, group, ..Self::default() })
+        let cores = match (&before.cpu, &now.cpu) {
+            (Ok(before), Ok(now)) => cores(&threads, now.saturating_sub(*before), span),
+            _ => None,
+        };
+        Some(Self { pid: now.pid, role, threads, group, cores, ..Self::default() })
     }
 
     /// CPUs that it used: all of it, or where that is not known its threads that live still.
@@ -338,6 +379,14 @@ impl Watched {
     pub fn cores_used(&self) -> f64 {
         self.cores.unwrap_or_else(|| self.threads.iter().map(|thread| thread.busy).sum())
     }
+}
+
+/// CPUs that a process used. Its own account has all threads that it ever had, but ticks of 10 ms, cut off for user and system
+/// apart; that of the threads is exact, but lacks those that have ended or were too many. So the threads' where the two agree.
+fn cores(threads: &[Thread], account: Duration, span: Duration) -> Option<f64> {
+    let (account, ticks) = (share(account, span)?, share(TICKS, span)?);
+    let threads = threads.iter().map(|thread| thread.busy).sum::<f64>();
+    Some(if (account - threads).abs() <= ticks { threads } else { account })
 }
 
 impl Level {

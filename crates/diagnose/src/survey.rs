@@ -1,12 +1,18 @@
-//! What costs too much for every sample: whose sockets are whose, how full tables are. One look at the end of a stretch
-//! adds it to its [`Samples`].
+//! What costs too much for every sample: what threads wait for, whose sockets are whose, how full tables are. Looks at the end
+//! of a stretch add it to its [`Samples`].
+//!
+//! Reading order: [`survey`], `waits` (where threads stand), `connections` (the generator's own).
+
+mod connections;
+mod waits;
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::probe::limits::{self, ProcessLimits};
 use crate::probe::sockets::{self, Socket, State};
-use crate::probe::{conntrack, interface, ports};
+use crate::probe::{conntrack, interface, namespace, ports};
 use crate::root::{Root, Seen, Unseen, Why};
 use crate::samples::{Level, Peer, Samples, Watched};
 
@@ -15,11 +21,14 @@ const LINKS_MAX: usize = 200_000;
 /// Most peers of one process that are kept.
 const PEERS_MAX: usize = 16;
 
-/// Looks once, and fills in: peers, unread requests and open files of each watched process, ports, the firewall's
-/// table, speeds of links. What cannot be seen is added to `unseen`.
+/// Looks, and fills in: what threads wait for, peers, unread requests, unsent answers and open files of each watched process,
+/// ports, the firewall's table, speeds of links. What cannot be seen is added to `unseen`. The looks at the threads take some 50 ms.
 pub fn survey(root: &Root, samples: &mut Samples) {
     let mut unseen = Vec::new();
-    let sockets = all_sockets(root, &mut unseen);
+    let pids: Vec<u32> = samples.processes.iter().map(|process| process.pid).collect();
+    let found = waits::look(root, &pids);
+    let sockets = all_sockets(root, "proc/net", &mut unseen);
+    let elsewhere = Elsewhere::of(root, &pids, &mut unseen);
     samples.ports = fullest_ports(root, &sockets);
     // A table without entries is not in use.
     let table = conntrack::read(root).ok().filter(|table| table.count > 0);
@@ -27,16 +36,27 @@ pub fn survey(root: &Root, samples: &mut Samples) {
     for link in &mut samples.links {
         link.speed_bits_per_s = interface::speed(root, &link.name).ok().map(|speed| speed as f64);
     }
-    for process in &mut samples.processes {
+    // Whoever may not see one process's threads may not see the others' either: it is named once.
+    // Of one that has no threads the samples themselves tell.
+    let hidden = |found: &Seen<_>| found.as_ref().err().filter(|hidden| !hidden.file.ends_with("/task")).cloned();
+    let hidden = found.iter().find_map(hidden);
+    for (process, found) in samples.processes.iter_mut().zip(found) {
         match inodes(root, process.pid) {
             Ok(inodes) => {
                 let soft = root.parse(&format!("proc/{}/limits", process.pid), limits::parse).ok().and_then(soft);
                 process.files = soft.map(|most| Level { used: inodes.open_files, most });
-                look(process, &sockets, &inodes.sockets);
+                let own = Sockets::of(elsewhere.sockets(process.pid).unwrap_or(&sockets), &inodes.sockets);
+                own.tell(process);
+                // The kernel answers for the machine that this runs on, and for its own namespace.
+                if process.pid == std::process::id() && *root == Root::machine() {
+                    samples.connections = connections::of(&inodes.sockets);
+                }
+                process.waits = found.map(|found| found.waits(&own)).unwrap_or_default();
             }
             Err(why) => unseen.push(why),
         }
     }
+    unseen.extend(hidden.filter(|hidden| !unseen.iter().any(|other| same_process(&other.file, &hidden.file))));
     samples.unseen.extend(unseen);
 }
 
@@ -54,40 +74,104 @@ fn inodes(root: &Root, pid: u32) -> Seen<Inodes> {
     for entry in entries.flatten().take(LINKS_MAX) {
         inodes.open_files += 1;
         let link = std::fs::read_link(entry.path()).unwrap_or_default();
-        let socket: Option<u64> =
-            link.to_str().and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-        inodes.sockets.extend(socket);
+        inodes.sockets.extend(link.to_str().and_then(socket_of));
     }
     Ok(inodes)
 }
 
-fn all_sockets(root: &Root, unseen: &mut Vec<Unseen>) -> Vec<Socket> {
+/// The inode in `socket:[4711]`.
+fn socket_of(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Whether both lie below the same `proc/PID`.
+fn same_process(one: &str, other: &str) -> bool {
+    let process = |file: &str| file.split('/').nth(1).map(str::to_owned);
+    process(one) == process(other)
+}
+
+/// The sockets in the tables below `folder`, a `net` of some process.
+fn all_sockets(root: &Root, folder: &str, unseen: &mut Vec<Unseen>) -> Vec<Socket> {
     let mut all = Vec::new();
-    for file in [sockets::FILE, sockets::FILE_6] {
-        match root.parse(file, sockets::parse) {
+    for file in ["tcp", "tcp6"] {
+        match root.parse(&format!("{folder}/{file}"), sockets::parse) {
             Ok(found) => all.extend(found),
             // Without IPv6 there is no second one.
-            Err(why) if why.why == Why::Missing && file == sockets::FILE_6 => {}
+            Err(why) if why.why == Why::Missing && file == "tcp6" => {}
             Err(why) => unseen.push(why),
         }
     }
     all
 }
 
-/// Connections to a port that it listens on are its clients'; the others it opened itself.
-fn look(process: &mut Watched, all: &[Socket], own: &HashSet<u64>) {
-    let own: Vec<&Socket> = all.iter().filter(|socket| socket.inode != 0 && own.contains(&socket.inode)).collect();
-    let listening = own.iter().filter(|socket| socket.state == State::Listening);
-    let doors: HashSet<u16> = listening.map(|socket| socket.local.port()).collect();
-    let open = own.iter().filter(|socket| socket.state == State::Established);
-    let (clients, others): (Vec<&Socket>, Vec<&Socket>) = open.partition(|socket| doors.contains(&socket.local.port()));
-    let unread = clients.iter().filter(|socket| socket.unread > 0).count();
-    process.unread_share = (!clients.is_empty()).then(|| unread as f64 / clients.len() as f64);
-    let mut peers: BTreeMap<SocketAddr, u64> = BTreeMap::new();
-    others.iter().for_each(|socket| *peers.entry(socket.peer).or_default() += 1);
-    process.peers = peers.into_iter().map(|(address, connections)| Peer { address, connections }).collect();
-    process.peers.sort_by_key(|peer| std::cmp::Reverse(peer.connections));
-    process.peers.truncate(PEERS_MAX);
+/// Sockets of processes whose network namespace is not this process's: each namespace has tables of its own.
+struct Elsewhere {
+    namespaces: Vec<(PathBuf, Vec<Socket>)>,
+    of: BTreeMap<u32, usize>,
+}
+
+impl Elsewhere {
+    fn of(root: &Root, pids: &[u32], unseen: &mut Vec<Unseen>) -> Self {
+        let mut found = Self { namespaces: Vec::new(), of: BTreeMap::new() };
+        for (pid, name) in namespace::foreign(root, pids) {
+            let known = found.namespaces.iter().position(|(known, _)| *known == name);
+            let at = known.unwrap_or_else(|| {
+                let sockets = all_sockets(root, &format!("proc/{pid}/net"), unseen);
+                found.namespaces.push((name, sockets));
+                found.namespaces.len() - 1
+            });
+            found.of.insert(pid, at);
+        }
+        found
+    }
+
+    fn sockets(&self, pid: u32) -> Option<&[Socket]> {
+        let (_, sockets) = self.namespaces.get(*self.of.get(&pid)?)?;
+        Some(sockets)
+    }
+}
+
+/// The sockets of one process.
+struct Sockets<'a> {
+    /// Those that are not listeners.
+    own: Vec<&'a Socket>,
+    /// Inodes of its listeners.
+    listeners: HashSet<u64>,
+    /// Ports of its listeners: connections to them are its clients'; the others it opened itself.
+    doors: HashSet<u16>,
+}
+
+impl<'a> Sockets<'a> {
+    fn of(all: &'a [Socket], inodes: &HashSet<u64>) -> Self {
+        let own = all.iter().filter(|socket| socket.inode != 0 && inodes.contains(&socket.inode));
+        let (listening, own): (Vec<&Socket>, Vec<&Socket>) = own.partition(|socket| socket.state == State::Listening);
+        let doors = listening.iter().map(|socket| socket.local.port()).collect();
+        Self { own, listeners: listening.iter().map(|socket| socket.inode).collect(), doors }
+    }
+
+    fn clients(&self) -> impl Iterator<Item = &'a Socket> {
+        self.open().filter(|socket| self.doors.contains(&socket.local.port()))
+    }
+
+    fn others(&self) -> impl Iterator<Item = &'a Socket> {
+        self.open().filter(|socket| !self.doors.contains(&socket.local.port()))
+    }
+
+    fn open(&self) -> impl Iterator<Item = &'a Socket> {
+        self.own.iter().copied().filter(|socket| socket.state == State::Established)
+    }
+
+    fn tell(&self, process: &mut Watched) {
+        let clients = self.clients().count();
+        let share = |some: usize| (clients > 0).then(|| some as f64 / clients as f64);
+        process.unread_share = share(self.clients().filter(|socket| socket.unread > 0).count());
+        process.unsent_share = share(self.clients().filter(|socket| socket.unsent_bytes > 0).count());
+        let mut peers: BTreeMap<SocketAddr, u64> = BTreeMap::new();
+        self.others().for_each(|socket| *peers.entry(socket.peer).or_default() += 1);
+        process.peers = peers.into_iter().map(|(address, connections)| Peer { address, connections }).collect();
+        process.peers.sort_by_key(|peer| std::cmp::Reverse(peer.connections));
+        process.peers.truncate(PEERS_MAX);
+    }
 }
 
 /// The address to which the most ports of the range for outgoing connections are taken.
@@ -106,60 +190,4 @@ fn soft(limits: ProcessLimits) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-    use crate::samples::Link;
-
-    /// Real sockets of this process: as a server with unread requests, and as a client.
-    #[test]
-    fn peers_and_unread_requests_are_found() {
-        let service = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut clients: Vec<TcpStream> =
-            (0..4).map(|_| TcpStream::connect(service.local_addr().unwrap()).unwrap()).collect();
-        let accepted: Vec<TcpStream> = (0..4).map(|_| service.accept().unwrap().0).collect();
-        clients[0].write_all(b"GET /").unwrap();
-        let pid = std::process::id();
-        let mut samples = Samples { processes: vec![Watched { pid, ..Watched::default() }], ..Samples::default() };
-        survey(&Root::machine(), &mut samples);
-        let process = &samples.processes[0];
-        // Other tests of this process may have connections too.
-        let to_service = process.peers.iter().find(|peer| peer.address == service.local_addr().unwrap());
-        assert_eq!(to_service.map(|peer| peer.connections), Some(4), "{process:?}");
-        assert!(process.unread_share.is_some_and(|share| share > 0.0 && share <= 0.5), "{process:?}");
-        assert!(process.files.is_some_and(|files| files.used >= 9 && files.used < files.most), "{process:?}");
-        assert!(samples.ports.is_some_and(|ports| ports.used >= 4 && ports.most > 1000), "{samples:?}");
-        assert_eq!(samples.unseen, Vec::new());
-        drop(accepted);
-    }
-
-    #[test]
-    fn a_tree_is_surveyed_and_what_is_hidden_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let fixture = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8");
-        for (file, from) in [("proc/net/tcp", "proc/net/tcp"), ("proc/42/limits", "proc/self/limits")] {
-            std::fs::create_dir_all(folder.path().join(file).parent().unwrap()).unwrap();
-            std::fs::copy(fixture.join(from), folder.path().join(file)).unwrap();
-        }
-        std::fs::create_dir_all(folder.path().join("proc/42/fd")).unwrap();
-        for (descriptor, link) in
-            [("0", "/dev/null"), ("3", "socket:[4711]"), ("4", "socket:[4712]"), ("5", "socket:[4713]")]
-        {
-            symlink(link, folder.path().join("proc/42/fd").join(descriptor)).unwrap();
-        }
-        let watched = |pid| Watched { pid, ..Watched::default() };
-        let links = vec![Link { name: "eth0".to_owned(), ..Link::default() }];
-        let mut samples = Samples { processes: vec![watched(42), watched(43)], links, ..Samples::default() };
-        survey(&Root::at(folder.path()), &mut samples);
-        let process = &samples.processes[0];
-        assert_eq!(process.files, Some(Level { used: 4, most: 1024 }));
-        assert_eq!(process.unread_share, Some(1.0), "the one client's request lies there");
-        assert_eq!(process.peers, [Peer { address: "127.0.0.1:8080".parse().unwrap(), connections: 1 }]);
-        assert_eq!((samples.ports, samples.conntrack, samples.links[0].speed_bits_per_s), (None, None, None));
-        let hidden: Vec<_> = samples.unseen.iter().map(|unseen| unseen.file.as_str()).collect();
-        assert_eq!(hidden, ["proc/43/fd"]);
-    }
-}
+mod tests;

@@ -140,17 +140,19 @@ impl Looking<'_> {
         if !sleep(warmup, self.over) {
             return None;
         }
-        let first = self.sampler.sample(Nanos::now());
+        let first = self.sampler.sample_end(Nanos::now());
         let (mut last, mut found) = (first.clone(), None);
         let mut whole_at = length.map_or(FIRST_LOOK, |length| length.mul_f64(LOOKED_AT));
         loop {
             let passed = Nanos::now().since(first.at);
             let goes_on = sleep(whole_at.saturating_sub(passed).min(GLANCE), self.over);
-            let now = self.sampler.sample(Nanos::now());
+            let at = Nanos::now();
+            let ends = at.since(first.at) >= whole_at || (!goes_on && found.is_none());
+            let now = if ends { self.sampler.sample_end(at) } else { self.sampler.sample(at) };
             if goes_on || found.is_none() {
                 self.show(&last, &now);
             }
-            if now.at.since(first.at) >= whole_at || (!goes_on && found.is_none()) {
+            if ends {
                 let mut samples = self.between(&first, &now);
                 survey(&Root::machine(), &mut samples);
                 found = Some(samples);

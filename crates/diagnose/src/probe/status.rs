@@ -28,6 +28,22 @@ pub struct Status {
     pub cpus: Option<u64>,
 }
 
+/// How often a thread was taken from its CPU since it began; `/proc/PID/task/TID/status` has it for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Because it waited for something.
+    pub waits: u64,
+    /// Because another was to run.
+    pub preempted: u64,
+}
+
+/// Reads a thread's switches.
+#[must_use]
+pub fn parse_switches(text: &str) -> Option<Switches> {
+    let (waits, preempted) = (named(text, "voluntary_ctxt_switches")?, named(text, "nonvoluntary_ctxt_switches")?);
+    Some(Switches { waits, preempted })
+}
+
 /// Reads the file's text.
 #[must_use]
 pub fn parse(text: &str) -> Option<Status> {

@@ -96,6 +96,19 @@ impl Segments {
             retransmitted: self.retransmitted.saturating_sub(earlier.retransmitted),
         }
     }
+
+    /// Together with those of another network namespace.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            active_opens: self.active_opens.saturating_add(other.active_opens),
+            passive_opens: self.passive_opens.saturating_add(other.passive_opens),
+            established: self.established.saturating_add(other.established),
+            received: self.received.saturating_add(other.received),
+            sent: self.sent.saturating_add(other.sent),
+            retransmitted: self.retransmitted.saturating_add(other.retransmitted),
+        }
+    }
 }
 
 impl Trouble {
@@ -110,6 +123,19 @@ impl Trouble {
             timeouts: self.timeouts.saturating_sub(earlier.timeouts),
             memory_pressures: self.memory_pressures.saturating_sub(earlier.memory_pressures),
             aborts_on_memory: self.aborts_on_memory.saturating_sub(earlier.aborts_on_memory),
+        }
+    }
+    /// Together with those of another network namespace.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            listen_overflows: self.listen_overflows.saturating_add(other.listen_overflows),
+            listen_drops: self.listen_drops.saturating_add(other.listen_drops),
+            syncookies_sent: self.syncookies_sent.saturating_add(other.syncookies_sent),
+            half_open_drops: self.half_open_drops.saturating_add(other.half_open_drops),
+            timeouts: self.timeouts.saturating_add(other.timeouts),
+            memory_pressures: self.memory_pressures.saturating_add(other.memory_pressures),
+            aborts_on_memory: self.aborts_on_memory.saturating_add(other.aborts_on_memory),
         }
     }
 }

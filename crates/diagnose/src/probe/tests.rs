@@ -154,23 +154,45 @@ fn processes_are_read() {
 fn threads_are_read() {
     let line = "7 (a (b) c) R 1 40 39 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 987654 1000000 321 0\n";
     let task = task::parse(7, line).unwrap();
-    assert_eq!((task.name.as_str(), task.state, task.major_faults), ("a (b) c", 'R', 3));
-    assert_eq!((task.cpu, task.waited), (Duration::from_secs(2), None));
+    assert_eq!((task.name.as_str(), task.cpu, task.waited), ("a (b) c", Duration::from_secs(2), None));
+    assert_eq!((task::parse_state(line), task::parse_state("7 (a")), (Some('R'), None));
     let folder = tempfile::tempdir().unwrap();
-    let root = Root::at(folder.path());
-    assert_eq!(task::read(&root, 5).unwrap_err().why, Why::Missing);
-    for (tid, schedstat) in [("9", Some("1000 2000 3\n")), ("7", None)] {
-        let of = folder.path().join("proc/5/task").join(tid);
-        std::fs::create_dir_all(&of).unwrap();
-        std::fs::write(of.join("stat"), line).unwrap();
-        schedstat.iter().for_each(|text| std::fs::write(of.join("schedstat"), text).unwrap());
+    assert_eq!(task::ids(&Root::at(folder.path()), 5).unwrap_err().why, Why::Missing);
+    for tid in ["9", "7", "x"] {
+        std::fs::create_dir_all(folder.path().join("proc/5/task").join(tid)).unwrap();
     }
-    std::fs::create_dir_all(folder.path().join("proc/5/task/11")).unwrap();
-    let tasks = task::read(&root, 5).unwrap();
-    assert_eq!(tasks.iter().map(|t| t.tid).collect::<Vec<_>>(), [7, 9], "one without files has just ended");
-    assert_eq!((tasks[1].cpu, tasks[1].waited), (Duration::from_micros(1), Some(Duration::from_micros(2))));
-    let own = task::read(&Root::machine(), std::process::id()).unwrap();
-    assert!(own.len() > 1 && own.iter().any(|task| task.state == 'R'), "{own:?}");
+    assert_eq!(task::ids(&Root::at(folder.path()), 5), Ok(vec![7, 9]));
+}
+
+/// Where the threads of a tree's process stand, in the order of their ids.
+fn stands(name: &str, pid: u32, arch: wait::Arch) -> Vec<Option<wait::Stand>> {
+    let root = tree(name);
+    let stand = |tid: u32| {
+        let file = |what: &str| format!("proc/{pid}/task/{tid}/{what}");
+        assert!(root.parse(&file("stat"), |text| task::parse(tid, text)).is_ok(), "{name}: {tid}");
+        assert!(root.parse(&file("status"), status::parse_switches).is_ok(), "{name}: {tid}");
+        assert!(root.parse(&file("schedstat"), task::parse_schedstat).is_ok(), "{name}: {tid}");
+        let state = root.parse(&file("stat"), task::parse_state).unwrap();
+        let call = root.parse(&file("syscall"), wait::parse_syscall);
+        assert!(!matches!(&call, Err(unseen) if unseen.why != Why::Missing), "{name}: {call:?}");
+        wait::stand(state, &root.read(&file("wchan")).unwrap(), call.ok(), Some(arch))
+    };
+    task::ids(&root, pid).unwrap().into_iter().map(stand).collect()
+}
+
+#[test]
+fn threads_stand_where_each_kernel_says() {
+    use wait::Arch::{Aarch64, X86_64};
+    use wait::Stand::{Accept, Disk, Events, File, Lock, Other, Time};
+    let polled = wait::Stand::Polled(0x7f4f_dda6_4760);
+    let new = [Time, Lock, Accept, File(5), Time, Events, polled, Events, File(8), File(11), File(5), Disk];
+    assert_eq!(stands("linux-6.18-vm", 4711, X86_64), new.map(Some));
+    let el8 = stands("linux-4.18-el8", 4242, X86_64);
+    assert_eq!(el8, [Some(Events), Some(Lock), Some(File(5)), Some(Disk), Some(Accept), None, Some(Disk)]);
+    let functions_only = [Events, Lock, Other, Disk, Time, Other];
+    assert_eq!(stands("linux-5.10-debian", 900, X86_64), functions_only.map(Some));
+    assert_eq!(stands("container-v2", 1, Aarch64), [Events, Lock, File(5), Disk].map(Some));
+    assert_eq!(stands("container-v1", 1, X86_64), [Other, Other].map(Some), "nothing may be known there");
 }
 
 #[test]
@@ -206,7 +228,7 @@ fn groups_of_both_versions_hold() {
 /// A parser, hidden behind whether it made something of the text.
 type Parser = (&'static str, fn(&str) -> bool);
 
-const PARSERS: [Parser; 19] = [
+const PARSERS: [Parser; 21] = [
     (cpu::FILE, |text| cpu::parse(text).is_some()),
     (pressure::CPU_FILE, |text| pressure::parse(text).is_some()),
     (memory::FILE, |text| memory::parse(text).is_some()),
@@ -223,8 +245,10 @@ const PARSERS: [Parser; 19] = [
     (files::FILE, |text| files::parse(text).is_some()),
     (limits::OWN_FILE, |text| limits::parse(text).is_some()),
     (status::OWN_FILE, |text| status::parse(text).is_some()),
+    (status::OWN_FILE, |text| status::parse_switches(text).is_some()),
     (loadavg::FILE, |text| loadavg::parse(text).is_some()),
     ("proc/self/stat", |text| task::parse(1, text).is_some()),
+    ("proc/self/stat", |text| task::parse_state(text).is_some()),
     ("proc/self/schedstat", |text| task::parse_schedstat(text).is_some()),
 ];
 

@@ -1,5 +1,6 @@
 //! A file that stays open from sample to sample.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,15 +13,15 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// A file of `/proc`; its text is made anew at each read from its beginning.
 #[derive(Debug)]
 pub(super) struct Open {
-    name: &'static str,
+    name: Cow<'static, str>,
     file: Option<File>,
     /// Files that are not there are not looked for again: a kernel does not grow them.
     missing: bool,
 }
 
 impl Open {
-    pub(super) fn new(name: &'static str) -> Self {
-        Self { name, file: None, missing: false }
+    pub(super) fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        Self { name: name.into(), file: None, missing: false }
     }
 
     /// What a parser makes of it now.
@@ -30,14 +31,14 @@ impl Open {
         buffer: &mut Vec<u8>,
         parser: impl FnOnce(&str) -> Option<T>,
     ) -> Seen<T> {
-        let name = self.name;
-        let unseen = |why| Unseen { file: name.to_owned(), why };
+        let name = &self.name;
+        let unseen = |why| Unseen { file: name.clone().into_owned(), why };
         if self.missing {
             return Err(unseen(Why::Missing));
         }
         let file = match self.file.take() {
             Some(file) => file,
-            None => File::open(root.path(self.name)).map_err(|error| {
+            None => File::open(root.path(name)).map_err(|error| {
                 let why = Why::of(&error);
                 self.missing = why == Why::Missing;
                 unseen(why)
@@ -52,7 +53,7 @@ impl Open {
 }
 
 /// From the beginning to the end: the kernel hands long files out in parts.
-fn read<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+pub(super) fn read<'a>(file: &File, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     if buffer.is_empty() {
         buffer.resize(BUFFER_BYTES, 0);
     }

@@ -46,6 +46,7 @@ fn threads_are_compared_by_id_and_what_is_unseen_is_named_once() {
     let mut sampler = Sampler::new(fixture("linux-4.18-el8"), &[7, 8]);
     let (mut earlier, mut later) = (sampler.sample(Nanos(0)), sampler.sample(Nanos(1_000_000_000)));
     let task = |tid, ms| Task { tid, name: format!("t{tid}"), cpu: Duration::from_millis(ms), ..Task::default() };
+    (earlier.processes[0].cpu, later.processes[0].cpu) = (Ok(Duration::ZERO), Ok(Duration::from_millis(1130)));
     earlier.processes[0].tasks = Ok(vec![task(1, 500), task(2, 0)]);
     later.processes[0].tasks = Ok(vec![task(1, 700), task(3, 900)]);
     let samples = Samples::between(&earlier, &later, |pid| if pid == 7 { Role::Proxy } else { Role::Service });
@@ -53,8 +54,54 @@ fn threads_are_compared_by_id_and_what_is_unseen_is_named_once() {
     assert_eq!((process.pid, process.role, samples.processes.len()), (7, Role::Proxy, 1), "the other one is not there");
     let busy: Vec<_> = process.threads.iter().map(|t| (t.name.as_str(), (t.busy * 10.0).round())).collect();
     assert_eq!(busy, [("t3", 9.0), ("t1", 2.0)]);
-    assert!((process.cores_used() - 1.1).abs() < 1e-9);
+    assert!((process.cores_used() - 1.1).abs() < 1e-9, "the threads' own, for the process's account agrees");
+    later.processes[0].cpu = Ok(Duration::from_millis(1900));
+    let ended = Samples::between(&earlier, &later, |_| Role::Service);
+    assert!((ended.processes[0].cores_used() - 1.9).abs() < 1e-9, "threads have ended");
     let missing: Vec<&str> = samples.unseen.iter().map(|unseen| unseen.file.as_str()).collect();
     assert_eq!(missing, ["proc/pressure/cpu", "proc/pressure/memory", "proc/pressure/io", "proc/8/task"]);
     assert!(samples.unseen.iter().all(|unseen| unseen.why == Why::Missing));
+}
+
+#[test]
+fn the_ends_of_a_stretch_tell_of_switches_and_of_others() {
+    let own = std::process::id();
+    let mut sampler = Sampler::new(Root::machine(), &[own]);
+    let earlier = sampler.sample_end(Nanos(0));
+    // At least one switch of this thread, and a little work.
+    let parked = std::thread::scope(|scope| scope.spawn(|| (0..1 << 20).fold(0_u64, |sum, n| sum ^ n)).join());
+    let later = sampler.sample_end(Nanos(1_000_000_000));
+    let samples = Samples::between(&earlier, &later, |_| Role::Service);
+    let process = &samples.processes[0];
+    assert!(parked.is_ok() && process.waits_per_s.is_some() && process.preempted_per_s.is_some(), "{process:?}");
+    assert!(process.cores.is_some_and(|cores| cores >= 0.0), "{process:?}");
+    assert!(samples.others.iter().all(|other| other.pid != own && other.cores > 0.0), "{:?}", samples.others);
+    let brief = Samples::between(&earlier, &sampler.sample(Nanos(2_000_000_000)), |_| Role::Service);
+    assert_eq!((brief.processes[0].waits_per_s, brief.others), (None, Vec::new()));
+}
+
+#[test]
+fn other_network_namespaces_are_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixtures = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8/proc/net");
+    for place in ["proc/net", "proc/7/net", "proc/8/net", "proc/self/ns", "proc/7/ns", "proc/8/ns", "proc/9/ns"] {
+        let place = folder.path().join(place);
+        std::fs::create_dir_all(&place).unwrap();
+        let namespace = place.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        if place.ends_with("ns") {
+            let name = if ["7", "8"].contains(&namespace.as_str()) { "net:[2]" } else { "net:[1]" };
+            std::os::unix::fs::symlink(name, place.join("net")).unwrap();
+        } else {
+            ["snmp", "netstat"].map(|file| std::fs::copy(fixtures.join(file), place.join(file)).unwrap());
+        }
+    }
+    let mut sampler = Sampler::new(Root::at(folder.path()), &[7, 8, 9]);
+    let (earlier, mut later) = (sampler.sample(Nanos(0)), sampler.sample(Nanos(1_000_000_000)));
+    assert_eq!(later.elsewhere.len(), 1, "7 and 8 share one, 9 is where this process is");
+    later.trouble.as_mut().unwrap().listen_overflows += 3;
+    later.elsewhere[0].1.as_mut().unwrap().listen_overflows += 4;
+    later.elsewhere[0].0.as_mut().unwrap().retransmitted += 5;
+    let samples = Samples::between(&earlier, &later, |_| Role::Service);
+    assert_eq!(samples.trouble.unwrap().listen_overflows, 7);
+    assert_eq!(samples.segments.unwrap().retransmitted, 5);
 }

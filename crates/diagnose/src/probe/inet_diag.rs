@@ -1,0 +1,159 @@
+//! What TCP knows of single connections: questions to the kernel by netlink (sock_diag(7)) and its answers, as bytes. Reading is
+//! up to [`crate::survey`].
+//!
+//! Layouts: include/uapi/linux/netlink.h, inet_diag.h, and `struct tcp_info` in linux/tcp.h, which grows at its end: what an
+//! older kernel does not have is none. Numbers are in the machine's order of bytes.
+
+use std::time::Duration;
+
+/// Which sockets are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4 (AF_INET).
+    V4 = 2,
+    /// IPv6 (AF_INET6), with IPv4 in it.
+    V6 = 10,
+}
+
+/// One open connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// Its socket's number, as `/proc/PID/fd` names it.
+    pub inode: u64,
+    /// Smoothed round trip time.
+    pub rtt: Duration,
+    /// Shortest round trip time (since 4.6); none while there is none.
+    pub rtt_min: Option<Duration>,
+    /// Segments that were sent again since it was opened.
+    pub retransmitted: u64,
+    /// Time in which it had data to send, and the parts of it in which a window or buffer held it back (since 4.10).
+    pub sending: Option<Sending>,
+}
+
+/// How long a connection was sending, and what held it back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sending {
+    /// It had data to send.
+    pub busy: Duration,
+    /// The receiver's window was full.
+    pub receiver_limited: Duration,
+    /// The own send buffer was full.
+    pub send_buffer_limited: Duration,
+}
+
+/// How an answer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// There is more to read.
+    More,
+    /// It was the last.
+    Done,
+    /// The kernel refused, with this number of an error; 0 when the answer is none that it would give.
+    Refused(i32),
+}
+
+/// A message's heading.
+const HEADING_BYTES: usize = 16;
+/// `struct inet_diag_req_v2`.
+const QUESTION_BYTES: usize = 56;
+/// `struct inet_diag_msg`.
+const ANSWER_BYTES: usize = 72;
+/// Offset of the inode in it.
+const INODE_AT: usize = 68;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// NLM_F_REQUEST | NLM_F_DUMP.
+const FLAGS: u16 = 0x301;
+const IPPROTO_TCP: u8 = 6;
+const TCP_ESTABLISHED: u32 = 1;
+/// The attribute with `struct tcp_info`.
+const INET_DIAG_INFO: u16 = 2;
+/// Offsets in `struct tcp_info`.
+mod at {
+    pub(super) const RTT: usize = 68;
+    pub(super) const TOTAL_RETRANS: usize = 100;
+    pub(super) const MIN_RTT: usize = 148;
+    pub(super) const BUSY_TIME: usize = 168;
+    pub(super) const RWND_LIMITED: usize = 176;
+    pub(super) const SNDBUF_LIMITED: usize = 184;
+}
+
+/// The question for all established TCP connections of a family.
+#[must_use]
+pub fn question(family: Family) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADING_BYTES + QUESTION_BYTES);
+    bytes.extend(((HEADING_BYTES + QUESTION_BYTES) as u32).to_ne_bytes());
+    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    bytes.extend(FLAGS.to_ne_bytes());
+    // Sequence and sender: the socket has asked nothing else, and the kernel knows it.
+    bytes.extend([0; 8]);
+    bytes.extend([family as u8, IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0]);
+    bytes.extend((1_u32 << TCP_ESTABLISHED).to_ne_bytes());
+    // Any address.
+    bytes.resize(HEADING_BYTES + QUESTION_BYTES, 0);
+    bytes
+}
+
+/// Hands out the connections of one part of an answer. A message that is cut ends the answer.
+pub fn parse(mut bytes: &[u8], mut each: impl FnMut(Connection)) -> Part {
+    while !bytes.is_empty() {
+        let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) else { return Part::Refused(0) };
+        let Some(body) = bytes.get(HEADING_BYTES..length as usize) else { return Part::Refused(0) };
+        match kind {
+            NLMSG_DONE => return Part::Done,
+            NLMSG_ERROR => return Part::Refused(u32_at(body, 0).map_or(0, |error| (error as i32).saturating_neg())),
+            SOCK_DIAG_BY_FAMILY => connection(body).into_iter().for_each(&mut each),
+            _ => {}
+        }
+        bytes = bytes.get((length as usize).next_multiple_of(4)..).unwrap_or_default();
+    }
+    Part::More
+}
+
+fn connection(body: &[u8]) -> Option<Connection> {
+    let inode = u64::from(u32_at(body, INODE_AT)?);
+    let mut attributes = body.get(ANSWER_BYTES..)?;
+    loop {
+        let (length, kind) = (usize::from(u16_at(attributes, 0)?), u16_at(attributes, 2)?);
+        let value = attributes.get(4..length)?;
+        if kind == INET_DIAG_INFO {
+            return info(inode, value);
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
+    }
+}
+
+fn info(inode: u64, info: &[u8]) -> Option<Connection> {
+    let us = |at: usize| u64_at(info, at).map(Duration::from_micros);
+    let sending = || {
+        Some(Sending {
+            busy: us(at::BUSY_TIME)?,
+            receiver_limited: us(at::RWND_LIMITED)?,
+            send_buffer_limited: us(at::SNDBUF_LIMITED)?,
+        })
+    };
+    Some(Connection {
+        inode,
+        rtt: Duration::from_micros(u32_at(info, at::RTT)?.into()),
+        // All ones: nothing was measured yet (tcp_min_rtt).
+        rtt_min: u32_at(info, at::MIN_RTT).filter(|us| *us != u32::MAX).map(|us| Duration::from_micros(us.into())),
+        retransmitted: u32_at(info, at::TOTAL_RETRANS)?.into(),
+        sending: sending(),
+    })
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests;

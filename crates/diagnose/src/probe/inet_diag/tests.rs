@@ -1,0 +1,79 @@
+use super::*;
+
+/// An answer of Linux 6.18: one connection, then the end.
+fn recorded() -> Vec<u8> {
+    let text = include_str!("../../../fixtures/inet_diag/linux-6.18.hex");
+    let digits: Vec<u8> = text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+fn parsed(bytes: &[u8]) -> (Vec<Connection>, Part) {
+    let mut found = Vec::new();
+    let part = parse(bytes, |connection| found.push(connection));
+    (found, part)
+}
+
+#[cfg(target_endian = "little")]
+#[test]
+fn a_recorded_answer_is_read() {
+    let (found, part) = parsed(&recorded());
+    let expected = Connection {
+        inode: 174_331,
+        rtt: Duration::from_micros(36),
+        rtt_min: Some(Duration::from_micros(11)),
+        retransmitted: 0,
+        sending: Some(Sending::default()),
+    };
+    assert_eq!((found, part), (vec![expected], Part::Done));
+}
+
+#[cfg(target_endian = "little")]
+#[test]
+fn older_kernels_tell_less() {
+    // `tcp_info` ended after `total_retrans` before 3.15, after `min_rtt` and what belongs to it in 4.9.
+    let whole = recorded();
+    let (found, _) = parsed(&whole);
+    for (info_bytes, rtt_min, sending) in [(104, None, None), (168, found[0].rtt_min, None)] {
+        let at =
+            whole.windows(4).position(|window| window == [0x1c, 0x01, 0x02, 0x00]).expect("the attribute's heading");
+        let mut cut = whole[..at + 4 + info_bytes].to_vec();
+        cut[at..at + 2].copy_from_slice(&((4 + info_bytes) as u16).to_ne_bytes());
+        let length = cut.len() as u32;
+        cut[..4].copy_from_slice(&length.to_ne_bytes());
+        assert_eq!(parsed(&cut), (vec![Connection { rtt_min, sending, ..found[0] }], Part::More));
+    }
+}
+
+#[test]
+fn refusals_and_what_no_kernel_writes_end_the_answer() {
+    let message = |kind: u16, body: &[u8]| {
+        let mut bytes = ((HEADING_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        bytes
+    };
+    assert_eq!(parsed(&message(NLMSG_ERROR, &(-2_i32).to_ne_bytes())).1, Part::Refused(2));
+    assert_eq!(parsed(&message(NLMSG_ERROR, &i32::MIN.to_ne_bytes())).1, Part::Refused(i32::MAX));
+    assert_eq!(parsed(&message(NLMSG_ERROR, &[])).1, Part::Refused(0));
+    assert_eq!(parsed(&message(SOCK_DIAG_BY_FAMILY, &[0; 9])), (Vec::new(), Part::More));
+    assert_eq!(parsed(&[]).1, Part::More);
+    let whole = recorded();
+    for length in 1..whole.len() {
+        parsed(&whole[..length]);
+        let mut other = whole.clone();
+        for value in [0, 1, 3, 4, 0x7f, 0xff] {
+            other[length] = value;
+            parsed(&other);
+        }
+    }
+    assert_eq!(parsed(&whole[..17]), (Vec::new(), Part::Refused(0)));
+}
+
+#[test]
+fn the_question_is_what_the_kernel_expects() {
+    let bytes = question(Family::V6);
+    assert_eq!(bytes.len(), 72);
+    assert_eq!((u32_at(&bytes, 0), u16_at(&bytes, 4), u16_at(&bytes, 6)), (Some(72), Some(20), Some(0x301)));
+    assert_eq!((bytes[16..20].to_vec(), u32_at(&bytes, 20)), (vec![10, 6, 2, 0], Some(2)));
+}

@@ -1,0 +1,94 @@
+//! The load generator's own connections, as the kernel knows them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rustix::fd::OwnedFd;
+use rustix::io;
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with, sockopt};
+
+use crate::probe::inet_diag::{self, Connection, Family, Part};
+use crate::samples::Connections;
+
+/// Most own connections that are looked at.
+pub(super) const CONNECTIONS_MAX: usize = 10_000;
+/// Most parts of an answer that are read, of some 30 connections each: those of other processes are among them.
+const PARTS_MAX: usize = 4096;
+/// Longest wait for the kernel's answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// The kernel's parts are 32 KiB at most (net/netlink/af_netlink.c).
+const PART_BYTES_MAX: usize = 64 << 10;
+
+/// Those whose sockets are `own`, added up; none where there is none, or the kernel tells nothing.
+pub(super) fn of(own: &HashSet<u64>) -> Option<Connections> {
+    let mut sum = Sum::default();
+    for family in [Family::V4, Family::V6] {
+        // What was told before an error is true all the same.
+        let _: io::Result<()> = ask(family, |connection| {
+            if own.contains(&connection.inode) && sum.count < CONNECTIONS_MAX as u64 {
+                sum.add(&connection);
+            }
+        });
+    }
+    sum.means()
+}
+
+fn ask(family: Family, mut each: impl FnMut(Connection)) -> io::Result<()> {
+    let socket: OwnedFd =
+        socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_WITHIN))?;
+    sendto(&socket, &inet_diag::question(family), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut buffer = vec![0; PART_BYTES_MAX];
+    for _ in 0..PARTS_MAX {
+        let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+        if inet_diag::parse(&buffer[..length], &mut each) != Part::More {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    rtt: Duration,
+    rtt_min: Duration,
+    rtt_min_count: u64,
+    retransmitted: u64,
+    busy: Duration,
+    receiver_limited: Duration,
+    send_buffer_limited: Duration,
+}
+
+impl Sum {
+    fn add(&mut self, connection: &Connection) {
+        self.count += 1;
+        self.rtt = self.rtt.saturating_add(connection.rtt);
+        if let Some(shortest) = connection.rtt_min {
+            self.rtt_min = self.rtt_min.saturating_add(shortest);
+            self.rtt_min_count += 1;
+        }
+        self.retransmitted = self.retransmitted.saturating_add(connection.retransmitted);
+        let sending = connection.sending.unwrap_or_default();
+        self.busy = self.busy.saturating_add(sending.busy);
+        self.receiver_limited = self.receiver_limited.saturating_add(sending.receiver_limited);
+        self.send_buffer_limited = self.send_buffer_limited.saturating_add(sending.send_buffer_limited);
+    }
+
+    fn means(&self) -> Option<Connections> {
+        let mean = |sum: Duration, count: u64| if count > 0 { sum.div_f64(count as f64) } else { Duration::ZERO };
+        let of_busy = |part: Duration| match self.busy.is_zero() {
+            true => 0.0,
+            false => (part.as_secs_f64() / self.busy.as_secs_f64()).min(1.0),
+        };
+        (self.count > 0).then(|| Connections {
+            count: self.count,
+            rtt: mean(self.rtt, self.count),
+            rtt_min: mean(self.rtt_min, self.rtt_min_count),
+            retransmitted: self.retransmitted,
+            receiver_limited: of_busy(self.receiver_limited),
+            send_buffer_limited: of_busy(self.send_buffer_limited),
+        })
+    }
+}

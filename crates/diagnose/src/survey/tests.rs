@@ -1,0 +1,215 @@
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+use crate::samples::{Link, Wait, WaitFor};
+
+fn watched(pid: u32) -> Watched {
+    Watched { pid, ..Watched::default() }
+}
+
+/// Real sockets of this process: as a server with unread requests, and as a client.
+#[test]
+fn peers_and_unread_requests_are_found() {
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut clients: Vec<TcpStream> =
+        (0..4).map(|_| TcpStream::connect(service.local_addr().unwrap()).unwrap()).collect();
+    let accepted: Vec<TcpStream> = (0..4).map(|_| service.accept().unwrap().0).collect();
+    clients[0].write_all(b"GET /").unwrap();
+    let pid = std::process::id();
+    let mut samples = Samples { processes: vec![Watched { pid, ..Watched::default() }], ..Samples::default() };
+    survey(&Root::machine(), &mut samples);
+    let process = &samples.processes[0];
+    // Other tests of this process may have connections too.
+    let to_service = process.peers.iter().find(|peer| peer.address == service.local_addr().unwrap());
+    assert_eq!(to_service.map(|peer| peer.connections), Some(4), "{process:?}");
+    assert!(process.unread_share.is_some_and(|share| share > 0.0 && share <= 0.5), "{process:?}");
+    assert!(process.files.is_some_and(|files| files.used >= 9 && files.used < files.most), "{process:?}");
+    assert!(samples.ports.is_some_and(|ports| ports.used >= 4 && ports.most > 1000), "{samples:?}");
+    assert_eq!(samples.unseen, Vec::new());
+    drop(accepted);
+}
+
+#[test]
+fn a_tree_is_surveyed_and_what_is_hidden_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8");
+    for (file, from) in [("proc/net/tcp", "proc/net/tcp"), ("proc/42/limits", "proc/self/limits")] {
+        std::fs::create_dir_all(folder.path().join(file).parent().unwrap()).unwrap();
+        std::fs::copy(fixture.join(from), folder.path().join(file)).unwrap();
+    }
+    std::fs::create_dir_all(folder.path().join("proc/42/fd")).unwrap();
+    for (descriptor, link) in
+        [("0", "/dev/null"), ("3", "socket:[4711]"), ("4", "socket:[4712]"), ("5", "socket:[4713]")]
+    {
+        symlink(link, folder.path().join("proc/42/fd").join(descriptor)).unwrap();
+    }
+    let links = vec![Link { name: "eth0".to_owned(), ..Link::default() }];
+    let mut samples = Samples { processes: vec![watched(42), watched(43)], links, ..Samples::default() };
+    survey(&Root::at(folder.path()), &mut samples);
+    let process = &samples.processes[0];
+    assert_eq!(process.files, Some(Level { used: 4, most: 1024 }));
+    assert_eq!(process.unread_share, Some(1.0), "the one client's request lies there");
+    assert_eq!(process.peers, [Peer { address: "127.0.0.1:8080".parse().unwrap(), connections: 1 }]);
+    assert_eq!((samples.ports, samples.conntrack, samples.links[0].speed_bits_per_s), (None, None, None));
+    let hidden: Vec<_> = samples.unseen.iter().map(|unseen| unseen.file.as_str()).collect();
+    assert_eq!(hidden, ["proc/43/fd"]);
+}
+
+/// Surveys this process until it is as it should be.
+fn await_process(what: &str, holds: impl Fn(&Watched) -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut samples = Samples { processes: vec![watched(std::process::id())], ..Samples::default() };
+        survey(&Root::machine(), &mut samples);
+        if holds(&samples.processes[0]) {
+            return;
+        }
+        assert!(Instant::now() < until, "{what}: {:?}, not seen: {:?}", samples.processes[0], samples.unseen);
+    }
+}
+
+/// At least half of the time a thread waits for that.
+fn waits(process: &Watched, what: WaitFor) -> bool {
+    process.waits.iter().any(|wait| wait.what == what && wait.threads > 0.5)
+}
+
+/// Real threads of this process that stand at each thing until they are let go.
+#[test]
+fn threads_are_found_where_they_stand() {
+    let (service, idle) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let there = service.local_addr().unwrap();
+    let client = TcpStream::connect(there).unwrap();
+    let accepted = service.accept().unwrap().0;
+    let lock = Mutex::new(());
+    let guard = lock.lock().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (&client).read(&mut [0]));
+        scope.spawn(|| (&accepted).read(&mut [0]));
+        scope.spawn(|| idle.accept());
+        scope.spawn(|| drop(lock.lock()));
+        let all = [WaitFor::Peer(Some(there)), WaitFor::Client, WaitFor::Connection, WaitFor::Lock];
+        await_process("all four", |process| all.iter().all(|what| waits(process, *what)));
+        drop(guard);
+        (&client).write_all(b"x").unwrap();
+        (&accepted).write_all(b"x").unwrap();
+        TcpStream::connect(idle.local_addr().unwrap()).unwrap();
+    });
+    // One file that is polled is as one that is read; two could be anything.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at_other = TcpStream::connect(other.local_addr().unwrap()).unwrap();
+    let mut answers = other.accept().unwrap().0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| poll(&mut [PollFd::new(&at_other, PollFlags::IN)], None));
+        scope.spawn(|| poll(&mut [PollFd::new(&client, PollFlags::PRI), PollFd::new(&at_other, PollFlags::IN)], None));
+        await_process("polls", |process| {
+            waits(process, WaitFor::Peer(Some(other.local_addr().unwrap()))) && waits(process, WaitFor::Events)
+        });
+        answers.write_all(b"x").unwrap();
+    });
+}
+
+#[test]
+fn answers_that_nobody_takes_are_seen() {
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let clients: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(service.local_addr().unwrap()).unwrap()).collect();
+    let mut accepted: Vec<TcpStream> = (0..2).map(|_| service.accept().unwrap().0).collect();
+    accepted[0].set_nonblocking(true).unwrap();
+    // Until the client's and the own buffer are full.
+    while accepted[0].write(&[0; 1 << 16]).is_ok() {}
+    await_process("unsent", |process| process.unsent_share.is_some_and(|share| share > 0.0 && share < 1.0));
+    drop(clients);
+}
+
+/// A tree with one process: its threads' state, function and call, and its sockets.
+fn tree_of_threads(threads: &[(u32, char, Option<&str>, Option<&str>)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |file: String, text: &str| {
+        let path = folder.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    for (tid, state, function, call) in threads {
+        let stat = format!("{tid} (a) {state} 1 7 7 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 987654 1000000 321 0\n");
+        put(format!("proc/7/task/{tid}/stat"), &stat);
+        function.iter().for_each(|text| put(format!("proc/7/task/{tid}/wchan"), text));
+        call.iter().for_each(|text| put(format!("proc/7/task/{tid}/syscall"), text));
+    }
+    let el8 = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8/proc/net/tcp");
+    put("proc/net/tcp".to_owned(), &std::fs::read_to_string(el8).unwrap());
+    std::fs::create_dir_all(folder.path().join("proc/7/fd")).unwrap();
+    for (descriptor, inode) in [(3, 4711), (4, 4712), (5, 4713), (6, 99)] {
+        symlink(format!("socket:[{inode}]"), folder.path().join(format!("proc/7/fd/{descriptor}"))).unwrap();
+    }
+    folder
+}
+
+fn surveyed(folder: &tempfile::TempDir) -> Samples {
+    let mut samples = Samples { processes: vec![watched(7)], ..Samples::default() };
+    survey(&Root::at(folder.path()), &mut samples);
+    samples
+}
+
+/// As an ordinary user sees threads of its own where only a tracer may know their calls (`kernel.yama.ptrace_scope`).
+#[test]
+fn less_is_told_where_only_functions_are_known() {
+    let folder = tree_of_threads(&[
+        (7, 'S', Some("ep_poll"), None),
+        (8, 'S', Some("futex_wait_queue_me"), None),
+        (9, 'S', Some("sk_wait_data"), None),
+        (10, 'D', Some("jbd2_log_wait_commit"), None),
+        (11, 'R', Some("0"), None),
+    ]);
+    let samples = surveyed(&folder);
+    let found = |what| samples.processes[0].waits.iter().find(|wait| wait.what == what).map(|wait| wait.threads);
+    assert_eq!((found(WaitFor::Events), found(WaitFor::Lock)), (Some(1.0), Some(1.0)));
+    assert_eq!((found(WaitFor::Disk), found(WaitFor::Other)), (Some(1.0), Some(1.0)), "a client's or a peer's");
+    assert_eq!(samples.processes[0].waits.len(), 4);
+    assert_eq!(samples.unseen, Vec::new());
+    // Without clients it can only be the peer's.
+    std::fs::remove_file(folder.path().join("proc/7/fd/3")).unwrap();
+    std::fs::remove_file(folder.path().join("proc/7/fd/4")).unwrap();
+    let peer = surveyed(&folder).processes[0].peers[0].address;
+    let waits = &surveyed(&folder).processes[0].waits;
+    assert!(waits.contains(&Wait { what: WaitFor::Peer(Some(peer)), threads: 1.0 }), "{waits:?}");
+}
+
+#[test]
+fn threads_that_may_not_be_seen_are_named_once() {
+    let hidden = surveyed(&tree_of_threads(&[(7, 'S', Some("0"), None), (8, 'S', Some("0"), None)]));
+    assert_eq!(hidden.processes[0].waits, []);
+    let files: Vec<_> = hidden.unseen.iter().map(|unseen| unseen.file.as_str()).collect();
+    assert_eq!(files, ["proc/7/task/7/syscall"]);
+}
+
+/// Real connections of this process, over which something went both ways.
+#[test]
+fn the_kernel_tells_of_own_connections() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        // A machine may have no IPv6.
+        let Ok(service) = TcpListener::bind(address) else { continue };
+        let mut clients: Vec<TcpStream> =
+            (0..3).map(|_| TcpStream::connect(service.local_addr().unwrap()).unwrap()).collect();
+        let mut accepted: Vec<TcpStream> = (0..3).map(|_| service.accept().unwrap().0).collect();
+        for (client, accepted) in clients.iter_mut().zip(&mut accepted) {
+            client.write_all(b"ask").unwrap();
+            accepted.read_exact(&mut [0; 3]).unwrap();
+            accepted.write_all(b"answer").unwrap();
+            client.read_exact(&mut [0; 6]).unwrap();
+        }
+        let own: HashSet<u64> = clients.iter().map(|client| rustix::fs::fstat(client).unwrap().st_ino).collect();
+        let found = connections::of(&own).unwrap();
+        assert_eq!(found.count, 3, "{found:?}");
+        assert!(
+            found.rtt >= found.rtt_min && found.rtt > Duration::ZERO && found.rtt < Duration::from_secs(60),
+            "{found:?}"
+        );
+        assert!(found.receiver_limited <= 1.0 && found.send_buffer_limited <= 1.0, "{found:?}");
+        assert_eq!(connections::of(&HashSet::new()), None);
+    }
+}
