@@ -19,6 +19,7 @@ mod steal;
 mod tables;
 mod throttled;
 mod too_few;
+mod want;
 
 use self::finding::{Class, Finding};
 use crate::samples::Samples;

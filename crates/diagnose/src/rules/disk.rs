@@ -54,7 +54,13 @@ fn busy(samples: &Samples) -> Option<Finding> {
     evidence.extend(samples.io_pressure.map(waited));
     // Without the kernel's word on waiting, busy alone proves less; and less still when it is others who wait.
     let others = Held::by(samples).is_some_and(|held| held.disk < WAITING_THREADS);
-    let doubt = if others { 0.6 } else if samples.io_pressure.is_some() { 1.0 } else { 0.7 };
+    let doubt = if others {
+        0.6
+    } else if samples.io_pressure.is_some() {
+        1.0
+    } else {
+        0.7
+    };
     Some(Finding {
         class: Class::Disk,
         confidence: confidence(busiest.utilisation, BUSY, FULL) * doubt,
@@ -71,7 +77,8 @@ fn waited(share: f64) -> String {
 }
 
 fn told(disk: &DiskRate) -> String {
-    let latency = disk.latency.map(|latency| format!(", {:.2} ms each", latency.as_secs_f64() * 1e3)).unwrap_or_default();
+    let latency =
+        disk.latency.map(|latency| format!(", {:.2} ms each", latency.as_secs_f64() * 1e3)).unwrap_or_default();
     format!(
         "{} is busy {} of the time with {:.0} requests per second, {:.1} at once{latency}",
         disk.name,

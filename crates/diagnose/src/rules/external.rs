@@ -2,6 +2,7 @@
 
 use super::finding::{Class, Finding, confidence, percent};
 use super::held::{Held, awaited_peer, rate_kept};
+use super::want::cpus_free;
 use crate::samples::{Load, Peer, Role, Samples, Thread, Watched};
 
 /// Above this share of all CPUs the answer lies there.
@@ -33,7 +34,7 @@ enum Known {
 }
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
-    let busy = samples.busy().filter(|busy| *busy < CPU_BELOW)?;
+    let busy = samples.busy().filter(|_| cpus_free(samples, CPU_BELOW))?;
     let load = samples.load.filter(|load| load.rate > 0.0 && !load.was_the_limit)?;
     let services: Vec<&Watched> = samples.with_role(Role::Service).collect();
     if services.is_empty() || rate_kept(samples) || services.iter().any(|process| held_up(process)) {

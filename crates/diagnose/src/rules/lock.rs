@@ -2,6 +2,7 @@
 
 use super::finding::{Class, Finding, confidence, number, percent};
 use super::held::{Held, rate_kept, under_way};
+use super::want::cpus_free;
 use crate::samples::{Role, Samples};
 
 /// CPUs that must be idle, added up.
@@ -23,11 +24,15 @@ const THREAD_BELOW: f64 = 0.9;
 const POOL_DOUBT: f64 = 0.6;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
-    let idle = samples.idle_cores().filter(|idle| *idle >= IDLE_CORES)?;
+    let idle = samples.idle_cores()?;
+    if !cpus_free(samples, 1.0 - IDLE_CORES / samples.cores.len() as f64) {
+        return None;
+    }
     let held = Held::by(samples).filter(|held| held.lock >= WAITING)?;
     let services = || samples.with_role(Role::Service);
     let held_up = services().any(|process| process.group.is_some_and(|group| group.throttled_periods > 0));
-    let busiest = services().filter_map(|process| process.threads.first()).map(|thread| thread.busy).fold(0.0, f64::max);
+    let busiest =
+        services().filter_map(|process| process.threads.first()).map(|thread| thread.busy).fold(0.0, f64::max);
     let limited = rate_kept(samples) || samples.load.is_some_and(|load| load.was_the_limit);
     // Who sleeps, or waits for a peer or a disk, while others wait for it, makes them wait.
     let others_wait = held.peer + held.disk + held.time;

@@ -2,6 +2,7 @@
 
 use super::finding::{Class, Finding, confidence, percent};
 use super::held::rate_kept;
+use super::want::cpus_free;
 use crate::samples::{Link, Role, Samples, Watched};
 
 /// From this share of its speed on a link is full: what is missing are the frames' own bytes.
@@ -64,7 +65,7 @@ const FEWER_BYTES: &str = "half the bytes per answer (compression, fewer fields,
 
 /// A link in between that nobody here can ask: answers wait to be confirmed while CPUs are idle and the generator reads.
 fn queued(samples: &Samples) -> Option<Finding> {
-    let busy = samples.busy().filter(|busy| *busy < CPU_BELOW)?;
+    let busy = samples.busy().filter(|_| cpus_free(samples, CPU_BELOW))?;
     let services = || samples.with_role(Role::Service);
     let unsent = services().filter_map(|process| process.unsent_share).fold(0.0, f64::max);
     let held_up = |process: &Watched| {
@@ -90,7 +91,11 @@ fn queued(samples: &Samples) -> Option<Finding> {
     ];
     evidence.extend(trips.map(|trips| {
         let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
-        format!("a round trip takes {:.2} ms, the shortest took {:.2} ms: segments queue", ms(trips.rtt), ms(trips.rtt_min))
+        format!(
+            "a round trip takes {:.2} ms, the shortest took {:.2} ms: segments queue",
+            ms(trips.rtt),
+            ms(trips.rtt_min)
+        )
     }));
     Some(Finding {
         class: Class::Bandwidth,

@@ -2,6 +2,7 @@
 
 use super::finding::{Class, Finding, confidence, percent};
 use super::held::{Held, rate_kept};
+use super::want::cpus_free;
 use crate::samples::{Load, Role, Samples, Watched};
 
 /// Above this share of all CPUs something else limits.
@@ -26,8 +27,9 @@ const LOCKED: f64 = 2.0;
 const PEER_DOUBT: f64 = 0.7;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
-    let busy = samples.busy().filter(|busy| *busy < IDLE_BELOW)?;
-    workers(samples, busy).or_else(|| connections(samples, busy))
+    let busy = samples.busy()?;
+    let workers = cpus_free(samples, IDLE_BELOW).then(|| workers(samples, busy)).flatten();
+    workers.or_else(|| (busy < IDLE_BELOW).then(|| connections(samples, busy)).flatten())
 }
 
 /// Requests that nobody has read while CPUs are idle.
@@ -46,7 +48,11 @@ fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
     let doubt = held.map_or(Some(1.0), doubt)?;
     let mut evidence = vec![
         format!("on {} of the connections of process {} a request lies unread", percent(share), process.pid),
-        format!("none of its {} threads is busy, and CPUs are {} busy: they wait", process.threads.len(), percent(busy)),
+        format!(
+            "none of its {} threads is busy, and CPUs are {} busy: they wait",
+            process.threads.len(),
+            percent(busy)
+        ),
     ];
     evidence.extend(held.as_ref().map(Held::words));
     Some(Finding {

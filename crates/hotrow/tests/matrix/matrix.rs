@@ -173,7 +173,8 @@ impl Matrix {
 fn line(run: &Run) -> String {
     let mark = if run.right() { "right" } else { "WRONG" };
     let first = &run.diagnosis["findings"];
-    let all: Vec<String> = first.as_array().into_iter().flatten().map(|f| format!("{} {}", f["class"], f["confidence"])).collect();
+    let all: Vec<String> =
+        first.as_array().into_iter().flatten().map(|f| format!("{} {}", f["class"], f["confidence"])).collect();
     format!(
         "{:<22} {mark}: {} ({:.2}{}) at {:.0}/s in {:.1} s; found {}",
         run.plant,

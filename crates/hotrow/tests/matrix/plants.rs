@@ -77,7 +77,9 @@ fn bandwidth() -> Result<Planted, String> {
     let namespace = Namespace::new()?;
     let listen = IpAddr::V4(namespace.connect(MBIT_PER_S)?);
     let planted = Planted { namespace: Some(namespace), ..Planted::default() };
-    planted.serve(Service { listen, body_bytes: 64 << 10, work: Work::Cpu { us: 20 }, ..Service::default() })?.closed(16)
+    planted
+        .serve(Service { listen, body_bytes: 64 << 10, work: Work::Cpu { us: 20 }, ..Service::default() })?
+        .closed(16)
 }
 
 /// Room for three connections, and a thread that takes one every 5 ms.

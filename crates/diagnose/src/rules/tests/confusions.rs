@@ -47,10 +47,10 @@ fn a_lock_is_named_by_the_threads_that_wait_for_each_other() {
     pool.processes[0].unread_share = Some(0.75);
     assert_eq!((first(&pool).0, says(&pool, Class::TooFewWorkers)), (Class::Lock, None));
     // An open loop that is kept is at no limit, and one that the generator held back tells nothing.
-    for change in [
-        (|load| Load { target_rate: Some(4000.0), ..load }) as fn(Load) -> Load,
-        |load| Load { was_the_limit: true, ..load },
-    ] {
+    for change in [(|load| Load { target_rate: Some(4000.0), ..load }) as fn(Load) -> Load, |load| Load {
+        was_the_limit: true,
+        ..load
+    }] {
         let mut samples = locked();
         samples.load = samples.load.map(change);
         assert_eq!(says(&samples, Class::Lock), None);
@@ -116,6 +116,7 @@ fn workers_are_too_few_when_they_wait_for_what_more_of_them_would_not_wait_for()
 fn a_full_machine_is_the_services_or_somebody_elses() {
     let full = |others: &[(&str, f64)], service: f64| {
         let mut samples = waiting(1.0, &[service / 2.0; 2], &[]);
+        samples.processes[0].threads.iter_mut().for_each(|thread| thread.waited = Some(1.0 - thread.busy));
         let other = |(name, cores): &(&str, f64)| Other { pid: 99, name: (*name).to_owned(), cores: *cores };
         samples.others = others.iter().map(other).collect();
         samples
@@ -126,6 +127,8 @@ fn a_full_machine_is_the_services_or_somebody_elses() {
     assert!(says(&disturbed, Class::AllCpus).is_some_and(|confidence| confidence < 0.6));
     // What the kernel's own threads do, they do for those who use the network.
     assert_eq!(first(&full(&[("[ksoftirqd/0]", 0.8)], 1.1)).0, Class::AllCpus);
+    // A child of a minute that a shell has just heard of counts for no more than there is.
+    assert_eq!(first(&full(&[("sh", 30.0)], 1.7)).0, Class::AllCpus);
     // Nobody looked for others, or nobody is disturbed by them.
     assert_eq!(says(&full(&[], 0.9), Class::Competitor), None);
     let mut elsewhere = disturbed;
@@ -171,4 +174,41 @@ fn one_request_at_a_time_never_needs_a_second_thread() {
     // With two there could be; and an open loop may bring many at once on one connection.
     samples.load = samples.load.map(|load| Load { connections: 2, ..load });
     assert!(says(&samples, Class::OneThread).is_some());
+}
+
+/// Others' work takes nothing from a service that does not want it.
+#[test]
+fn who_waits_for_something_else_is_not_held_up_by_full_cpus() {
+    let busy = |mut samples: Samples| {
+        samples.cores = vec![CpuShares { busy: 1.0, ..CpuShares::default() }; 2];
+        samples.others = vec![Other { pid: 99, name: "rustc".to_owned(), cores: 1.9 }];
+        for thread in samples.processes.iter_mut().flat_map(|process| &mut process.threads) {
+            thread.waited = Some(0.03);
+        }
+        samples
+    };
+    let mut workers = waiting(1.0, &[0.01; 3], &[(WaitFor::Time, 2.9)]);
+    workers.processes[0].unread_share = Some(0.94);
+    assert_eq!(first(&busy(workers)).0, Class::TooFewWorkers);
+    let mut backend = waiting(1.0, &[0.001; 32], &[(WaitFor::Peer(None), 31.8)]);
+    backend.processes[0].peers = vec![Peer { address: BACKEND.parse().unwrap(), connections: 32 }];
+    assert_eq!(first(&busy(backend)).0, Class::External);
+    assert_eq!(first(&busy(locked())).0, Class::Lock);
+    let mut kept = busy(waiting(1.0, &[0.003; 16], &[(WaitFor::Client, 16.0)]));
+    kept.load =
+        kept.load.map(|load| Load { target_rate: Some(load.rate), service_time: Duration::from_micros(150), ..load });
+    kept.processes[0].threads.iter_mut().for_each(|thread| thread.waited = Some(0.002));
+    assert_eq!(first(&kept).0, Class::NoneFound, "{:#?}", judge(&kept));
+    // A generator that its own group holds up, whoever fills the machine; not when the service is in that group too.
+    let mut throttled = busy(waiting(1.0, &[0.01; 32], &[]));
+    throttled.load = throttled.load.map(|load| Load { was_the_limit: true, ..load });
+    let group = Some(Counters { periods: 12, throttled_periods: 12, ..Counters::default() });
+    throttled.processes[1].group = group;
+    assert!(
+        matches!(first(&throttled), (Class::Generator, confidence) if confidence > 0.9),
+        "{:#?}",
+        judge(&throttled)
+    );
+    throttled.processes[0].group = group;
+    assert_eq!(first(&throttled).0, Class::Throttled, "{:#?}", judge(&throttled));
 }
