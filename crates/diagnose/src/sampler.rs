@@ -21,6 +21,8 @@ use crate::probe::{
     conntrack, cpu, disk, files, interface, loadavg, memory, namespace, pressure, sockstat, softnet, task, tcp, vmstat,
 };
 use crate::root::{Root, Seen};
+use crate::samples::Samples;
+use crate::survey::survey;
 
 /// Time between two samples, unless the user says otherwise.
 pub const INTERVAL: Duration = Duration::from_millis(100);
@@ -134,7 +136,7 @@ pub struct Process {
 /// What sampling itself has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// CPU time of the sampling thread, spent in [`Sampler::sample`].
+    /// CPU time of the sampling thread, spent in this sampler.
     pub cpu: Duration,
     /// Time from the first sample to the last.
     pub span: Duration,
@@ -179,6 +181,13 @@ impl Sampler {
         sample.end = Some(End::of(&self.root, self.watched.iter().map(|watched| watched.pid)));
         self.cost.cpu += thread_cpu().saturating_sub(before);
         sample
+    }
+
+    /// A [`survey`], whose cost counts as this sampler's. It takes some 50 ms.
+    pub fn survey(&mut self, samples: &mut Samples) {
+        let before = thread_cpu();
+        survey(&self.root, samples);
+        self.cost.cpu += thread_cpu().saturating_sub(before);
     }
 
     /// Looks at everything once.
