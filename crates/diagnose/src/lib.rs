@@ -4,16 +4,12 @@
 //! kernel tells), [`sampler`] (all of them, some times a second), [`samples`] (rates between two samples), [`survey`]
 //! (what costs too much for every sample), [`rules`] (what limits?), [`doctor`] (what does this machine allow?). Older
 //! than those, and used alone: [`schedstat`] (how long threads waited for a CPU), [`process`] (what processes used, and
-//! who descends from whom), [`cgroup`] (where groups of processes are limited and counted), [`netdev`], [`diskstats`],
-//! [`listeners`] (who listens on a port), [`cpuinfo`] and [`meminfo`].
+//! who descends from whom), [`cgroup`] (where groups of processes are limited and counted), [`listeners`] (who listens on a
+//! port).
 
 pub mod cgroup;
-pub mod cpuinfo;
-pub mod diskstats;
 pub mod doctor;
 pub mod listeners;
-pub mod meminfo;
-pub mod netdev;
 pub mod probe;
 pub mod process;
 pub mod root;

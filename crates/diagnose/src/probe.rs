@@ -4,10 +4,11 @@
 //!
 //! Reading order: [`cpu`], [`task`], [`wait`] and [`status`] (threads and processes), [`pressure`]; [`memory`], [`vmstat`];
 //! [`disk`]; [`interface`], [`tcp`], [`sockstat`], [`sockets`], [`inet_diag`], [`softnet`], [`conntrack`], [`ports`], [`namespace`]; [`group`]
-//! (cgroups); [`files`], [`limits`], [`loadavg`].
+//! (cgroups); [`files`], [`limits`], [`loadavg`], [`cpuinfo`].
 
 pub mod conntrack;
 pub mod cpu;
+pub mod cpuinfo;
 pub mod disk;
 pub mod files;
 pub mod group;

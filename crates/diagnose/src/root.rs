@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 /// Most that is read of one file, in bytes; a list of 100,000 sockets is as long. What lies beyond is left out.
 pub const READ_BYTES_MAX: u64 = 16 << 20;
+/// Room for most files at once: what is read in small parts costs a system call for each.
+pub(crate) const READ_BYTES_FIRST: usize = 4096;
 /// How much of a file that cannot be understood is repeated in messages, in characters.
 const QUOTED_CHARS_MAX: usize = 60;
 
@@ -107,7 +109,7 @@ impl Root {
     pub fn read(&self, file: &str) -> Seen<String> {
         let unseen = |error: &io::Error| Unseen { file: file.to_owned(), why: Why::of(error) };
         let opened = File::open(self.path(file)).map_err(|e| unseen(&e))?;
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(READ_BYTES_FIRST);
         opened.take(READ_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| unseen(&e))?;
         if bytes.len() as u64 == READ_BYTES_MAX {
             bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));

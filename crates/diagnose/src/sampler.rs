@@ -21,6 +21,8 @@ use crate::probe::{
     conntrack, cpu, disk, files, interface, loadavg, memory, namespace, pressure, sockstat, softnet, task, tcp, vmstat,
 };
 use crate::root::{Root, Seen};
+use crate::samples::Samples;
+use crate::survey::survey;
 
 /// Time between two samples, unless the user says otherwise.
 pub const INTERVAL: Duration = Duration::from_millis(100);
@@ -38,6 +40,8 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 pub struct Sampler {
     root: Root,
     watched: Vec<Watched>,
+    /// Those of the watched processes, each once: most are in the same.
+    groups: Vec<Groups>,
     open: Files,
     /// Counters of the network namespaces of watched processes that are not this process's.
     elsewhere: Vec<[Open; 2]>,
@@ -54,8 +58,8 @@ struct Watched {
     /// Its own `stat`.
     stat: Open,
     threads: Threads,
-    /// Where it was when the watch began: moving a process between groups is rare.
-    groups: Option<Groups>,
+    /// Where it was when the watch began, as a place in [`Sampler::groups`]: moving a process between groups is rare.
+    group: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -134,7 +138,7 @@ pub struct Process {
 /// What sampling itself has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// CPU time of the sampling thread, spent in [`Sampler::sample`].
+    /// CPU time of the sampling thread, spent in this sampler.
     pub cpu: Duration,
     /// Time from the first sample to the last.
     pub span: Duration,
@@ -159,16 +163,23 @@ impl Sampler {
     pub fn new(root: Root, pids: &[u32]) -> Self {
         let pids = pids.get(..WATCHED_MAX).unwrap_or(pids);
         let open_max = THREADS_OPEN_MAX / pids.len().max(1);
+        let mut groups: Vec<Groups> = Vec::new();
+        let mut place = |found: Groups| {
+            groups.iter().position(|known| *known == found).unwrap_or_else(|| {
+                groups.push(found);
+                groups.len() - 1
+            })
+        };
         let watch = |pid: &u32| Watched {
             pid: *pid,
             stat: Open::new(format!("proc/{pid}/stat")),
             threads: Threads::new(*pid, open_max),
-            groups: Groups::of(&root, &pid.to_string()).ok(),
+            group: Groups::of(&root, &pid.to_string()).ok().map(&mut place),
         };
         let watched = pids.iter().map(watch).collect();
         let elsewhere = elsewhere(&root, pids);
         let (open, buffer, cost) = (Files::new(), Vec::new(), Cost::default());
-        Self { root, watched, open, elsewhere, buffer, first: None, cost }
+        Self { root, watched, groups, open, elsewhere, buffer, first: None, cost }
     }
 
     /// Looks at everything once, and also at all that is to be compared only between the ends of a stretch: all processes of the
@@ -181,6 +192,13 @@ impl Sampler {
         sample
     }
 
+    /// A [`survey`], whose cost counts as this sampler's. It takes some 50 ms.
+    pub fn survey(&mut self, samples: &mut Samples) {
+        let before = thread_cpu();
+        survey(&self.root, samples);
+        self.cost.cpu += thread_cpu().saturating_sub(before);
+    }
+
     /// Looks at everything once.
     pub fn sample(&mut self, at: Nanos) -> Sample {
         self.look(at, false)
@@ -189,6 +207,7 @@ impl Sampler {
     fn look(&mut self, at: Nanos, renamed: bool) -> Sample {
         let before = thread_cpu();
         let (root, buffer, open) = (&self.root, &mut self.buffer, &mut self.open);
+        let groups: Vec<Counters> = self.groups.iter().map(Groups::counters).collect();
         let [pressure_cpu, pressure_memory, pressure_io] = &mut open.pressure;
         let sample = Sample {
             at,
@@ -208,7 +227,7 @@ impl Sampler {
             softnet: open.softnet.parse(root, buffer, softnet::parse),
             conntrack: open.conntrack.parse(root, buffer, |text| text.trim().parse().ok()),
             files: open.files.parse(root, buffer, files::parse),
-            processes: self.watched.iter_mut().map(|watched| watched.look(root, buffer, renamed)).collect(),
+            processes: self.watched.iter_mut().map(|watched| watched.look(root, buffer, &groups, renamed)).collect(),
             end: None,
         };
         let first = *self.first.get_or_insert(at);
@@ -242,8 +261,8 @@ impl Sampler {
 }
 
 impl Watched {
-    fn look(&mut self, root: &Root, buffer: &mut Vec<u8>, renamed: bool) -> Process {
-        let group = self.groups.as_ref().map(Groups::counters);
+    fn look(&mut self, root: &Root, buffer: &mut Vec<u8>, groups: &[Counters], renamed: bool) -> Process {
+        let group = self.group.and_then(|place| groups.get(place)).copied();
         let cpu = self.stat.parse(root, buffer, |text| task::parse(self.pid, text).map(|task| task.cpu));
         Process { pid: self.pid, tasks: self.threads.look(root, buffer, renamed), cpu, group }
     }

@@ -12,7 +12,6 @@ use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::rules::judge;
 use hotrow_diagnose::sampler::{Sample, Sampler, WATCHED_MAX};
 use hotrow_diagnose::samples::{Load, Role, Samples};
-use hotrow_diagnose::survey::survey;
 use hotrow_load::outcome::Outcome;
 use hotrow_load::record::Known;
 use hotrow_measure::clock::Nanos;
@@ -67,6 +66,12 @@ impl Watch {
     #[must_use]
     pub fn sees_service(&self) -> bool {
         self.roles.values().any(|role| *role == Role::Service)
+    }
+
+    /// Share of one CPU that looking itself took until now; none before the second look.
+    #[must_use]
+    pub fn cpu_share(&self) -> Option<f64> {
+        self.sampler.cost().share()
     }
 
     /// Loads, and looks at the machine meanwhile; nothing was seen of a load that ended before its measurement began.
@@ -154,7 +159,7 @@ impl Looking<'_> {
             }
             if ends {
                 let mut samples = self.between(&first, &now);
-                survey(&Root::machine(), &mut samples);
+                self.sampler.survey(&mut samples);
                 found = Some(samples);
                 whole_at = whole_at.saturating_mul(2);
             }

@@ -2,6 +2,7 @@
 
 use crate::probe::conntrack::{self, Conntrack};
 use crate::probe::cpu::{self, CpuStat};
+use crate::probe::cpuinfo;
 use crate::probe::files::{self, FileNr};
 use crate::probe::group::{self, Groups};
 use crate::probe::limits::{self as process, ProcessLimits};
@@ -123,7 +124,7 @@ impl Limits {
             huge_pages: text("sys/kernel/mm/transparent_hugepage/enabled"),
             clock_source: text(&clock("current")),
             clock_sources: text(&clock("available")),
-            hypervisor: root.parse("proc/cpuinfo", |text| Some(is_virtual(text))),
+            hypervisor: root.parse(cpuinfo::FILE, |text| Some(is_virtual(text))),
         }
     }
 }

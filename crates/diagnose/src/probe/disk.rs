@@ -11,6 +11,9 @@ const DEVICES_MAX: usize = 256;
 /// Devices of memory, which are never the limit that a disk is.
 const NOT_DISKS: [&str; 3] = ["loop", "ram", "zram"];
 
+/// Devices that stand for others, whose bytes would count twice.
+const STAND_FOR_OTHERS: [&str; 2] = ["dm-", "md"];
+
 /// Counts of one device since the machine began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
@@ -93,6 +96,18 @@ impl Disk {
             latency: (requests > 0).then(|| time.div_f64(requests as f64)),
         })
     }
+}
+
+/// Bytes read and written of all disks together: partitions and devices that stand for others are left out.
+#[must_use]
+pub fn total_bytes(disks: &[Disk]) -> (u64, u64) {
+    let counts = |disk: &&Disk| {
+        let stands_for_others = STAND_FOR_OTHERS.iter().any(|prefix| disk.name.starts_with(prefix));
+        !stands_for_others && !disks.iter().any(|other| is_partition(&disk.name, &other.name))
+    };
+    disks.iter().filter(counts).fold((0, 0), |(read, written): (u64, u64), disk| {
+        (read.saturating_add(disk.read_bytes), written.saturating_add(disk.written_bytes))
+    })
 }
 
 /// Whether `name` is a partition of `disk`: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.

@@ -1,12 +1,14 @@
 //! How a process's cgroups hold it, and how often they did: `cpu.max`, `memory.max`, `pids.max` and their events (v2),
 //! or `cpu.cfs_quota_us`, `memory.limit_in_bytes` and `pids.max` (v1).
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::named;
 use crate::cgroup::{self, Hierarchy, Version};
-use crate::root::{Root, Seen, Unseen, Why};
+use crate::root::{READ_BYTES_FIRST, Root, Seen, Unseen, Why};
 
 /// v1 says "no limit" by the largest number of whole pages; whatever is near it is none.
 const V1_NO_LIMIT_BYTES: u64 = 1 << 62;
@@ -239,5 +241,7 @@ fn groups(found: &Hierarchy) -> impl Iterator<Item = &Path> {
 
 /// What cannot be read holds nothing.
 fn text(file: &Path) -> String {
-    std::fs::read_to_string(file).unwrap_or_default()
+    let mut text = String::with_capacity(READ_BYTES_FIRST);
+    let read = File::open(file).and_then(|mut file| file.read_to_string(&mut text));
+    read.map(|_| text).unwrap_or_default()
 }

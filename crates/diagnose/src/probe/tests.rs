@@ -71,6 +71,14 @@ fn disks_of_every_age_are_read() {
     assert_eq!(rate.latency, Some(Duration::from_millis(5)));
     assert_eq!(later.rate(&old[0], Duration::ZERO), None);
     assert!(disk::is_partition("sda1", "sda") && disk::is_partition("nvme0n1p2", "nvme0n1"));
+    let moved = |name: &str, bytes| disk::Disk {
+        name: name.to_owned(),
+        read_bytes: bytes,
+        written_bytes: 10 * bytes,
+        ..disk::Disk::default()
+    };
+    let all = ["sda", "sda1", "dm-0", "md127", "nvme0n1", "nvme0n1p2"].map(|name| moved(name, 3));
+    assert_eq!(disk::total_bytes(&all), (6, 60));
     assert!(!disk::is_partition("sda", "sda") && !disk::is_partition("nvme0n11", "nvme0n1"));
 }
 
@@ -228,7 +236,8 @@ fn groups_of_both_versions_hold() {
 /// A parser, hidden behind whether it made something of the text.
 type Parser = (&'static str, fn(&str) -> bool);
 
-const PARSERS: [Parser; 21] = [
+const PARSERS: [Parser; 22] = [
+    (cpuinfo::FILE, |text| cpuinfo::parse(text).is_some()),
     (cpu::FILE, |text| cpu::parse(text).is_some()),
     (pressure::CPU_FILE, |text| pressure::parse(text).is_some()),
     (memory::FILE, |text| memory::parse(text).is_some()),

@@ -92,7 +92,9 @@ fn other_network_namespaces_are_added() {
             let name = if ["7", "8"].contains(&namespace.as_str()) { "net:[2]" } else { "net:[1]" };
             std::os::unix::fs::symlink(name, place.join("net")).unwrap();
         } else {
-            ["snmp", "netstat"].map(|file| std::fs::copy(fixtures.join(file), place.join(file)).unwrap());
+            for file in ["snmp", "netstat"] {
+                std::fs::copy(fixtures.join(file), place.join(file)).unwrap();
+            }
         }
     }
     let mut sampler = Sampler::new(Root::at(folder.path()), &[7, 8, 9]);
@@ -104,4 +106,35 @@ fn other_network_namespaces_are_added() {
     let samples = Samples::between(&earlier, &later, |_| Role::Service);
     assert_eq!(samples.trouble.unwrap().listen_overflows, 7);
     assert_eq!(samples.segments.unwrap().retransmitted, 5);
+}
+
+/// With the mount option `hidepid` a user sees only its own processes; where there is no `/proc` at all, nothing is seen.
+#[test]
+fn hidden_processes_are_told_and_lower_the_confidence() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |pid: &str| {
+        let line = "1 (a) S 0 1 1 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 98 1000 321 0\n";
+        std::fs::create_dir_all(folder.path().join("proc").join(pid)).unwrap();
+        std::fs::write(folder.path().join("proc").join(pid).join("stat"), line).unwrap();
+    };
+    let look = |root: &Root| {
+        let mut sampler = Sampler::new(root.clone(), &[]);
+        Samples::between(&sampler.sample_end(Nanos(0)), &sampler.sample_end(Nanos(1_000_000_000)), |_| Role::Service)
+    };
+    put("self");
+    let hidden = look(&Root::at(folder.path()));
+    put("1");
+    let open = look(&Root::at(folder.path()));
+    let named = |samples: &Samples| samples.unseen.iter().any(|unseen| unseen.file == "proc/1/stat");
+    assert_eq!((named(&hidden), named(&open)), (true, false));
+    assert_eq!(hidden.unseen.len(), open.unseen.len() + 1);
+    let one =
+        Samples { unseen: hidden.unseen.into_iter().filter(|one| one.file == "proc/1/stat").collect(), ..open.clone() };
+    let none = Samples { unseen: Vec::new(), ..open };
+    let confidence = |samples: &Samples| crate::rules::judge(samples)[0].confidence;
+    assert!(confidence(&one) < confidence(&none));
+    let mut nowhere = look(&Root::at("/nonexistent"));
+    crate::survey::survey(&Root::at("/nonexistent"), &mut nowhere);
+    assert!(nowhere.unseen.len() > 10 && nowhere.unseen.iter().all(|unseen| unseen.why == Why::Missing), "{nowhere:?}");
+    assert!(confidence(&nowhere) < 0.6 * confidence(&none), "{:?}", crate::rules::judge(&nowhere));
 }

@@ -12,6 +12,8 @@ pub(crate) struct Diagnosis<'a> {
     pub(crate) watched: &'a str,
     /// Whether the target is on this machine.
     pub(crate) local: bool,
+    /// Share of one CPU that looking took; null before the second look.
+    pub(crate) sampling_cpu_share: Option<f64>,
     /// The most certain first.
     pub(crate) findings: Vec<FindingReport<'a>>,
 }

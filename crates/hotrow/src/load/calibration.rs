@@ -7,6 +7,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use hotrow_diagnose::probe::cpuinfo;
+use hotrow_diagnose::root::Root;
 use hotrow_load::calibrate::{Calibration, Speed};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::Pace;
@@ -72,7 +74,7 @@ impl Machine {
     pub(super) fn here() -> Self {
         let program_bytes = std::env::current_exe().and_then(fs::metadata).map_or(0, |m| m.len());
         Self {
-            cpu_model: hotrow_diagnose::cpuinfo::model(Path::new("/proc")).unwrap_or_else(|| "unknown".to_owned()),
+            cpu_model: Root::machine().parse(cpuinfo::FILE, cpuinfo::parse).unwrap_or_else(|_| "unknown".to_owned()),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             program: format!("{} ({program_bytes} bytes)", env!("CARGO_PKG_VERSION")),
         }

@@ -126,6 +126,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let diagnosis = Diagnosis {
         watched: &watch.words,
         local: watch.local,
+        sampling_cpu_share: watch.cpu_share().map(|share| json::rounded(share, 5)),
         findings: findings.iter().map(FindingReport::of).collect(),
     };
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);

@@ -1,6 +1,7 @@
 //! The machine, and what it counts for all that runs on it.
 
-use std::path::Path;
+use hotrow_diagnose::probe::{cpuinfo, disk, interface, memory};
+use hotrow_diagnose::root::Root;
 
 use crate::results::Host;
 
@@ -18,13 +19,13 @@ pub struct IoCounters {
 /// What is known about this machine; what the kernel does not tell stays empty or 0. The programs are the caller's to add.
 #[must_use]
 pub fn host() -> Host {
-    let proc = Path::new("/proc");
+    let root = Root::machine();
     let system = rustix::system::uname();
     let words = [system.sysname(), system.release(), system.machine()].map(|word| word.to_string_lossy());
     Host {
-        cpu: hotrow_diagnose::cpuinfo::model(proc).unwrap_or_default(),
+        cpu: root.parse(cpuinfo::FILE, cpuinfo::parse).unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        memory_bytes: hotrow_diagnose::meminfo::total_bytes(proc).unwrap_or_default(),
+        memory_bytes: root.parse(memory::FILE, memory::parse).map(|memory| memory.total).unwrap_or_default(),
         kernel: words.join(" "),
         programs: Vec::new(),
         cpu_limits: None,
@@ -34,10 +35,12 @@ pub fn host() -> Host {
 /// What the machine has counted until now; what cannot be read is 0. Others' traffic counts too.
 #[must_use]
 pub fn io() -> IoCounters {
-    let proc = Path::new("/proc");
-    let net = hotrow_diagnose::netdev::total(proc).unwrap_or_default();
-    let disk = hotrow_diagnose::diskstats::total(proc).unwrap_or_default();
-    IoCounters { net_sent_bytes: net.sent, disk_read_bytes: disk.read, disk_written_bytes: disk.written }
+    let root = Root::machine();
+    let interfaces = root.parse(interface::FILE, interface::parse).unwrap_or_default();
+    let disks = root.parse(disk::FILE, disk::parse).unwrap_or_default();
+    let (disk_read_bytes, disk_written_bytes) = disk::total_bytes(&disks);
+    let net_sent_bytes = interfaces.iter().map(|interface| interface.sent.bytes).fold(0, u64::saturating_add);
+    IoCounters { net_sent_bytes, disk_read_bytes, disk_written_bytes }
 }
 
 impl IoCounters {
