@@ -64,6 +64,9 @@ pub struct CapacityArgs {
     pub(super) abort_errors: f64,
     #[command(flatten)]
     pub(super) watch: WatchArgs,
+    /// Do not test what limited it; else the load at the limit is repeated at the end, for a second each, with one thing changed
+    #[arg(long)]
+    pub(super) no_prove: bool,
     /// Write the result as an HTML page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
 //! decided in `hotrow_lab::capacity`), `measured` (one step), `next` (what to do about
-//! it), `report` (what it means), `page` and `json`.
+//! it), `proof` (is that the limit?), `report` (what it means), `page` and `json`.
 
 pub mod args;
 mod climb;
@@ -11,6 +11,7 @@ mod measured;
 mod next;
 mod open;
 mod page;
+mod proof;
 mod report;
 
 use std::io::IsTerminal;
@@ -31,6 +32,7 @@ use self::next::Facts;
 use self::open::Task;
 use self::report::{Closed, Open, Report, Sought};
 use crate::cli::{Exit, tell};
+use crate::diagnosis::diagnosed::Diagnosed;
 use crate::diagnosis::watched;
 use crate::load::args::ArrivalsArg;
 use crate::load::files::OutputFile;
@@ -141,7 +143,14 @@ fn search(
         steps,
         next: Vec::new(),
         at_least: args.at_least,
+        diagnosed: Diagnosed::default(),
     };
+    report.diagnosed = proof::diagnosed(&task, watch, &report, &mut |words| {
+        if progress {
+            tell(std::io::stderr(), &format!("test: {words}"));
+        }
+    });
+    report.took_s = Nanos::now().since(begun).as_secs_f64();
     report.next = advice(&report, watch.sees_service());
     Ok(report)
 }
@@ -188,7 +197,7 @@ fn advice(report: &Report, service_seen: bool) -> Vec<next::Advice> {
         more_connections_tried: flat,
         cpu_busy: step.cpu_busy.filter(|_| report.local),
         service_seen,
-        findings: &step.findings,
+        findings: &report.diagnosed.standing(),
     };
     next::next(&facts).to_vec()
 }
