@@ -1,11 +1,14 @@
 //! Tests a suspicion: carries out the trials that [`hotrow_diagnose::verdict`] asks for.
 //!
 //! Each is a short load of its own, with a warm-up that is not counted, and looked at like any other. Nothing of the target is touched:
-//! what changes is what is asked of it, the generator's own work, and CPU time that threads of this process take from all.
+//! what changes is what is asked of it, the generator's own work, and CPU time that threads of this process take from all. Only its cgroup's
+//! quota is, where that is allowed.
 
 mod burner;
+mod quota;
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,12 +19,14 @@ use hotrow_diagnose::verdict::{Change, Heard, Measured, Pace, Prover, Step};
 pub use hotrow_diagnose::verdict::{Scene, Verdict};
 use hotrow_load::limited::RATE_KEPT;
 use hotrow_load::outcome::{End, Outcome};
-use hotrow_load::plan::{self, Extent, Plan, Rate};
+use hotrow_load::plan::{self, Arrivals, Extent, Plan, Rate};
 use hotrow_load::run::{self, CONNECTIONS_MAX, Config, RunError};
 use hotrow_measure::clock::Nanos;
 use rustix::process::{Resource, getrlimit};
 
 use self::burner::Burner;
+use self::quota::Smaller;
+pub use self::quota::Undo;
 use crate::watch::Watch;
 
 /// Longest load of a trial.
@@ -40,19 +45,23 @@ const FILES_SPARE: u64 = 64;
 const REFUSED: f64 = 0.5;
 
 /// How much testing there is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Length of one load.
     pub trial: Duration,
     /// All of them together, with what belongs to them; the last may take longer by its connecting.
     pub time: Duration,
+    /// Never ask for more, in requests per second.
+    pub rate_max: Option<f64>,
+    /// Whether the quota of the target's cgroup may be changed, and who puts it back when this process is ended.
+    pub changes: Option<Undo>,
 }
 
 impl Limits {
     /// For a load of such a length.
     #[must_use]
     pub fn of(length: Duration, time: Duration) -> Self {
-        Self { trial: (length / TRIAL_PART).clamp(TRIAL_MIN, TRIAL_MAX), time }
+        Self { trial: (length / TRIAL_PART).clamp(TRIAL_MIN, TRIAL_MAX), time, rate_max: None, changes: None }
     }
 }
 
@@ -97,13 +106,17 @@ fn connections_max() -> usize {
 pub fn prove(
     config: &Config,
     watch: &mut Watch,
-    (findings, scene): (Vec<Finding>, Scene),
+    (findings, mut scene): (Vec<Finding>, Scene),
     limits: Limits,
     stop: &Arc<AtomicBool>,
     tell: &mut dyn FnMut(&str),
 ) -> Verdict {
     let cpu_per_request = Duration::from_nanos((scene.generator_us_per_request * 1e3) as u64);
-    let mut trials = Trials { config, watch, limits, stop, cpu_per_request, number: 0, begun: Nanos::now() };
+    let services = watch.with_role(Role::Service);
+    let quota = limits.changes.as_ref().and_then(|_| services.into_iter().find_map(quota::file));
+    scene.quota = quota.is_some();
+    let begun = Nanos::now();
+    let mut trials = Trials { config, watch, limits, stop, cpu_per_request, quota, number: 0, begun };
     let mut prover = Prover::new(findings, scene);
     let mut heard = None;
     loop {
@@ -125,6 +138,8 @@ struct Trials<'a> {
     stop: &'a Arc<AtomicBool>,
     /// CPU time of the generator for a request.
     cpu_per_request: Duration,
+    /// The file with the target's quota, if it may be changed.
+    quota: Option<PathBuf>,
     number: u64,
     begun: Nanos,
 }
@@ -143,12 +158,10 @@ impl Trials<'_> {
             Ok(config) => config,
             Err(why) => return Heard::Impossible(why),
         };
-        let _burner = match change {
-            Some(Change::BurnCpus(cores)) => match Burner::start(cores) {
-                Ok(burner) => Some(burner),
-                Err(error) => return Heard::Impossible(format!("no thread could be started: {error}")),
-            },
-            _ => None,
+        // Both end with this function.
+        let (_burner, _smaller) = match self.disturbed(change) {
+            Ok(both) => both,
+            Err(why) => return Heard::Impossible(why),
         };
         let (stop, length) = (self.stop, self.limits.trial);
         let (outcome, samples) = self.watch.during(warmup, Some(length), || run::run(&config, stop, &mut |_, _| {}));
@@ -158,6 +171,22 @@ impl Trials<'_> {
             Err(error) if change.is_none() => Heard::Over(error.to_string()),
             Err(error) => Heard::Impossible(error.to_string()),
             Ok(outcome) => self.heard(change, &outcome, samples.as_ref()),
+        }
+    }
+
+    /// What is done beside the load.
+    fn disturbed(&self, change: Option<Change>) -> Result<(Option<Burner>, Option<Smaller>), String> {
+        match (change, &self.quota, &self.limits.changes) {
+            (Some(Change::BurnCpus(cores)), ..) => {
+                let burner = Burner::start(cores).map_err(|error| format!("no thread could be started: {error}"))?;
+                Ok((Some(burner), None))
+            }
+            (Some(Change::Quota(part)), Some(file), Some(undo)) => {
+                let smaller = Smaller::make(file, part, undo).map_err(|e| format!("{}: {e}", file.display()))?;
+                Ok((None, Some(smaller)))
+            }
+            (Some(Change::Quota(_)), ..) => Err("the cgroup may not be changed".to_owned()),
+            _ => Ok((None, None)),
         }
     }
 
@@ -180,7 +209,14 @@ impl Trials<'_> {
         // Other ids and other arrival times in each.
         let seed = self.config.seed.wrapping_add(self.number);
         let pace = match (pace, change) {
-            (Pace::Closed, _) => plan::Pace::Closed,
+            (Pace::Closed, _) => match self.limits.rate_max {
+                // More than connections can carry is as good as a closed loop.
+                Some(most) => {
+                    let rate = Rate::new(most, most).map_err(|error| error.to_string())?;
+                    plan::Pace::Open { rate, arrivals: Arrivals::Uniform }
+                }
+                None => plan::Pace::Closed,
+            },
             (Pace::AsLoaded, Some(Change::Rate(times))) => faster(self.config.plan.pace, times)?,
             (Pace::AsLoaded, _) => self.config.plan.pace,
         };
@@ -194,8 +230,7 @@ impl Trials<'_> {
                 config.requests = config.requests.as_head().ok_or("not every request is a GET")?;
             }
             Some(Change::Keepalive) => (config.requests, config.keepalive) = (config.requests.as_kept(), true),
-            Some(Change::Quota(_)) => return Err("the cgroup is not changed from here".to_owned()),
-            Some(Change::BurnCpus(_) | Change::Rate(_)) | None => {}
+            Some(Change::BurnCpus(_) | Change::Quota(_) | Change::Rate(_)) | None => {}
         }
         config.threads = config.threads.min(config.connections);
         Ok(config)
@@ -214,7 +249,8 @@ fn faster(pace: plan::Pace, times: f64) -> Result<plan::Pace, String> {
 
 fn measured(outcome: &Outcome, samples: Option<&Samples>) -> Measured {
     let counts = &outcome.total.counts;
-    let failed = counts.errors.total() + counts.timeouts + counts.unsent + counts.connect_errors;
+    // Not what was never sent: an open loop that asks for too much leaves many, and nothing has failed.
+    let failed = counts.errors.total() + counts.timeouts + counts.connect_errors;
     let due = counts.scheduled + counts.connect_errors;
     let overflows = samples.and_then(|samples| {
         let per_s = samples.trouble?.listen_overflows as f64 / samples.span.as_secs_f64();

@@ -21,6 +21,8 @@ const UNREAD_NONE: f64 = 0.3;
 /// 1.4 times it, and that of the median of n about 1.25/√n of that.
 const NOISE_LEFT: f64 = 1.8;
 
+/// From this many times the rate on it rose, also when the generator had no time left in the end.
+const ROSE: f64 = 1.25;
 /// Of the rounds, this part may say the opposite of what their median says.
 const ODD_ROUNDS_MOST: f64 = 0.25;
 
@@ -29,7 +31,7 @@ const ODD_ROUNDS_MOST: f64 = 0.25;
 pub struct Measured {
     /// Answers as expected per second.
     pub rate_rps: f64,
-    /// Requests that were lost, wrong, timed out or never sent, as a share of what was due, 0 to 1.
+    /// Requests that were lost, wrong, timed out or got no connection, as a share of what was due, 0 to 1.
     pub failed_share: f64,
     /// Connections that found the queue of a listener of this machine full, per second; 0 where it was not seen.
     pub overflows_per_s: f64,
@@ -65,6 +67,15 @@ pub(super) enum Prediction {
     FailuresEnd,
     /// As many answers, and no request lies unread.
     NothingUnread,
+}
+
+/// Where a ratio of rates confirms, and where it refutes.
+#[derive(Clone, Copy, Debug)]
+struct Edges {
+    confirms: f64,
+    refutes: f64,
+    /// Whether it confirms from there on, rather than up to there.
+    above: bool,
 }
 
 /// What came of a prediction.
@@ -125,67 +136,48 @@ impl Effect {
         if self.pairs.len() < ROUNDS_MIN {
             return Came::Unclear("there were too few trials".to_owned());
         }
-        let (of, off) =
-            (self.ratio(), self.noise().map_or(0.0, |noise| noise.share() * NOISE_LEFT) / self.pairs.len() as f64);
-        match prediction {
-            Prediction::FailuresEnd => self.failures_end(),
-            Prediction::NothingUnread => self.nothing_unread(),
-            Prediction::Relieves(from) => {
-                let free =
-                    self.mostly(|(unchanged, changed)| unchanged.generator_limited && !changed.generator_limited);
-                match self.rate_came(of, off, Prediction::Rises(from, from)) {
-                    Came::False if free => Came::True,
-                    came => came,
-                }
+        let noise = self.noise().map_or(0.0, |noise| noise.share());
+        let (ratio, off) = (self.ratio(), noise * NOISE_LEFT / self.pairs.len() as f64);
+        let Some(edges) = prediction.edges() else {
+            return if prediction == Prediction::FailuresEnd { self.failures_end() } else { self.nothing_unread() };
+        };
+        let came = self.rate_came(ratio, off, edges);
+        let freed = self.mostly(|(unchanged, changed)| unchanged.generator_limited && !changed.generator_limited);
+        let filled = self.mostly(|(unchanged, changed)| changed.generator_limited && !unchanged.generator_limited);
+        match came {
+            Came::False if freed && matches!(prediction, Prediction::Relieves(_)) => Came::True,
+            // What the target would have done nobody knows.
+            Came::True | Came::False if filled && !generator_may_be_full && self.hidden_by_generator() => {
+                Came::Unclear("with this change the generator was the limit".to_owned())
             }
-            Prediction::Rises(..) | Prediction::Stays(..) | Prediction::Falls(_) | Prediction::Holds(_) => {
-                let full =
-                    self.mostly(|(unchanged, changed)| changed.generator_limited && !unchanged.generator_limited);
-                match self.rate_came(of, off, prediction) {
-                    // What the target would have done nobody knows.
-                    Came::True | Came::False if full && !generator_may_be_full && self.hidden_by_generator() => {
-                        Came::Unclear("with this change the generator was the limit".to_owned())
-                    }
-                    came => came,
-                }
-            }
+            came => came,
         }
     }
 
     /// A rate that did not rise while more was asked for says nothing when the generator had no more to give.
     fn hidden_by_generator(&self) -> bool {
         let more = matches!(self.change, Change::Connections(_) | Change::Head | Change::Rate(_));
-        more && self.ratio().is_none_or(|ratio| ratio < 1.25)
+        more && self.ratio().is_none_or(|ratio| ratio < ROSE)
     }
 
-    fn rate_came(&self, ratio: Option<f64>, off: f64, prediction: Prediction) -> Came {
+    /// Judges the rate: `off` is by how much the ratio may be off.
+    fn rate_came(&self, ratio: Option<f64>, off: f64, Edges { confirms, refutes, above }: Edges) -> Came {
         let Some(ratio) = ratio else { return Came::Unclear("nothing was answered".to_owned()) };
-        let (came, edge) = match prediction {
-            Prediction::Rises(from, below) if ratio >= f64::midpoint(from, below) => (ratio >= from, from),
-            Prediction::Rises(_, below) => (false, below),
-            Prediction::Stays(up_to, above) if ratio <= f64::midpoint(up_to, above) => (ratio <= up_to, up_to),
-            Prediction::Stays(_, above) => (false, above),
-            Prediction::Falls(to) => (ratio <= to, to),
-            Prediction::Holds(at) => (ratio >= at, at),
-            Prediction::Relieves(_) | Prediction::FailuresEnd | Prediction::NothingUnread => (false, ratio),
-        };
-        let wrong = match prediction {
-            Prediction::Rises(_, below) => ratio < below,
-            Prediction::Stays(_, above) => ratio > above,
-            _ => !came,
-        };
+        let (came, wrong) =
+            if above { (ratio >= confirms, ratio < refutes) } else { (ratio <= confirms, ratio > refutes) };
         if !came && !wrong {
             return Came::Unclear(format!(
                 "{ratio:.2} times the rate is too little for the one and too much for the other"
             ));
         }
+        let edge = if came { confirms } else { refutes };
         if (ratio - edge).abs() < off || !self.agree(edge, ratio >= edge) {
             return Came::Unclear(self.too_noisy());
         }
         if came { Came::True } else { Came::False }
     }
 
-    /// Whether so good as all rounds alone lie on the same side of an edge.
+    /// Whether all rounds but a few lie on the same side of an edge.
     fn agree(&self, edge: f64, above: bool) -> bool {
         let other =
             |(unchanged, changed): &&(Measured, Measured)| (changed.rate_rps >= edge * unchanged.rate_rps) != above;
@@ -287,6 +279,18 @@ impl Effect {
 }
 
 impl Prediction {
+    /// None where it is not the rate that tells.
+    fn edges(self) -> Option<Edges> {
+        let (confirms, refutes, above) = match self {
+            Self::Rises(from, below) => (from, below, true),
+            Self::Stays(up_to, above) => (up_to, above, false),
+            Self::Falls(to) => (to, to, false),
+            Self::Holds(at) | Self::Relieves(at) => (at, at, true),
+            Self::FailuresEnd | Self::NothingUnread => return None,
+        };
+        Some(Edges { confirms, refutes, above })
+    }
+
     /// In words and numbers.
     pub(super) fn words(self) -> String {
         match self {

@@ -270,6 +270,9 @@ fn what_cannot_be_changed_from_here_is_not_testable_and_says_how() {
     };
     let verdict = prove_with(&[Class::Bandwidth], scene(), head);
     assert_eq!((verdict.proof, verdict.why.as_str()), (Proof::NotTestable, "405"), "{verdict:#?}");
+    let kept = Scene { asked_rps: Some(1000.0), kept: true, ..scene() };
+    let verdict = prove_with(&[Class::OneThread], kept, |change| panic!("{change:?}"));
+    assert!(verdict.proof == Proof::NotTestable && verdict.why.contains("was kept"), "{verdict:#?}");
     let asked = Scene { asked_rps: Some(1000.0), kept: true, asked_most_rps: Some(1100.0), ..scene() };
     assert_eq!(prove(&[Class::NoneFound], asked, server(flat)).proof, Proof::NotTestable);
 }

@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotrow_lab::capacity::{closed, search, usl};
+use hotrow_lab::prove::Undo;
 use hotrow_lab::watch::Watch;
 use hotrow_load::objective::Objective;
 use hotrow_load::plan::{Extent, Pace, Plan};
@@ -32,12 +33,12 @@ use self::next::Facts;
 use self::open::Task;
 use self::report::{Closed, Open, Report, Sought};
 use crate::cli::{Exit, tell};
-use crate::diagnosis::diagnosed::Diagnosed;
+use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::watched;
+use crate::doctor;
 use crate::load::args::ArrivalsArg;
 use crate::load::files::OutputFile;
 use crate::load::{LoadError, html, resolve};
-use crate::{doctor, signals};
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +74,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if let Some(name) = args.without_closed() {
         return Err(CapacityError::Wrong(format!("{name} is for --closed")));
     }
-    let stop = signals::stop_flag().map_err(LoadError::Signals)?;
+    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     let (url, config) = resolved(args)?;
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
         tell(std::io::stderr(), &format!("hotrow capacity: {short}"));
@@ -82,7 +83,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     // Before the search: a file that cannot be written must not cost minutes.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;
-    let report = search(args, url, &config, &mut watch, &stop)?;
+    let report = search(args, url, &config, &mut watch, (&stop, changes))?;
     let shown = if args.json { json::line(&report) } else { page::text(&report) };
     tell(std::io::stdout(), shown.trim_end());
     if let Some(mut file) = html {
@@ -109,7 +110,7 @@ fn search(
     url: String,
     config: &Config,
     watch: &mut Watch,
-    stop: &Arc<AtomicBool>,
+    (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
 ) -> Result<Report, LoadError> {
     let progress = !args.quiet && std::io::stderr().is_terminal();
     let mut told = |step: &Measured| {
@@ -145,7 +146,7 @@ fn search(
         at_least: args.at_least,
         diagnosed: Diagnosed::default(),
     };
-    report.diagnosed = proof::diagnosed(&task, watch, &report, &mut |words| {
+    report.diagnosed = proof::diagnosed((&task, changes), watch, &report, &mut |words| {
         if progress {
             tell(std::io::stderr(), &format!("test: {words}"));
         }

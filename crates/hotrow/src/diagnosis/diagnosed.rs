@@ -1,12 +1,29 @@
 //! What was found of a load, and what tests say of it, in words. There is one verdict: whatever is shown is made from it.
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::verdict::{Proof, Verdict};
+use hotrow_lab::prove::Undo;
 use hotrow_lab::report::document::Block;
 use hotrow_lab::report::numbers::percent;
 
+use crate::signals::{self, OnAbort};
+
 /// Lines of evidence that are shown of a finding.
 const EVIDENCE_MAX: usize = 6;
+
+/// The flag that ends a command, and who puts back what tests may change, where they may: then however it ends, but by SIGKILL.
+pub(crate) fn stop_flag(allow_changes: bool) -> io::Result<(Arc<AtomicBool>, Option<Undo>)> {
+    if !allow_changes {
+        return Ok((signals::stop_flag()?, None));
+    }
+    let undo = Undo::default();
+    let put_back = undo.clone();
+    Ok((signals::stop_flag_with(OnAbort::act(move || put_back.carry_out()))?, Some(undo)))
+}
 
 /// What was found, and what tests say of it.
 #[derive(Debug, Default)]

@@ -61,6 +61,9 @@ pub struct LoadArgs {
     /// With --prove: these tests take at most this long
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration, requires = "prove")]
     pub(super) prove_time: Duration,
+    /// With --prove: the CPU quota of the target's cgroup may be made smaller for a second at a time, and is put back
+    #[arg(long, requires = "prove")]
+    pub(super) allow_changes: bool,
     /// Print all percentiles of the latency, in ms, in the form that HdrHistogram's plotter reads
     #[arg(long, conflicts_with = "json")]
     pub(super) percentiles: bool,

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use hotrow_diagnose::samples::Samples;
-use hotrow_lab::prove::{self, Limits};
+use hotrow_lab::prove::{self, Limits, Undo};
 use hotrow_lab::watch::Watch;
 use hotrow_load::calibrate::{self, CalibrateError};
 use hotrow_load::objective::{self, Judged, Met};
@@ -42,11 +42,10 @@ pub use self::kept::NoResult;
 pub use self::resolve::Refused;
 use self::resolve::Resolved;
 use crate::cli::Exit;
-use crate::diagnosis::diagnosed::Diagnosed;
+use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::json::Diagnosis;
 use crate::diagnosis::watched;
 use crate::doctor;
-use crate::signals;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +103,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         return Ok(compare::run(args)?);
     }
     // Before anything can take long: an unknown host too can be broken off.
-    let stop = signals::stop_flag().map_err(LoadError::Signals)?;
+    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     let progress = !args.quiet && std::io::stderr().is_terminal();
     if args.calibrate {
         return calibrate(args, &stop, progress);
@@ -126,7 +125,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
     let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
     let outcome = outcome?;
-    let diagnosed = diagnosed(args, &config, &outcome, (&mut watch, samples), (&stop, progress));
+    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes, progress));
     let diagnosis = Diagnosis::of(&watch.words, watch.local, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
@@ -145,12 +144,12 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
 }
 
 /// What limited the run, tested where that was asked for.
-fn diagnosed(
+fn find(
     args: &LoadArgs,
     config: &Config,
     outcome: &Outcome,
     (watch, samples): (&mut Watch, Option<Samples>),
-    (stop, progress): (&Arc<AtomicBool>, bool),
+    (stop, changes, progress): (&Arc<AtomicBool>, Option<Undo>, bool),
 ) -> Diagnosed {
     let Some(samples) = samples else { return Diagnosed::default() };
     let scene = prove::scene(config, outcome, &samples, watch.local);
@@ -158,7 +157,7 @@ fn diagnosed(
     // Of what was broken off, or went nowhere, there is nothing to repeat.
     let testable = args.prove && outcome.end == End::Complete && outcome.total.counts.ok > 0;
     let verdict = testable.then(|| {
-        let limits = Limits::of(outcome.window, args.prove_time);
+        let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
         prove::prove(config, watch, (findings.clone(), scene), limits, stop, &mut |words| {
             if progress {
                 tell(std::io::stderr(), &format!("test: {words}"));
