@@ -266,9 +266,17 @@ impl Prover {
 
     fn next_guess(&mut self) -> Option<Guess> {
         let tested = self.refuted.len();
-        let finding = self.guesses.pop_front().filter(|_| tested < GUESSES_MAX)?;
+        let finding = self.guesses.pop_front().filter(|_| tested < GUESSES_MAX).or_else(|| self.none_is_left())?;
         let plan = plan::plan(finding.class, &self.scene);
         Some(Guess { finding, plan, rounds: 0, to_come: VecDeque::new(), unchanged: None })
+    }
+
+    /// A rate that was kept, and whose suspicions are all refuted, may have met no limit at all.
+    fn none_is_left(&self) -> Option<Finding> {
+        let asked = self.scene.asked_rps.filter(|_| self.scene.kept)?;
+        let known = self.refuted.iter().any(|(finding, _)| finding.class == Class::NoneFound);
+        let shown = format!("{asked:.0} requests/s were asked for and kept");
+        (!known && !self.refuted.is_empty()).then(|| words::raised(Class::NoneFound, shown, &self.scene))
     }
 
     /// The loads of the next round: the unchanged one, and whatever is not clear yet.

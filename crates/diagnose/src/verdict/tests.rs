@@ -176,6 +176,13 @@ fn a_wrong_first_guess_leads_to_the_right_one() {
         (&[Class::Generator, Class::AllCpus], full, server(all_cpus), Class::AllCpus),
         (&[Class::Generator, Class::OneThread], scene(), server(flat), Class::OneThread),
         (&[Class::TooFewConnections, Class::External], scene(), server(flat), Class::External),
+        (
+            // Busy with something else, at a rate that is easily kept.
+            &[Class::AllCpus],
+            Scene { asked_rps: Some(1000.0), kept: true, ..scene() },
+            server(|change| rps(if change == Some(Change::Rate(1.3)) { 1300.0 } else { 1000.0 })),
+            Class::NoneFound,
+        ),
         (&[Class::Bandwidth, Class::OneThread], scene(), server(flat), Class::OneThread),
     ] {
         let full_machine = matches!(right, Class::AllCpus);

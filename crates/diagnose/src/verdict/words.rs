@@ -27,13 +27,13 @@ pub(super) fn raised(class: Class, shown: String, scene: &Scene) -> Finding {
     let counterfactual = match class {
         Class::TooFewConnections => format!("more than {} connections raise the rate", scene.connections),
         Class::AllCpus => "more CPUs, or less CPU time per request, raise the rate".to_owned(),
-        _ => "look at it again".to_owned(),
+        _ => "ask for more: a higher rate, or more connections".to_owned(),
     };
     Finding { class, confidence: RAISED, evidence: vec![shown], counterfactual }
 }
 
 /// Where there was nothing to test.
 pub(super) fn nothing() -> Finding {
-    let counterfactual = "ask for more: a higher rate, or more connections".to_owned();
+    let counterfactual = "look at the machine while it is loaded".to_owned();
     Finding { class: Class::NoneFound, confidence: 0.0, evidence: Vec::new(), counterfactual }
 }
