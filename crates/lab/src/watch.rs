@@ -74,6 +74,14 @@ impl Watch {
         self.sampler.cost().share()
     }
 
+    /// The processes that are looked at and have a role.
+    #[must_use]
+    pub fn with_role(&self, role: Role) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.roles.iter().filter(|(_, its)| **its == role).map(|(pid, _)| *pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
     /// Loads, and looks at the machine meanwhile; nothing was seen of a load that ended before its measurement began.
     pub fn during<T>(
         &mut self,

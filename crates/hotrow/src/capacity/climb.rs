@@ -85,7 +85,7 @@ fn load(
     step.connections = connections;
     step.purpose = "closed";
     step.verdict = words(verdict);
-    step.findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
+    step.diagnose(watch, &config, &outcome, samples);
     Ok((step, verdict))
 }
 

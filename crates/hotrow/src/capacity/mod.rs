@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
 //! decided in `hotrow_lab::capacity`), `measured` (one step), `next` (what to do about
-//! it), `report` (what it means), `page` and `json`.
+//! it), `proof` (is that the limit?), `report` (what it means), `page` and `json`.
 
 pub mod args;
 mod climb;
@@ -11,6 +11,7 @@ mod measured;
 mod next;
 mod open;
 mod page;
+mod proof;
 mod report;
 
 use std::io::IsTerminal;
@@ -19,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotrow_lab::capacity::{closed, search, usl};
+use hotrow_lab::prove::Undo;
 use hotrow_lab::watch::Watch;
 use hotrow_load::objective::Objective;
 use hotrow_load::plan::{Extent, Pace, Plan};
@@ -31,11 +33,12 @@ use self::next::Facts;
 use self::open::Task;
 use self::report::{Closed, Open, Report, Sought};
 use crate::cli::{Exit, tell};
+use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::watched;
+use crate::doctor;
 use crate::load::args::ArrivalsArg;
 use crate::load::files::OutputFile;
 use crate::load::{LoadError, html, resolve};
-use crate::{doctor, signals};
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +74,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if let Some(name) = args.without_closed() {
         return Err(CapacityError::Wrong(format!("{name} is for --closed")));
     }
-    let stop = signals::stop_flag().map_err(LoadError::Signals)?;
+    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     let (url, config) = resolved(args)?;
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
         tell(std::io::stderr(), &format!("hotrow capacity: {short}"));
@@ -80,7 +83,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     // Before the search: a file that cannot be written must not cost minutes.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;
-    let report = search(args, url, &config, &mut watch, &stop)?;
+    let report = search(args, url, &config, &mut watch, (&stop, changes))?;
     let shown = if args.json { json::line(&report) } else { page::text(&report) };
     tell(std::io::stdout(), shown.trim_end());
     if let Some(mut file) = html {
@@ -107,7 +110,7 @@ fn search(
     url: String,
     config: &Config,
     watch: &mut Watch,
-    stop: &Arc<AtomicBool>,
+    (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
 ) -> Result<Report, LoadError> {
     let progress = !args.quiet && std::io::stderr().is_terminal();
     let mut told = |step: &Measured| {
@@ -141,7 +144,14 @@ fn search(
         steps,
         next: Vec::new(),
         at_least: args.at_least,
+        diagnosed: Diagnosed::default(),
     };
+    report.diagnosed = proof::diagnosed((&task, changes), watch, &report, &mut |words| {
+        if progress {
+            tell(std::io::stderr(), &format!("test: {words}"));
+        }
+    });
+    report.took_s = Nanos::now().since(begun).as_secs_f64();
     report.next = advice(&report, watch.sees_service());
     Ok(report)
 }
@@ -188,7 +198,7 @@ fn advice(report: &Report, service_seen: bool) -> Vec<next::Advice> {
         more_connections_tried: flat,
         cpu_busy: step.cpu_busy.filter(|_| report.local),
         service_seen,
-        findings: &step.findings,
+        findings: &report.diagnosed.standing(),
     };
     next::next(&facts).to_vec()
 }

@@ -115,7 +115,7 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
     step.purpose = purpose(trial.purpose);
     step.verdict = words(verdict);
     step.judged = judged;
-    step.findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
+    step.diagnose(watch, &config, &outcome, samples);
     Ok(Loaded::Measured(Box::new(step), verdict))
 }
 

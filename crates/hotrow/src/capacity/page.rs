@@ -11,8 +11,8 @@ use super::measured::Measured;
 use super::report::{Closed, Report, Sought};
 use crate::load::text::{counted, known};
 
-/// Findings that are shown, the most certain ones.
-const FINDINGS_MAX: usize = 3;
+/// Findings that are shown beside the one that is named, the most certain ones.
+const FINDINGS_MAX: usize = 2;
 
 pub(super) fn text(report: &Report) -> String {
     hotrow_lab::report::text::render(&document(report, None))
@@ -75,15 +75,17 @@ fn limit(report: &Report) -> Vec<Block> {
         blocks.push(Block::Text("Nothing was seen of the machine in a step that is at the limit.".to_owned()));
         return blocks;
     }
-    blocks.push(Block::Text("A suspicion with its evidence, not yet tested by a perturbation.".to_owned()));
     if !report.local {
         let words =
             "The target is not on this machine: only what TCP and timing show was seen, and this machine's own CPUs.";
         blocks.push(Block::Warning(words.to_owned()));
     }
-    for finding in report.findings().iter().take(FINDINGS_MAX) {
-        blocks.push(Block::Subheading(format!("{} ({} sure)", finding.class.words(), percent(finding.confidence))));
-        blocks.push(Block::List(reasons(finding)));
+    blocks.extend(report.diagnosed.blocks("without --no-prove, a longer --time"));
+    let named = report.diagnosed.finding().map(|finding| finding.class);
+    let standing = report.diagnosed.standing();
+    for finding in standing.iter().filter(|finding| Some(finding.class) != named).take(FINDINGS_MAX) {
+        let words = format!("also suspected: {} ({} sure)", finding.class.words(), percent(finding.confidence));
+        blocks.extend([Block::Subheading(words), Block::List(reasons(finding))]);
     }
     blocks
 }

@@ -8,6 +8,7 @@ use hotrow_lab::report::numbers::{grouped, number, percent};
 
 use super::measured::Measured;
 use super::next::Advice;
+use crate::diagnosis::diagnosed::Diagnosed;
 
 /// The whole result.
 pub(super) struct Report {
@@ -26,6 +27,8 @@ pub(super) struct Report {
     /// The step whose findings tell the limit, by its number.
     pub(super) at_limit: Option<usize>,
     pub(super) next: Vec<Advice>,
+    /// What limited it, and what tests say of that.
+    pub(super) diagnosed: Diagnosed,
     /// Confirmed less than was demanded; none when nothing was demanded.
     pub(super) at_least: Option<f64>,
 }
@@ -57,7 +60,7 @@ pub(super) struct Closed {
 impl Report {
     /// What the step at the limit says of it, the most certain first.
     pub(super) fn findings(&self) -> &[Finding] {
-        self.at_limit.and_then(|at| self.steps.get(at)).map_or(&[], |step| &step.findings)
+        &self.diagnosed.findings
     }
 
     /// The highest rate that is sure, in requests per second.

@@ -22,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
+use hotrow_diagnose::samples::Samples;
+use hotrow_lab::prove::{self, Limits, Undo};
+use hotrow_lab::watch::Watch;
 use hotrow_load::calibrate::{self, CalibrateError};
 use hotrow_load::objective::{self, Judged, Met};
 use hotrow_load::outcome::{End, Outcome, Second};
@@ -39,10 +42,10 @@ pub use self::kept::NoResult;
 pub use self::resolve::Refused;
 use self::resolve::Resolved;
 use crate::cli::Exit;
-use crate::diagnosis::json::{Diagnosis, FindingReport};
+use crate::diagnosis::diagnosed::{self, Diagnosed};
+use crate::diagnosis::json::Diagnosis;
 use crate::diagnosis::watched;
 use crate::doctor;
-use crate::signals;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +103,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         return Ok(compare::run(args)?);
     }
     // Before anything can take long: an unknown host too can be broken off.
-    let stop = signals::stop_flag().map_err(LoadError::Signals)?;
+    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     let progress = !args.quiet && std::io::stderr().is_terminal();
     if args.calibrate {
         return calibrate(args, &stop, progress);
@@ -122,20 +125,15 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
     let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
     let outcome = outcome?;
-    let findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
-    let diagnosis = Diagnosis {
-        watched: &watch.words,
-        local: watch.local,
-        sampling_cpu_share: watch.cpu_share().map(|share| json::rounded(share, 5)),
-        findings: findings.iter().map(FindingReport::of).collect(),
-    };
+    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes, progress));
+    let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
-    report(args, &url, &config, &outcome, (&judged, diagnosis));
+    report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
     // After the report: a full disk must not hide what was measured.
     let html = html.map(|mut file| {
         let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
-        file.write(&html::page(&url, &command, &config, &outcome, &judged));
+        file.write(&html::page(&url, &command, &config, &outcome, (&judged, &diagnosed)));
         file
     });
     let files = [hdr.map(|hdr| hdr.end(outcome.end)), csv.map(|csv| csv.end(outcome.end)), html];
@@ -145,12 +143,36 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     Ok(exit(&outcome, &judged))
 }
 
+/// What limited the run, tested where that was asked for.
+fn find(
+    args: &LoadArgs,
+    config: &Config,
+    outcome: &Outcome,
+    (watch, samples): (&mut Watch, Option<Samples>),
+    (stop, changes, progress): (&Arc<AtomicBool>, Option<Undo>, bool),
+) -> Diagnosed {
+    let Some(samples) = samples else { return Diagnosed::default() };
+    let scene = prove::scene(config, outcome, &samples, watch.local);
+    let findings = watch.judge(samples, outcome);
+    // Of what was broken off, or went nowhere, there is nothing to repeat.
+    let testable = args.prove && outcome.end == End::Complete && outcome.total.counts.ok > 0;
+    let verdict = testable.then(|| {
+        let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
+        prove::prove(config, watch, (findings.clone(), scene), limits, stop, &mut |words| {
+            if progress {
+                tell(std::io::stderr(), &format!("test: {words}"));
+            }
+        })
+    });
+    Diagnosed { findings, verdict }
+}
+
 fn report(
     args: &LoadArgs,
     url: &str,
     config: &Config,
     outcome: &Outcome,
-    (judged, diagnosis): (&[Judged], Diagnosis<'_>),
+    (judged, diagnosis, diagnosed): (&[Judged], Diagnosis<'_>, &Diagnosed),
 ) {
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
@@ -162,7 +184,8 @@ fn report(
             tell(std::io::stderr(), &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)));
         }
     } else {
-        tell(std::io::stdout(), text::report(url, config, outcome, judged, headroom.as_ref()).trim_end());
+        let text = text::report(url, config, outcome, judged, (headroom.as_ref(), diagnosed));
+        tell(std::io::stdout(), text.trim_end());
     }
     if args.percentiles {
         tell(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()));

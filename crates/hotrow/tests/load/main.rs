@@ -5,6 +5,7 @@
 mod calibration;
 mod files;
 mod pages;
+mod proofs;
 mod refusals;
 mod report;
 mod verdicts;
