@@ -4,10 +4,11 @@ use hotrow_diagnose::rules::finding::Finding;
 use hotrow_lab::capacity::usl::Uncertain;
 use hotrow_lab::report::document::{Block, Cell, Column, Document, Table};
 use hotrow_lab::report::numbers::{cores, micros, number, percent};
-use hotrow_lab::report::plot::{Axis, Line, Lines, Plot, Scale, Unit};
+use hotrow_lab::report::plot::Plot;
 use hotrow_load::record::Known;
 
 use super::measured::Measured;
+use super::plots;
 use super::report::{Closed, Report, Sought};
 use crate::load::text::{counted, known};
 
@@ -23,6 +24,7 @@ pub(super) fn html(report: &Report, command: &str) -> String {
 }
 
 fn document(report: &Report, command: Option<&str>) -> Document {
+    // A terminal and Markdown leave drawings out, and headings with nothing but drawings under them too.
     let mut blocks = vec![Block::Answer(report.answer())];
     match &report.result {
         Sought::Open(open) => blocks.extend(open.doubt().map(Block::Warning)),
@@ -36,10 +38,15 @@ fn document(report: &Report, command: Option<&str>) -> Document {
     {
         blocks.push(Block::Warning(format!("At least {} requests/s were demanded: MISSED.", number(demanded))));
     }
+    blocks.extend(plots::capacity(report).map(|drawn| Block::Plot(Plot::Marked(drawn))));
     blocks.extend(limit(report));
     blocks.extend([Block::Heading("What to do next, in this order".to_owned()), Block::Table(next(report))]);
+    if command.is_some() {
+        let over = if matches!(report.result, Sought::Open(_)) { "Over the rate" } else { "Over connections" };
+        blocks.push(Block::Heading(over.to_owned()));
+    }
+    blocks.extend(plots::others(report).into_iter().map(|drawn| Block::Plot(Plot::Marked(drawn))));
     blocks.extend([Block::Heading("Steps".to_owned()), Block::Table(steps(&report.steps))]);
-    blocks.extend(plots(report).into_iter().map(|lines| Block::Plot(Plot::Lines(lines))));
     if let Some(command) = command {
         blocks.extend([Block::Heading("Command".to_owned()), Block::Code(command.to_owned())]);
     }
@@ -174,54 +181,6 @@ fn law(closed: &Closed) -> Option<Table> {
         ],
         ..Table::default()
     })
-}
-
-/// The capacity curve, latency, and use of resources, over the rate that was asked for or over connections.
-fn plots(report: &Report) -> Vec<Lines> {
-    let (name, scale) = match report.result {
-        Sought::Open(_) => ("requests/s asked for", Scale::Log),
-        Sought::Closed(_) => ("connections", Scale::Log),
-    };
-    let x = |step: &Measured| step.rate_rps.unwrap_or(step.connections as f64);
-    let line = |label: &str, of: &dyn Fn(&Measured) -> Option<f64>| {
-        let mut points: Vec<(f64, f64)> = report.steps.iter().filter_map(|step| Some((x(step), of(step)?))).collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Line { label: label.to_owned(), points }
-    };
-    let plot = |title: &str, y: &str, y_scale, unit, lines: Vec<Line>| Lines {
-        title: title.to_owned(),
-        description: format!("{title} over {name}, one point for each step."),
-        x: Axis { name: name.to_owned(), scale, unit: Unit::Number },
-        y: Axis { name: y.to_owned(), scale: y_scale, unit },
-        lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
-    };
-    let us = |value: Option<Known>| value.map(|value| value.ns() as f64 / 1e3);
-    let mut rates = vec![line("answered as expected", &|step| Some(step.answered_rps))];
-    if let Sought::Closed(Closed { fit: Some(fit), levels, .. }) = &report.result {
-        let points = levels.iter().map(|level| level.connections as f64).map(|n| (n, fit.law.rate_rps(n))).collect();
-        rates.push(Line { label: "scalability law".to_owned(), points });
-    }
-    let plots = vec![
-        plot("Capacity", "requests/s", Scale::Linear, Unit::Number, rates),
-        plot(
-            "Latency",
-            "latency",
-            Scale::Log,
-            Unit::Micros,
-            vec![line("p50", &|s| us(s.p50)), line("p99", &|s| us(s.p99))],
-        ),
-        plot(
-            "Use of CPUs",
-            "share",
-            Scale::Linear,
-            Unit::Share,
-            vec![
-                line("all CPUs", &|step| step.cpu_busy),
-                line("generator's busiest thread", &|s| Some(s.generator_share)),
-            ],
-        ),
-    ];
-    plots.into_iter().filter(|plot| !plot.lines.is_empty()).collect()
 }
 
 /// One line of progress.

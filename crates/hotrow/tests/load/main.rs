@@ -7,6 +7,9 @@ mod files;
 mod pages;
 mod refusals;
 mod report;
+#[path = "../../src/screen/tests/terminal.rs"]
+mod small;
+mod terminal;
 mod verdicts;
 
 use std::io::{Read, Write};
