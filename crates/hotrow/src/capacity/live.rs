@@ -35,7 +35,8 @@ pub(super) fn trial(trial: &Trial) -> String {
 
 /// What an open loop knows.
 pub(super) fn interval(found: &Found) -> String {
-    let firm = |firm: bool| if firm { "" } else { " (not confirmed)" };
+    let neither = found.kept.zip(found.refuted).is_some_and(|(kept, top)| !kept.firm && !top.firm);
+    let firm = |firm: bool| if firm || neither { "" } else { " (not confirmed yet)" };
     let kept = found.kept.map(|kept| format!("kept {}/s{}", number(kept.rate_rps), firm(kept.firm)));
     let missed = found.refuted.map(|top| {
         let how = if top.generator { "the generator's limit at" } else { "missed" };
@@ -43,7 +44,10 @@ pub(super) fn interval(found: &Found) -> String {
     });
     match (kept, missed) {
         (None, None) => "nothing is known yet".to_owned(),
-        (kept, missed) => kept.into_iter().chain(missed).collect::<Vec<_>>().join(", "),
+        (kept, missed) => {
+            let both = kept.into_iter().chain(missed).collect::<Vec<_>>().join(", ");
+            if neither { format!("{both} (neither confirmed yet)") } else { both }
+        }
     }
 }
 
@@ -75,8 +79,10 @@ mod tests {
         assert_eq!(told(None, None), "nothing is known yet");
         assert_eq!(
             told(bound(1600.0, true, false), bound(3200.0, false, false)),
-            "kept 1,600/s, missed 3,200/s (not confirmed)"
+            "kept 1,600/s, missed 3,200/s (not confirmed yet)"
         );
+        let both = told(bound(1600.0, false, false), bound(3200.0, false, false));
+        assert_eq!(both, "kept 1,600/s, missed 3,200/s (neither confirmed yet)");
         assert_eq!(told(None, bound(100.0, true, true)), "the generator's limit at 100/s");
         let level = |connections, rates: &[f64]| Level { connections, rates_rps: rates.to_vec() };
         let levels = [level(1, &[900.0, 1000.0]), level(2, &[2000.0])];

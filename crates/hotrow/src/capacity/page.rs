@@ -114,9 +114,10 @@ fn next(report: &Report) -> Table {
 fn steps(steps: &[Measured]) -> Table {
     let time = |value: Option<Known>| value.map_or_else(Cell::none, |value| Cell::plain(known(value)));
     let row = |step: &Measured| {
+        // What is the same for all of them stands at the top.
+        let asked = step.rate_rps.map_or_else(|| step.connections.to_string(), number);
         vec![
-            step.rate_rps.map_or_else(Cell::none, |rate| Cell::plain(number(rate))),
-            Cell::plain(step.connections.to_string()),
+            Cell::plain(asked),
             Cell::plain(format!("{:.1} s", step.length.as_secs_f64())),
             Cell::plain(step.purpose),
             Cell::plain(step.verdict),
@@ -130,11 +131,11 @@ fn steps(steps: &[Measured]) -> Table {
             step.suspicion().map_or_else(Cell::none, |class| Cell::plain(class.words())),
         ]
     };
+    let open = steps.first().is_none_or(|step| step.rate_rps.is_some());
     let [figures, words] = [Column::figures, Column::words];
     Table {
         columns: vec![
-            figures("asked/s"),
-            figures("connections"),
+            figures(if open { "asked/s" } else { "connections" }),
             figures("for"),
             words("step"),
             words("verdict"),
@@ -142,15 +143,17 @@ fn steps(steps: &[Measured]) -> Table {
             figures("p50"),
             figures("p99"),
             figures("failed"),
-            figures("CPUs busy"),
-            figures("service's CPUs"),
+            figures("machine"),
+            figures("service"),
             figures("generator"),
             words("suspicion"),
         ],
         rows: steps.iter().map(row).collect(),
         foot: vec![
             "p50, p99: latency from the time at which a request was due (in a closed loop: sent).".to_owned(),
-            "CPUs busy: of this machine. Generator: the share of a CPU that its busiest thread used.".to_owned(),
+            "Machine: the share of all its CPUs that were busy. Service: CPUs that it used. Generator: the share of a CPU \
+             that its busiest thread used."
+                .to_owned(),
         ],
         ..Table::default()
     }
@@ -160,8 +163,8 @@ fn steps(steps: &[Measured]) -> Table {
 fn law(closed: &Closed) -> Option<Table> {
     let fit = closed.fit.as_ref()?;
     let row = |name: &str, what: &str, value: Uncertain| {
-        let ends = format!("{:.3e} to {:.3e}", value.low, value.high);
-        vec![Cell::plain(name), Cell::plain(what), Cell::plain(format!("{:.4e}", value.value)), Cell::plain(ends)]
+        let ends = format!("{} to {}", number(value.low), number(value.high));
+        vec![Cell::plain(name), Cell::plain(what), Cell::plain(number(value.value)), Cell::plain(ends)]
     };
     Some(Table {
         columns: vec![

@@ -18,7 +18,7 @@ const LAW_POINTS: usize = 60;
 /// From this share of all CPUs on the rules call a machine full.
 const FULL: f64 = 0.9;
 /// What a hollow dot means.
-const NOT_KEPT: &str = "hollow: a step that was missed, or says nothing of the target";
+const NOT_KEPT: &str = "hollow: missed, or the generator was the limit";
 
 /// The figure that the answer is read from.
 pub(super) fn capacity(report: &Report) -> Option<Marked> {
@@ -54,7 +54,7 @@ fn interval(open: &Open) -> Option<Rule> {
         return Some(Rule { label, at: Place::X(low_rps) });
     };
     let firm = if low.firm && high.firm { "" } else { ", not confirmed" };
-    let label = format!("the limit lies here: {} to {}/s{firm}", number(low_rps), number(high.rate_rps));
+    let label = format!("the limit: {} to {}/s{firm}", number(low_rps), number(high.rate_rps));
     Some(Rule { label, at: Place::Between(low_rps, high.rate_rps) })
 }
 

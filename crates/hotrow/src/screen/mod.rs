@@ -33,7 +33,7 @@ use self::view::StepRow;
 /// Time between two pictures.
 const FRAME: Duration = Duration::from_millis(250);
 /// After a longer pause the process was stopped (Ctrl-Z), and others have written to the terminal.
-const STOPPED: Duration = Duration::from_secs(2);
+const STOPPED: Duration = Duration::from_secs(1);
 const PROC: &str = "/proc";
 
 /// Set for good when a thread panics: what is said of that must not be drawn over.
@@ -133,8 +133,9 @@ fn draw(shared: &Shared, latest: &Latest, colours: bool) {
         if PANICKED.load(Ordering::Relaxed) {
             return;
         }
-        let now = Nanos::now();
-        if now.since(std::mem::replace(&mut drawn_at, now)) > STOPPED || !terminal::in_foreground() {
+        let (now, in_foreground) = (Nanos::now(), terminal::in_foreground());
+        let stopped = now.since(std::mem::replace(&mut drawn_at, now)) > STOPPED;
+        if stopped || !in_foreground {
             painter.forget();
         }
         let Some((columns, rows)) = terminal::size() else { return };
@@ -142,7 +143,7 @@ fn draw(shared: &Shared, latest: &Latest, colours: bool) {
             put(&painter.erase(columns));
             return;
         }
-        if !terminal::in_foreground() {
+        if !in_foreground {
             continue;
         }
         let samples = locked(latest).take();

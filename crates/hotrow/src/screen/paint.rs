@@ -21,17 +21,23 @@ pub(super) struct Painter {
     colours: bool,
     /// Columns that each row of the last picture takes.
     drawn: Vec<u16>,
+    /// Columns of the terminal then.
+    columns: u16,
 }
 
 impl Painter {
     pub(super) fn new(colours: bool) -> Self {
-        Self { colours, drawn: Vec::new() }
+        Self { colours, drawn: Vec::new(), columns: 0 }
     }
 
     /// What replaces the last picture by this one, on a terminal of so many columns.
     pub(super) fn replace(&mut self, picture: &Buffer, columns: u16) -> String {
         let mut out = self.back(columns);
         self.drawn.clear();
+        if std::mem::replace(&mut self.columns, columns) != columns {
+            // Rows that were broken would count as parts of one row for good.
+            out.push_str(REST_OF_SCREEN);
+        }
         for cells in picture.content.chunks(usize::from(picture.area.width.max(1))) {
             let written = row(&mut out, cells, self.colours);
             out.push_str(REST_OF_ROW);

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use super::layout::{self, Body, Part};
 use super::view::{Core, Machine, Passed, Search, StepRow, Suspicion, Time, Tone, View};
-use crate::load::text::{duration, known};
+use crate::load::text::{counted, duration, known};
 
 /// The display is no wider, however wide the terminal is: lines must stay readable.
 pub(super) const WIDTH_MAX: u16 = 120;
@@ -169,25 +169,21 @@ fn failures(view: &View) -> Part {
 }
 
 fn generator(view: &View) -> Part {
-    let busiest = view.generator.busiest.map(|busy| format!("busiest thread {} of a CPU", percent(busy)));
-    let lag = view.generator.lag_p99_ns.map(|ns| format!("sends late by {} (p99)", duration(ns)));
-    let mut lines = Vec::new();
-    for (i, words) in [busiest, lag].into_iter().flatten().enumerate() {
-        lines.push(Line::from(vec![label(if i == 0 { "generator" } else { "" }), Span::raw(words)]));
-    }
-    Part::new(GENERATOR, lines)
+    let busiest = view.generator.busiest.map_or_else(|| "–".to_owned(), percent);
+    let lag = view.generator.lag_p99_ns.map_or_else(|| "–".to_owned(), duration);
+    let line = |name: &str, words: String| Line::from(vec![label(name), Span::raw(words)]);
+    let lines = [("generator", format!("busiest at {busiest} of a CPU")), ("", format!("late by {lag} (p99)"))];
+    Part::new(GENERATOR, lines.into_iter().map(|(name, words)| line(name, words)).collect())
 }
 
 fn connections(view: &View) -> Part {
     let connections = &view.connections;
-    let mut words = connections.count.to_string();
-    if let Some(busy) = connections.busy {
-        words.push_str(&format!(", about {busy:.1} in use"));
-    }
+    let busy = connections.busy.map_or_else(|| "–".to_owned(), |busy| format!("about {busy:.1}"));
+    let mut words = format!("{busy} of {}", counted(connections.count, "connection"));
     if connections.reopened > 0 {
         words.push_str(&format!(", {} reopened", connections.reopened));
     }
-    Part::new(CONNECTIONS, vec![Line::from(vec![label("conns"), Span::raw(words)])])
+    Part::new(CONNECTIONS, vec![Line::from(vec![label("in use"), Span::raw(words)])])
 }
 
 /// CPUs, and whose they are.

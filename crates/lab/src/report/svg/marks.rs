@@ -113,3 +113,64 @@ impl Sample {
 fn colour(curve: usize) -> usize {
     curve % CURVES_MAX + 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::plot::{Axis, Band, Dot, Line, Lines, Plot, Rule, Scale, Unit};
+    use super::super::{Size, render};
+    use super::*;
+
+    fn marked() -> Marked {
+        let axis = || Axis { name: "n".to_owned(), scale: Scale::Log, unit: Unit::Number };
+        let line = |label: &str| Line { label: label.to_owned(), points: vec![(1.0, 10.0), (8.0, 40.0)] };
+        let rule = |label: &str, at| Rule { label: label.to_owned(), at };
+        Marked {
+            lines: Lines {
+                title: "Capacity".to_owned(),
+                description: String::new(),
+                x: axis(),
+                y: axis(),
+                lines: vec![line("measured"), line("law")],
+            },
+            dots: vec![
+                Dot { curve: 0, at: (2.0, 20.0), hollow: false },
+                Dot { curve: 0, at: (4.0, 9.0), hollow: true },
+                Dot { curve: 0, at: (f64::NAN, 0.0), hollow: true },
+            ],
+            hollow: Some("missed".to_owned()),
+            bands: vec![Band {
+                curve: 1,
+                label: "refits".to_owned(),
+                points: vec![(1.0, 8.0, 12.0), (8.0, 30.0, 50.0)],
+            }],
+            rules: vec![
+                rule("knee", Place::X(4.0)),
+                rule("interval", Place::Between(5.0, 5.0)),
+                rule("bound", Place::Y(90.0)),
+            ],
+        }
+    }
+
+    #[test]
+    fn all_is_drawn_and_explained() {
+        let drawn = render(&Plot::Marked(marked()), Size::Narrow, "a");
+        let count = |part: &str| drawn.matches(part).count();
+        // Each once in the drawing and once in the legend.
+        for (part, times) in [("class=\"band d2\"", 2), ("class=\"rule\"", 4), ("class=\"between\"", 2)] {
+            assert_eq!(count(part), times, "{part} in {drawn}");
+        }
+        assert_eq!((count("class=\"dot d1\""), count("class=\"dot hollow d1\"")), (1, 2), "{drawn}");
+        for label in ["measured", "law", "refits", "knee", "interval", "bound", "missed"] {
+            assert!(drawn.contains(&format!(">{label}</text>")), "{label} is not explained: {drawn}");
+        }
+        assert!(!drawn.contains("NaN") && drawn.contains("width=\"2.0\""), "an interval without width is seen still");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_explained() {
+        let mut plain = marked();
+        (plain.bands, plain.rules) = (Vec::new(), Vec::new());
+        plain.dots.retain(|dot| !dot.hollow);
+        assert!(legend(&plain).is_empty());
+    }
+}
