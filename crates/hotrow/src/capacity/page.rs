@@ -105,7 +105,11 @@ fn next(report: &Report) -> Table {
         vec![Cell::plain(advice.what), Cell::plain(advice.state.words()), Cell::plain(advice.words.clone())]
     };
     Table {
-        columns: ["Look at", "", "What to do"].map(Column::words).to_vec(),
+        columns: vec![
+            Column::words("Look at"),
+            Column { about: true, ..Column::words("") },
+            Column::words("What to do"),
+        ],
         rows: report.next.iter().map(row).collect(),
         ..Table::default()
     }
