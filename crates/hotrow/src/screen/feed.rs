@@ -287,14 +287,14 @@ impl Run {
     fn passed(&self, scheduled: u64, now: Nanos) -> Passed {
         let (from, Extent { duration, requests }) = (self.from(), self.extent);
         if now < from {
-            return Passed { share: None, words: format!("warming up, {} left", span(from.since(now))) };
+            return Passed { share: None, words: format!("warming up, {} left", left(from.since(now))) };
         }
         let passed = now.since(from);
         let by_time = duration.map(|all| {
             let left = all.saturating_sub(passed);
             let words = match left.is_zero() {
                 true => "waiting for the last answers".to_owned(),
-                false => format!("{} of {}, {} left", span(passed), span(all), span(left)),
+                false => format!("{} of {}, {} left", span(passed), span(all), self::left(left)),
             };
             (share(passed.as_secs_f64(), all.as_secs_f64()), words)
         });
@@ -319,7 +319,7 @@ impl Search {
     fn view(&self, now: Nanos) -> SearchView {
         let used = now.since(self.begun);
         let left = self.budget.saturating_sub(used);
-        let words = format!("{} of {}, {} left at most", span(used), span(self.budget), span(left));
+        let words = format!("{} of {}, {} left at most", span(used), span(self.budget), self::left(left));
         SearchView {
             step: self.step.clone(),
             so_far: self.so_far.clone(),
@@ -377,6 +377,11 @@ fn span(time: Duration) -> String {
         s @ 100..3600 => format!("{}:{:02} min", s / 60, s % 60),
         s => format!("{}:{:02} h", s / 3600, s / 60 % 60),
     }
+}
+
+/// The same of a time that is left: what has begun counts, so that it and what has passed make up the whole.
+fn left(time: Duration) -> String {
+    span(Duration::from_secs(time.as_secs_f64().ceil() as u64))
 }
 
 /// A part of a whole, 0 to 1; all of nothing.
