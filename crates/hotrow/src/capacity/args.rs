@@ -9,6 +9,7 @@ use hotrow_load::plan::Rate;
 
 use crate::diagnosis::watched::WatchArgs;
 use crate::load::args::{ArrivalsArg, Objectives, TargetArgs, duration, objectives};
+use crate::screen::terminal::ProgressArgs;
 
 /// Shortest step: less than that holds too few looks at the machine.
 const STEP_MIN: Duration = Duration::from_millis(100);
@@ -78,9 +79,8 @@ pub struct CapacityArgs {
     /// One JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
-    /// No progress on standard error
-    #[arg(short = 'q', long)]
-    pub(super) quiet: bool,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 }
 
 impl CapacityArgs {

@@ -33,6 +33,8 @@ pub(super) struct Measured {
     pub(super) generator_share: f64,
     /// Share of all CPUs of this machine that were busy, 0 to 1.
     pub(super) cpu_busy: Option<f64>,
+    /// CPUs of this machine.
+    pub(super) cpus: Option<usize>,
     /// CPUs that the processes of the service used; none when they were not looked at.
     pub(super) service_cpus: Option<f64>,
     pub(super) judged: Vec<Judged>,
@@ -62,6 +64,7 @@ impl Measured {
             failed_share: if counts.scheduled > 0 { failed as f64 / counts.scheduled as f64 } else { 0.0 },
             generator_share: outcome.cpu_share(),
             cpu_busy: samples.and_then(Samples::busy),
+            cpus: samples.map(|samples| samples.cores.len()).filter(|cpus| *cpus > 0),
             service_cpus: services.map(|samples| samples.with_role(Role::Service).map(|p| p.cores_used()).sum()),
             judged: Vec::new(),
             findings: Vec::new(),

@@ -1,20 +1,21 @@
 //! `hotrow capacity`: how much does it carry, and what limits it?
 //!
 //! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
-//! decided in `hotrow_lab::capacity`), `measured` (one step), `next` (what to do about
-//! it), `proof` (is that the limit?), `report` (what it means), `page` and `json`.
+//! decided in `hotrow_lab::capacity`), `measured` (one step), `live` (how it goes, for the display), `next` (what to do about
+//! it), `proof` (is that the limit?), `report` (what it means), `page` with `plots`, and `json`.
 
 pub mod args;
 mod climb;
 mod json;
+mod live;
 mod measured;
 mod next;
 mod open;
 mod page;
+mod plots;
 mod proof;
 mod report;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -39,6 +40,7 @@ use crate::doctor;
 use crate::load::args::ArrivalsArg;
 use crate::load::files::OutputFile;
 use crate::load::{LoadError, html, resolve};
+use crate::screen::Shown;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -112,20 +114,25 @@ fn search(
     watch: &mut Watch,
     (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
 ) -> Result<Report, LoadError> {
-    let progress = !args.quiet && std::io::stderr().is_terminal();
+    let shown = Shown::start(args.progress, format!("hotrow capacity {url}"), watch).map_err(LoadError::Progress)?;
+    shown.search(args.time);
     let mut told = |step: &Measured| {
-        if progress {
+        shown.step_done(|| live::row(step));
+        if shown.lines() {
             tell(std::io::stderr(), &page::progress(step));
         }
     };
     let objectives: &[Objective] = args.slo.as_ref().map_or(&[], |slo| &slo.0);
-    let task = Task { config, objectives, args, stop };
+    let task = Task { config, objectives, args, stop, shown: &shown };
     let (begun, mut steps) = (Nanos::now(), Vec::new());
     let (result, gone) = if args.closed {
         let climbed = climb::climb(&task, watch, &mut steps, &mut told)?;
         let (knee, points) = (closed::knee(&climbed.levels), closed::points(&climbed.levels));
         let fit = usl::fit(&points, args.target.seed);
-        (Sought::Closed(Closed { end: climbed.end, levels: climbed.levels, knee, fit }), climbed.gone)
+        (
+            Sought::Closed(Closed { end: climbed.end, levels: climbed.levels, knee, fit, seed: args.target.seed }),
+            climbed.gone,
+        )
     } else {
         let (found, gone) = open::search(&task, watch, &mut steps, &mut told)?;
         (Sought::Open(self::found(&task, found, &steps)), gone)
@@ -147,7 +154,8 @@ fn search(
         diagnosed: Diagnosed::default(),
     };
     report.diagnosed = proof::diagnosed((&task, changes), watch, &report, &mut |words| {
-        if progress {
+        shown.step(|| format!("test: {words}"), String::new);
+        if shown.lines() {
             tell(std::io::stderr(), &format!("test: {words}"));
         }
     });
@@ -162,6 +170,7 @@ fn found(task: &Task<'_>, found: search::Found, steps: &[Measured]) -> Open {
     let confirmed = kept.and_then(|kept| steps.iter().rev().find(|step| step.rate_rps == Some(kept.rate_rps)));
     Open {
         slo: slo.join(","),
+        objectives: task.objectives.to_vec(),
         arrivals: match task.args.arrivals {
             ArrivalsArg::Uniform => "uniform",
             ArrivalsArg::Poisson => "poisson",

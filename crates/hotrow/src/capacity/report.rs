@@ -5,6 +5,8 @@ use hotrow_lab::capacity::closed::{self, Level};
 use hotrow_lab::capacity::search::{self, Found};
 use hotrow_lab::capacity::usl::Fit;
 use hotrow_lab::report::numbers::{grouped, number, percent};
+use hotrow_lab::report::plot::{Place, Rule};
+use hotrow_load::objective::Objective;
 
 use super::measured::Measured;
 use super::next::Advice;
@@ -42,6 +44,7 @@ pub(super) enum Sought {
 pub(super) struct Open {
     /// The objectives, in words.
     pub(super) slo: String,
+    pub(super) objectives: Vec<Objective>,
     pub(super) arrivals: &'static str,
     pub(super) found: Found,
     /// Requests that the objectives want, and that the confirmation had.
@@ -55,12 +58,24 @@ pub(super) struct Closed {
     /// Connections, and what they bring.
     pub(super) knee: Option<(usize, f64)>,
     pub(super) fit: Option<Fit>,
+    /// With which the fit was drawn again.
+    pub(super) seed: u64,
 }
 
 impl Report {
     /// What the step at the limit says of it, the most certain first.
     pub(super) fn findings(&self) -> &[Finding] {
         &self.diagnosed.findings
+    }
+
+    /// The objectives on the latency, as places on an axis in µs.
+    pub(super) fn latency_bounds(&self) -> Vec<Rule> {
+        let Sought::Open(open) = &self.result else { return Vec::new() };
+        let rule = |objective: &Objective| {
+            let label = format!("the objective: {objective}");
+            Some(Rule { label, at: Place::Y(objective.latency_bound_ns()? / 1e3) })
+        };
+        open.objectives.iter().filter_map(rule).collect()
     }
 
     /// The highest rate that is sure, in requests per second.

@@ -11,6 +11,7 @@ use hotrow_load::plan::{self, Rate};
 
 use super::compare::CompareArgs;
 use crate::diagnosis::watched::WatchArgs;
+use crate::screen::terminal::ProgressArgs;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
@@ -68,15 +69,14 @@ pub struct LoadArgs {
     #[arg(long, conflicts_with = "json")]
     pub(super) percentiles: bool,
     /// Measure what this generator can do on this machine, for some seconds, against a server of its own that does nothing;
-    /// later results tell how much of it they used. Takes no URL, but -c, -t, --json and -q
+    /// later results tell how much of it they used. Takes no URL, but -c, -t, --json, -q and --progress
     #[arg(long, conflicts_with_all = NOT_CALIBRATED)]
     pub(super) calibrate: bool,
     /// One JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
-    /// No progress on standard error
-    #[arg(short = 'q', long)]
-    pub(super) quiet: bool,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 }
 
 /// How requests are sent, and where to: what every command that loads has in common.

@@ -17,7 +17,7 @@ pub(crate) mod resolve;
 pub(crate) mod text;
 pub(crate) mod verdict;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
@@ -46,6 +46,7 @@ use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::json::Diagnosis;
 use crate::diagnosis::watched;
 use crate::doctor;
+use crate::screen::Shown;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +60,9 @@ pub enum LoadError {
     /// Who shall be watched is not there.
     #[error("{0}")]
     Watch(String),
+    /// The display that was asked for cannot be had.
+    #[error("{0}")]
+    Progress(String),
     /// Calibrating failed.
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
@@ -85,6 +89,7 @@ impl LoadError {
             )) => Exit::Failed,
             Self::Refused(_)
             | Self::Watch(_)
+            | Self::Progress(_)
             | Self::Run(RunError::Plan(_) | RunError::OutOfRange { .. } | RunError::PipelineWithoutKeepalive) => {
                 Exit::Usage
             }
@@ -104,9 +109,8 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     }
     // Before anything can take long: an unknown host too can be broken off.
     let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
-    let progress = !args.quiet && std::io::stderr().is_terminal();
     if args.calibrate {
-        return calibrate(args, &stop, progress);
+        return calibrate(args, &stop);
     }
     let Resolved { url, config, hdr, csv, html } = resolve::resolve(args)?;
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
@@ -115,8 +119,11 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
     let mut csv = csv.map(Csv::new);
     let mut watch = watched::watch(&args.watch, &config.address).map_err(LoadError::Watch)?;
+    let shown = Shown::start(args.progress, format!("hotrow load {url}"), &watch).map_err(LoadError::Progress)?;
+    shown.begins(&config);
     let mut told = |second: &Second, record: &Record| {
-        if progress {
+        shown.second(second, record);
+        if shown.lines() {
             tell(std::io::stderr(), &text::progress(second));
         }
         hdr.iter_mut().for_each(|hdr| hdr.second(second, record));
@@ -124,8 +131,9 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     };
     let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
     let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
+    drop(shown);
     let outcome = outcome?;
-    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes, progress));
+    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes));
     let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
@@ -149,7 +157,7 @@ fn find(
     config: &Config,
     outcome: &Outcome,
     (watch, samples): (&mut Watch, Option<Samples>),
-    (stop, changes, progress): (&Arc<AtomicBool>, Option<Undo>, bool),
+    (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
 ) -> Diagnosed {
     let Some(samples) = samples else { return Diagnosed::default() };
     let scene = prove::scene(config, outcome, &samples, watch.local);
@@ -159,7 +167,7 @@ fn find(
     let verdict = testable.then(|| {
         let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
         prove::prove(config, watch, (findings.clone(), scene), limits, stop, &mut |words| {
-            if progress {
+            if args.progress.in_lines() {
                 tell(std::io::stderr(), &format!("test: {words}"));
             }
         })
@@ -204,12 +212,12 @@ fn exit(outcome: &Outcome, judged: &[Judged]) -> Exit {
 }
 
 /// `--calibrate`: measures, keeps, prints.
-fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>, progress: bool) -> Result<Exit, LoadError> {
+fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError> {
     let (connections, threads) = (args.target.connections.get(), resolve::threads(&args.target)?);
     // Both ends of each connection are open files of this process.
     resolve::fit_open_files(connections * 2, threads * 2)?;
     let found = calibrate::calibrate(connections, threads, resolve::runqueue_wait(), stop, &mut |round| {
-        if progress {
+        if args.progress.in_lines() {
             tell(std::io::stderr(), &format!("round {round} of {}", calibrate::ROUNDS));
         }
     })?;

@@ -8,6 +8,9 @@ mod pages;
 mod proofs;
 mod refusals;
 mod report;
+#[path = "../../src/screen/tests/terminal.rs"]
+mod small;
+mod terminal;
 mod verdicts;
 
 use std::io::{Read, Write};
