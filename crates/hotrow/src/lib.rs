@@ -1,7 +1,7 @@
 //! The parts of the `hotrow` binary, as a library so that its tests can reach them.
 //!
 //! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`load`],
-//! [`capacity`], [`diagnosis`], [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
+//! [`capacity`], [`diagnosis`], `screen` (the live display of both), [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
 
 pub mod capacity;
 pub mod cli;
@@ -13,6 +13,7 @@ pub mod lab;
 pub mod load;
 pub mod logging;
 pub mod open_files;
+mod screen;
 pub mod serve;
 pub mod signals;
 pub mod verify;

@@ -74,6 +74,14 @@ impl Watch {
         self.sampler.cost().share()
     }
 
+    /// The processes that are looked at and have a role.
+    #[must_use]
+    pub fn with_role(&self, role: Role) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.roles.iter().filter(|(_, its)| **its == role).map(|(pid, _)| *pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
     /// Loads, and looks at the machine meanwhile; nothing was seen of a load that ended before its measurement began.
     pub fn during<T>(
         &mut self,
@@ -95,13 +103,19 @@ impl Watch {
     #[must_use]
     pub fn judge(&self, mut samples: Samples, outcome: &Outcome) -> Vec<Finding> {
         samples.load = Some(load_of(outcome));
-        let mut findings = judge(&samples);
-        if !self.local {
-            // They would speak of the generator's machine.
-            findings.retain(|finding| says_something_of_remote(finding.class));
-        }
-        findings
+        findings(&samples, self.local)
     }
+}
+
+/// What samples say of a target on this machine (`local`) or elsewhere, the most certain first.
+#[must_use]
+pub fn findings(samples: &Samples, local: bool) -> Vec<Finding> {
+    let mut findings = judge(samples);
+    if !local {
+        // The others would speak of the generator's machine.
+        findings.retain(|finding| says_something_of_remote(finding.class));
+    }
+    findings
 }
 
 /// What the generator tells of a run.

@@ -144,6 +144,7 @@ fn config(
         expect: Expect::Success,
         seed: 1,
         runqueue_wait,
+        burn_per_request: Duration::ZERO,
     })
 }
 

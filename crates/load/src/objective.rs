@@ -163,6 +163,18 @@ pub fn judge(objectives: &[Objective], outcome: &Outcome) -> Vec<Judged> {
 }
 
 impl Objective {
+    /// The bound of an objective on a point of the latency, in ns; none of any other objective.
+    #[must_use]
+    pub fn latency_bound_ns(&self) -> Option<f64> {
+        let unit_ns = match (self.metric, self.unit) {
+            (Metric::Latency(_), Unit::Micros) => 1e3,
+            (Metric::Latency(_), Unit::Millis) => 1e6,
+            (Metric::Latency(_), Unit::Seconds) => 1e9,
+            _ => return None,
+        };
+        Some(self.bound * unit_ns)
+    }
+
     fn parse(text: &str) -> Result<Self, ObjectiveError> {
         if text.is_empty() {
             return Err(ObjectiveError::Empty);

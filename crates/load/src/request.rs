@@ -134,6 +134,38 @@ impl Mix {
         }
     }
 
+    /// The same requests as HEAD, whose answers have no bodies; none unless all of them are GETs.
+    #[must_use]
+    pub fn as_head(&self) -> Option<Self> {
+        let head = |template: &Template| {
+            let [first, rest @ ..] = template.pieces.as_slice() else { return None };
+            let after = first.strip_prefix(b"GET ")?;
+            let first = Arc::from([b"HEAD ", after].concat());
+            let pieces = [first].into_iter().chain(rest.iter().cloned()).collect();
+            Some(Template { pieces, answer_has_body: false, ..template.clone() })
+        };
+        let templates = self.templates.iter().map(head).collect::<Option<Vec<_>>>()?;
+        Some(Self { templates, ids: self.ids.clone() })
+    }
+
+    /// The same requests without the `Connection: close` of those that close.
+    #[must_use]
+    pub fn as_kept(&self) -> Self {
+        const CLOSE: &[u8] = b"Connection: close\r\n";
+        // Nobody else may set that header, and a head comes before a body: the first is ours.
+        let without = |template: &Template| {
+            let mut pieces = template.pieces.clone();
+            for piece in &mut pieces {
+                if let Some(at) = piece.windows(CLOSE.len()).position(|window| window == CLOSE) {
+                    *piece = Arc::from([&piece[..at], &piece[at + CLOSE.len()..]].concat());
+                    break;
+                }
+            }
+            Template { pieces, ..template.clone() }
+        };
+        Self { templates: self.templates.iter().map(without).collect(), ids: self.ids.clone() }
+    }
+
     /// The requests of thread `index` of `threads`.
     pub(crate) fn share(&self, seed: u64, index: u32, threads: u32) -> Requests {
         Requests {
@@ -284,6 +316,25 @@ mod tests {
             sent(post, None).unwrap(),
             "POST /p HTTP/1.1\r\nHost: h:1\r\nX-A: 1\r\nuser-agent: me\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab"
         );
+    }
+
+    #[test]
+    fn requests_are_made_into_heads_and_kept_ones() {
+        let ids = || Some((Ids::range(7, 7).unwrap(), Pick::Uniform));
+        let bytes = |mix: &Mix| String::from_utf8(mix.share(1, 0, 1).next().bytes.to_vec()).unwrap();
+        let closing = Description { path: "/{id}", keepalive: false, ..PLAIN };
+        let mix = Mix::new(&[closing], ids()).unwrap();
+        assert!(bytes(&mix).contains("Connection: close\r\n"));
+        let kept = bytes(&mix.as_kept());
+        assert!(
+            kept.starts_with("GET /7 HTTP/1.1\r\n") && !kept.contains("close") && kept.ends_with("\r\n\r\n"),
+            "{kept}"
+        );
+        let head = mix.as_head().unwrap();
+        assert!(bytes(&head).starts_with("HEAD /7 HTTP/1.1\r\n"));
+        assert!(!head.share(1, 0, 1).next().answer_has_body);
+        let mix = Mix::new(&[PLAIN, Description { method: "POST", ..PLAIN }], None).unwrap();
+        assert!(mix.as_head().is_none());
     }
 
     #[test]

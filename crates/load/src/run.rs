@@ -61,6 +61,8 @@ pub struct Config {
     pub seed: u64,
     /// How long a thread waited for a CPU, if somebody can tell.
     pub runqueue_wait: Option<RunqueueWait>,
+    /// CPU time that is wasted for each answer, to see whether the rate follows; zero but in such trials.
+    pub burn_per_request: Duration,
 }
 
 /// Why there is no outcome.

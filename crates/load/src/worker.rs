@@ -92,6 +92,7 @@ pub(crate) struct Worker {
     sweep_at_ns: u64,
     timeout_ns: u64,
     connect_timeout_ns: u64,
+    burn_ns: u64,
 }
 
 /// What the thread used, from one moment on.
@@ -155,6 +156,7 @@ impl Worker {
             sweep_at_ns: 0,
             timeout_ns: nanos(config.timeout),
             connect_timeout_ns: nanos(config.connect_timeout),
+            burn_ns: nanos(config.burn_per_request),
             config: config.clone(),
         })
     }

@@ -260,3 +260,15 @@ fn requests_carry_what_was_asked_for() {
     // 1/H(50) = 22 % for the first, half of that for the second.
     assert!(counts[&1].abs_diff(444) < 94 && counts[&2].abs_diff(222) < 71, "{counts:?}");
 }
+
+/// What a trial wastes for each answer is wasted, and costs the rate what it should.
+#[test]
+fn wasted_time_slows_the_generator_down() {
+    let server = Server::start(|_| vec![Step::Send(ok())]);
+    let mut config = config(server.address, 100);
+    config.burn_per_request = Duration::from_millis(2);
+    let outcome = outcome(&config);
+    assert_eq!(outcome.total.counts.ok, 100);
+    // Nothing is wasted after the last answer, whose time ends the window.
+    assert!(outcome.window >= Duration::from_millis(2 * 99), "{:?}", outcome.window);
+}

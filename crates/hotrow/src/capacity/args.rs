@@ -9,12 +9,15 @@ use hotrow_load::plan::Rate;
 
 use crate::diagnosis::watched::WatchArgs;
 use crate::load::args::{ArrivalsArg, Objectives, TargetArgs, duration, objectives};
+use crate::screen::terminal::ProgressArgs;
 
 /// Shortest step: less than that holds too few looks at the machine.
 const STEP_MIN: Duration = Duration::from_millis(100);
 /// Most rounds of a climb.
 const ROUNDS_MAX: u64 = 100;
 
+/// Where nothing else is asked for: no bound.
+pub(super) const RATE_MAX_DEFAULT: f64 = 1_000_000.0;
 const ROUNDS_DEFAULT: u64 = 3;
 const CONNECTIONS_MAX_DEFAULT: usize = 1024;
 
@@ -36,7 +39,7 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "R", default_value = "100", value_parser = rate)]
     pub(super) start_rate: f64,
     /// No rate above this
-    #[arg(long, value_name = "R", default_value = "1000000", value_parser = rate)]
+    #[arg(long, value_name = "R", default_value_t = RATE_MAX_DEFAULT, value_parser = rate)]
     pub(super) rate_max: f64,
     /// How requests are spaced
     #[arg(long, value_name = "HOW", default_value = "poisson")]
@@ -64,15 +67,20 @@ pub struct CapacityArgs {
     pub(super) abort_errors: f64,
     #[command(flatten)]
     pub(super) watch: WatchArgs,
+    /// Do not test what limited it; else the load at the limit is repeated at the end, for a second each, with one thing changed
+    #[arg(long)]
+    pub(super) no_prove: bool,
+    /// In these tests the CPU quota of the target's cgroup may be made smaller for a second at a time, and is put back
+    #[arg(long, conflicts_with = "no_prove")]
+    pub(super) allow_changes: bool,
     /// Write the result as an HTML page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     /// One JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
-    /// No progress on standard error
-    #[arg(short = 'q', long)]
-    pub(super) quiet: bool,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 }
 
 impl CapacityArgs {

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use hotrow_lab::capacity::closed::{Climb, End, Level, Limits, Measured as Heard, Step, Verdict};
 use hotrow_lab::watch::{self, Watch};
-use hotrow_load::outcome;
+use hotrow_load::outcome::{self, Second};
 use hotrow_load::plan::{Extent, Pace, Plan};
+use hotrow_load::record::Record;
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_measure::clock::Nanos;
 
+use super::live;
 use super::measured::{self, Measured};
 use super::open::Task;
 
@@ -40,6 +42,7 @@ pub(super) fn climb(
             Step::Done(end) => break (end, None),
             Step::Run { connections, warmup, length, pause } => ((connections, warmup, length), pause),
         };
+        task.shown.step(|| live::level(load_of.0, climb.levels(), args.rounds()), || live::best(climb.levels()));
         let begun = Nanos::now();
         match load(task, watch, load_of, steps.len() as u64) {
             Ok((measured, verdict)) => {
@@ -69,7 +72,9 @@ fn load(
     let plan = Plan { pace: Pace::Closed, warmup, extent, seed };
     let threads = task.config.threads.min(connections);
     let config = Config { plan, seed, connections, threads, ..task.config.clone() };
-    let (outcome, samples) = watch.during(warmup, Some(length), || run::run(&config, task.stop, &mut |_, _| {}));
+    task.shown.begins(&config);
+    let mut told = |second: &Second, record: &Record| task.shown.second(second, record);
+    let (outcome, samples) = watch.during(warmup, Some(length), || run::run(&config, task.stop, &mut told));
     let outcome = outcome?;
     if outcome.end == outcome::End::Interrupted {
         return Err(RunError::InterruptedBefore);
@@ -85,7 +90,7 @@ fn load(
     step.connections = connections;
     step.purpose = "closed";
     step.verdict = words(verdict);
-    step.findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
+    step.diagnose(watch, &config, &outcome, samples);
     Ok((step, verdict))
 }
 

@@ -1,12 +1,13 @@
 //! The result for machines. Names and shape are a contract; `SCHEMA` changes when they do.
 
+use hotrow_diagnose::verdict::Proof;
 use hotrow_lab::capacity::search::{self, Bound};
 use hotrow_lab::capacity::{closed, usl};
 use serde::Serialize;
 
 use super::measured::Measured;
 use super::report::{Closed, Open, Report, Sought};
-use crate::diagnosis::json::FindingReport;
+use crate::diagnosis::json::{FindingReport, VerdictReport};
 use crate::load::json::{Micros, ObjectiveReport, rounded};
 
 /// Version of the result's shape.
@@ -28,8 +29,10 @@ struct Whole<'a> {
     local: bool,
     steps: Vec<StepReport>,
     findings: Vec<FindingReport<'a>>,
-    /// Until a perturbation tests findings, always false.
+    /// Whether a test confirmed the verdict on the limit.
     proven: bool,
+    /// What limited it; null when nothing was seen of the machine.
+    limit: Option<VerdictReport<'a>>,
     next: Vec<NextReport<'a>>,
     verdict: String,
 }
@@ -131,7 +134,8 @@ pub(super) fn line(report: &Report) -> String {
         local: report.local,
         steps: report.steps.iter().map(StepReport::of).collect(),
         findings: report.findings().iter().map(FindingReport::of).collect(),
-        proven: false,
+        proven: report.diagnosed.proof() == Some(Proof::Confirmed),
+        limit: VerdictReport::of(&report.diagnosed),
         next: report.next.iter().map(NextReport::of).collect(),
         verdict: report.answer(),
     };

@@ -5,10 +5,13 @@ use std::time::Duration;
 use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::samples::{Role, Samples};
 use hotrow_lab::capacity::search;
+use hotrow_lab::prove::{self, Scene};
+use hotrow_lab::watch::Watch;
 use hotrow_load::limited::{self, Cause, RATE_KEPT};
 use hotrow_load::objective::{Judged, Met};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::record::Known;
+use hotrow_load::run::Config;
 
 /// A step.
 pub(super) struct Measured {
@@ -30,10 +33,14 @@ pub(super) struct Measured {
     pub(super) generator_share: f64,
     /// Share of all CPUs of this machine that were busy, 0 to 1.
     pub(super) cpu_busy: Option<f64>,
+    /// CPUs of this machine.
+    pub(super) cpus: Option<usize>,
     /// CPUs that the processes of the service used; none when they were not looked at.
     pub(super) service_cpus: Option<f64>,
     pub(super) judged: Vec<Judged>,
     pub(super) findings: Vec<Finding>,
+    /// What can be changed to test them; none where nothing was seen of the machine.
+    pub(super) scene: Option<Scene>,
     /// Connections that the rate keeps busy, where none was free in time.
     pub(super) connections_wanted: Option<f64>,
 }
@@ -57,14 +64,23 @@ impl Measured {
             failed_share: if counts.scheduled > 0 { failed as f64 / counts.scheduled as f64 } else { 0.0 },
             generator_share: outcome.cpu_share(),
             cpu_busy: samples.and_then(Samples::busy),
+            cpus: samples.map(|samples| samples.cores.len()).filter(|cpus| *cpus > 0),
             service_cpus: services.map(|samples| samples.with_role(Role::Service).map(|p| p.cores_used()).sum()),
             judged: Vec::new(),
             findings: Vec::new(),
+            scene: None,
             connections_wanted: match limited::cause(outcome) {
                 Cause::ConnectionsBusy { needed, .. } => Some(needed),
                 _ => None,
             },
         }
+    }
+
+    /// Adds what was found of the machine meanwhile.
+    pub(super) fn diagnose(&mut self, watch: &Watch, config: &Config, outcome: &Outcome, samples: Option<Samples>) {
+        let Some(samples) = samples else { return };
+        self.scene = Some(prove::scene(config, outcome, &samples, watch.local));
+        self.findings = watch.judge(samples, outcome);
     }
 
     pub(super) fn suspicion(&self) -> Option<Class> {

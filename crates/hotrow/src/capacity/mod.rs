@@ -1,24 +1,27 @@
 //! `hotrow capacity`: how much does it carry, and what limits it?
 //!
 //! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
-//! decided in `hotrow_lab::capacity`), `measured` (one step), `next` (what to do about
-//! it), `report` (what it means), `page` and `json`.
+//! decided in `hotrow_lab::capacity`), `measured` (one step), `live` (how it goes, for the display), `next` (what to do about
+//! it), `proof` (is that the limit?), `report` (what it means), `page` with `plots`, and `json`.
 
 pub mod args;
 mod climb;
 mod json;
+mod live;
 mod measured;
 mod next;
 mod open;
 mod page;
+mod plots;
+mod proof;
 mod report;
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hotrow_lab::capacity::{closed, search, usl};
+use hotrow_lab::prove::Undo;
 use hotrow_lab::watch::Watch;
 use hotrow_load::objective::Objective;
 use hotrow_load::plan::{Extent, Pace, Plan};
@@ -31,11 +34,13 @@ use self::next::Facts;
 use self::open::Task;
 use self::report::{Closed, Open, Report, Sought};
 use crate::cli::{Exit, tell};
+use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::watched;
+use crate::doctor;
 use crate::load::args::ArrivalsArg;
 use crate::load::files::OutputFile;
 use crate::load::{LoadError, html, resolve};
-use crate::{doctor, signals};
+use crate::screen::Shown;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +76,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if let Some(name) = args.without_closed() {
         return Err(CapacityError::Wrong(format!("{name} is for --closed")));
     }
-    let stop = signals::stop_flag().map_err(LoadError::Signals)?;
+    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     let (url, config) = resolved(args)?;
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
         tell(std::io::stderr(), &format!("hotrow capacity: {short}"));
@@ -80,7 +85,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     // Before the search: a file that cannot be written must not cost minutes.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;
-    let report = search(args, url, &config, &mut watch, &stop)?;
+    let report = search(args, url, &config, &mut watch, (&stop, changes))?;
     let shown = if args.json { json::line(&report) } else { page::text(&report) };
     tell(std::io::stdout(), shown.trim_end());
     if let Some(mut file) = html {
@@ -107,22 +112,27 @@ fn search(
     url: String,
     config: &Config,
     watch: &mut Watch,
-    stop: &Arc<AtomicBool>,
+    (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
 ) -> Result<Report, LoadError> {
-    let progress = !args.quiet && std::io::stderr().is_terminal();
+    let shown = Shown::start(args.progress, format!("hotrow capacity {url}"), watch).map_err(LoadError::Progress)?;
+    shown.search(args.time);
     let mut told = |step: &Measured| {
-        if progress {
+        shown.step_done(|| live::row(step));
+        if shown.lines() {
             tell(std::io::stderr(), &page::progress(step));
         }
     };
     let objectives: &[Objective] = args.slo.as_ref().map_or(&[], |slo| &slo.0);
-    let task = Task { config, objectives, args, stop };
+    let task = Task { config, objectives, args, stop, shown: &shown };
     let (begun, mut steps) = (Nanos::now(), Vec::new());
     let (result, gone) = if args.closed {
         let climbed = climb::climb(&task, watch, &mut steps, &mut told)?;
         let (knee, points) = (closed::knee(&climbed.levels), closed::points(&climbed.levels));
         let fit = usl::fit(&points, args.target.seed);
-        (Sought::Closed(Closed { end: climbed.end, levels: climbed.levels, knee, fit }), climbed.gone)
+        (
+            Sought::Closed(Closed { end: climbed.end, levels: climbed.levels, knee, fit, seed: args.target.seed }),
+            climbed.gone,
+        )
     } else {
         let (found, gone) = open::search(&task, watch, &mut steps, &mut told)?;
         (Sought::Open(self::found(&task, found, &steps)), gone)
@@ -141,7 +151,15 @@ fn search(
         steps,
         next: Vec::new(),
         at_least: args.at_least,
+        diagnosed: Diagnosed::default(),
     };
+    report.diagnosed = proof::diagnosed((&task, changes), watch, &report, &mut |words| {
+        shown.step(|| format!("test: {words}"), String::new);
+        if shown.lines() {
+            tell(std::io::stderr(), &format!("test: {words}"));
+        }
+    });
+    report.took_s = Nanos::now().since(begun).as_secs_f64();
     report.next = advice(&report, watch.sees_service());
     Ok(report)
 }
@@ -152,6 +170,7 @@ fn found(task: &Task<'_>, found: search::Found, steps: &[Measured]) -> Open {
     let confirmed = kept.and_then(|kept| steps.iter().rev().find(|step| step.rate_rps == Some(kept.rate_rps)));
     Open {
         slo: slo.join(","),
+        objectives: task.objectives.to_vec(),
         arrivals: match task.args.arrivals {
             ArrivalsArg::Uniform => "uniform",
             ArrivalsArg::Poisson => "poisson",
@@ -188,7 +207,7 @@ fn advice(report: &Report, service_seen: bool) -> Vec<next::Advice> {
         more_connections_tried: flat,
         cpu_busy: step.cpu_busy.filter(|_| report.local),
         service_seen,
-        findings: &step.findings,
+        findings: &report.diagnosed.standing(),
     };
     next::next(&facts).to_vec()
 }

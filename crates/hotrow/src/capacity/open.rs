@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hotrow_lab::capacity::search::{End, Found, Judged, Limits, Purpose, Search, Step, Trial, Verdict};
 use hotrow_lab::watch::Watch;
 use hotrow_load::objective::{self, Objective};
-use hotrow_load::outcome;
+use hotrow_load::outcome::{self, Second};
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan, Rate};
+use hotrow_load::record::Record;
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_measure::clock::Nanos;
 
 use super::args::CapacityArgs;
+use super::live;
 use super::measured::{self, Measured};
 use crate::load::args::ArrivalsArg;
+use crate::screen::Shown;
 
 /// What is looked for, and how far it may go.
 pub(super) struct Task<'a> {
@@ -21,6 +24,7 @@ pub(super) struct Task<'a> {
     pub(super) objectives: &'a [Objective],
     pub(super) args: &'a CapacityArgs,
     pub(super) stop: &'a Arc<AtomicBool>,
+    pub(super) shown: &'a Shown,
 }
 
 /// How one load ended.
@@ -49,6 +53,7 @@ pub(super) fn search(
         if task.stop.load(Ordering::Relaxed) {
             return Ok((search.found(End::Interrupted), None));
         }
+        task.shown.step(|| live::trial(&trial), || live::interval(&search.found(End::TimeUp)));
         let begun = Nanos::now();
         match load(task, watch, &trial, steps.len() as u64) {
             Ok(Loaded::Measured(step, verdict)) => {
@@ -99,8 +104,9 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
         seed,
     };
     let config = Config { plan, seed, ..task.config.clone() };
-    let (outcome, samples) =
-        watch.during(trial.warmup, Some(trial.length), || run::run(&config, task.stop, &mut |_, _| {}));
+    task.shown.begins(&config);
+    let mut told = |second: &Second, record: &Record| task.shown.second(second, record);
+    let (outcome, samples) = watch.during(trial.warmup, Some(trial.length), || run::run(&config, task.stop, &mut told));
     let outcome = match outcome {
         Ok(outcome) if outcome.end == outcome::End::Interrupted => return Ok(Loaded::Interrupted),
         Ok(outcome) => outcome,
@@ -115,7 +121,7 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
     step.purpose = purpose(trial.purpose);
     step.verdict = words(verdict);
     step.judged = judged;
-    step.findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
+    step.diagnose(watch, &config, &outcome, samples);
     Ok(Loaded::Measured(Box::new(step), verdict))
 }
 

@@ -4,15 +4,16 @@ use hotrow_diagnose::rules::finding::Finding;
 use hotrow_lab::capacity::usl::Uncertain;
 use hotrow_lab::report::document::{Block, Cell, Column, Document, Table};
 use hotrow_lab::report::numbers::{cores, micros, number, percent};
-use hotrow_lab::report::plot::{Axis, Line, Lines, Plot, Scale, Unit};
+use hotrow_lab::report::plot::Plot;
 use hotrow_load::record::Known;
 
 use super::measured::Measured;
+use super::plots;
 use super::report::{Closed, Report, Sought};
 use crate::load::text::{counted, known};
 
-/// Findings that are shown, the most certain ones.
-const FINDINGS_MAX: usize = 3;
+/// Findings that are shown beside the one that is named, the most certain ones.
+const FINDINGS_MAX: usize = 2;
 
 pub(super) fn text(report: &Report) -> String {
     hotrow_lab::report::text::render(&document(report, None))
@@ -23,6 +24,7 @@ pub(super) fn html(report: &Report, command: &str) -> String {
 }
 
 fn document(report: &Report, command: Option<&str>) -> Document {
+    // A terminal and Markdown leave drawings out, and headings with nothing but drawings under them too.
     let mut blocks = vec![Block::Answer(report.answer())];
     match &report.result {
         Sought::Open(open) => blocks.extend(open.doubt().map(Block::Warning)),
@@ -36,10 +38,15 @@ fn document(report: &Report, command: Option<&str>) -> Document {
     {
         blocks.push(Block::Warning(format!("At least {} requests/s were demanded: MISSED.", number(demanded))));
     }
+    blocks.extend(plots::capacity(report).map(|drawn| Block::Plot(Plot::Marked(drawn))));
     blocks.extend(limit(report));
     blocks.extend([Block::Heading("What to do next, in this order".to_owned()), Block::Table(next(report))]);
+    if command.is_some() {
+        let over = if matches!(report.result, Sought::Open(_)) { "Over the rate" } else { "Over connections" };
+        blocks.push(Block::Heading(over.to_owned()));
+    }
+    blocks.extend(plots::others(report).into_iter().map(|drawn| Block::Plot(Plot::Marked(drawn))));
     blocks.extend([Block::Heading("Steps".to_owned()), Block::Table(steps(&report.steps))]);
-    blocks.extend(plots(report).into_iter().map(|lines| Block::Plot(Plot::Lines(lines))));
     if let Some(command) = command {
         blocks.extend([Block::Heading("Command".to_owned()), Block::Code(command.to_owned())]);
     }
@@ -75,15 +82,17 @@ fn limit(report: &Report) -> Vec<Block> {
         blocks.push(Block::Text("Nothing was seen of the machine in a step that is at the limit.".to_owned()));
         return blocks;
     }
-    blocks.push(Block::Text("A suspicion with its evidence, not yet tested by a perturbation.".to_owned()));
     if !report.local {
         let words =
             "The target is not on this machine: only what TCP and timing show was seen, and this machine's own CPUs.";
         blocks.push(Block::Warning(words.to_owned()));
     }
-    for finding in report.findings().iter().take(FINDINGS_MAX) {
-        blocks.push(Block::Subheading(format!("{} ({} sure)", finding.class.words(), percent(finding.confidence))));
-        blocks.push(Block::List(reasons(finding)));
+    blocks.extend(report.diagnosed.blocks("without --no-prove, a longer --time"));
+    let named = report.diagnosed.finding().map(|finding| finding.class);
+    let standing = report.diagnosed.standing();
+    for finding in standing.iter().filter(|finding| Some(finding.class) != named).take(FINDINGS_MAX) {
+        let words = format!("also suspected: {} ({} sure)", finding.class.words(), percent(finding.confidence));
+        blocks.extend([Block::Subheading(words), Block::List(reasons(finding))]);
     }
     blocks
 }
@@ -98,7 +107,11 @@ fn next(report: &Report) -> Table {
         vec![Cell::plain(advice.what), Cell::plain(advice.state.words()), Cell::plain(advice.words.clone())]
     };
     Table {
-        columns: ["Look at", "", "What to do"].map(Column::words).to_vec(),
+        columns: vec![
+            Column::words("Look at"),
+            Column { about: true, ..Column::words("") },
+            Column::words("What to do"),
+        ],
         rows: report.next.iter().map(row).collect(),
         ..Table::default()
     }
@@ -107,9 +120,10 @@ fn next(report: &Report) -> Table {
 fn steps(steps: &[Measured]) -> Table {
     let time = |value: Option<Known>| value.map_or_else(Cell::none, |value| Cell::plain(known(value)));
     let row = |step: &Measured| {
+        // What is the same for all of them stands at the top.
+        let asked = step.rate_rps.map_or_else(|| step.connections.to_string(), number);
         vec![
-            step.rate_rps.map_or_else(Cell::none, |rate| Cell::plain(number(rate))),
-            Cell::plain(step.connections.to_string()),
+            Cell::plain(asked),
             Cell::plain(format!("{:.1} s", step.length.as_secs_f64())),
             Cell::plain(step.purpose),
             Cell::plain(step.verdict),
@@ -123,11 +137,11 @@ fn steps(steps: &[Measured]) -> Table {
             step.suspicion().map_or_else(Cell::none, |class| Cell::plain(class.words())),
         ]
     };
+    let open = steps.first().is_none_or(|step| step.rate_rps.is_some());
     let [figures, words] = [Column::figures, Column::words];
     Table {
         columns: vec![
-            figures("asked/s"),
-            figures("connections"),
+            figures(if open { "asked/s" } else { "connections" }),
             figures("for"),
             words("step"),
             words("verdict"),
@@ -135,15 +149,17 @@ fn steps(steps: &[Measured]) -> Table {
             figures("p50"),
             figures("p99"),
             figures("failed"),
-            figures("CPUs busy"),
-            figures("service's CPUs"),
+            figures("machine"),
+            figures("service"),
             figures("generator"),
             words("suspicion"),
         ],
         rows: steps.iter().map(row).collect(),
         foot: vec![
             "p50, p99: latency from the time at which a request was due (in a closed loop: sent).".to_owned(),
-            "CPUs busy: of this machine. Generator: the share of a CPU that its busiest thread used.".to_owned(),
+            "Machine: the share of all its CPUs that were busy. Service: CPUs that it used. Generator: the share of a CPU \
+             that its busiest thread used."
+                .to_owned(),
         ],
         ..Table::default()
     }
@@ -153,8 +169,8 @@ fn steps(steps: &[Measured]) -> Table {
 fn law(closed: &Closed) -> Option<Table> {
     let fit = closed.fit.as_ref()?;
     let row = |name: &str, what: &str, value: Uncertain| {
-        let ends = format!("{:.3e} to {:.3e}", value.low, value.high);
-        vec![Cell::plain(name), Cell::plain(what), Cell::plain(format!("{:.4e}", value.value)), Cell::plain(ends)]
+        let ends = format!("{} to {}", number(value.low), number(value.high));
+        vec![Cell::plain(name), Cell::plain(what), Cell::plain(number(value.value)), Cell::plain(ends)]
     };
     Some(Table {
         columns: vec![
@@ -174,54 +190,6 @@ fn law(closed: &Closed) -> Option<Table> {
         ],
         ..Table::default()
     })
-}
-
-/// The capacity curve, latency, and use of resources, over the rate that was asked for or over connections.
-fn plots(report: &Report) -> Vec<Lines> {
-    let (name, scale) = match report.result {
-        Sought::Open(_) => ("requests/s asked for", Scale::Log),
-        Sought::Closed(_) => ("connections", Scale::Log),
-    };
-    let x = |step: &Measured| step.rate_rps.unwrap_or(step.connections as f64);
-    let line = |label: &str, of: &dyn Fn(&Measured) -> Option<f64>| {
-        let mut points: Vec<(f64, f64)> = report.steps.iter().filter_map(|step| Some((x(step), of(step)?))).collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Line { label: label.to_owned(), points }
-    };
-    let plot = |title: &str, y: &str, y_scale, unit, lines: Vec<Line>| Lines {
-        title: title.to_owned(),
-        description: format!("{title} over {name}, one point for each step."),
-        x: Axis { name: name.to_owned(), scale, unit: Unit::Number },
-        y: Axis { name: y.to_owned(), scale: y_scale, unit },
-        lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
-    };
-    let us = |value: Option<Known>| value.map(|value| value.ns() as f64 / 1e3);
-    let mut rates = vec![line("answered as expected", &|step| Some(step.answered_rps))];
-    if let Sought::Closed(Closed { fit: Some(fit), levels, .. }) = &report.result {
-        let points = levels.iter().map(|level| level.connections as f64).map(|n| (n, fit.law.rate_rps(n))).collect();
-        rates.push(Line { label: "scalability law".to_owned(), points });
-    }
-    let plots = vec![
-        plot("Capacity", "requests/s", Scale::Linear, Unit::Number, rates),
-        plot(
-            "Latency",
-            "latency",
-            Scale::Log,
-            Unit::Micros,
-            vec![line("p50", &|s| us(s.p50)), line("p99", &|s| us(s.p99))],
-        ),
-        plot(
-            "Use of CPUs",
-            "share",
-            Scale::Linear,
-            Unit::Share,
-            vec![
-                line("all CPUs", &|step| step.cpu_busy),
-                line("generator's busiest thread", &|s| Some(s.generator_share)),
-            ],
-        ),
-    ];
-    plots.into_iter().filter(|plot| !plot.lines.is_empty()).collect()
 }
 
 /// One line of progress.

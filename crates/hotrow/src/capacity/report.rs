@@ -5,9 +5,12 @@ use hotrow_lab::capacity::closed::{self, Level};
 use hotrow_lab::capacity::search::{self, Found};
 use hotrow_lab::capacity::usl::Fit;
 use hotrow_lab::report::numbers::{grouped, number, percent};
+use hotrow_lab::report::plot::{Place, Rule};
+use hotrow_load::objective::Objective;
 
 use super::measured::Measured;
 use super::next::Advice;
+use crate::diagnosis::diagnosed::Diagnosed;
 
 /// The whole result.
 pub(super) struct Report {
@@ -26,6 +29,8 @@ pub(super) struct Report {
     /// The step whose findings tell the limit, by its number.
     pub(super) at_limit: Option<usize>,
     pub(super) next: Vec<Advice>,
+    /// What limited it, and what tests say of that.
+    pub(super) diagnosed: Diagnosed,
     /// Confirmed less than was demanded; none when nothing was demanded.
     pub(super) at_least: Option<f64>,
 }
@@ -39,6 +44,7 @@ pub(super) enum Sought {
 pub(super) struct Open {
     /// The objectives, in words.
     pub(super) slo: String,
+    pub(super) objectives: Vec<Objective>,
     pub(super) arrivals: &'static str,
     pub(super) found: Found,
     /// Requests that the objectives want, and that the confirmation had.
@@ -52,12 +58,24 @@ pub(super) struct Closed {
     /// Connections, and what they bring.
     pub(super) knee: Option<(usize, f64)>,
     pub(super) fit: Option<Fit>,
+    /// With which the fit was drawn again.
+    pub(super) seed: u64,
 }
 
 impl Report {
     /// What the step at the limit says of it, the most certain first.
     pub(super) fn findings(&self) -> &[Finding] {
-        self.at_limit.and_then(|at| self.steps.get(at)).map_or(&[], |step| &step.findings)
+        &self.diagnosed.findings
+    }
+
+    /// The objectives on the latency, as places on an axis in µs.
+    pub(super) fn latency_bounds(&self) -> Vec<Rule> {
+        let Sought::Open(open) = &self.result else { return Vec::new() };
+        let rule = |objective: &Objective| {
+            let label = format!("the objective: {objective}");
+            Some(Rule { label, at: Place::Y(objective.latency_bound_ns()? / 1e3) })
+        };
+        open.objectives.iter().filter_map(rule).collect()
     }
 
     /// The highest rate that is sure, in requests per second.

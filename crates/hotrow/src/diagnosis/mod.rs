@@ -1,6 +1,7 @@
-//! What limited a load: who is looked at meanwhile, and how findings are shown. `load` and `capacity` share it.
+//! What limited a load: who is looked at meanwhile, and how findings are tested and shown. `load` and `capacity` share it.
 //!
-//! Reading order: `watched` (whose processes), `json` (findings for machines).
+//! Reading order: `watched` (whose processes), `diagnosed` (what was found, in words), `json` (for machines).
 
+pub(crate) mod diagnosed;
 pub(crate) mod json;
 pub mod watched;

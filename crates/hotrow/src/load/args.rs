@@ -11,6 +11,7 @@ use hotrow_load::plan::{self, Rate};
 
 use super::compare::CompareArgs;
 use crate::diagnosis::watched::WatchArgs;
+use crate::screen::terminal::ProgressArgs;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
@@ -55,19 +56,27 @@ pub struct LoadArgs {
     pub(super) html: Option<PathBuf>,
     #[command(flatten)]
     pub(super) watch: WatchArgs,
+    /// Test what limited it: after the run the target is loaded again and again, for a second each, with one thing changed
+    #[arg(long)]
+    pub(super) prove: bool,
+    /// With --prove: these tests take at most this long
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration, requires = "prove")]
+    pub(super) prove_time: Duration,
+    /// With --prove: the CPU quota of the target's cgroup may be made smaller for a second at a time, and is put back
+    #[arg(long, requires = "prove")]
+    pub(super) allow_changes: bool,
     /// Print all percentiles of the latency, in ms, in the form that HdrHistogram's plotter reads
     #[arg(long, conflicts_with = "json")]
     pub(super) percentiles: bool,
     /// Measure what this generator can do on this machine, for some seconds, against a server of its own that does nothing;
-    /// later results tell how much of it they used. Takes no URL, but -c, -t, --json and -q
+    /// later results tell how much of it they used. Takes no URL, but -c, -t, --json, -q and --progress
     #[arg(long, conflicts_with_all = NOT_CALIBRATED)]
     pub(super) calibrate: bool,
     /// One JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
-    /// No progress on standard error
-    #[arg(short = 'q', long)]
-    pub(super) quiet: bool,
+    #[command(flatten)]
+    pub(super) progress: ProgressArgs,
 }
 
 /// How requests are sent, and where to: what every command that loads has in common.
@@ -139,7 +148,7 @@ const COMPARE_EXAMPLES: &str = "Examples:
   hotrow load compare --a before-*.json --b after-*.json --html compare.html";
 
 /// What says something about a target that a calibration does not have.
-const NOT_CALIBRATED: [&str; 26] = [
+const NOT_CALIBRATED: [&str; 27] = [
     "urls",
     "duration",
     "requests",
@@ -166,6 +175,7 @@ const NOT_CALIBRATED: [&str; 26] = [
     "csv",
     "html",
     "percentiles",
+    "prove",
 ];
 
 /// The objectives of one `--slo`, as one value.

@@ -12,8 +12,9 @@ use hotrow_load::plan::Pace;
 use hotrow_load::record::{Known, Timing};
 use hotrow_load::run::Config;
 
-use super::text::{counted, known, met};
+use super::text::{HOW, counted, known, met};
 use super::verdict;
+use crate::diagnosis::diagnosed::Diagnosed;
 
 /// Points of a curve: more are thinned out, for no page shows them apart.
 const POINTS_MAX: usize = 600;
@@ -23,18 +24,35 @@ const QUANTILES: [(&str, f64); 7] =
     [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
 /// The whole page.
-pub(super) fn page(url: &str, command: &str, config: &Config, outcome: &Outcome, judged: &[Judged]) -> String {
-    hotrow_lab::report::html::render(&document(url, command, config, outcome, judged))
+pub(super) fn page(
+    url: &str,
+    command: &str,
+    config: &Config,
+    outcome: &Outcome,
+    (judged, diagnosed): (&[Judged], &Diagnosed),
+) -> String {
+    hotrow_lab::report::html::render(&document(url, command, config, outcome, (judged, diagnosed)))
 }
 
-fn document(url: &str, command: &str, config: &Config, outcome: &Outcome, judged: &[Judged]) -> Document {
+fn document(
+    url: &str,
+    command: &str,
+    config: &Config,
+    outcome: &Outcome,
+    (judged, diagnosed): (&[Judged], &Diagnosed),
+) -> Document {
     let bound = if outcome.limit().is_generator() { "At least " } else { "" };
     let mut blocks = vec![
         Block::Answer(format!("{bound}{} requests/s answered as expected.", number(outcome.throughput_rps()))),
-        Block::Text(verdict::sentence(outcome)),
+        Block::Text(verdict::sentence_beside(outcome, diagnosed.class())),
         Block::Facts(facts(config, outcome)),
     ];
     blocks.extend(outcome.troubles.iter().map(|(words, n)| Block::Warning(format!("{words} ({n} times)"))));
+    let limit = diagnosed.blocks(HOW);
+    if !limit.is_empty() {
+        blocks.push(Block::Heading("What limited it".to_owned()));
+        blocks.extend(limit);
+    }
     if !judged.is_empty() {
         blocks.extend([Block::Heading("Objectives".to_owned()), Block::Table(objectives(judged))]);
     }

@@ -17,11 +17,14 @@ pub(crate) mod resolve;
 pub(crate) mod text;
 pub(crate) mod verdict;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
+use hotrow_diagnose::samples::Samples;
+use hotrow_lab::prove::{self, Limits, Undo};
+use hotrow_lab::watch::Watch;
 use hotrow_load::calibrate::{self, CalibrateError};
 use hotrow_load::objective::{self, Judged, Met};
 use hotrow_load::outcome::{End, Outcome, Second};
@@ -39,10 +42,11 @@ pub use self::kept::NoResult;
 pub use self::resolve::Refused;
 use self::resolve::Resolved;
 use crate::cli::Exit;
-use crate::diagnosis::json::{Diagnosis, FindingReport};
+use crate::diagnosis::diagnosed::{self, Diagnosed};
+use crate::diagnosis::json::Diagnosis;
 use crate::diagnosis::watched;
 use crate::doctor;
-use crate::signals;
+use crate::screen::Shown;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +60,9 @@ pub enum LoadError {
     /// Who shall be watched is not there.
     #[error("{0}")]
     Watch(String),
+    /// The display that was asked for cannot be had.
+    #[error("{0}")]
+    Progress(String),
     /// Calibrating failed.
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
@@ -82,6 +89,7 @@ impl LoadError {
             )) => Exit::Failed,
             Self::Refused(_)
             | Self::Watch(_)
+            | Self::Progress(_)
             | Self::Run(RunError::Plan(_) | RunError::OutOfRange { .. } | RunError::PipelineWithoutKeepalive) => {
                 Exit::Usage
             }
@@ -100,10 +108,9 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         return Ok(compare::run(args)?);
     }
     // Before anything can take long: an unknown host too can be broken off.
-    let stop = signals::stop_flag().map_err(LoadError::Signals)?;
-    let progress = !args.quiet && std::io::stderr().is_terminal();
+    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     if args.calibrate {
-        return calibrate(args, &stop, progress);
+        return calibrate(args, &stop);
     }
     let Resolved { url, config, hdr, csv, html } = resolve::resolve(args)?;
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
@@ -112,8 +119,11 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
     let mut csv = csv.map(Csv::new);
     let mut watch = watched::watch(&args.watch, &config.address).map_err(LoadError::Watch)?;
+    let shown = Shown::start(args.progress, format!("hotrow load {url}"), &watch).map_err(LoadError::Progress)?;
+    shown.begins(&config);
     let mut told = |second: &Second, record: &Record| {
-        if progress {
+        shown.second(second, record);
+        if shown.lines() {
             tell(std::io::stderr(), &text::progress(second));
         }
         hdr.iter_mut().for_each(|hdr| hdr.second(second, record));
@@ -121,21 +131,17 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     };
     let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
     let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
+    drop(shown);
     let outcome = outcome?;
-    let findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
-    let diagnosis = Diagnosis {
-        watched: &watch.words,
-        local: watch.local,
-        sampling_cpu_share: watch.cpu_share().map(|share| json::rounded(share, 5)),
-        findings: findings.iter().map(FindingReport::of).collect(),
-    };
+    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes));
+    let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
-    report(args, &url, &config, &outcome, (&judged, diagnosis));
+    report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
     // After the report: a full disk must not hide what was measured.
     let html = html.map(|mut file| {
         let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
-        file.write(&html::page(&url, &command, &config, &outcome, &judged));
+        file.write(&html::page(&url, &command, &config, &outcome, (&judged, &diagnosed)));
         file
     });
     let files = [hdr.map(|hdr| hdr.end(outcome.end)), csv.map(|csv| csv.end(outcome.end)), html];
@@ -145,12 +151,36 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     Ok(exit(&outcome, &judged))
 }
 
+/// What limited the run, tested where that was asked for.
+fn find(
+    args: &LoadArgs,
+    config: &Config,
+    outcome: &Outcome,
+    (watch, samples): (&mut Watch, Option<Samples>),
+    (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
+) -> Diagnosed {
+    let Some(samples) = samples else { return Diagnosed::default() };
+    let scene = prove::scene(config, outcome, &samples, watch.local);
+    let findings = watch.judge(samples, outcome);
+    // Of what was broken off, or went nowhere, there is nothing to repeat.
+    let testable = args.prove && outcome.end == End::Complete && outcome.total.counts.ok > 0;
+    let verdict = testable.then(|| {
+        let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
+        prove::prove(config, watch, (findings.clone(), scene), limits, stop, &mut |words| {
+            if args.progress.in_lines() {
+                tell(std::io::stderr(), &format!("test: {words}"));
+            }
+        })
+    });
+    Diagnosed { findings, verdict }
+}
+
 fn report(
     args: &LoadArgs,
     url: &str,
     config: &Config,
     outcome: &Outcome,
-    (judged, diagnosis): (&[Judged], Diagnosis<'_>),
+    (judged, diagnosis, diagnosed): (&[Judged], Diagnosis<'_>, &Diagnosed),
 ) {
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
@@ -162,7 +192,8 @@ fn report(
             tell(std::io::stderr(), &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)));
         }
     } else {
-        tell(std::io::stdout(), text::report(url, config, outcome, judged, headroom.as_ref()).trim_end());
+        let text = text::report(url, config, outcome, judged, (headroom.as_ref(), diagnosed));
+        tell(std::io::stdout(), text.trim_end());
     }
     if args.percentiles {
         tell(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()));
@@ -181,12 +212,12 @@ fn exit(outcome: &Outcome, judged: &[Judged]) -> Exit {
 }
 
 /// `--calibrate`: measures, keeps, prints.
-fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>, progress: bool) -> Result<Exit, LoadError> {
+fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError> {
     let (connections, threads) = (args.target.connections.get(), resolve::threads(&args.target)?);
     // Both ends of each connection are open files of this process.
     resolve::fit_open_files(connections * 2, threads * 2)?;
     let found = calibrate::calibrate(connections, threads, resolve::runqueue_wait(), stop, &mut |round| {
-        if progress {
+        if args.progress.in_lines() {
             tell(std::io::stderr(), &format!("round {round} of {}", calibrate::ROUNDS));
         }
     })?;

@@ -147,6 +147,7 @@ pub(crate) fn target(texts: &[String], args: &TargetArgs, plan: Plan) -> Result<
         },
         seed: args.seed,
         runqueue_wait: runqueue_wait(),
+        burn_per_request: Duration::ZERO,
     };
     Ok((urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" "), config))
 }

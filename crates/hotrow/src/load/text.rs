@@ -10,9 +10,13 @@ use hotrow_load::run::Config;
 
 use super::calibration::Headroom;
 use super::verdict;
+use crate::diagnosis::diagnosed::Diagnosed;
 
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// The option that tests a suspicion.
+pub(super) const HOW: &str = "--prove";
 
 /// Everything, with a line feed at the end.
 pub(super) fn report(
@@ -20,13 +24,14 @@ pub(super) fn report(
     config: &Config,
     outcome: &Outcome,
     judged: &[Judged],
-    headroom: Option<&Headroom>,
+    (headroom, diagnosed): (Option<&Headroom>, &Diagnosed),
 ) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write_counts(&mut out, url, config, outcome);
     let _ = write_times(&mut out, outcome);
     let _ = write_judgement(&mut out, outcome, judged, headroom);
+    let _ = write_limit(&mut out, outcome, diagnosed);
     out
 }
 
@@ -105,7 +110,18 @@ fn write_judgement(
             grouped(*ceiling_rps_per_thread)
         )?;
     }
-    writeln!(out, "  {}", verdict::sentence(outcome))
+    Ok(())
+}
+
+/// The one verdict, what it rests on, and what the generator knows beside it.
+fn write_limit(out: &mut String, outcome: &Outcome, diagnosed: &Diagnosed) -> std::fmt::Result {
+    if let Some((what, words)) = diagnosed.headline(HOW) {
+        writeln!(out, "  {what:<9} {words}")?;
+        for line in diagnosed.reasons() {
+            writeln!(out, "            {line}")?;
+        }
+    }
+    writeln!(out, "  {}", verdict::sentence_beside(outcome, diagnosed.class()))
 }
 
 /// Whether an objective holds, in a word or two.

@@ -1,5 +1,6 @@
 //! What limited a run, in a sentence or two.
 
+use hotrow_diagnose::rules::finding::Class;
 use hotrow_load::limited::{self, Cause, Limit, RATE_KEPT};
 use hotrow_load::outcome::{End, GONE_SECONDS, Outcome};
 
@@ -9,8 +10,13 @@ use super::text::{counted, duration, known};
 const UNREAD_TOLD: f64 = 0.1;
 const UNREAD_TOLD_NS: u64 = 100_000;
 
-/// One paragraph without line breaks.
+/// One paragraph without line breaks, by what the generator alone knows.
 pub(crate) fn sentence(outcome: &Outcome) -> String {
+    sentence_beside(outcome, None)
+}
+
+/// The same beside a verdict on a limit of this class, which it does not contradict: then the verdict says what limited.
+pub(crate) fn sentence_beside(outcome: &Outcome, named: Option<Class>) -> String {
     let mut parts = Vec::new();
     let counts = &outcome.total.counts;
     match outcome.end {
@@ -29,9 +35,9 @@ pub(crate) fn sentence(outcome: &Outcome) -> String {
         Limit::NotTheGenerator => {
             let busy = percent(outcome.cpu_share());
             parts.push(format!("The generator was not the limit: its busiest thread used {busy} of a CPU."));
-            parts.extend(cause(outcome));
+            parts.extend(cause(outcome, named.is_some()));
         }
-        limit => parts.push(generator(limit)),
+        limit => parts.push(generator(limit, named.is_none_or(|class| class == Class::Generator))),
     }
     let unread_ns = outcome.unread_ns();
     if let Some(share) = outcome.unread_share().filter(|share| *share >= UNREAD_TOLD && unread_ns >= UNREAD_TOLD_NS)
@@ -53,8 +59,9 @@ pub(crate) fn sentence(outcome: &Outcome) -> String {
     parts.join(" ")
 }
 
-fn generator(limit: Limit) -> String {
-    let was = "The generator was the limit:";
+/// `named`: whether it is what is called the limit.
+fn generator(limit: Limit, named: bool) -> String {
+    let was = if named { "The generator was the limit:" } else { "The generator was short of time too:" };
     match limit {
         // Told by whoever asks.
         Limit::NotTheGenerator => String::new(),
@@ -88,15 +95,21 @@ fn generator(limit: Limit) -> String {
     }
 }
 
-/// What set the rate when the generator did not; none where it is said already.
-fn cause(outcome: &Outcome) -> Option<String> {
+/// What set the rate when the generator did not; none where it is said already. `named`: a verdict says what the limit was.
+fn cause(outcome: &Outcome, named: bool) -> Option<String> {
     let counts = &outcome.total.counts;
     let places = outcome.places;
     match limited::cause(outcome) {
+        Cause::NoneFound if named => {
+            Some(format!("The target kept the rate of {:.0} requests/s.", outcome.target_rate.unwrap_or_default()))
+        }
         Cause::NoneFound => Some(format!(
             "No limit was found: the target kept the rate of {:.0} requests/s.",
             outcome.target_rate.unwrap_or_default()
         )),
+        Cause::TargetOrConnections { mean } if counts.ok > 0 && named => {
+            Some(format!("{} in flight, {} each (Little's law).", counted(places, "request"), known(mean)))
+        }
         Cause::TargetOrConnections { mean } if counts.ok > 0 => Some(format!(
             "The target or its connections set the rate: {} in flight, {} each (Little's law). More connections \
              tell which: if the rate rises with them, it was the connections.",

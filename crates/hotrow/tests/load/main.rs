@@ -5,8 +5,12 @@
 mod calibration;
 mod files;
 mod pages;
+mod proofs;
 mod refusals;
 mod report;
+#[path = "../../src/screen/tests/terminal.rs"]
+mod small;
+mod terminal;
 mod verdicts;
 
 use std::io::{Read, Write};

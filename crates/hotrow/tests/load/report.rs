@@ -48,7 +48,8 @@ fn the_report_is_the_documented_one() {
     conserved(&report);
     let all: Vec<String> = report.as_object().expect("an object").keys().cloned().collect();
     let names = "schema target interrupted end duration_s requests throughput_rps rate_ratio latency_us service_us \
-                 schedule_lag_us bytes status errors connections generator slo seconds verdict";
+                 schedule_lag_us bytes status errors connections generator slo seconds \
+                 diagnosis verdict";
     assert_eq!(all, sorted(names));
     assert_eq!((of("sent"), number(&report, "/status/200")), (seen.load(SeqCst), of("ok")));
 }

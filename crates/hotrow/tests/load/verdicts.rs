@@ -16,12 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Tests that judge times do not run beside each other: taken before a test plants anything.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs until a report satisfies; the last complaint if none does.
-fn tried(mut run: impl FnMut() -> Value, satisfies: impl Fn(&Value, &str) -> bool) {
+pub(super) fn tried(mut run: impl FnMut() -> Value, satisfies: impl Fn(&Value, &str) -> bool) {
     let mut verdicts = Vec::new();
     let begun = Instant::now();
     while verdicts.len() < TRIES || begun.elapsed() < PATIENCE {
@@ -36,7 +36,7 @@ fn tried(mut run: impl FnMut() -> Value, satisfies: impl Fn(&Value, &str) -> boo
     panic!("{} runs, and none says it: {verdicts:#?}", verdicts.len());
 }
 
-fn run(arguments: &[&str]) -> Value {
+pub(super) fn run(arguments: &[&str]) -> Value {
     let (_, out, err) = load(&[arguments, &["--json"]].concat());
     assert!(!out.is_empty(), "{arguments:?}: {err}");
     json(&out)

@@ -109,6 +109,23 @@ pub fn fit(points: &[Point], seed: u64) -> Option<Fit> {
     })
 }
 
+/// Where the law's curve lies at each of `at`, in 95 % of the refits that [`fit`] makes of the same measurements with the same
+/// seed: lower and upper end. Empty where there is no fit.
+#[must_use]
+pub fn band(points: &[Point], seed: u64, at: &[f64]) -> Vec<(f64, f64)> {
+    let levels = by_level(points);
+    if levels.len() < LEVELS_MIN {
+        return Vec::new();
+    }
+    let mut random = Random::new(seed, 0);
+    let refits: Vec<Law> = (0..RESAMPLES).filter_map(|_| best(&drawn_again(&levels, &mut random))).collect();
+    let ends = |connections: &f64| {
+        let rates: Vec<f64> = refits.iter().map(|law| law.rate_rps(*connections)).collect();
+        Some((quantile(&rates, 0.025)?, quantile(&rates, 0.975)?))
+    };
+    at.iter().filter_map(ends).collect()
+}
+
 /// What can be fitted, by number of connections.
 fn by_level(points: &[Point]) -> Vec<Vec<Point>> {
     let fits = |point: &&Point| point.rate_rps.is_finite() && point.rate_rps > 0.0 && point.connections >= 1.0;
@@ -263,6 +280,20 @@ mod tests {
         let steep: Vec<Point> = LEVELS.iter().map(|n| Point { connections: *n, rate_rps: n * n }).collect();
         let fit = fit(&steep, 1).unwrap();
         assert_eq!((fit.law.sigma, fit.law.kappa, fit.law.peak(), fit.peaks_within), (0.0, 0.0, None, 0.0));
+    }
+
+    #[test]
+    fn the_band_holds_the_law_and_is_wider_where_less_is_known() {
+        let points = rounds(LAW, 0.05, 3);
+        let fit = fit(&points, 3).unwrap();
+        let at = [1.0, 44.0, 2_560.0];
+        let band = band(&points, 3, &at);
+        for (at, (low, high)) in at.iter().zip(&band) {
+            assert!(low <= high && (*low..=*high).contains(&fit.law.rate_rps(*at)), "{at}: {band:?}");
+        }
+        let width = |(low, high): (f64, f64)| (high - low) / low;
+        assert!(width(band[2]) > width(band[1]), "ten times beyond what was measured: {band:?}");
+        assert!(super::band(&points[..3], 3, &at).is_empty(), "one round of three levels");
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub enum Plot {
     Bars(Bars),
     /// Curves over one axis.
     Lines(Lines),
+    /// The same, with what helps to read them.
+    Marked(Marked),
     /// Who did what when.
     Timeline(Timeline),
 }
@@ -100,6 +102,63 @@ pub struct Line {
     pub label: String,
     /// Its points, with `x` rising.
     pub points: Vec<(f64, f64)>,
+}
+
+/// Curves with single measurements, how far to trust them, and where something lies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Marked {
+    /// The curves.
+    pub lines: Lines,
+    /// Measurements.
+    pub dots: Vec<Dot>,
+    /// What a hollow dot means; none where there is none.
+    pub hollow: Option<String>,
+    /// How far curves can be trusted.
+    pub bands: Vec<Band>,
+    /// Where something lies.
+    pub rules: Vec<Rule>,
+}
+
+/// A measurement, in the colour of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dot {
+    /// The curve's number, from 0.
+    pub curve: usize,
+    /// Where it lies.
+    pub at: (f64, f64),
+    /// Whether it is of another kind than the others.
+    pub hollow: bool,
+}
+
+/// What a curve lies in, in its colour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// The curve's number, from 0.
+    pub curve: usize,
+    /// What it means.
+    pub label: String,
+    /// Its ends: `x`, lower, upper, with `x` rising.
+    pub points: Vec<(f64, f64, f64)>,
+}
+
+/// A place on an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// What it means.
+    pub label: String,
+    /// Where it is.
+    pub at: Place,
+}
+
+/// Where on which axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Place {
+    /// To the right.
+    X(f64),
+    /// To the right, between two places.
+    Between(f64, f64),
+    /// Up.
+    Y(f64),
 }
 
 /// Rows of stretches of time, one below the other.

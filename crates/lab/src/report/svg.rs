@@ -4,11 +4,12 @@
 mod bars;
 mod lines;
 pub(super) use lines::CURVES_MAX;
+mod marks;
 mod scale;
 mod timeline;
 
 use super::html::escape;
-use super::plot::Plot;
+use super::plot::{Marked, Plot};
 
 /// For which width a drawing is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +42,14 @@ impl Size {
 pub(super) fn render(plot: &Plot, size: Size, id: &str) -> String {
     let (title, description) = match plot {
         Plot::Bars(bars) => (&bars.title, &bars.description),
-        Plot::Lines(lines) => (&lines.title, &lines.description),
+        Plot::Lines(lines) | Plot::Marked(Marked { lines, .. }) => (&lines.title, &lines.description),
         Plot::Timeline(timeline) => (&timeline.title, &timeline.description),
     };
     let width = size.width();
     let (body, height) = match plot {
         Plot::Bars(bars) => bars::draw(bars, width),
-        Plot::Lines(lines) => lines::draw(lines, width),
+        Plot::Lines(lines) => lines::draw(lines, None, width),
+        Plot::Marked(marked) => lines::draw(&marked.lines, Some(marked), width),
         Plot::Timeline(timeline) => timeline::draw(timeline, width),
     };
     format!(

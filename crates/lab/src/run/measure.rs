@@ -173,6 +173,7 @@ fn config(load: &Load, connections: usize, standing: &Standing, seed: u64) -> Re
         runqueue_wait: Some(Arc::new(|tid| {
             hotrow_diagnose::schedstat::of_thread(Path::new("/proc"), tid).ok().map(|stat| stat.waiting)
         })),
+        burn_per_request: Duration::ZERO,
     })
 }
 

@@ -113,12 +113,24 @@ impl Worker {
         let Some(sent) = connection.sent.pop_front() else { return false };
         connection.answers += 1;
         self.tally.answered(&sent, answer, now_ns);
+        if self.burn_ns > 0 {
+            self.burn();
+        }
         let stays = answer.keep && self.config.keepalive;
         if !stays {
             self.lose(index, Loss::Closed, now_ns);
         }
         self.release(index, now_ns);
         stays
+    }
+
+    /// Wastes time of the CPU. A thread that is interrupted meanwhile wastes less, which matters little for so short times.
+    #[cold]
+    fn burn(&self) {
+        let until_ns = self.now_ns().saturating_add(self.burn_ns);
+        while self.now_ns() < until_ns {
+            std::hint::spin_loop();
+        }
     }
 
     /// A place is free again: it takes the next slot if one is due.

@@ -171,6 +171,7 @@ pub fn config(address: SocketAddr, requests: u64) -> Config {
         expect: Expect::Success,
         seed: 1,
         runqueue_wait: None,
+        burn_per_request: Duration::ZERO,
     }
 }
 

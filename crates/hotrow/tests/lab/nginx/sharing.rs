@@ -247,6 +247,7 @@ fn load(address: std::net::SocketAddr, tls: Tls, requests: u64) -> Outcome {
         expect: Expect::Success,
         seed: 1,
         runqueue_wait: None,
+        burn_per_request: std::time::Duration::ZERO,
     };
     hotrow_load::run::run(&config, &Arc::default(), &mut |_, _| {}).unwrap()
 }

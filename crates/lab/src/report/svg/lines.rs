@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::super::plot::Lines;
+use super::super::plot::{Lines, Marked};
 use super::scale::Mapping;
-use super::{shortened, text};
+use super::{marks, shortened, text};
 
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 24.0;
@@ -16,12 +16,13 @@ const APART: f64 = 14.0;
 pub(crate) const CURVES_MAX: usize = 6;
 
 /// The inside of the drawing, and its height.
-pub(super) fn draw(lines: &Lines, width: f64) -> (String, f64) {
+pub(super) fn draw(lines: &Lines, marked: Option<&Marked>, width: f64) -> (String, f64) {
     let height = if width > 500.0 { 270.0 } else { 220.0 };
     let mut out = text("t-title", "start", (0.0, 16.0), &shortened(&lines.title, width));
     let points = || lines.lines.iter().flat_map(|line| line.points.iter().copied());
-    let x = Mapping::over(lines.x.scale, points().map(|(x, _)| x));
-    let y = Mapping::over(lines.y.scale, points().map(|(_, y)| y));
+    let (more_x, more_y) = marked.map(marks::values).unwrap_or_default();
+    let x = Mapping::over(lines.x.scale, points().map(|(x, _)| x).chain(more_x));
+    let y = Mapping::over(lines.y.scale, points().map(|(_, y)| y).chain(more_y));
     let bottom = TOP + height;
     let (Some(x), Some(y)) = (x, y) else {
         out.push_str(&text("t-small", "start", (0.0, TOP), "There is nothing to draw."));
@@ -30,6 +31,7 @@ pub(super) fn draw(lines: &Lines, width: f64) -> (String, f64) {
     let frame = Frame { x, y, width, height };
     // Writing to a string cannot fail.
     let _ = frame.axes(&mut out, lines);
+    out.push_str(&marked.map_or_else(String::new, |marked| marks::behind(marked, &frame)));
     let mut ends = Vec::new();
     for (i, line) in lines.lines.iter().take(CURVES_MAX).enumerate() {
         let places: Vec<(f64, f64)> = line.points.iter().filter_map(|(x, y)| frame.place(*x, *y)).collect();
@@ -43,6 +45,7 @@ pub(super) fn draw(lines: &Lines, width: f64) -> (String, f64) {
             ends.push((i, *x, *y));
         }
     }
+    out.push_str(&marked.map_or_else(String::new, |marked| marks::dots(marked, &frame)));
     spread(&mut ends);
     for (i, x, y) in ends {
         out.push_str(&text("t-number", "start", (x + 5.0, y + 4.0), &(i + 1).to_string()));
@@ -54,10 +57,16 @@ pub(super) fn draw(lines: &Lines, width: f64) -> (String, f64) {
         out.push_str(&text("t-small", "start", (54.0, below), &shortened(&line.label, width * 1.1 - 54.0)));
         below += LEGEND;
     }
+    for (sample, words) in marked.map(marks::legend).unwrap_or_default() {
+        out.push_str(&sample.draw(below));
+        out.push_str(&text("t-small", "start", (54.0, below), &shortened(words, width * 1.1 - 54.0)));
+        below += LEGEND;
+    }
     (out, below - 8.0)
 }
 
-struct Frame {
+/// Where values lie in the drawing.
+pub(super) struct Frame {
     x: Mapping,
     y: Mapping,
     width: f64,
@@ -65,9 +74,24 @@ struct Frame {
 }
 
 impl Frame {
-    fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
-        let (x, y) = (self.x.place(x)?, self.y.place(y)?);
-        Some((LEFT + x * (self.width - LEFT - RIGHT), TOP + (1.0 - y) * self.height))
+    /// Its left and right end, and its top and bottom.
+    pub(super) fn ends(&self) -> ((f64, f64), (f64, f64)) {
+        ((LEFT, self.width - RIGHT), (TOP, TOP + self.height))
+    }
+
+    /// Where a value lies to the right; none when the axis does not hold such values.
+    pub(super) fn right(&self, x: f64) -> Option<f64> {
+        Some(LEFT + self.x.place(x)? * (self.width - LEFT - RIGHT))
+    }
+
+    /// The same upwards.
+    pub(super) fn up(&self, y: f64) -> Option<f64> {
+        Some(TOP + (1.0 - self.y.place(y)?) * self.height)
+    }
+
+    /// Both.
+    pub(super) fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+        Some((self.right(x)?, self.up(y)?))
     }
 
     fn axes(&self, out: &mut String, lines: &Lines) -> std::fmt::Result {

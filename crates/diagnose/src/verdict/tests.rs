@@ -1,0 +1,303 @@
+//! Suspicions are tested on simulated servers whose limit is known.
+
+use super::*;
+
+/// What limits a simulated set-up: requests per second for each change.
+struct Server {
+    rate: fn(Option<Change>) -> Measured,
+    /// Relative size of the noise, and its state.
+    noise: f64,
+    state: u64,
+    loads: usize,
+}
+
+fn rps(rate_rps: f64) -> Measured {
+    Measured { rate_rps, ..Measured::default() }
+}
+
+fn server(rate: fn(Option<Change>) -> Measured) -> Server {
+    Server { rate, noise: 0.02, state: 7, loads: 0 }
+}
+
+impl Server {
+    fn load(&mut self, change: Option<Change>) -> Measured {
+        self.loads += 1;
+        // A linear congruential generator (Knuth's MMIX); noise in −1…1.
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let noise = (self.state >> 33) as f64 / f64::from(1_u32 << 30) - 1.0;
+        let measured = (self.rate)(change);
+        Measured { rate_rps: measured.rate_rps * (1.0 + self.noise * noise), ..measured }
+    }
+}
+
+fn scene() -> Scene {
+    Scene {
+        connections: 50,
+        connections_max: 10_000,
+        threads: 1,
+        threads_max: 4,
+        asked_rps: None,
+        asked_most_rps: None,
+        kept: false,
+        keepalive: true,
+        get: true,
+        local: true,
+        cpus: 4,
+        idle_cores: Some(2.0),
+        generator_busy: 0.5,
+        generator_us_per_request: 10.0,
+        generator_throttled: false,
+        unread_share: None,
+        quota: false,
+    }
+}
+
+fn finding(class: Class, confidence: f64) -> Finding {
+    Finding { class, confidence, evidence: vec!["seen".to_owned()], counterfactual: "more of it".to_owned() }
+}
+
+fn prove_with(findings: &[Class], scene: Scene, mut load: impl FnMut(Option<Change>) -> Heard) -> Verdict {
+    let findings = findings.iter().map(|class| finding(*class, 0.8)).collect();
+    let (mut prover, mut heard) = (Prover::new(findings, scene), None);
+    for _ in 0..200 {
+        match prover.next(heard) {
+            Step::Done(verdict) => return *verdict,
+            Step::Load { change, .. } => heard = Some(load(change)),
+        }
+    }
+    panic!("it does not end: {prover:?}")
+}
+
+fn prove(findings: &[Class], scene: Scene, mut server: Server) -> Verdict {
+    prove_with(findings, scene, |change| Heard::Measured(server.load(change)))
+}
+
+/// More connections than 50 bring what they bring, burning CPUs costs nothing.
+fn flat(change: Option<Change>) -> Measured {
+    match change {
+        Some(Change::Connections(n)) => rps(1000.0 * (n as f64 / 50.0).min(1.0)),
+        _ => rps(1000.0),
+    }
+}
+
+fn all_cpus(change: Option<Change>) -> Measured {
+    match change {
+        Some(Change::BurnCpus(cores)) => rps(1000.0 * (1.0 - cores / 4.0)),
+        other => flat(other),
+    }
+}
+
+fn by_connections(change: Option<Change>) -> Measured {
+    match change {
+        Some(Change::Connections(n)) => rps(20.0 * n as f64),
+        _ => rps(1000.0),
+    }
+}
+
+fn by_generator(change: Option<Change>) -> Measured {
+    match change {
+        Some(Change::GeneratorThreads(n)) => rps(1000.0 * n as f64),
+        Some(Change::BurnGenerator(share)) => rps(1000.0 / (1.0 + share)),
+        other => flat(other),
+    }
+}
+
+#[test]
+fn what_is_true_is_confirmed() {
+    let full = Scene { idle_cores: Some(0.05), ..scene() };
+    for (class, scene, server) in [
+        (Class::TooFewConnections, scene(), server(by_connections)),
+        (Class::AllCpus, full.clone(), server(all_cpus)),
+        (Class::Competitor, full, server(all_cpus)),
+        (Class::OneThread, scene(), server(flat)),
+        (Class::Lock, scene(), server(flat)),
+        (Class::Throttled, scene(), server(flat)),
+        (Class::External, scene(), server(flat)),
+        (Class::Disk, scene(), server(flat)),
+        (Class::Proxy, scene(), server(flat)),
+        (Class::Generator, scene(), server(by_generator)),
+        (Class::Generator, Scene { generator_throttled: true, ..scene() }, server(by_generator)),
+        (
+            Class::Throttled,
+            Scene { quota: true, ..scene() },
+            server(|change| if change == Some(Change::Quota(0.8)) { rps(810.0) } else { flat(change) }),
+        ),
+        (
+            Class::Bandwidth,
+            scene(),
+            server(|change| if change == Some(Change::Head) { rps(5000.0) } else { flat(change) }),
+        ),
+        (
+            Class::TooFewWorkers,
+            Scene { unread_share: Some(0.8), ..scene() },
+            server(|change| match change {
+                Some(Change::Connections(10)) => Measured { unread_share: Some(0.0), ..rps(980.0) },
+                other => Measured { unread_share: Some(0.8), ..flat(other) },
+            }),
+        ),
+        (
+            Class::AcceptQueue,
+            Scene { keepalive: false, ..scene() },
+            server(|change| match change {
+                Some(Change::Keepalive | Change::Connections(12)) => rps(2000.0),
+                _ => Measured { failed_share: 0.1, overflows_per_s: 50.0, ..rps(500.0) },
+            }),
+        ),
+        (
+            Class::OpenFiles,
+            scene(),
+            server(|change| match change {
+                Some(Change::Connections(12)) => rps(400.0),
+                _ => Measured { failed_share: 0.5, ..rps(500.0) },
+            }),
+        ),
+        (
+            Class::NoneFound,
+            Scene { asked_rps: Some(1000.0), kept: true, ..scene() },
+            server(|change| if change == Some(Change::Rate(1.3)) { rps(1300.0) } else { rps(1000.0) }),
+        ),
+    ] {
+        let verdict = prove(&[class], scene, server);
+        assert_eq!((verdict.finding.class, verdict.proof), (class, Proof::Confirmed), "{verdict:#?}");
+        assert!(verdict.finding.confidence >= CONFIRMED_LEAST && !verdict.tried.is_empty(), "{verdict:#?}");
+        assert!(verdict.noise.is_some_and(|noise| noise.share() < 0.05), "{verdict:#?}");
+    }
+}
+
+/// What is named first is wrong; what is right comes next, also when only the trial shows it.
+#[test]
+fn a_wrong_first_guess_leads_to_the_right_one() {
+    let full = Scene { idle_cores: Some(0.05), ..scene() };
+    for (guesses, scene, server, right) in [
+        (&[Class::External][..], scene(), server(by_connections), Class::TooFewConnections),
+        (&[Class::OneThread, Class::TooFewConnections], scene(), server(by_connections), Class::TooFewConnections),
+        (&[Class::NoneFound], scene(), server(by_connections), Class::TooFewConnections),
+        (&[Class::Lock], scene(), server(all_cpus), Class::AllCpus),
+        (&[Class::Generator, Class::AllCpus], full, server(all_cpus), Class::AllCpus),
+        (&[Class::Generator, Class::OneThread], scene(), server(flat), Class::OneThread),
+        (&[Class::TooFewConnections, Class::External], scene(), server(flat), Class::External),
+        (
+            // Busy with something else, at a rate that is easily kept.
+            &[Class::AllCpus],
+            Scene { asked_rps: Some(1000.0), kept: true, ..scene() },
+            server(|change| rps(if change == Some(Change::Rate(1.3)) { 1300.0 } else { 1000.0 })),
+            Class::NoneFound,
+        ),
+        (&[Class::Bandwidth, Class::OneThread], scene(), server(flat), Class::OneThread),
+    ] {
+        let full_machine = matches!(right, Class::AllCpus);
+        let scene = if full_machine { Scene { threads_max: 1, ..scene } } else { scene };
+        let verdict = prove(guesses, scene, server);
+        let settled = (verdict.finding.class, verdict.proof);
+        if guesses == [Class::Generator, Class::AllCpus] {
+            // With full CPUs and no thread to add, nothing tells the generator from the target beside it.
+            assert_eq!(settled, (Class::Generator, Proof::NotTestable), "{verdict:#?}");
+        } else {
+            assert_eq!(settled, (right, Proof::Confirmed), "{verdict:#?}");
+            assert!(verdict.tried.iter().any(|tried| tried.proof == Proof::Refuted), "{verdict:#?}");
+        }
+    }
+}
+
+#[test]
+fn when_all_are_refuted_none_is_named_with_certainty() {
+    let verdict = prove(&[Class::TooFewConnections, Class::Generator, Class::Bandwidth], scene(), server(flat));
+    assert_eq!(verdict.proof, Proof::Refuted, "{verdict:#?}");
+    assert!(verdict.finding.confidence <= REFUTED_MOST && verdict.why.contains("refuted too"), "{verdict:#?}");
+    let hidden = prove(&[Class::NoneFound], scene(), server(flat));
+    assert_eq!(hidden.proof, Proof::Refuted);
+    assert!(hidden.why.contains("there is a limit"), "{hidden:#?}");
+    let many = [Class::Generator; 10];
+    let bounded = prove(&many, scene(), server(flat));
+    assert_eq!(bounded.proof, Proof::Refuted);
+    let tested = bounded.tried.iter().filter(|tried| matches!(tried.change.as_str(), text if text.contains("threads")));
+    assert_eq!(tested.count(), GUESSES_MAX);
+}
+
+#[test]
+fn noise_that_hides_the_effect_is_told() {
+    let mut high = false;
+    let wild = |change: Option<Change>| {
+        if change.is_none() {
+            high = !high;
+        }
+        Heard::Measured(rps(if change.is_none() && high { 2000.0 } else { 1000.0 }))
+    };
+    let verdict = prove_with(&[Class::OneThread], scene(), wild);
+    assert_eq!(verdict.proof, Proof::NotTestable, "{verdict:#?}");
+    assert!(verdict.why.contains("too noisy: the same load gave 1000 to 2000 requests/s"), "{}", verdict.why);
+}
+
+/// Five servers of each kind on a machine with as much noise as a small virtual one has.
+#[test]
+fn usual_noise_leads_to_no_wrong_verdict() {
+    let full = Scene { idle_cores: Some(0.05), ..scene() };
+    let mut confirmed = 0;
+    for state in 0..20 {
+        for (class, scene, rate) in [
+            (Class::TooFewConnections, scene(), by_connections as fn(Option<Change>) -> Measured),
+            (Class::AllCpus, full.clone(), all_cpus),
+            (Class::OneThread, scene(), flat),
+            (Class::Generator, scene(), by_generator),
+        ] {
+            let verdict = prove(&[class], scene, Server { noise: 0.05, state, ..server(rate) });
+            assert_eq!(verdict.finding.class, class, "{verdict:#?}");
+            assert_ne!(verdict.proof, Proof::Refuted, "{verdict:#?}");
+            confirmed += usize::from(verdict.proof == Proof::Confirmed);
+        }
+    }
+    assert!(confirmed >= 72, "{confirmed} of 80");
+}
+
+#[test]
+fn a_generator_that_is_full_hides_what_the_target_would_do() {
+    let full = |change: Option<Change>| {
+        let generator_limited = matches!(change, Some(Change::Connections(_)));
+        Heard::Measured(Measured { generator_limited, ..rps(1000.0) })
+    };
+    let verdict = prove_with(&[Class::External], scene(), full);
+    assert_eq!(verdict.proof, Proof::NotTestable, "{verdict:#?}");
+    assert!(verdict.why.contains("the generator was the limit"), "{}", verdict.why);
+}
+
+#[test]
+fn what_cannot_be_changed_from_here_is_not_testable_and_says_how() {
+    for class in [Class::Steal, Class::Memory, Class::PacketLoss, Class::KernelTable] {
+        let verdict = prove_with(&[class], scene(), |change| panic!("{change:?}"));
+        assert_eq!((verdict.finding.class, verdict.proof), (class, Proof::NotTestable), "{verdict:#?}");
+        assert!(verdict.why.contains("test it") || verdict.why.contains("repeat"), "{}", verdict.why);
+    }
+    // That a limit is reached says not which.
+    let far = Scene { local: false, idle_cores: None, ..scene() };
+    let verdict = prove(&[Class::External], far, server(flat));
+    assert_eq!(verdict.proof, Proof::NotTestable, "{verdict:#?}");
+    let head = |change: Option<Change>| match change {
+        Some(Change::Head) => Heard::Impossible("405".to_owned()),
+        other => Heard::Measured(flat(other)),
+    };
+    let verdict = prove_with(&[Class::Bandwidth], scene(), head);
+    assert_eq!((verdict.proof, verdict.why.as_str()), (Proof::NotTestable, "405"), "{verdict:#?}");
+    let kept = Scene { asked_rps: Some(1000.0), kept: true, ..scene() };
+    let verdict = prove_with(&[Class::OneThread], kept, |change| panic!("{change:?}"));
+    assert!(verdict.proof == Proof::NotTestable && verdict.why.contains("was kept"), "{verdict:#?}");
+    let asked = Scene { asked_rps: Some(1000.0), kept: true, asked_most_rps: Some(1100.0), ..scene() };
+    assert_eq!(prove(&[Class::NoneFound], asked, server(flat)).proof, Proof::NotTestable);
+}
+
+#[test]
+fn it_can_be_broken_off_and_keeps_what_it_has() {
+    let mut loads = 0;
+    let verdict = prove_with(&[Class::External, Class::AllCpus], scene(), |change| {
+        loads += 1;
+        if loads > 4 { Heard::Over("interrupted".to_owned()) } else { Heard::Measured(flat(change)) }
+    });
+    assert_eq!((verdict.proof, verdict.why.as_str()), (Proof::NotTestable, "interrupted"), "{verdict:#?}");
+    // What was measured often enough is not thrown away.
+    let mut loads = 0;
+    let verdict = prove_with(&[Class::TooFewConnections], scene(), |change| {
+        loads += 1;
+        if loads > 4 { Heard::Over("interrupted".to_owned()) } else { Heard::Measured(by_connections(change)) }
+    });
+    assert_eq!(verdict.proof, Proof::Confirmed);
+    assert_eq!(prove_with(&[], scene(), |_| Heard::Over(String::new())).proof, Proof::NotTestable);
+}

@@ -1,0 +1,93 @@
+//! How a search goes, in the words of the display: what a step is for, and what is known before it. Pure.
+
+use hotrow_lab::capacity::closed::{self, Level};
+use hotrow_lab::capacity::search::{Found, Purpose, Trial};
+use hotrow_lab::report::numbers::number;
+
+use super::measured::Measured;
+use crate::load::text::counted;
+use crate::screen::view::{StepRow, Tone};
+
+/// A step that is done.
+pub(super) fn row(step: &Measured) -> StepRow {
+    StepRow {
+        asked: step.rate_rps.map_or_else(|| counted(step.connections, "conn"), |rate| format!("{}/s", number(rate))),
+        purpose: step.purpose,
+        verdict: step.verdict,
+        tone: Tone::of_verdict(step.verdict),
+        answered_rps: step.answered_rps,
+        p99: step.p99,
+        suspicion: step.suspicion().map_or("", |class| class.words()),
+    }
+}
+
+/// A step of the open loop that comes, and why.
+pub(super) fn trial(trial: &Trial) -> String {
+    let why = match trial.purpose {
+        Purpose::Climb => "climb: does a higher rate hold too?",
+        Purpose::Fall => "fall: the first rate was too high",
+        Purpose::Bisect => "bisect: between a rate that was kept and one that was not",
+        Purpose::Confirm => "plateau: does the lower end hold for long?",
+        Purpose::SecondLook => "second look: is the upper end missed for long?",
+    };
+    format!("{}/s, {why}", number(trial.rate_rps))
+}
+
+/// What an open loop knows.
+pub(super) fn interval(found: &Found) -> String {
+    let neither = found.kept.zip(found.refuted).is_some_and(|(kept, top)| !kept.firm && !top.firm);
+    let firm = |firm: bool| if firm || neither { "" } else { " (not confirmed yet)" };
+    let kept = found.kept.map(|kept| format!("kept {}/s{}", number(kept.rate_rps), firm(kept.firm)));
+    let missed = found.refuted.map(|top| {
+        let how = if top.generator { "the generator's limit at" } else { "missed" };
+        format!("{how} {}/s{}", number(top.rate_rps), firm(top.firm))
+    });
+    match (kept, missed) {
+        (None, None) => "nothing is known yet".to_owned(),
+        (kept, missed) => {
+            let both = kept.into_iter().chain(missed).collect::<Vec<_>>().join(", ");
+            if neither { format!("{both} (neither confirmed yet)") } else { both }
+        }
+    }
+}
+
+/// A step of the closed loop that comes.
+pub(super) fn level(connections: usize, levels: &[Level], rounds: usize) -> String {
+    let measured = levels.iter().find(|level| level.connections == connections).map_or(0, |l| l.rates_rps.len());
+    let round = (measured + 1).min(rounds.max(1));
+    format!("{}, round {round} of {}", counted(connections, "connection"), rounds.max(1))
+}
+
+/// What a closed loop knows.
+pub(super) fn best(levels: &[Level]) -> String {
+    closed::knee(levels).map_or_else(
+        || "nothing is known yet".to_owned(),
+        |(connections, rate)| format!("most until now: {}/s from {}", number(rate), counted(connections, "connection")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_lab::capacity::search::{Bound, End};
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_told_with_its_doubts() {
+        let bound = |rate_rps, firm, generator| Some(Bound { rate_rps, firm, generator });
+        let told = |kept, refuted| interval(&Found { kept, refuted, end: End::TimeUp });
+        assert_eq!(told(None, None), "nothing is known yet");
+        assert_eq!(
+            told(bound(1600.0, true, false), bound(3200.0, false, false)),
+            "kept 1,600/s, missed 3,200/s (not confirmed yet)"
+        );
+        let both = told(bound(1600.0, false, false), bound(3200.0, false, false));
+        assert_eq!(both, "kept 1,600/s, missed 3,200/s (neither confirmed yet)");
+        assert_eq!(told(None, bound(100.0, true, true)), "the generator's limit at 100/s");
+        let level = |connections, rates: &[f64]| Level { connections, rates_rps: rates.to_vec() };
+        let levels = [level(1, &[900.0, 1000.0]), level(2, &[2000.0])];
+        assert_eq!(best(&levels), "most until now: 2,000/s from 2 connections");
+        assert_eq!(super::level(2, &levels, 3), "2 connections, round 2 of 3");
+        assert_eq!(best(&[]), "nothing is known yet");
+    }
+}

@@ -1,0 +1,170 @@
+//! The drawings of the result: the capacity curve, latency, and the use of CPUs, over the rate that was asked for or over
+//! connections.
+
+use hotrow_lab::capacity::{closed, usl};
+use hotrow_lab::report::numbers::number;
+use hotrow_lab::report::plot::{Axis, Band, Dot, Line, Lines, Marked, Place, Rule, Scale, Unit};
+use hotrow_load::record::Known;
+use hotrow_measure::statistics::median;
+
+use super::measured::Measured;
+use super::report::{Closed, Open, Report, Sought};
+use crate::load::text::counted;
+
+/// Latencies that differ by more than this factor are drawn on a logarithmic scale.
+const LINEAR_UP_TO: f64 = 20.0;
+/// Points of the scalability law's curve.
+const LAW_POINTS: usize = 60;
+/// From this share of all CPUs on the rules call a machine full.
+const FULL: f64 = 0.9;
+/// What a hollow dot means.
+const NOT_KEPT: &str = "hollow: missed, or the generator was the limit";
+
+/// The figure that the answer is read from.
+pub(super) fn capacity(report: &Report) -> Option<Marked> {
+    match &report.result {
+        Sought::Open(open) => rates(report, open),
+        Sought::Closed(closed) => throughput(report, closed),
+    }
+}
+
+/// The others.
+pub(super) fn others(report: &Report) -> Vec<Marked> {
+    [latency(report), cpus(report)].into_iter().flatten().collect()
+}
+
+/// Answered over asked.
+fn rates(report: &Report, open: &Open) -> Option<Marked> {
+    let measured = Curve::of(report, "answered as expected", |step| Some(step.answered_rps));
+    let most = measured.dots.iter().map(|(at, _)| at.0).fold(0.0, f64::max);
+    let ideal = Line { label: "all that was asked for".to_owned(), points: vec![(0.0, 0.0), (most, most)] };
+    let rules = interval(open).into_iter().collect();
+    let title = "Capacity: answered over asked for";
+    let mut drawn = drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
+    drawn.lines.lines.push(ideal);
+    Some(drawn)
+}
+
+/// Where the limit lies.
+fn interval(open: &Open) -> Option<Rule> {
+    let (low, high) = (open.found.kept?, open.found.refuted);
+    let low_rps = low.rate_rps;
+    let Some(high) = high.filter(|high| !high.generator) else {
+        let label = format!("kept: {}/s; the limit lies above", number(low_rps));
+        return Some(Rule { label, at: Place::X(low_rps) });
+    };
+    let firm = if low.firm && high.firm { "" } else { ", not confirmed" };
+    let label = format!("the limit: {} to {}/s{firm}", number(low_rps), number(high.rate_rps));
+    Some(Rule { label, at: Place::Between(low_rps, high.rate_rps) })
+}
+
+/// What connections bring, and the law.
+fn throughput(report: &Report, closed: &Closed) -> Option<Marked> {
+    let measured = Curve::of(report, "answered as expected (median of the rounds)", |step| Some(step.answered_rps));
+    let knee = closed.knee.map(|(connections, rate)| Rule {
+        label: format!("knee: {}/s from {}", number(rate), counted(connections, "connection")),
+        at: Place::X(connections as f64),
+    });
+    let rules = knee.into_iter().collect();
+    let title = "Capacity: answered over connections";
+    let mut drawn = drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
+    if let Some(fit) = &closed.fit {
+        let at = law_points(closed);
+        let points = at.iter().map(|n| (*n, fit.law.rate_rps(*n))).collect();
+        drawn.lines.lines.push(Line { label: "scalability law, fitted".to_owned(), points });
+        let ends = usl::band(&closed::points(&closed.levels), closed.seed, &at);
+        let points = at.iter().zip(ends).map(|(n, (low, high))| (*n, low, high)).collect();
+        let label = "95 % of its refits (too narrow with few rounds)".to_owned();
+        drawn.bands.push(Band { curve: 1, label, points });
+    }
+    Some(drawn)
+}
+
+/// Evenly on the logarithmic axis, from one connection to the most.
+fn law_points(closed: &Closed) -> Vec<f64> {
+    let most = closed.levels.iter().map(|level| level.connections).max().unwrap_or(1).max(1) as f64;
+    (0..=LAW_POINTS).map(|i| most.powf(i as f64 / LAW_POINTS as f64)).collect()
+}
+
+fn latency(report: &Report) -> Option<Marked> {
+    let us = |value: Option<Known>| value.map(|value| value.ns() as f64 / 1e3);
+    let curves =
+        vec![Curve::of(report, "p50", move |step| us(step.p50)), Curve::of(report, "p99", move |step| us(step.p99))];
+    let rules: Vec<Rule> = report.latency_bounds();
+    let bounds = rules.iter().filter_map(|rule| if let Place::Y(us) = rule.at { Some(us) } else { None });
+    let values = curves.iter().flat_map(|curve| curve.dots.iter().map(|(at, _)| at.1)).chain(bounds);
+    let (least, most) = values.filter(|us| *us > 0.0).fold((f64::MAX, 0.0_f64), |(l, m), us| (l.min(us), m.max(us)));
+    let scale = if most > least * LINEAR_UP_TO { Scale::Log } else { Scale::Linear };
+    drawn(report, "Latency", ("latency", scale, Unit::Micros), curves, rules)
+}
+
+fn cpus(report: &Report) -> Option<Marked> {
+    let of_all = |step: &Measured| Some(step.service_cpus? / step.cpus? as f64);
+    let machine = if report.local { "all CPUs" } else { "all CPUs of the generator's machine" };
+    let curves = vec![
+        Curve::of(report, machine, |step| step.cpu_busy),
+        Curve::of(report, "the service, of all CPUs", of_all),
+        Curve::of(report, "the generator's busiest thread, of one CPU", |step| Some(step.generator_share)),
+    ];
+    let rules = vec![Rule { label: "90 %: from here on CPUs count as full".to_owned(), at: Place::Y(FULL) }];
+    drawn(report, "Use of CPUs", ("share", Scale::Linear, Unit::Share), curves, rules)
+}
+
+/// Steps as dots, and a curve through the medians where some were of the same load.
+struct Curve {
+    label: String,
+    /// Where each step lies, and whether it was kept.
+    dots: Vec<((f64, f64), bool)>,
+}
+
+impl Curve {
+    fn of(report: &Report, label: &str, value: impl Fn(&Measured) -> Option<f64>) -> Self {
+        let x = |step: &Measured| step.rate_rps.unwrap_or(step.connections as f64);
+        let kept = |step: &Measured| ["kept", "fine"].contains(&step.verdict);
+        let dots = report.steps.iter().filter_map(|step| Some(((x(step), value(step)?), kept(step))));
+        Self { label: label.to_owned(), dots: dots.collect() }
+    }
+
+    fn line(&self) -> Line {
+        let mut places: Vec<f64> = self.dots.iter().map(|(at, _)| at.0).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        let point = |x: f64| {
+            let values: Vec<f64> = self.dots.iter().filter(|(at, _)| at.0 == x).map(|(at, _)| at.1).collect();
+            Some((x, median(&values)?))
+        };
+        Line { label: self.label.clone(), points: places.into_iter().filter_map(point).collect() }
+    }
+}
+
+/// Curves with their dots over what was asked for; none where nothing was measured.
+fn drawn(
+    report: &Report,
+    title: &str,
+    (name, scale, unit): (&str, Scale, Unit),
+    curves: Vec<Curve>,
+    rules: Vec<Rule>,
+) -> Option<Marked> {
+    let (over, over_scale) = match report.result {
+        Sought::Open(_) => ("requests/s asked for", Scale::Linear),
+        Sought::Closed(_) => ("connections", Scale::Log),
+    };
+    let curves: Vec<Curve> = curves.into_iter().filter(|curve| !curve.dots.is_empty()).collect();
+    let dots = curves.iter().enumerate().flat_map(|(number, curve)| {
+        curve.dots.iter().map(move |(at, kept)| Dot { curve: number, at: *at, hollow: !kept })
+    });
+    let dots = dots.collect();
+    (!curves.is_empty()).then(|| Marked {
+        lines: Lines {
+            title: title.to_owned(),
+            description: format!("{title}, over {over}: a dot for each step, and curves through their medians."),
+            x: Axis { name: over.to_owned(), scale: over_scale, unit: Unit::Number },
+            y: Axis { name: name.to_owned(), scale, unit },
+            lines: curves.iter().map(Curve::line).collect(),
+        },
+        dots,
+        hollow: Some(NOT_KEPT.to_owned()),
+        bands: Vec::new(),
+        rules,
+    })
+}

@@ -1,0 +1,162 @@
+//! What was found of a load, and what tests say of it, in words. There is one verdict: whatever is shown is made from it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hotrow_diagnose::rules::finding::{Class, Finding};
+use hotrow_diagnose::verdict::{Proof, Verdict};
+use hotrow_lab::prove::Undo;
+use hotrow_lab::report::document::Block;
+use hotrow_lab::report::numbers::percent;
+
+use crate::signals::{self, OnAbort};
+
+/// Lines of evidence that are shown of a finding.
+const EVIDENCE_MAX: usize = 6;
+
+/// The flag that ends a command, and who puts back what tests may change, where they may: then however it ends, but by SIGKILL.
+pub(crate) fn stop_flag(allow_changes: bool) -> io::Result<(Arc<AtomicBool>, Option<Undo>)> {
+    if !allow_changes {
+        return Ok((signals::stop_flag()?, None));
+    }
+    let undo = Undo::default();
+    let put_back = undo.clone();
+    Ok((signals::stop_flag_with(OnAbort::act(move || put_back.carry_out()))?, Some(undo)))
+}
+
+/// What was found, and what tests say of it.
+#[derive(Debug, Default)]
+pub(crate) struct Diagnosed {
+    /// The most certain first; none when nothing was seen of the machine.
+    pub(crate) findings: Vec<Finding>,
+    /// None when nothing was tested.
+    pub(crate) verdict: Option<Verdict>,
+}
+
+impl Diagnosed {
+    /// What is named: what tests left, or the most certain suspicion.
+    pub(crate) fn finding(&self) -> Option<&Finding> {
+        self.verdict.as_ref().map(|verdict| &verdict.finding).or(self.findings.first())
+    }
+
+    /// What tests say of it; none when there were none.
+    pub(crate) fn proof(&self) -> Option<Proof> {
+        self.verdict.as_ref().map(|verdict| verdict.proof)
+    }
+
+    /// The class that sentences beside it must not contradict: none when there is no finding, `NoneFound` when all were refuted.
+    pub(crate) fn class(&self) -> Option<Class> {
+        match self.proof() {
+            Some(Proof::Refuted) => Some(Class::NoneFound),
+            _ => self.finding().map(|finding| finding.class),
+        }
+    }
+
+    /// The findings that tests did not refute, what is named first.
+    pub(crate) fn standing(&self) -> Vec<Finding> {
+        let Some(verdict) = &self.verdict else { return self.findings.clone() };
+        let refuted = |class| verdict.tried.iter().any(|tried| tried.class == class && tried.proof == Proof::Refuted);
+        let named = Some(verdict.finding.clone()).filter(|_| verdict.proof != Proof::Refuted);
+        let others = self.findings.iter().filter(|one| !refuted(one.class) && one.class != verdict.finding.class);
+        named.into_iter().chain(others.cloned()).collect()
+    }
+
+    /// A word for what it is, and what it says. `how` is the option that would test it.
+    pub(crate) fn headline(&self, how: &str) -> Option<(&'static str, String)> {
+        let finding = self.finding()?;
+        let (words, sure) = (finding.class.words(), percent(finding.confidence));
+        Some(match &self.verdict {
+            None => ("suspicion", format!("{words} ({sure} sure; not tested, {how} tests it)")),
+            Some(Verdict { proof: Proof::Confirmed, .. }) => ("limit", format!("{words} (confirmed)")),
+            Some(Verdict { proof: Proof::Refuted, .. }) => {
+                ("limit", "none is named: what was suspected was tested and refuted".to_owned())
+            }
+            Some(Verdict { proof: Proof::NotTestable, .. }) => {
+                ("suspicion", format!("{words} ({sure} sure; not testable)"))
+            }
+        })
+    }
+
+    /// What the headline rests on, and what to change.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        let Some(finding) = self.finding() else { return Vec::new() };
+        let mut lines = Vec::new();
+        lines.extend(self.verdict.as_ref().map(|verdict| match verdict.proof {
+            Proof::NotTestable => format!("not testable: {}", verdict.why),
+            Proof::Confirmed | Proof::Refuted => format!("tested: {}", verdict.why),
+        }));
+        if self.proof() == Some(Proof::Refuted) {
+            return lines;
+        }
+        lines.extend(finding.evidence.iter().take(EVIDENCE_MAX).cloned());
+        lines.push(format!("to move it: {}", finding.counterfactual));
+        lines
+    }
+
+    /// For a page: what it is, why, and each trial.
+    pub(crate) fn blocks(&self, how: &str) -> Vec<Block> {
+        let Some((what, words)) = self.headline(how) else { return Vec::new() };
+        let mut blocks = vec![Block::Subheading(format!("{what}: {words}")), Block::List(self.reasons())];
+        if let Some(verdict) = self.verdict.as_ref().filter(|verdict| !verdict.tried.is_empty()) {
+            let tried = verdict.tried.iter().map(|tried| {
+                format!(
+                    "{}, predicted if it is {}: {}; came: {} ({})",
+                    tried.change,
+                    tried.class.words(),
+                    tried.predicted,
+                    tried.happened,
+                    tried.proof.words()
+                )
+            });
+            blocks.extend([Block::Subheading("Trials".to_owned()), Block::List(tried.collect())]);
+            blocks.extend(verdict.noise.map(|noise| {
+                Block::Text(format!(
+                    "Equal loads gave {:.0} to {:.0} requests/s ({} apart).",
+                    noise.low_rps,
+                    noise.high_rps,
+                    percent(noise.share())
+                ))
+            }));
+        }
+        blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diagnosed(proof: Option<Proof>) -> Diagnosed {
+        let finding = |class| Finding {
+            class,
+            confidence: 0.8,
+            evidence: vec!["2 CPUs are 99 % busy".to_owned()],
+            counterfactual: "more CPUs".to_owned(),
+        };
+        let verdict = |proof| Verdict {
+            finding: finding(Class::OneThread),
+            proof,
+            why: "so it came".to_owned(),
+            tried: Vec::new(),
+            noise: None,
+        };
+        Diagnosed { findings: vec![finding(Class::AllCpus)], verdict: proof.map(verdict) }
+    }
+
+    #[test]
+    fn only_what_is_confirmed_is_called_the_limit() {
+        let said = |proof| diagnosed(proof).headline("--prove").map(|(what, words)| format!("{what}: {words}"));
+        let confirmed = said(Some(Proof::Confirmed));
+        assert_eq!(confirmed.as_deref(), Some("limit: CPU: one thread is busy, the others are not (confirmed)"));
+        assert!(said(None).is_some_and(|said| said.starts_with("suspicion: CPU: all") && said.contains("--prove")));
+        assert!(said(Some(Proof::NotTestable)).is_some_and(|said| said.starts_with("suspicion: CPU: one")));
+        assert!(said(Some(Proof::Refuted)).is_some_and(|said| said.contains("none is named")));
+        assert_eq!(Diagnosed::default().headline("--prove"), None);
+        assert_eq!(diagnosed(Some(Proof::Refuted)).class(), Some(Class::NoneFound));
+        assert_eq!(diagnosed(Some(Proof::Refuted)).reasons(), ["tested: so it came"]);
+        assert_eq!(diagnosed(Some(Proof::Refuted)).standing().len(), 1);
+        assert_eq!(diagnosed(Some(Proof::Confirmed)).standing()[0].class, Class::OneThread);
+        assert_eq!(diagnosed(None).reasons(), ["2 CPUs are 99 % busy", "to move it: more CPUs"]);
+    }
+}

@@ -1,0 +1,5 @@
+mod choice;
+mod feed;
+mod paint;
+mod pictures;
+mod terminal;

@@ -1,0 +1,161 @@
+//! From what is heard to what is shown.
+
+use std::time::Duration;
+
+use hotrow_diagnose::probe::cpu::CpuShares;
+use hotrow_diagnose::samples::{Role, Samples, Thread, Watched};
+use hotrow_load::outcome::Second;
+use hotrow_load::plan::{Arrivals, Extent, Pace, Rate};
+use hotrow_load::record::Record;
+use hotrow_load::run::Expect;
+use hotrow_measure::clock::Nanos;
+
+use crate::screen::feed::{Feed, Run};
+use crate::screen::view::{Process, StepRow, View};
+
+const BEGUN: Nanos = Nanos(1_000_000_000_000);
+
+fn at(seconds: u64) -> Nanos {
+    BEGUN.after(Duration::from_secs(seconds))
+}
+
+fn run() -> Run {
+    let rate = Rate::new(100.0, 300.0).expect("rates");
+    Run {
+        begun: BEGUN,
+        measured_from: None,
+        warmup: Duration::from_secs(5),
+        extent: Extent { duration: Some(Duration::from_secs(20)), requests: None },
+        pace: Pace::Open { rate, arrivals: Arrivals::Uniform },
+        connections: 50,
+        threads: 1,
+        expect: Expect::Success,
+    }
+}
+
+fn loaded(run: Run) -> Feed {
+    let mut feed = Feed::new("hotrow load".to_owned(), true);
+    feed.begins(run);
+    feed
+}
+
+/// A second in which `ok` answers came after 2 ms each.
+fn second(feed: &mut Feed, index: u64, ok: u64, change: impl FnOnce(&mut Record)) {
+    let mut record = Record::default();
+    (record.counts.ok, record.counts.scheduled) = (ok, ok);
+    for timing in [&mut record.latency, &mut record.service] {
+        timing.answered.record_n(2_000_000, ok);
+    }
+    change(&mut record);
+    feed.second(&Second::of(index, at(6 + index), Duration::from_secs(1), &record), &record);
+}
+
+fn passed(view: &View) -> (Option<u64>, &str) {
+    (view.passed.share.map(|share| (share * 100.0).round() as u64), &view.passed.words)
+}
+
+#[test]
+fn the_time_is_counted_from_the_measurement() {
+    let mut feed = loaded(run());
+    assert_eq!(passed(&feed.view(at(2))), (None, "warming up, 3 s left"));
+    assert_eq!(passed(&feed.view(at(10))), (Some(25), "5 s of 20 s, 15 s left"));
+    // Connecting took a second: the first report says so.
+    second(&mut feed, 0, 100, |_| {});
+    assert_eq!(passed(&feed.view(at(10))), (Some(20), "4 s of 20 s, 16 s left"));
+    assert_eq!(passed(&feed.view(at(30))), (Some(100), "waiting for the last answers"));
+    assert_eq!(feed.view(at(16)).rate.target_rps, Some(200.0), "halfway up the ramp");
+}
+
+#[test]
+fn a_number_of_requests_is_counted() {
+    let extent = Extent { duration: None, requests: Some(1_000) };
+    let mut feed = loaded(Run { extent, pace: Pace::Closed, warmup: Duration::ZERO, ..run() });
+    second(&mut feed, 0, 400, |_| {});
+    let view = feed.view(at(7));
+    assert_eq!(passed(&view), (Some(40), "400 of 1,000 requests"));
+    assert_eq!(view.rate.target_rps, None);
+}
+
+#[test]
+fn seconds_and_all_of_it_are_told_apart() {
+    let mut feed = loaded(run());
+    second(&mut feed, 0, 100, |record| record.latency.answered.record_n(900_000_000, 100));
+    second(&mut feed, 1, 300, |record| {
+        (record.counts.timeouts, record.counts.errors.unexpected_status) = (2, 7);
+        record.counts.status.extend([(200, 300), (503, 7)]);
+    });
+    let view = feed.view(at(8));
+    assert_eq!((view.rate.last_rps, view.rate.history_rps.as_slice()), (Some(300.0), &[100.0, 300.0][..]));
+    let p99 = view.times.iter().find(|time| time.name == "p99").expect("p99");
+    let ms = |time: Option<hotrow_load::record::Known>| time.map(|time| time.ns() / 1_000_000);
+    assert_eq!((ms(p99.second), ms(p99.overall).map(|ms| ms >= 900)), (Some(2), Some(true)));
+    assert_eq!(view.failures, [("status 503".to_owned(), 7), ("timed out".to_owned(), 2)]);
+    // 300 a second of 2 ms each.
+    assert!(view.connections.busy.is_some_and(|busy| (busy - 0.6).abs() < 0.02), "{view:?}");
+}
+
+fn looked() -> Samples {
+    let process = |pid, role, name: &str, busy| Watched {
+        pid,
+        role,
+        threads: vec![Thread { name: name.to_owned(), busy, waited: None }],
+        ..Watched::default()
+    };
+    Samples {
+        span: Duration::from_secs(1),
+        cores: vec![CpuShares { busy: 1.0, ..CpuShares::default() }; 2],
+        processes: vec![
+            process(1, Role::Generator, "load-0", 0.3),
+            process(7, Role::Service, "worker", 0.8),
+            process(8, Role::Service, "worker", 0.6),
+            process(9, Role::Proxy, "nginx", 0.1),
+        ],
+        ..Samples::default()
+    }
+}
+
+#[test]
+fn processes_are_named_and_the_rest_is_what_is_left() {
+    let mut feed = loaded(run());
+    feed.looked(looked(), at(7), |pid| Some(if pid == 9 { "nginx" } else { "shop" }.to_owned()));
+    let view = feed.view(at(8));
+    let machine = view.machine.expect("it was looked at");
+    let named: Vec<(&str, u64)> = machine
+        .processes
+        .iter()
+        .map(|Process { name, cores }| (name.as_str(), (cores * 10.0).round() as u64))
+        .collect();
+    assert_eq!(named, [("shop ×2", 14), ("nginx (9)", 1), ("this generator", 3)]);
+    assert!((machine.others_cores - 0.2).abs() < 1e-9, "{machine:?}");
+    assert_eq!(view.generator.busiest, Some(0.3));
+    let suspicion = view.suspicion.expect("the rules were asked");
+    assert!(suspicion.words.contains("CPU: all of them") && suspicion.confidence.is_some(), "{suspicion:?}");
+}
+
+#[test]
+fn where_nothing_is_at_its_limit_nothing_is_suspected() {
+    let mut feed = loaded(run());
+    let idle = Samples { cores: vec![CpuShares { busy: 0.3, ..CpuShares::default() }; 2], ..Samples::default() };
+    feed.looked(idle, at(7), |_| None);
+    let suspicion = feed.view(at(8)).suspicion.expect("the rules were asked");
+    assert_eq!((suspicion.words.as_str(), suspicion.confidence), ("none in the last second", None));
+}
+
+#[test]
+fn a_search_remembers_its_latest_steps_and_each_step_begins_anew() {
+    let mut feed = loaded(run());
+    assert_eq!(feed.view(BEGUN).search, None);
+    feed.search(Duration::from_secs(300), BEGUN);
+    for i in 0..1_000 {
+        feed.step_done(StepRow { asked: i.to_string(), ..StepRow::default() });
+    }
+    second(&mut feed, 0, 100, |_| {});
+    feed.step("200/s".to_owned(), "kept 100/s".to_owned());
+    feed.begins(run());
+    let view = feed.view(at(30));
+    assert_eq!((view.rate.last_rps, view.rate.history_rps.len()), (None, 1), "the curve goes on");
+    let search = view.search.expect("a search");
+    assert_eq!((search.step.as_str(), search.so_far.as_str()), ("200/s", "kept 100/s"));
+    assert_eq!(search.budget.words, "30 s of 5:00 min, 4:30 min left at most");
+    assert!(search.steps.len() < 100 && search.steps.last().is_some_and(|step| step.asked == "999"));
+}

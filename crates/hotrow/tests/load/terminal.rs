@@ -1,0 +1,145 @@
+//! The display on a terminal, which a pseudo-terminal plays.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use super::{OK, command, server, small::Small};
+
+/// Nothing takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A load with its standard error on a terminal.
+struct OnTerminal {
+    child: Child,
+    terminal: File,
+    before: Termios,
+    /// All that was written there.
+    written: Vec<u8>,
+}
+
+impl OnTerminal {
+    fn start((columns, rows): (u16, u16), term: &str, arguments: &[&str]) -> Self {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("its other end");
+        let name = ptsname(&terminal, Vec::new()).expect("its name");
+        let side = open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other end");
+        let terminal = File::from(terminal);
+        resize(&terminal, columns, rows);
+        let before = tcgetattr(&terminal).expect("its modes");
+        let mut command = command(arguments);
+        command.env("TERM", term).env_remove("NO_COLOR").stdout(Stdio::piped()).stderr(side);
+        let child = command.spawn().expect("it starts");
+        Self { child, terminal, before, written: Vec::new() }
+    }
+
+    /// Reads until `enough` of the text, or to the end; whether there was enough.
+    fn read_until(&mut self, enough: impl Fn(&str) -> bool) -> bool {
+        let (begun, mut buffer) = (Instant::now(), [0; 4096]);
+        loop {
+            if enough(&String::from_utf8_lossy(&self.written)) {
+                return true;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&self.written));
+            match self.terminal.read(&mut buffer) {
+                // An error is the end: nobody has the other side open any more.
+                Ok(0) | Err(_) => return false,
+                Ok(read) => self.written.extend_from_slice(&buffer[..read]),
+            }
+        }
+    }
+
+    /// All that was written until the end, the exit status, and standard output. The terminal is as it was.
+    fn end(mut self) -> (String, Option<i32>, String) {
+        self.read_until(|_| false);
+        let after = tcgetattr(&self.terminal).expect("its modes");
+        assert_eq!(format!("{after:?}"), format!("{:?}", self.before), "no mode was changed");
+        let mut out = String::new();
+        self.child.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
+        let status = self.child.wait().expect("it ends").code();
+        let written = String::from_utf8(self.written).expect("UTF-8");
+        for bad in ["\x1b[?1049", "\x1b[?25", "\x1b[6n", "\x1b[2J"] {
+            assert!(!written.contains(bad), "{bad:?} would have to be undone, or asks the terminal");
+        }
+        (written, status, out)
+    }
+}
+
+fn resize(terminal: &File, ws_col: u16, ws_row: u16) {
+    let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).expect("its size");
+}
+
+fn url() -> String {
+    format!("http://{}/", server(OK).0)
+}
+
+#[test]
+fn a_terminal_shows_how_it_goes_and_keeps_nothing_of_it() {
+    let url = url();
+    let running = OnTerminal::start((100, 30), "xterm", &["-c2", "-t1", "-d3s", &url]);
+    let (written, status, out) = running.end();
+    assert_eq!(status, Some(0), "{written} {out}");
+    assert!(out.contains("answered as expected"), "the report is on standard output: {out}");
+    let (mut terminal, mut seen) = (Small::new(100, 30), Vec::new());
+    for picture in written.split_inclusive("\x1b[?2026l") {
+        terminal.write(picture);
+        seen.push(terminal.screen());
+    }
+    for part in ["hotrow load http", "left", "answered/s", "last second", "generator", "suspicion", "CPU"] {
+        assert!(seen.iter().any(|screen| screen.contains(part)), "{part} was never seen: {seen:#?}");
+    }
+    assert_eq!(terminal.screen(), "", "the picture is taken away before the report");
+}
+
+#[test]
+fn an_interruption_takes_the_picture_away_too() {
+    let url = url();
+    let mut running = OnTerminal::start((80, 24), "xterm", &["-c2", "-t1", "-d60s", &url]);
+    assert!(running.read_until(|text| text.contains("answered/s")));
+    resize(&running.terminal, 30, 6);
+    resize(&running.terminal, 80, 24);
+    kill_process(Pid::from_child(&running.child), Signal::INT).expect("it runs");
+    let (written, status, out) = running.end();
+    assert_eq!(status, Some(130), "{written}");
+    assert!(out.contains("interrupted") && written.ends_with("\x1b[J\x1b[?2026l"), "{written:?}");
+}
+
+#[test]
+fn a_terminal_becomes_small_and_large_again() {
+    let url = url();
+    let mut running = OnTerminal::start((120, 40), "xterm", &["-c2", "-t1", "-d4s", &url]);
+    for (columns, rows) in [(40, 8), (1, 1), (500, 100), (20, 2), (80, 24)] {
+        let pictures = running.written.len();
+        resize(&running.terminal, columns, rows);
+        running.read_until(|text| text.len() > pictures + 20);
+    }
+    let (written, status, _) = running.end();
+    assert_eq!(status, Some(0), "{written}");
+}
+
+#[test]
+fn a_dumb_terminal_gets_lines_and_nothing_when_nothing_is_wanted() {
+    let url = url();
+    let (written, status, _) = OnTerminal::start((80, 24), "dumb", &["-c1", "-t1", "-d2s", &url]).end();
+    assert!(status == Some(0) && written.contains("1 s") && !written.contains('\x1b'), "{written:?}");
+    for quiet in [&["-q"][..], &["--progress", "none"]] {
+        let arguments = [&["-c1", "-t1", "-d300ms", &url], quiet].concat();
+        let (written, status, _) = OnTerminal::start((80, 24), "xterm", &arguments).end();
+        assert_eq!((status, written.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn a_display_without_a_terminal_is_refused() {
+    let (status, _, err) = super::load(&["--progress", "screen", "-d1s", &url()]);
+    assert!(status == Some(2) && err.contains("no terminal"), "{status:?} {err}");
+    let (status, _, err) = super::load(&["--progress", "lines", "-c1", "-t1", "-d1s", &url()]);
+    assert!(status == Some(0) && err.contains("answers  p50"), "{status:?} {err}");
+}

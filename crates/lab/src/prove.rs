@@ -1,0 +1,267 @@
+//! Tests a suspicion: carries out the trials that [`hotrow_diagnose::verdict`] asks for.
+//!
+//! Each is a short load of its own, with a warm-up that is not counted, and looked at like any other. Nothing of the target is touched:
+//! what changes is what is asked of it, the generator's own work, and CPU time that threads of this process take from all. Only its cgroup's
+//! quota is, where that is allowed.
+
+mod burner;
+mod quota;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hotrow_diagnose::rules::finding::Finding;
+use hotrow_diagnose::samples::{Role, Samples};
+use hotrow_diagnose::verdict::{Change, Heard, Measured, Pace, Prover, Step};
+pub use hotrow_diagnose::verdict::{Scene, Verdict};
+use hotrow_load::limited::RATE_KEPT;
+use hotrow_load::outcome::{End, Outcome};
+use hotrow_load::plan::{self, Arrivals, Extent, Plan, Rate};
+use hotrow_load::run::{self, CONNECTIONS_MAX, Config, RunError};
+use hotrow_measure::clock::Nanos;
+use rustix::process::{Resource, getrlimit};
+
+use self::burner::Burner;
+use self::quota::Smaller;
+pub use self::quota::Undo;
+use crate::watch::Watch;
+
+/// Longest load of a trial.
+pub const TRIAL_MAX: Duration = Duration::from_secs(1);
+/// Shortest: less holds too few looks at the machine.
+const TRIAL_MIN: Duration = Duration::from_millis(200);
+/// A trial takes at most this part of the load whose limit it tests.
+const TRIAL_PART: u32 = 3;
+/// This part of a trial goes before it, uncounted.
+const WARMUP_PART: u32 = 5;
+/// Fewer answers in an unchanged trial scatter too much to tell anything.
+const ANSWERS_MIN: f64 = 20.0;
+/// Open files of this process besides connections.
+const FILES_SPARE: u64 = 64;
+/// From this share of failed requests on a changed request is not served as the unchanged one.
+const REFUSED: f64 = 0.5;
+
+/// How much testing there is to be.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Length of one load.
+    pub trial: Duration,
+    /// All of them together, with what belongs to them; the last may take longer by its connecting.
+    pub time: Duration,
+    /// Never ask for more, in requests per second.
+    pub rate_max: Option<f64>,
+    /// Whether the quota of the target's cgroup may be changed, and who puts it back when this process is ended.
+    pub changes: Option<Undo>,
+}
+
+impl Limits {
+    /// For a load of such a length.
+    #[must_use]
+    pub fn of(length: Duration, time: Duration) -> Self {
+        Self { trial: (length / TRIAL_PART).clamp(TRIAL_MIN, TRIAL_MAX), time, rate_max: None, changes: None }
+    }
+}
+
+/// What is known of a load that was just made, and can be changed about it.
+#[must_use]
+pub fn scene(config: &Config, outcome: &Outcome, samples: &Samples, local: bool) -> Scene {
+    let service = samples.with_role(Role::Service);
+    let throttled = samples.with_role(Role::Generator).any(|own| own.group.is_some_and(|g| g.throttled_periods > 0));
+    let asked_rps = match config.plan.pace {
+        plan::Pace::Closed => None,
+        plan::Pace::Open { .. } => outcome.target_rate,
+    };
+    Scene {
+        connections: config.connections,
+        connections_max: connections_max(),
+        threads: config.threads,
+        threads_max: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        asked_rps,
+        asked_most_rps: None,
+        kept: outcome.rate_ratio().is_some_and(|ratio| ratio >= RATE_KEPT),
+        keepalive: config.keepalive,
+        get: config.requests.as_head().is_some(),
+        local,
+        cpus: samples.cores.len().max(1),
+        idle_cores: samples.idle_cores(),
+        generator_busy: outcome.cpu_share(),
+        generator_us_per_request: outcome.cpu_us_per_request().unwrap_or(0.0),
+        generator_throttled: throttled,
+        unread_share: service.filter_map(|process| process.unread_share).reduce(f64::max),
+        quota: false,
+    }
+}
+
+/// Open files allow so many.
+fn connections_max() -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(FILES_SPARE);
+    usize::try_from(files).unwrap_or(usize::MAX).min(CONNECTIONS_MAX)
+}
+
+/// Tests findings, the most certain first, until one is confirmed, none is left, or the time is up. `config` is the load in which they
+/// were found. Each load is told to `tell` before it is made, in words.
+pub fn prove(
+    config: &Config,
+    watch: &mut Watch,
+    (findings, mut scene): (Vec<Finding>, Scene),
+    limits: Limits,
+    stop: &Arc<AtomicBool>,
+    tell: &mut dyn FnMut(&str),
+) -> Verdict {
+    let cpu_per_request = Duration::from_nanos((scene.generator_us_per_request * 1e3) as u64);
+    let services = watch.with_role(Role::Service);
+    let quota = limits.changes.as_ref().and_then(|_| services.into_iter().find_map(quota::file));
+    scene.quota = quota.is_some();
+    let begun = Nanos::now();
+    let mut trials = Trials { config, watch, limits, stop, cpu_per_request, quota, number: 0, begun };
+    let mut prover = Prover::new(findings, scene);
+    let mut heard = None;
+    loop {
+        match prover.next(heard.take()) {
+            Step::Done(verdict) => return *verdict,
+            Step::Load { change, pace } => {
+                tell(&prover.words(change));
+                heard = Some(trials.load(change, pace));
+            }
+        }
+    }
+}
+
+/// Trials that are being carried out.
+struct Trials<'a> {
+    config: &'a Config,
+    watch: &'a mut Watch,
+    limits: Limits,
+    stop: &'a Arc<AtomicBool>,
+    /// CPU time of the generator for a request.
+    cpu_per_request: Duration,
+    /// The file with the target's quota, if it may be changed.
+    quota: Option<PathBuf>,
+    number: u64,
+    begun: Nanos,
+}
+
+impl Trials<'_> {
+    fn load(&mut self, change: Option<Change>, pace: Pace) -> Heard {
+        let warmup = self.limits.trial / WARMUP_PART;
+        if self.stop.load(Ordering::Relaxed) {
+            return Heard::Over("interrupted".to_owned());
+        }
+        let used = Nanos::now().since(self.begun);
+        if used + warmup + self.limits.trial > self.limits.time {
+            return Heard::Over(format!("the time for tests ({} s) was used up", self.limits.time.as_secs_f64()));
+        }
+        let config = match self.changed(change, pace, warmup) {
+            Ok(config) => config,
+            Err(why) => return Heard::Impossible(why),
+        };
+        // Both end with this function.
+        let (_burner, _smaller) = match self.disturbed(change) {
+            Ok(both) => both,
+            Err(why) => return Heard::Impossible(why),
+        };
+        let (stop, length) = (self.stop, self.limits.trial);
+        let (outcome, samples) = self.watch.during(warmup, Some(length), || run::run(&config, stop, &mut |_, _| {}));
+        match outcome {
+            Ok(outcome) if outcome.end == End::Interrupted => Heard::Over("interrupted".to_owned()),
+            Err(RunError::InterruptedBefore) => Heard::Over("interrupted".to_owned()),
+            Err(error) if change.is_none() => Heard::Over(error.to_string()),
+            Err(error) => Heard::Impossible(error.to_string()),
+            Ok(outcome) => self.heard(change, &outcome, samples.as_ref()),
+        }
+    }
+
+    /// What is done beside the load.
+    fn disturbed(&self, change: Option<Change>) -> Result<(Option<Burner>, Option<Smaller>), String> {
+        match (change, &self.quota, &self.limits.changes) {
+            (Some(Change::BurnCpus(cores)), ..) => {
+                let burner = Burner::start(cores).map_err(|error| format!("no thread could be started: {error}"))?;
+                Ok((Some(burner), None))
+            }
+            (Some(Change::Quota(part)), Some(file), Some(undo)) => {
+                let smaller = Smaller::make(file, part, undo).map_err(|e| format!("{}: {e}", file.display()))?;
+                Ok((None, Some(smaller)))
+            }
+            (Some(Change::Quota(_)), ..) => Err("the cgroup may not be changed".to_owned()),
+            _ => Ok((None, None)),
+        }
+    }
+
+    fn heard(&self, change: Option<Change>, outcome: &Outcome, samples: Option<&Samples>) -> Heard {
+        let measured = measured(outcome, samples);
+        let answers = measured.rate_rps * self.limits.trial.as_secs_f64();
+        if change.is_none() && answers < ANSWERS_MIN && measured.failed_share == 0.0 {
+            return Heard::Over(format!(
+                "{answers:.0} answers in a trial are too few to compare; make the load longer"
+            ));
+        }
+        if change == Some(Change::Head) && measured.failed_share > REFUSED {
+            return Heard::Impossible("the target does not answer HEAD as it answers GET".to_owned());
+        }
+        Heard::Measured(measured)
+    }
+
+    fn changed(&mut self, change: Option<Change>, pace: Pace, warmup: Duration) -> Result<Config, String> {
+        self.number += 1;
+        // Other ids and other arrival times in each.
+        let seed = self.config.seed.wrapping_add(self.number);
+        let pace = match (pace, change) {
+            (Pace::Closed, _) => match self.limits.rate_max {
+                // More than connections can carry is as good as a closed loop.
+                Some(most) => {
+                    let rate = Rate::new(most, most).map_err(|error| error.to_string())?;
+                    plan::Pace::Open { rate, arrivals: Arrivals::Uniform }
+                }
+                None => plan::Pace::Closed,
+            },
+            (Pace::AsLoaded, Some(Change::Rate(times))) => faster(self.config.plan.pace, times)?,
+            (Pace::AsLoaded, _) => self.config.plan.pace,
+        };
+        let extent = Extent { duration: Some(self.limits.trial), requests: None };
+        let mut config = Config { plan: Plan { pace, warmup, extent, seed }, seed, ..self.config.clone() };
+        match change {
+            Some(Change::Connections(n)) => config.connections = n,
+            Some(Change::GeneratorThreads(n)) => config.threads = n,
+            Some(Change::BurnGenerator(share)) => config.burn_per_request = self.cpu_per_request.mul_f64(share),
+            Some(Change::Head) => {
+                config.requests = config.requests.as_head().ok_or("not every request is a GET")?;
+            }
+            Some(Change::Keepalive) => (config.requests, config.keepalive) = (config.requests.as_kept(), true),
+            Some(Change::BurnCpus(_) | Change::Quota(_) | Change::Rate(_)) | None => {}
+        }
+        config.threads = config.threads.min(config.connections);
+        Ok(config)
+    }
+}
+
+fn faster(pace: plan::Pace, times: f64) -> Result<plan::Pace, String> {
+    match pace {
+        plan::Pace::Closed => Ok(pace),
+        plan::Pace::Open { rate, arrivals } => {
+            let rate = Rate::new(rate.from() * times, rate.to() * times).map_err(|error| error.to_string())?;
+            Ok(plan::Pace::Open { rate, arrivals })
+        }
+    }
+}
+
+fn measured(outcome: &Outcome, samples: Option<&Samples>) -> Measured {
+    let counts = &outcome.total.counts;
+    // Not what was never sent: an open loop that asks for too much leaves many, and nothing has failed.
+    let failed = counts.errors.total() + counts.timeouts + counts.connect_errors;
+    let due = counts.scheduled + counts.connect_errors;
+    let overflows = samples.and_then(|samples| {
+        let per_s = samples.trouble?.listen_overflows as f64 / samples.span.as_secs_f64();
+        per_s.is_finite().then_some(per_s)
+    });
+    let services = samples.into_iter().flat_map(|samples| samples.with_role(Role::Service));
+    Measured {
+        rate_rps: outcome.throughput_rps(),
+        failed_share: if due > 0 { (failed as f64 / due as f64).min(1.0) } else { 0.0 },
+        overflows_per_s: overflows.unwrap_or(0.0),
+        unread_share: services.filter_map(|process| process.unread_share).reduce(f64::max),
+        generator_limited: outcome.limit().is_generator(),
+    }
+}
