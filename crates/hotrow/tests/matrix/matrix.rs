@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::plants::{PLANTS, Plant};
+use super::quiet;
 
 /// A confidence that a reader takes for a certainty.
 const CONFIDENT: f64 = 0.8;
@@ -35,6 +36,8 @@ pub(crate) struct Run {
     proof: Option<String>,
     throughput_rps: f64,
     took_s: f64,
+    /// Whether nobody else used the machine, shortly before and after.
+    pub(crate) undisturbed: bool,
     /// All that was said, as `hotrow load --json` has it.
     pub(crate) diagnosis: Value,
     generator: Value,
@@ -52,7 +55,9 @@ impl Run {
             Some("refuted") => false,
             _ => self.confidence >= CONFIDENT,
         };
-        sure && !self.right() && (self.named == GENERATOR || self.planted == GENERATOR)
+        // Who else uses the machine may well be named instead of a generator that was planted.
+        let missed = self.planted == GENERATOR && self.undisturbed;
+        sure && !self.right() && (self.named == GENERATOR || missed)
     }
 }
 
@@ -81,6 +86,7 @@ pub(crate) fn run(plant: &Plant, manner: Manner) -> Result<Run, String> {
         proof: first["proof"].as_str().map(str::to_owned),
         throughput_rps: report["throughput_rps"].as_f64().unwrap_or(0.0),
         took_s: begun.elapsed().as_secs_f64(),
+        undisturbed: true,
         diagnosis: report["diagnosis"].clone(),
         generator: report["generator"].clone(),
     })
@@ -112,10 +118,12 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// Runs a plant once.
-    pub(crate) fn add(&mut self, plant: &Plant, manner: Manner) {
+    /// Runs a plant once, when the machine is left alone or the patience is at its end.
+    pub(crate) fn add(&mut self, plant: &Plant, manner: Manner, patience: &mut Duration) {
+        let quiet_before = quiet::wait(patience);
         match run(plant, manner) {
-            Ok(run) => {
+            Ok(mut run) => {
+                run.undisturbed = quiet_before && quiet::now();
                 println!("{}", line(&run));
                 self.runs.push(run);
             }
@@ -161,10 +169,11 @@ impl Matrix {
     pub(crate) fn sum(&self) -> String {
         let (right, all) = (self.right(), self.runs.len());
         let wrong = self.confidently_wrong_about_the_generator().len();
+        let disturbed = self.runs.iter().filter(|run| !run.undisturbed).count();
         let plants = PLANTS.len() - self.not_run.len();
         format!(
             "{right} of {all} runs of {plants} planted bottlenecks named what was planted ({:.1} %); {wrong} were \
-             confidently wrong about the generator",
+             confidently wrong about the generator; others used the machine in {disturbed}",
             100.0 * right as f64 / all.max(1) as f64
         )
     }
@@ -176,8 +185,9 @@ fn line(run: &Run) -> String {
     let all: Vec<String> =
         first.as_array().into_iter().flatten().map(|f| format!("{} {}", f["class"], f["confidence"])).collect();
     format!(
-        "{:<22} {mark}: {} ({:.2}{}) at {:.0}/s in {:.1} s; found {}",
+        "{:<22} {mark}{}: {} ({:.2}{}) at {:.0}/s in {:.1} s; found {}",
         run.plant,
+        if run.undisturbed { "" } else { " (disturbed)" },
         run.named,
         run.confidence,
         run.proof.as_ref().map(|proof| format!(", {proof}")).unwrap_or_default(),
