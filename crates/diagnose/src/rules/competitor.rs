@@ -1,7 +1,7 @@
 //! Another process takes the CPUs.
 
 use super::finding::{Class, Finding, confidence, number, percent};
-use super::want::held_up_by_cpus;
+use super::want::{held_up_by_cpus, taken};
 use crate::samples::{Other, Role, Samples, Watched};
 
 /// From this share of all CPUs on they are busy.
@@ -29,7 +29,7 @@ fn others(samples: &Samples) -> impl Iterator<Item = &Other> {
 }
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
-    let busy = samples.busy().filter(|busy| *busy >= BUSY)?;
+    let busy = samples.busy().filter(|_| taken(samples).is_some_and(|taken| taken >= BUSY))?;
     let share = others_share(samples).filter(|share| *share >= OTHERS)?;
     let held_up = held_up_by_cpus(samples);
     // Otherwise nobody is there whom they could disturb, or whoever is there wants no more than he gets.

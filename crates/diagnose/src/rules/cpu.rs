@@ -2,7 +2,7 @@
 
 use super::competitor::others_share;
 use super::finding::{Class, Finding, confidence, percent};
-use super::want::held_up_by_cpus;
+use super::want::{held_up_by_cpus, taken};
 use crate::samples::Samples;
 
 /// From this share of all CPUs on they are busy.
@@ -13,7 +13,7 @@ const FULL: f64 = 0.98;
 const INTERRUPTS_TOLD: f64 = 0.1;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
-    let busy = samples.busy().filter(|busy| *busy >= BUSY)?;
+    let (busy, taken) = (samples.busy()?, taken(samples).filter(|taken| *taken >= BUSY)?);
     let held_up = held_up_by_cpus(samples);
     if held_up <= 0.0 {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     evidence.extend(processes.iter().take(3).map(used));
     Some(Finding {
         class: Class::AllCpus,
-        confidence: confidence(busy, BUSY, FULL) * (1.0 - others_share(samples).unwrap_or(0.0)) * held_up,
+        confidence: confidence(taken, BUSY, FULL) * (1.0 - others_share(samples).unwrap_or(0.0)) * held_up,
         evidence,
         counterfactual: format!(
             "twice the CPUs, or half the CPU time per request, up to doubles the rate; taking 10 % of the {} CPUs \

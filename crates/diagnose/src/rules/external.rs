@@ -2,7 +2,7 @@
 
 use super::finding::{Class, Finding, confidence, percent};
 use super::held::{Held, awaited_peer, rate_kept};
-use super::want::cpus_free;
+use super::want::{cpus_free, granted};
 use crate::samples::{Load, Peer, Role, Samples, Thread, Watched};
 
 /// Above this share of all CPUs the answer lies there.
@@ -41,7 +41,7 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         return None;
     }
     let used: f64 = services.iter().map(|process| process.cores_used()).sum();
-    let worked = used / load.rate / load.service_time.as_secs_f64();
+    let worked = used / granted(samples) / load.rate / load.service_time.as_secs_f64();
     if !worked.is_finite() || worked >= WORKED_BELOW {
         return None;
     }
@@ -76,6 +76,8 @@ fn known(samples: &Samples, held: Option<&Held>, most: Option<Peer>) -> Option<K
         }
         Some(held) if held.disk >= OTHERWISE && held.share(held.disk) >= OTHERWISE => None,
         _ if disk => None,
+        // One that runs all the time waits for nobody, whoever waits for it.
+        Some(held) if held.running / granted(samples) >= THREAD_BELOW && held.share(held.running) >= OTHERWISE => None,
         // Sleeping is waiting for nobody.
         Some(held) if held.time >= OTHERWISE && held.share(held.time) >= OTHERWISE => Some(Known::Nobody),
         _ if most.is_some() => Some(Known::Peers),

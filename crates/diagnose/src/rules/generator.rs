@@ -2,6 +2,7 @@
 //! its threads.
 
 use super::finding::{Class, Finding, percent};
+use super::want::{granted, taken};
 use crate::samples::{Role, Samples, Watched};
 
 /// From this share of a CPU on a generator's thread has nothing left to give.
@@ -9,6 +10,8 @@ const BUSY: f64 = 0.95;
 /// From this share of all CPUs on the machine is full: a generator that found none free is then one of those that filled it.
 const MACHINE_FULL: f64 = 0.9;
 
+/// When the hypervisor grants less than this share of what is wanted, it disturbs whoever works.
+const GRANTED: f64 = 0.9;
 /// From this share of its periods on, in which a cgroup holds it up, it is limited by that.
 const HELD_UP: f64 = 0.3;
 /// Fewer periods tell nothing.
@@ -38,7 +41,9 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         confidence: match judged_itself {
             // Whoever fills the machine: it would not get more.
             true if held_up.is_some() => 0.95,
-            _ if samples.busy().is_some_and(|busy| busy >= MACHINE_FULL) => 0.4,
+            _ if taken(samples).is_some_and(|taken| taken >= MACHINE_FULL) => 0.4,
+            // So is one that the hypervisor stopped, with everybody else here.
+            true if granted(samples) < GRANTED => 0.4,
             true => 0.95,
             false => 0.7,
         },

@@ -2,6 +2,7 @@
 //! time there is never work for more than one: `too_few` says that.
 
 use super::finding::{Class, Finding, confidence, percent};
+use super::want::granted;
 use crate::samples::{Role, Samples, Watched};
 
 /// From this share of a CPU on a thread has nothing left to give.
@@ -10,6 +11,8 @@ const BUSY: f64 = 0.9;
 const FULL: f64 = 0.98;
 /// Another thread below this share of a CPU could have done some of it.
 const OTHER_IDLE: f64 = 0.7;
+/// A share of the CPU time that the hypervisor took, from which on it is told.
+const STOLEN_TOLD: f64 = 0.05;
 /// CPUs that must be idle, added up, for one thread to be what limits.
 const IDLE_CORES: f64 = 0.3;
 
@@ -18,9 +21,10 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     if samples.load.is_some_and(|load| load.target_rate.is_none() && load.connections <= 1) {
         return None;
     }
+    let granted = granted(samples);
     let busy = |process: &&Watched| {
         let [first, rest @ ..] = process.threads.as_slice() else { return false };
-        first.busy >= BUSY && rest.first().is_none_or(|second| second.busy < OTHER_IDLE)
+        first.busy >= BUSY * granted && rest.first().is_none_or(|second| second.busy < OTHER_IDLE)
     };
     // What stands in front first: behind a full proxy the service is not full.
     let process = samples.with_role(Role::Proxy).chain(samples.with_role(Role::Service)).find(busy)?;
@@ -30,10 +34,16 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         format!("thread {:?} of process {} uses {} of a CPU", first.name, process.pid, percent(first.busy)),
         format!("{idle:.1} of {} CPUs are idle", samples.cores.len()),
     ];
+    if granted < 1.0 - STOLEN_TOLD {
+        let stolen = percent(1.0 - granted);
+        evidence.push(format!(
+            "the hypervisor took {stolen} of the CPU time that was wanted, and so much less is all of it"
+        ));
+    }
     evidence.extend(process.threads.get(1).map(|next| format!("the next busiest uses {}", percent(next.busy))));
     Some(Finding {
         class,
-        confidence: confidence(first.busy, BUSY, FULL),
+        confidence: confidence(first.busy / granted, BUSY, FULL),
         evidence,
         counterfactual: format!(
             "spread the work of this thread over {} (more workers): up to {:.1} \

@@ -2,7 +2,7 @@
 
 use super::finding::{Class, Finding, confidence, percent};
 use super::held::{Held, rate_kept};
-use super::want::cpus_free;
+use super::want::{cpus_free, granted};
 use crate::samples::{Load, Role, Samples, Watched};
 
 /// Above this share of all CPUs something else limits.
@@ -21,8 +21,6 @@ const DISK_BELOW: f64 = 0.5;
 const MEMORY_BELOW: f64 = 0.1;
 /// From this share of the threads that do not just wait for each other on, they are what decides.
 const MOST: f64 = 0.5;
-/// From so many threads on, workers wait for each other.
-const LOCKED: f64 = 2.0;
 /// What is left of the confidence when workers wait for a peer: more of them help only if that one takes more at once.
 const PEER_DOUBT: f64 = 0.7;
 
@@ -68,8 +66,8 @@ fn doubt(held: Held) -> Option<f64> {
     let most = |part: f64| held.share(part) >= MOST;
     match held {
         _ if most(held.disk) => None,
-        // One at a time, whoever waits.
-        _ if held.lock >= LOCKED && most(held.running) => None,
+        // They run, if perhaps one at a time: it is no wait that keeps them.
+        _ if most(held.running) => None,
         _ if most(held.peer) => Some(PEER_DOUBT),
         _ => Some(1.0),
     }
@@ -81,7 +79,7 @@ fn connections(samples: &Samples, busy: f64) -> Option<Finding> {
     let load = samples.load.filter(|load| load.target_rate.is_none() && load.rate > 0.0)?;
     let used: f64 = samples.with_role(Role::Service).map(Watched::cores_used).sum();
     let Load { rate, connections, service_time, .. } = load;
-    let worked = used / rate / service_time.as_secs_f64();
+    let worked = used / granted(samples) / rate / service_time.as_secs_f64();
     if !worked.is_finite() || worked < WORKED || connections as f64 >= samples.cores.len() as f64 {
         return None;
     }

@@ -11,17 +11,34 @@ const WANTS: f64 = 0.8;
 /// Below this share the CPUs are not what limits, however busy they are.
 const FREE_BELOW: f64 = 0.5;
 
+/// A machine that is granted less tells nothing.
+const GRANTED_LEAST: f64 = 0.2;
+
 /// Share of the time in which the service's busiest thread wants a CPU (runs or waits for one), or share of the requests under
 /// way that want one, whichever is more; 0 to 1. None where threads that wait for CPUs cannot be seen.
 pub(super) fn cpu_wanted(samples: &Samples) -> Option<f64> {
     let processes = || samples.processes.iter().filter(|process| process.role != Role::Generator);
-    let wants = |thread: &Thread| thread.waited.map(|waited| thread.busy + waited);
+    // What the hypervisor takes from a thread is told as neither.
+    let granted = granted(samples);
+    let wants = |thread: &Thread| thread.waited.map(|waited| (thread.busy + waited) / granted);
     let busiest = processes().flat_map(|process| &process.threads).filter_map(wants).reduce(f64::max)?;
     let waited = |process: &Watched| process.threads.iter().filter_map(|thread| thread.waited).sum::<f64>();
     let all: f64 = processes().map(|process| process.cores_used() + waited(process)).sum();
     // With less than one under way on average, that one is judged by the busiest thread.
     let requests = under_way(samples).unwrap_or(0.0).max(1.0);
     Some(busiest.max(all / requests).min(1.0))
+}
+
+/// Share of the CPU time that anybody wanted which the hypervisor granted, above 0 and at most 1. A thread that wants all of a CPU
+/// is shown to be busy for as much.
+pub(super) fn granted(samples: &Samples) -> f64 {
+    let (busy, steal) = (samples.busy().unwrap_or(0.0), samples.steal().unwrap_or(0.0));
+    if busy > 0.0 { (busy / (busy + steal)).max(GRANTED_LEAST) } else { 1.0 }
+}
+
+/// Share of all CPUs that is not idle, 0 to 1: work, and what the hypervisor took while there was work.
+pub(super) fn taken(samples: &Samples) -> Option<f64> {
+    Some(samples.busy()? + samples.steal()?)
 }
 
 /// How far full CPUs hold the service up, 0 to 1; 1 when that cannot be seen.
@@ -31,6 +48,6 @@ pub(super) fn held_up_by_cpus(samples: &Samples) -> f64 {
 
 /// Whether CPUs are free as far as the service is concerned: less busy than this share, or it does not want more of them.
 pub(super) fn cpus_free(samples: &Samples, busy_below: f64) -> bool {
-    samples.busy().is_some_and(|busy| busy < busy_below)
+    taken(samples).is_some_and(|taken| taken < busy_below)
         || cpu_wanted(samples).is_some_and(|wanted| wanted < FREE_BELOW)
 }

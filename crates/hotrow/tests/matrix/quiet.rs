@@ -7,6 +7,8 @@ use hotrow_diagnose::root::Root;
 
 /// Above this share of all CPUs somebody uses them, 0 to 1.
 const BUSY: f64 = 0.25;
+/// Above this share of the CPU time that is wanted, the hypervisor disturbs, 0 to 1.
+const STOLEN: f64 = 0.1;
 /// How long is looked.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -34,6 +36,28 @@ pub(crate) fn now() -> bool {
     });
     let (busy, cpus) = shares.fold((0.0, 0.0), |(busy, cpus), share| (busy + share.busy + share.steal, cpus + 1.0));
     busy <= BUSY * cpus
+}
+
+/// What the hypervisor takes during something, of the CPU time that is wanted.
+pub(crate) struct Stolen(CpuStat);
+
+impl Stolen {
+    pub(crate) fn since_now() -> Self {
+        Self(look())
+    }
+
+    /// Whether so much was taken that it limits, or blurs what does.
+    pub(crate) fn much(&self) -> bool {
+        let (before, after) = (&self.0.cores, look().cores);
+        let (mut busy, mut steal) = (0.0, 0.0);
+        for (cpu, time) in &after {
+            let earlier = before.iter().find(|(other, _)| other == cpu);
+            if let Some(shares) = earlier.and_then(|(_, earlier)| time.since(earlier).shares()) {
+                (busy, steal) = (busy + shares.busy, steal + shares.steal);
+            }
+        }
+        steal > STOLEN * (busy + steal)
+    }
 }
 
 fn look() -> CpuStat {

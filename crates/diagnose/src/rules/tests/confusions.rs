@@ -212,3 +212,31 @@ fn who_waits_for_something_else_is_not_held_up_by_full_cpus() {
     throttled.processes[0].group = group;
     assert_eq!(first(&throttled).0, Class::Throttled, "{:#?}", judge(&throttled));
 }
+
+/// As a virtual machine of a busy host was seen: a quarter of each CPU stolen, while a thread wanted all of one.
+#[test]
+fn what_the_hypervisor_takes_is_not_idle() {
+    let stolen = |busy: f64, steal: f64, service: &[f64], waits: &[(WaitFor, f64)]| {
+        let mut samples = waiting(busy, service, waits);
+        samples.cores = vec![CpuShares { busy, steal, ..CpuShares::default() }; 2];
+        samples
+    };
+    let mut one = stolen(0.32, 0.27, &[0.6, 0.0], &[(WaitFor::Connection, 1.0)]);
+    one.processes[0].unread_share = Some(0.78);
+    assert_eq!((first(&one).0, says(&one, Class::TooFewWorkers)), (Class::OneThread, None), "{:#?}", judge(&one));
+    assert_eq!(says(&one, Class::External), None);
+    // A full machine, and a generator that found no free CPU on it.
+    let mut full = stolen(0.55, 0.44, &[0.03; 32], &[]);
+    full.load = full.load.map(|load| Load { was_the_limit: true, ..load });
+    assert_eq!((first(&full).0, says(&full, Class::Generator)), (Class::Steal, Some(0.4)));
+    // One that was stopped by nobody here while CPUs were idle.
+    let mut stopped = stolen(0.4, 0.12, &[0.8], &[]);
+    stopped.load = Some(Load {
+        connections: 1,
+        rate: 2000.0,
+        service_time: Duration::from_micros(500),
+        was_the_limit: true,
+        target_rate: None,
+    });
+    assert_eq!((first(&stopped).0, says(&stopped, Class::Generator)), (Class::TooFewConnections, Some(0.4)));
+}
