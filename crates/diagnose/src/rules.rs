@@ -48,19 +48,21 @@ pub const RULES: [Rule; 17] = [
     external::judge,
 ];
 
+/// A finding that is less sure than this is told, but does not keep it from being said that no limit was found.
+const LIKELY: f64 = 0.5;
 /// A finding says less where less could be seen: so much for each file that should be there, down to [`BLIND_LEAST`].
 const BLIND_EACH: f64 = 0.05;
 /// See [`BLIND_EACH`].
 const BLIND_LEAST: f64 = 0.5;
 
-/// Asks every rule; the most certain finding first, at least one: that no limit was found.
+/// Asks every rule; the most certain finding first, at least one: that no limit was found, unless one is likely.
 #[must_use]
 pub fn judge(samples: &Samples) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().filter_map(|rule| rule(samples)).collect();
-    // The order above decides between equals.
-    findings.sort_by(|one, other| other.confidence.total_cmp(&one.confidence));
-    if findings.is_empty() {
+    sort(&mut findings);
+    if findings.iter().all(|finding| finding.confidence < LIKELY) {
         findings.push(none_found(samples));
+        sort(&mut findings);
     }
     let sight = (1.0 - BLIND_EACH * samples.unseen.len() as f64).max(BLIND_LEAST);
     for finding in &mut findings {
@@ -71,6 +73,11 @@ pub fn judge(samples: &Samples) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The order of [`RULES`] decides between equals.
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|one, other| other.confidence.total_cmp(&one.confidence));
 }
 
 fn none_found(samples: &Samples) -> Finding {

@@ -8,7 +8,7 @@ use hotrow_diagnose::root::Root;
 /// Above this share of all CPUs somebody uses them, 0 to 1.
 const BUSY: f64 = 0.25;
 /// Above this share of the CPU time that is wanted, the hypervisor disturbs, 0 to 1.
-const STOLEN: f64 = 0.1;
+const STOLEN: f64 = 0.25;
 /// How long is looked.
 const LOOK: Duration = Duration::from_millis(200);
 

@@ -239,4 +239,10 @@ fn what_the_hypervisor_takes_is_not_idle() {
         target_rate: None,
     });
     assert_eq!((first(&stopped).0, says(&stopped, Class::Generator)), (Class::TooFewConnections, Some(0.4)));
+    // A generator that found no CPU for a moment, and kept its rate.
+    let mut kept = stolen(0.05, 0.05, &[0.003; 16], &[(WaitFor::Client, 16.0)]);
+    kept.processes[0].threads.iter_mut().for_each(|thread| thread.waited = Some(0.0));
+    let service_time = Duration::from_micros(150);
+    kept.load = kept.load.map(|load| Load { target_rate: Some(load.rate), service_time, was_the_limit: true, ..load });
+    assert_eq!((first(&kept).0, says(&kept, Class::Generator)), (Class::NoneFound, Some(0.4)), "{:#?}", judge(&kept));
 }
