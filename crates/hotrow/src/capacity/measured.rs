@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::samples::{Role, Samples};
+use hotrow_lab::capacity::certainty::Score;
 use hotrow_lab::capacity::search;
 use hotrow_load::limited::{self, Cause, RATE_KEPT};
 use hotrow_load::objective::{Judged, Met};
@@ -33,6 +34,8 @@ pub(super) struct Measured {
     /// CPUs that the processes of the service used; none when they were not looked at.
     pub(super) service_cpus: Option<f64>,
     pub(super) judged: Vec<Judged>,
+    /// How sure the verdict is, where the step was long enough to tell.
+    pub(super) noise: Option<Score>,
     pub(super) findings: Vec<Finding>,
     /// Connections that the rate keeps busy, where none was free in time.
     pub(super) connections_wanted: Option<f64>,
@@ -59,6 +62,7 @@ impl Measured {
             cpu_busy: samples.and_then(Samples::busy),
             service_cpus: services.map(|samples| samples.with_role(Role::Service).map(|p| p.cores_used()).sum()),
             judged: Vec::new(),
+            noise: None,
             findings: Vec::new(),
             connections_wanted: match limited::cause(outcome) {
                 Cause::ConnectionsBusy { needed, .. } => Some(needed),

@@ -1,11 +1,12 @@
 //! `hotrow capacity`: how much does it carry, and what limits it?
 //!
 //! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
-//! decided in `hotrow_lab::capacity`), `measured` (one step), `next` (what to do about
+//! decided in `hotrow_lab::capacity`), `measured` (one step), `counted` (its seconds), `next` (what to do about
 //! it), `report` (what it means), `page` and `json`.
 
 pub mod args;
 mod climb;
+mod counted;
 mod json;
 mod measured;
 mod next;

@@ -12,6 +12,7 @@ use hotrow_load::run::{self, Config, RunError};
 use hotrow_measure::clock::Nanos;
 
 use super::args::CapacityArgs;
+use super::counted::Counted;
 use super::measured::{self, Measured};
 use crate::load::args::ArrivalsArg;
 
@@ -52,10 +53,11 @@ pub(super) fn search(
         let begun = Nanos::now();
         match load(task, watch, &trial, steps.len() as u64) {
             Ok(Loaded::Measured(step, verdict)) => {
+                let z = step.noise.map(|noise| noise.z);
                 tell(&step);
                 steps.push(*step);
                 hotrow_lab::watch::sleep(trial.pause, task.stop);
-                last = Some(Judged { verdict, took: Nanos::now().since(begun) });
+                last = Some(Judged { verdict, z, took: Nanos::now().since(begun) });
             }
             Ok(Loaded::Interrupted) => return Ok((search.found(End::Interrupted), None)),
             Ok(Loaded::Gone(why)) if !steps.is_empty() => return Ok((search.found(End::Harmed), Some(why))),
@@ -99,8 +101,10 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
         seed,
     };
     let config = Config { plan, seed, ..task.config.clone() };
-    let (outcome, samples) =
-        watch.during(trial.warmup, Some(trial.length), || run::run(&config, task.stop, &mut |_, _| {}));
+    let mut counted = Counted::new(task.objectives);
+    let (outcome, samples) = watch.during(trial.warmup, Some(trial.length), || {
+        run::run(&config, task.stop, &mut |second, record| counted.add(second, record))
+    });
     let outcome = match outcome {
         Ok(outcome) if outcome.end == outcome::End::Interrupted => return Ok(Loaded::Interrupted),
         Ok(outcome) => outcome,
@@ -114,6 +118,7 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
     step.rate_rps = Some(trial.rate_rps);
     step.purpose = purpose(trial.purpose);
     step.verdict = words(verdict);
+    step.noise = counted.noise(trial, &judged);
     step.judged = judged;
     step.findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
     Ok(Loaded::Measured(Box::new(step), verdict))

@@ -43,29 +43,45 @@ pub struct Score {
 }
 
 /// Scores a load by its seconds; none of fewer than [`BLOCKS_MIN`], of no requests, or where `allowed` is not between 0 and 1.
+///
+/// Of bad requests that come in crowds the variance is in proportion to their number, so that φ stays the same when there
+/// are more or fewer crowds.
 #[must_use]
 pub fn score(seconds: &[Second], allowed: f64) -> Option<Score> {
+    let all = sum(seconds);
+    scored(seconds, allowed, all.bad / all.requests)
+}
+
+/// The same of what does not come in crowds but may go up and down, even below 0, as what is due in a second and answered in the
+/// next: its variance has nothing to do with its number.
+#[must_use]
+pub fn score_level(seconds: &[Second], allowed: f64) -> Option<Score> {
+    scored(seconds, allowed, allowed)
+}
+
+/// With the variance of independent requests of which the share `usual` is bad as the measure of φ.
+fn scored(seconds: &[Second], allowed: f64, usual: f64) -> Option<Score> {
     let all = sum(seconds);
     let usable = all.requests > 0.0 && allowed > 0.0 && allowed < 1.0;
     if !usable || seconds.len() < BLOCKS_MIN {
         return None;
     }
-    let dispersions = BLOCKS_S.iter().filter_map(|length| dispersion(seconds, *length));
+    let dispersions = BLOCKS_S.iter().filter_map(|length| dispersion(seconds, *length, usual));
     let dispersion = dispersions.fold(1.0, f64::max);
     let share = all.bad / all.requests;
     let error = (allowed * (1.0 - allowed) * dispersion / all.requests).sqrt();
     Some(Score { z: (share - allowed) / error, share, error, dispersion })
 }
 
-/// The index of dispersion of blocks of so many seconds; none of too few.
-fn dispersion(seconds: &[Second], length: usize) -> Option<f64> {
+/// The index of dispersion of blocks of so many seconds; none of too few, or where none or all of the requests were bad.
+fn dispersion(seconds: &[Second], length: usize, usual: f64) -> Option<f64> {
     let blocks: Vec<Second> = seconds.chunks_exact(length).map(sum).collect();
     let all = sum(&blocks);
-    if blocks.len() < BLOCKS_MIN || all.bad <= 0.0 || all.requests <= all.bad {
+    if blocks.len() < BLOCKS_MIN || usual <= 0.0 || usual >= 1.0 {
         return None;
     }
     let share = all.bad / all.requests;
-    let of = |block: &Second| match block.requests * share * (1.0 - share) {
+    let of = |block: &Second| match block.requests * usual * (1.0 - usual) {
         variance if variance > 0.0 => (block.bad - block.requests * share).powi(2) / variance,
         _ => 0.0,
     };
@@ -117,6 +133,14 @@ mod tests {
         // But the last half of a plateau does: a queue that grows.
         bad[4..].fill(1_000.0);
         assert!(score(&seconds(&bad), 0.01).unwrap().z > SURE);
+    }
+
+    #[test]
+    fn what_goes_up_and_down_is_no_crowd() {
+        let level = |bad: &[f64]| score_level(&seconds(bad), 0.02).unwrap().z;
+        let up_and_down: Vec<f64> = (0..10).map(|i| if i % 2 == 0 { 21.0 } else { -20.0 }).collect();
+        assert!(level(&up_and_down) < -SURE, "{}", level(&up_and_down));
+        assert!(level(&[40.0; 10]) > SURE);
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl Search {
 
     /// Whether a rate is climbed to once more, for what was missed by accident there would cost a plateau later.
     fn is_tried_again(&mut self, trial: &Trial, verdict: Verdict) -> bool {
-        let climbed = (trial.purpose, verdict) == (Purpose::Climb, Verdict::Missed);
+        let climbed = trial.purpose == Purpose::Climb && verdict != Verdict::Kept;
         let again = climbed && self.missed_rps != Some(trial.rate_rps);
         self.missed_rps = climbed.then_some(trial.rate_rps);
         again

@@ -12,7 +12,7 @@ pub(super) const LOOKS_MAX: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
     pub(super) rate_rps: f64,
-    /// What a short step, or a plateau on which the generator was the limit, said.
+    /// What a short step said.
     said: Option<Verdict>,
     /// What plateaus said, in standard errors: below 0 where the objective was kept.
     plateaus: Vec<f64>,
@@ -20,8 +20,8 @@ pub(super) struct Evidence {
     below: bool,
     /// Its only plateau contradicts what short steps kept, for the first time in this search: it may have been an accident.
     accident: bool,
-    /// Whether `said` is a plateau's.
-    firm: bool,
+    /// Plateaus on which the generator was the limit, so that they said nothing.
+    generators: usize,
 }
 
 /// What plateaus at a rate say together.
@@ -68,7 +68,7 @@ impl Known {
         evidence.below = trial.is_below();
         let z = match (verdict, z) {
             (Verdict::GeneratorLimited | Verdict::Harmed, _) => {
-                (evidence.said, evidence.firm) = (Some(verdict), true);
+                evidence.generators += 1;
                 return;
             }
             (_, Some(z)) if z.is_finite() => z,
@@ -154,7 +154,7 @@ impl Known {
 
 impl Evidence {
     fn new(rate_rps: f64) -> Self {
-        Self { rate_rps, said: None, plateaus: Vec::new(), below: false, accident: false, firm: false }
+        Self { rate_rps, said: None, plateaus: Vec::new(), below: false, accident: false, generators: 0 }
     }
 
     /// The plateaus' scores in one.
@@ -164,7 +164,12 @@ impl Evidence {
 
     fn firm(&self) -> Firm {
         match self.plateaus.as_slice() {
-            [] => self.said.filter(|_| self.firm).map_or(Firm::Untried, Firm::Said),
+            [] => match self.generators {
+                0 => Firm::Untried,
+                // The machine may have been busy with something else.
+                1 => Firm::Undecided,
+                _ => Firm::Said(Verdict::GeneratorLimited),
+            },
             [_] if self.accident => Firm::Undecided,
             _ if self.z() <= -SURE => Firm::Said(Verdict::Kept),
             _ if self.z() >= SURE => Firm::Said(Verdict::Missed),
@@ -185,8 +190,11 @@ impl Evidence {
     /// its time where it would be enough if it were like them, or where they contradict each other.
     pub(super) fn wants_another(&self) -> bool {
         let looks = self.plateaus.len();
-        if looks == 0 || looks >= LOOKS_MAX || self.firm() != Firm::Undecided {
+        if looks + self.generators >= LOOKS_MAX || self.firm() != Firm::Undecided {
             return false;
+        }
+        if looks == 0 {
+            return true;
         }
         // Above 0 in the direction that is hoped for.
         let hoped = if self.below { -self.z() } else { self.z() };

@@ -200,6 +200,19 @@ fn a_limit_that_is_not_reached_is_no_number() {
     assert!(found.refuted.is_some_and(|top| top.generator && top.firm), "{found:?}");
 }
 
+/// The generator loses its CPU in every tenth load: nothing is known of the target then.
+#[test]
+fn a_busy_machine_is_not_taken_for_the_generators_limit() {
+    let covered = (0..50).filter(|seed| {
+        let (mut random, steady) = (Random::new(*seed, 6), bucket(7_000.0));
+        let start_rps = 100.0 * (1.0 + random.unit());
+        let busy = |trial: &Trial| if random.unit() < 0.1 { Verdict::GeneratorLimited.into() } else { steady(trial) };
+        covers(&drive(Limits { start_rps, ..LIMITS }, busy).0, 7_000.0)
+    });
+    let covered = covered.count();
+    assert!(covered >= 45, "{covered} of 50");
+}
+
 #[test]
 fn a_first_rate_that_is_too_high_is_halved() {
     let (found, trials) = drive(Limits { start_rps: 50_000.0, ..LIMITS }, bucket(7_000.0));
