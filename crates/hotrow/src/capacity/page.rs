@@ -25,7 +25,9 @@ pub(super) fn html(report: &Report, command: &str) -> String {
 fn document(report: &Report, command: Option<&str>) -> Document {
     let mut blocks = vec![Block::Answer(report.answer())];
     match &report.result {
-        Sought::Open(open) => blocks.extend(open.doubt().map(Block::Warning)),
+        Sought::Open(open) => {
+            blocks.extend(open.noise(&report.steps).into_iter().chain(open.doubt()).map(Block::Warning))
+        }
         Sought::Closed(closed) => {
             blocks.push(Block::Text(closed.law()));
             blocks.extend(law(closed).map(Block::Table));

@@ -230,7 +230,9 @@ impl Search {
             (None, Some(top)) if top.rate_rps > floor => Ok(((top.rate_rps / 2.0).max(floor), Purpose::Fall)),
             (None, Some(top)) => Err(if top.generator { End::GeneratorLimited } else { End::NothingKept }),
             (Some(kept), None) if kept.rate_rps < most => Ok(((kept.rate_rps * 2.0).min(most), Purpose::Climb)),
-            (Some(kept), top) if !tried && top.is_some_and(|top| top.rate_rps > kept.rate_rps * WIDTH * (1.0 + SAME)) => {
+            (Some(kept), top)
+                if !tried && top.is_some_and(|top| top.rate_rps > kept.rate_rps * WIDTH * (1.0 + SAME)) =>
+            {
                 Ok(((kept.rate_rps * top.map_or(most, |top| top.rate_rps)).sqrt(), Purpose::Bisect))
             }
             (Some(kept), _) if !tried && !self.known.is_confirmed(&kept) => {

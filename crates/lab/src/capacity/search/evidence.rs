@@ -109,16 +109,16 @@ impl Known {
     /// The lowest rate above the floor at which plateaus did not keep the objective.
     pub(super) fn firm_top(&self) -> Option<Bound> {
         let floor = self.floor_rps();
-        let missed = |e: &&Evidence| {
-            matches!(e.firm(), Firm::Said(verdict) if verdict != Verdict::Kept) && e.rate_rps > floor
-        };
+        let missed =
+            |e: &&Evidence| matches!(e.firm(), Firm::Said(verdict) if verdict != Verdict::Kept) && e.rate_rps > floor;
         self.0.iter().filter(missed).min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
     }
 
     /// The lowest rate above the floor that was to be a lower end, and is none.
     pub(super) fn failed_below(&self) -> Option<&Evidence> {
         let floor = self.floor_rps();
-        let failed = self.0.iter().filter(|e| e.below && e.rate_rps > floor && !matches!(e.firm(), Firm::Said(Verdict::Kept)));
+        let failed =
+            self.0.iter().filter(|e| e.below && e.rate_rps > floor && !matches!(e.firm(), Firm::Said(Verdict::Kept)));
         failed.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps))
     }
 
