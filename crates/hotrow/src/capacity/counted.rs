@@ -1,6 +1,8 @@
 //! The seconds of one load, counted as its verdict's statistics want them: of the requests of each, how many were beyond what
 //! an objective asks, and how many were due and not answered.
 
+use std::time::Duration;
+
 use hotrow_lab::capacity::certainty::{SURE_MOST, Score, Second, score, score_level};
 use hotrow_lab::capacity::search::Trial;
 use hotrow_load::limited::RATE_KEPT;
@@ -33,11 +35,15 @@ impl<'a> Counted<'a> {
 
     /// How sure the load is: as sure as the objective that is nearest to being missed, or furthest beyond. None when it is too
     /// short to tell, or when only objectives were judged that count no share of requests.
-    pub(super) fn noise(&self, trial: &Trial, judged: &[Judged]) -> Option<Score> {
+    /// `latency` is the mean one.
+    pub(super) fn noise(&self, trial: &Trial, judged: &[Judged], latency: Duration) -> Option<Score> {
         let whole = trial.length.as_secs_f64().ceil() as usize;
         let allowed = self.objectives.iter().map(Objective::allowed_share).enumerate();
         let shares = allowed.filter_map(|(at, allowed)| score(&self.of(at, whole), allowed?));
-        let unanswered = score_level(&self.of(self.objectives.len(), whole), 1.0 - RATE_KEPT);
+        // In the first seconds less is answered than becomes due, until as much is under way as always will be.
+        let full = latency.as_secs_f64().ceil() as usize + 1;
+        let unanswered = self.of(self.objectives.len(), whole);
+        let unanswered = unanswered.get(full..).and_then(|seconds| score_level(seconds, 1.0 - RATE_KEPT));
         let worst = shares.chain(unanswered).max_by(|one, other| one.z.total_cmp(&other.z))?;
         // What no share tells of, but a verdict does.
         let told = |judged: &Judged| judged.objective.allowed_share().is_none();
@@ -64,8 +70,6 @@ impl<'a> Counted<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use hotrow_lab::capacity::certainty::SURE;
     use hotrow_lab::capacity::search::Purpose;
     use hotrow_load::objective::{Value, parse};
@@ -91,6 +95,10 @@ mod tests {
     }
 
     fn noise(slo: &str, met: Met, seconds: &[(u64, u64)]) -> Option<f64> {
+        noise_of(slo, met, seconds, Duration::from_millis(1))
+    }
+
+    fn noise_of(slo: &str, met: Met, seconds: &[(u64, u64)], latency: Duration) -> Option<f64> {
         let objectives = parse(slo).unwrap();
         let mut counted = Counted::new(&objectives);
         for (index, (late, unanswered)) in (0..).zip(seconds) {
@@ -99,7 +107,7 @@ mod tests {
         }
         let judged = |objective: &Objective| Judged { objective: objective.clone(), value: Value::Nothing, met };
         let judged: Vec<Judged> = objectives.iter().map(judged).collect();
-        counted.noise(&TRIAL, &judged).map(|noise| noise.z)
+        counted.noise(&TRIAL, &judged, latency).map(|noise| noise.z)
     }
 
     #[test]
@@ -113,6 +121,15 @@ mod tests {
         let mut seconds = [(0, 0); 10];
         seconds[9] = (0, 300);
         assert!(noise("p99<10ms", Met::Yes, &seconds).unwrap() < SURE);
+    }
+
+    /// Each takes 2.5 s, so that nothing is answered in the first two seconds, and half of it in the third.
+    #[test]
+    fn a_slow_server_is_no_queue_that_grows() {
+        let mut seconds = [(0, 0); 10];
+        (seconds[0], seconds[1], seconds[2]) = ((0, 1_000), (0, 1_000), (0, 500));
+        let z = noise_of("p99<9s", Met::Yes, &seconds, Duration::from_millis(2_500)).unwrap();
+        assert!(z < -SURE, "{z}");
     }
 
     #[test]

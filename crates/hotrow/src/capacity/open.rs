@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hotrow_lab::capacity::search::{End, Found, Judged, Limits, Purpose, Search, Step, Trial, Verdict};
 use hotrow_lab::watch::Watch;
 use hotrow_load::objective::{self, Objective};
 use hotrow_load::outcome;
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan, Rate};
+use hotrow_load::record::Known;
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_measure::clock::Nanos;
 
@@ -118,7 +120,8 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
     step.rate_rps = Some(trial.rate_rps);
     step.purpose = purpose(trial.purpose);
     step.verdict = words(verdict);
-    step.noise = counted.noise(trial, &judged);
+    let latency = Duration::from_nanos(outcome.total.latency.mean().map_or(0, Known::ns));
+    step.noise = counted.noise(trial, &judged, latency);
     step.judged = judged;
     step.findings = samples.map(|samples| watch.judge(samples, &outcome)).unwrap_or_default();
     Ok(Loaded::Measured(Box::new(step), verdict))
