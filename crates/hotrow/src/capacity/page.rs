@@ -171,7 +171,7 @@ fn law(closed: &Closed) -> Option<Table> {
             row("κ", "agreeing in pairs (coherency)", fit.kappa),
         ],
         foot: vec![
-            "Refits draw each number of connections again from its own rounds; few rounds make this too narrow."
+            "Refits draw each number of connections again from its own rounds."
                 .to_owned(),
         ],
         ..Table::default()
