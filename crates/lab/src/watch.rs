@@ -15,7 +15,7 @@ use hotrow_diagnose::samples::{Load, Role, Samples};
 use hotrow_diagnose::survey::survey;
 use hotrow_load::outcome::Outcome;
 use hotrow_load::record::Known;
-use hotrow_measure::clock::Nanos;
+use hotrow_measure::clock::{Nanos, thread_cpu};
 
 /// Longest sleep without looking whether the load has ended.
 const NAP: Duration = Duration::from_millis(10);
@@ -41,6 +41,8 @@ pub struct Watch {
     pub words: String,
     /// What the machine did in the latest second of a load.
     pub latest: Latest,
+    /// CPU time that looking has taken, the whole of its thread.
+    pub cpu: Duration,
 }
 
 impl Watch {
@@ -60,7 +62,14 @@ impl Watch {
         let words = if more > 0 { format!("{words}, and {more} that descend from it") } else { words };
         pids.truncate(WATCHED_MAX);
         let sampler = Sampler::new(Root::machine(), &pids);
-        Self { sampler, local: local || !processes.is_empty(), roles, words, latest: Latest::default() }
+        Self {
+            sampler,
+            local: local || !processes.is_empty(),
+            roles,
+            words,
+            latest: Latest::default(),
+            cpu: Duration::ZERO,
+        }
     }
 
     /// Whether a process of the service is looked at.
@@ -79,10 +88,12 @@ impl Watch {
         let over = AtomicBool::new(false);
         let mut looking = Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, over: &over };
         std::thread::scope(|scope| {
-            let looking = scope.spawn(move || looking.look(warmup, length));
+            let looking = scope.spawn(move || (looking.look(warmup, length), thread_cpu()));
             let done = load();
             over.store(true, Ordering::Relaxed);
-            (done, looking.join().ok().flatten())
+            let (seen, cpu) = looking.join().unwrap_or_default();
+            self.cpu += cpu;
+            (done, seen)
         })
     }
 

@@ -1,4 +1,4 @@
-//! What limited a row, from the CPU that its tiers used. It cannot see locks, disks or networks: it says so.
+//! What limited a measurement, from the CPU that its tiers used. It cannot see locks, disks or networks: it says so.
 
 use super::numbers::{cores, number, percent};
 use super::summary::Run;
@@ -94,6 +94,36 @@ pub(super) fn tier_name(part: Part) -> &'static str {
 }
 
 impl Limited {
+    /// The class of the findings that say the same; where there is none, a name of its own.
+    pub(super) fn class(&self) -> &'static str {
+        match self {
+            Self::Generator => "Generator",
+            Self::Nothing { .. } => "Nothing",
+            Self::OwnLimit { .. } => "Throttled",
+            Self::AllCpus { .. } => "AllCpus",
+            Self::OneCore { part: Part::Proxy, .. } => "Proxy",
+            Self::OneCore { .. } => "OneThread",
+            Self::OneConnection { .. } => "OneConnection",
+            Self::NotTheCpu { .. } => "NotTheCpu",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    /// In two or three words.
+    pub(super) fn short(&self) -> String {
+        match self {
+            Self::Generator => "the generator".to_owned(),
+            Self::Nothing { .. } => "nothing".to_owned(),
+            Self::OwnLimit { part, all: true, .. } => format!("CPU limit of the {}", tier_name(*part)),
+            Self::OwnLimit { names, .. } => format!("CPU limit of {}", names.join(", ")),
+            Self::AllCpus { .. } => "all CPUs".to_owned(),
+            Self::OneCore { part, .. } => format!("one core of the {}", tier_name(*part)),
+            Self::OneConnection { .. } => "its one connection".to_owned(),
+            Self::NotTheCpu { .. } => "not the CPU".to_owned(),
+            Self::Unknown => "unknown".to_owned(),
+        }
+    }
+
     /// In a few words for a table.
     pub(super) fn words(&self) -> String {
         match self {

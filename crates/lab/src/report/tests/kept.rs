@@ -1,0 +1,28 @@
+//! Runs that earlier versions kept.
+
+use std::path::PathBuf;
+
+use super::super::{HTML_FILE, compare, compose, html, read};
+use super::wellformed;
+use crate::results;
+
+fn kept() -> Vec<PathBuf> {
+    let runs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+    let folders = std::fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path());
+    folders.filter(|folder| folder.join(results::FILE).exists()).collect()
+}
+
+/// They are read, reported and compared still, whatever was added to results since.
+#[test]
+fn kept_runs_can_still_be_read_and_compared() {
+    let mut old = 0;
+    for folder in kept() {
+        let results = read(&folder).unwrap();
+        old += usize::from(results.measurements.iter().all(|measurement| measurement.findings.is_empty()));
+        for document in [compose::document(&results), compare::document(&results, &results).unwrap()] {
+            assert_eq!(wellformed::complaints(&html::render(&document)), Vec::<String>::new(), "{folder:?}");
+        }
+        assert!(folder.join(HTML_FILE).exists(), "{folder:?}");
+    }
+    assert!(old >= 5, "{old} runs without findings are kept: the test shows too little");
+}
