@@ -17,8 +17,8 @@ use hotrow_load::outcome::Outcome;
 use hotrow_load::record::Known;
 use hotrow_measure::clock::{Nanos, thread_cpu};
 
-/// Longest sleep without looking whether the load has ended.
-const NAP: Duration = Duration::from_millis(10);
+/// Longest sleep without looking whether the load has ended; who ends it may wake the sleeper (`unpark`).
+const NAP: Duration = Duration::from_millis(100);
 /// Of a load whose length is known, the last look comes when this part of it has passed, so that it is loaded still.
 const LOOKED_AT: f64 = 0.8;
 /// Of others, looks come after this time, twice this time, four times …
@@ -41,6 +41,8 @@ pub struct Watch {
     pub words: String,
     /// What the machine did in the latest second of a load.
     pub latest: Latest,
+    /// Whether to look every second too, which nothing but `latest` needs.
+    pub glances: bool,
     /// CPU time that looking has taken, the whole of its thread.
     pub cpu: Duration,
 }
@@ -68,6 +70,7 @@ impl Watch {
             roles,
             words,
             latest: Latest::default(),
+            glances: true,
             cpu: Duration::ZERO,
         }
     }
@@ -86,11 +89,14 @@ impl Watch {
         load: impl FnOnce() -> T,
     ) -> (T, Option<Samples>) {
         let over = AtomicBool::new(false);
-        let mut looking = Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, over: &over };
+        let glance = if self.glances { GLANCE } else { Duration::MAX };
+        let mut looking =
+            Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, glance, over: &over };
         std::thread::scope(|scope| {
             let looking = scope.spawn(move || (looking.look(warmup, length), thread_cpu()));
             let done = load();
             over.store(true, Ordering::Relaxed);
+            looking.thread().unpark();
             let (seen, cpu) = looking.join().unwrap_or_default();
             self.cpu += cpu;
             (done, seen)
@@ -143,6 +149,7 @@ struct Looking<'a> {
     sampler: &'a mut Sampler,
     roles: &'a HashMap<u32, Role>,
     latest: &'a Latest,
+    glance: Duration,
     over: &'a AtomicBool,
 }
 
@@ -156,12 +163,13 @@ impl Looking<'_> {
         let mut whole_at = length.map_or(FIRST_LOOK, |length| length.mul_f64(LOOKED_AT));
         loop {
             let passed = Nanos::now().since(first.at);
-            let goes_on = sleep(whole_at.saturating_sub(passed).min(GLANCE), self.over);
-            let now = self.sampler.sample(Nanos::now());
-            if goes_on || found.is_none() {
-                self.show(&last, &now);
+            let goes_on = sleep(whole_at.saturating_sub(passed).min(self.glance), self.over);
+            if !goes_on && found.is_some() {
+                return found;
             }
-            if now.at.since(first.at) >= whole_at || (!goes_on && found.is_none()) {
+            let now = self.sampler.sample(Nanos::now());
+            self.show(&last, &now);
+            if now.at.since(first.at) >= whole_at || !goes_on {
                 let mut samples = self.between(&first, &now);
                 survey(&Root::machine(), &mut samples);
                 found = Some(samples);
@@ -195,7 +203,7 @@ pub fn sleep(time: Duration, over: &AtomicBool) -> bool {
         if now >= until {
             return true;
         }
-        std::thread::sleep(until.since(now).min(NAP));
+        std::thread::park_timeout(until.since(now).min(NAP));
     }
 }
 

@@ -78,6 +78,12 @@ fn share(used: f64, of: u32) -> String {
     percent(used / f64::from(of.max(1)))
 }
 
+/// Cores in use of those that limits allow. Who is held up whenever he works may use less on average.
+fn at_most(used: f64, of: f64) -> String {
+    let held_up = if used < of * AT_LIMIT { ", held up whenever it works" } else { "" };
+    format!("{} of {} cores{held_up}", cores(used), cores(of))
+}
+
 fn at_limit(tier: &Tier, window_s: f64) -> bool {
     let full = tier.limit_cores.is_some_and(|limit| tier.cpu_s / window_s >= limit * AT_LIMIT);
     full || tier.throttled.is_some_and(|share| share >= THROTTLED)
@@ -132,14 +138,15 @@ impl Limited {
                 format!("nothing: it kept the {} requests/s that were asked for", number(*asked))
             }
             Self::OwnLimit { part, used, of, all: true, .. } => {
-                format!("the CPU limit of the {} ({} of {} cores)", tier_name(*part), cores(*used), cores(*of))
+                format!("the CPU limit of the {} ({})", tier_name(*part), at_most(*used, *of))
             }
-            Self::OwnLimit { names, used, of, .. } => format!(
-                "the CPU limit of {} ({} of {} cores), while others of its tier had room",
-                names.join(", "),
-                cores(*used),
-                cores(*of)
-            ),
+            Self::OwnLimit { names, used, of, .. } => {
+                format!(
+                    "the CPU limit of {} ({}), while others of its tier had room",
+                    names.join(", "),
+                    at_most(*used, *of)
+                )
+            }
             Self::AllCpus { used, of } => format!("the CPUs of this machine ({} of {of} cores in use)", cores(*used)),
             Self::OneCore { part, name } => {
                 format!("probably one core: the {} {name} used just one, as one busy thread does", tier_name(*part))

@@ -4,7 +4,7 @@
 //! the findings do.
 
 use super::limit::{self, Limited};
-use super::numbers::percent;
+use super::numbers::{cores, percent};
 use super::summary::{RowSummary, Run};
 use crate::results::{Finding, Row};
 
@@ -29,6 +29,8 @@ const GENERATOR: &str = "Generator";
 const NONE_FOUND: &str = "NoneFound";
 /// All CPUs were busy, and the generator says that it was the limit: that it found none free.
 const CPUS_SHARED: &str = "the CPUs of this machine, of which the generator took its part: the rate is a lower bound";
+/// Below this share of all CPUs for what was measured, something else had the rest. The kernel's work for interrupts is less.
+const MOST_OF_CPUS: f64 = 0.75;
 
 /// What limited a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,11 +118,24 @@ fn vote<'a>(run: &Run<'a>, row: &Row, cpus: u32) -> Vote<'a> {
     match (&by_cpu, first) {
         (Limited::Nothing { .. }, _) => told(None),
         (Limited::OwnLimit { .. }, _) => told(of_class(THROTTLED)),
-        (Limited::Generator, Some(finding)) if finding.class == ALL_CPUS => by_finding(finding, CPUS_SHARED),
+        (Limited::Generator, Some(finding)) if finding.class == ALL_CPUS => {
+            by_finding(finding, &with_others(CPUS_SHARED, run, cpus))
+        }
         (Limited::Generator, _) => told(of_class(GENERATOR)),
         (Limited::AllCpus { .. }, Some(finding)) if finding.class == ALL_CPUS => told(Some(finding)),
+        (_, Some(finding)) if finding.class == ALL_CPUS => by_finding(finding, &with_others(&finding.words, run, cpus)),
         (_, Some(finding)) => by_finding(finding, &finding.words),
         (_, None) => told(None),
+    }
+}
+
+/// When all CPUs were busy: whether what was measured kept them so.
+fn with_others(words: &str, run: &Run<'_>, cpus: u32) -> String {
+    match run.cores(|_| true).filter(|used| *used < f64::from(cpus) * MOST_OF_CPUS) {
+        Some(used) => {
+            format!("{words}; set-up and generator used {} of {cpus} cores, something else the rest", cores(used))
+        }
+        None => words.to_owned(),
     }
 }
 

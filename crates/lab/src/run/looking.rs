@@ -43,7 +43,10 @@ impl Looking {
         // The members first: where there are more than can be watched, their children are left out.
         let members: BTreeSet<u32> = standing.members.iter().map(|member| member.process.pid).collect();
         watched.sort_by_key(|(pid, _)| !members.contains(pid));
-        Self { watch: Watch::new(&watched, true, String::new()), names }
+        let mut watch = Watch::new(&watched, true, String::new());
+        // Nobody sees it while it goes on, and every look takes a little from what is measured.
+        watch.glances = false;
+        Self { watch, names }
     }
 
     /// Loads, and looks meanwhile; nothing was seen of a load that ended at once.
