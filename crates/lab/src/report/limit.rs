@@ -8,6 +8,8 @@ use crate::results::{Part, Row, Tier};
 const AT_LIMIT: f64 = 0.95;
 /// From this share of throttled periods on, too.
 const THROTTLED: f64 = 0.5;
+/// But not below this share of its limit: who hardly works may be held up whenever he does, and keeps nobody waiting.
+const WORKS: f64 = 0.2;
 /// From this share of all CPUs on they are busy. The rest goes to the kernel's work for interrupts, which belongs to nobody.
 const ALL_BUSY: f64 = 0.9;
 /// A process group that uses this much of one core and no more may have only one thread that works.
@@ -49,7 +51,7 @@ pub(super) fn judge(run: &Run<'_>, row: &Row, cpus: u32) -> Limited {
     let Some(used) = run.cores(|_| true) else { return Limited::Unknown };
     for part in [Part::Service, Part::Proxy, Part::Database] {
         let of_part: Vec<&Tier> = tiers.iter().filter(|tier| tier.part == part).collect();
-        let full: Vec<&&Tier> = of_part.iter().filter(|tier| at_limit(tier, window_s)).collect();
+        let full = at_limit(&of_part, window_s);
         if !full.is_empty() {
             return Limited::OwnLimit {
                 part,
@@ -84,9 +86,26 @@ fn at_most(used: f64, of: f64) -> String {
     format!("{} of {} cores{held_up}", cores(used), cores(of))
 }
 
-fn at_limit(tier: &Tier, window_s: f64) -> bool {
-    let full = tier.limit_cores.is_some_and(|limit| tier.cpu_s / window_s >= limit * AT_LIMIT);
-    full || tier.throttled.is_some_and(|share| share >= THROTTLED)
+/// Those of a tier that used their limits up; where none did, those that were held up most of the time that they worked.
+fn at_limit<'a>(tiers: &[&'a Tier], window_s: f64) -> Vec<&'a Tier> {
+    let chosen = |keep: &dyn Fn(&Tier) -> bool| tiers.iter().copied().filter(|tier| keep(tier)).collect::<Vec<_>>();
+    let full = chosen(&|tier| tier.limit_cores.is_some_and(|limit| tier.cpu_s / window_s >= limit * AT_LIMIT));
+    if !full.is_empty() {
+        return full;
+    }
+    chosen(&|tier| tier.throttled.is_some_and(|share| share >= THROTTLED) && works(tier, window_s))
+}
+
+/// Whether a tier used enough of its limit to be kept from more by it.
+fn works(tier: &Tier, window_s: f64) -> bool {
+    tier.limit_cores.is_none_or(|limit| tier.cpu_s / window_s >= limit * WORKS)
+}
+
+/// Whether any limit can have held a run up, by what was used of it.
+pub(super) fn any_limit_counts(run: &Run<'_>) -> bool {
+    let mut limited = run.of.tiers.iter().filter(|tier| tier.limit_cores.is_some()).peekable();
+    // What limits itself, or was limited by others than the lab, is not known here.
+    limited.peek().is_none() || limited.any(|tier| works(tier, run.load.window_s))
 }
 
 /// The name of a tier in a sentence.

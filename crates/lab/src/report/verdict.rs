@@ -99,8 +99,12 @@ fn vote<'a>(run: &Run<'a>, row: &Row, cpus: u32) -> Vote<'a> {
     let by_cpu = limit::judge(run, row, cpus);
     let findings = &run.of.findings;
     let of_class = |class: &str| findings.iter().find(|finding| finding.class == class);
-    // That no limit was found adds nothing to what CPU time tells.
-    let first = findings.first().filter(|finding| finding.class != NONE_FOUND);
+    // That no limit was found adds nothing to what CPU time tells, and what that refutes is none.
+    let none = |finding: &Finding| {
+        finding.class == NONE_FOUND || (finding.class == THROTTLED && !limit::any_limit_counts(run))
+    };
+    let first = findings.iter().find(|finding| !none(finding));
+    let shared = of_class(ALL_CPUS).filter(|all| of_class(GENERATOR).is_none_or(|own| all.confidence > own.confidence));
     let told = |seen: Option<&'a Finding>| Vote {
         rps: run.load.rps,
         class: by_cpu.class(),
@@ -118,10 +122,10 @@ fn vote<'a>(run: &Run<'a>, row: &Row, cpus: u32) -> Vote<'a> {
     match (&by_cpu, first) {
         (Limited::Nothing { .. }, _) => told(None),
         (Limited::OwnLimit { .. }, _) => told(of_class(THROTTLED)),
-        (Limited::Generator, Some(finding)) if finding.class == ALL_CPUS => {
-            by_finding(finding, &with_others(CPUS_SHARED, run, cpus))
-        }
-        (Limited::Generator, _) => told(of_class(GENERATOR)),
+        (Limited::Generator, _) => match shared {
+            Some(finding) => by_finding(finding, &with_others(CPUS_SHARED, run, cpus)),
+            None => told(of_class(GENERATOR)),
+        },
         (Limited::AllCpus { .. }, Some(finding)) if finding.class == ALL_CPUS => told(Some(finding)),
         (_, Some(finding)) if finding.class == ALL_CPUS => by_finding(finding, &with_others(&finding.words, run, cpus)),
         (_, Some(finding)) => by_finding(finding, &finding.words),

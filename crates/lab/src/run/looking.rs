@@ -15,6 +15,10 @@ use crate::results::{self, Part};
 use crate::watch::Watch;
 
 const PROC: &str = "/proc";
+/// Connections are opened in this part of a measurement, all at once; that is not what limits the rest.
+const OPENING: f64 = 0.05;
+/// The same where a number of requests ends it.
+const OPENING_OF_REQUESTS: Duration = Duration::from_millis(100);
 /// The generator's name in a report.
 pub(super) const GENERATOR: &str = "hotrow load";
 
@@ -53,7 +57,8 @@ impl Looking {
     pub(super) fn during<T>(&mut self, extent: Extent, load: impl FnOnce() -> T) -> (T, Option<Samples>) {
         // A number of requests may end it before its time.
         let length = extent.duration.filter(|_| extent.requests.is_none());
-        self.watch.during(Duration::ZERO, length, load)
+        let opening = length.map_or(OPENING_OF_REQUESTS, |length| length.mul_f64(OPENING));
+        self.watch.during(opening, length.map(|length| length.saturating_sub(opening)), load)
     }
 
     /// CPU time that looking took.
