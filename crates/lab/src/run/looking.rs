@@ -68,7 +68,7 @@ impl Looking {
 
     /// What was seen says this, the most certain first.
     pub(super) fn findings(&self, seen: Samples, outcome: &Outcome) -> Vec<results::Finding> {
-        self.watch.judge(seen, outcome).into_iter().map(|finding| kept(finding, &self.names)).collect()
+        self.watch.judge(seen, outcome).iter().map(|finding| kept(finding, &self.names)).collect()
     }
 }
 
@@ -81,7 +81,7 @@ fn role(part: Part) -> Role {
     }
 }
 
-fn kept(finding: Finding, names: &BTreeMap<u32, String>) -> results::Finding {
+fn kept(finding: &Finding, names: &BTreeMap<u32, String>) -> results::Finding {
     results::Finding {
         class: format!("{:?}", finding.class),
         words: finding.class.words().to_owned(),
