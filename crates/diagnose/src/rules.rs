@@ -4,11 +4,14 @@
 //! The thresholds are named constants of each rule. A finding is a suspicion with evidence; only a change of what it
 //! names proves it, which is what its counterfactual is for.
 
+mod competitor;
 mod cpu;
 mod disk;
 mod external;
 pub mod finding;
 mod generator;
+mod held;
+mod lock;
 mod memory;
 mod network;
 mod one_thread;
@@ -16,6 +19,7 @@ mod steal;
 mod tables;
 mod throttled;
 mod too_few;
+mod want;
 
 use self::finding::{Class, Finding};
 use crate::samples::Samples;
@@ -24,7 +28,7 @@ use crate::samples::Samples;
 pub type Rule = fn(&Samples) -> Option<Finding>;
 
 /// All of them. A rule that looks at others' absence, as `external`, stands behind them.
-pub const RULES: [Rule; 15] = [
+pub const RULES: [Rule; 17] = [
     generator::judge,
     tables::accept_queue,
     tables::open_files,
@@ -34,8 +38,10 @@ pub const RULES: [Rule; 15] = [
     throttled::judge,
     steal::judge,
     memory::judge,
+    competitor::judge,
     cpu::judge,
     one_thread::judge,
+    lock::judge,
     network::judge,
     disk::judge,
     too_few::judge,

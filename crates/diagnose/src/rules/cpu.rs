@@ -1,6 +1,8 @@
-//! All CPUs are busy.
+//! All CPUs are busy, and mostly for what is measured; what others do is the matter of `competitor`.
 
+use super::competitor::others_share;
 use super::finding::{Class, Finding, confidence, percent};
+use super::want::held_up_by_cpus;
 use crate::samples::Samples;
 
 /// From this share of all CPUs on they are busy.
@@ -12,6 +14,10 @@ const INTERRUPTS_TOLD: f64 = 0.1;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     let busy = samples.busy().filter(|busy| *busy >= BUSY)?;
+    let held_up = held_up_by_cpus(samples);
+    if held_up <= 0.0 {
+        return None;
+    }
     let mut evidence = vec![format!("{} CPUs are {} busy", samples.cores.len(), percent(busy))];
     evidence
         .extend(samples.cpu_pressure.map(|share| format!("some thread waited for one {} of the time", percent(share))));
@@ -28,7 +34,7 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     evidence.extend(processes.iter().take(3).map(used));
     Some(Finding {
         class: Class::AllCpus,
-        confidence: confidence(busy, BUSY, FULL),
+        confidence: confidence(busy, BUSY, FULL) * (1.0 - others_share(samples).unwrap_or(0.0)) * held_up,
         evidence,
         counterfactual: format!(
             "twice the CPUs, or half the CPU time per request, up to doubles the rate; taking 10 % of the {} CPUs \

@@ -1,7 +1,9 @@
 //! The service waits for something else: hardly any CPU is used anywhere, and no request is worked on.
 
-use super::finding::{Class, Finding, percent};
-use crate::samples::{Role, Samples, Thread, Watched};
+use super::finding::{Class, Finding, confidence, percent};
+use super::held::{Held, awaited_peer, rate_kept};
+use super::want::cpus_free;
+use crate::samples::{Load, Peer, Role, Samples, Thread, Watched};
 
 /// Above this share of all CPUs the answer lies there.
 const CPU_BELOW: f64 = 0.6;
@@ -13,16 +15,29 @@ const DISK_BELOW: f64 = 0.5;
 const THREAD_BELOW: f64 = 0.8;
 /// A thread that waits for a CPU longer than this share of the time does not wait for others.
 const WAITED_BELOW: f64 = 0.2;
-/// A share of the target rate that is as good as all of it.
-const RATE_KEPT: f64 = 0.98;
+/// From this share of the service's threads that do not just wait for each other on, those that wait for a peer are the most.
+const WAITING: f64 = 0.5;
+/// From this share on there is no doubt.
+const WAITING_FULL: f64 = 0.9;
+/// From this share on, threads are seen to wait for something that is no peer.
+const OTHERWISE: f64 = 0.5;
+
+/// How much it is known that the service waits for others.
+#[derive(Clone, Copy)]
+enum Known {
+    /// Its threads were seen to wait for a peer, this share of them.
+    Seen(f64),
+    /// It holds connections to others and waits for events: a loop may wait for any of them.
+    Peers,
+    /// Nobody is in sight.
+    Nobody,
+}
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
-    let busy = samples.busy().filter(|busy| *busy < CPU_BELOW)?;
+    let busy = samples.busy().filter(|_| cpus_free(samples, CPU_BELOW))?;
     let load = samples.load.filter(|load| load.rate > 0.0 && !load.was_the_limit)?;
     let services: Vec<&Watched> = samples.with_role(Role::Service).collect();
-    let kept = load.target_rate.is_some_and(|target| load.rate >= RATE_KEPT * target);
-    let disk = samples.disks.iter().any(|disk| disk.utilisation >= DISK_BELOW);
-    if services.is_empty() || kept || disk || services.iter().any(|process| held_up(process)) {
+    if services.is_empty() || rate_kept(samples) || services.iter().any(|process| held_up(process)) {
         return None;
     }
     let used: f64 = services.iter().map(|process| process.cores_used()).sum();
@@ -30,34 +45,67 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     if !worked.is_finite() || worked >= WORKED_BELOW {
         return None;
     }
-    let peer = services.iter().flat_map(|process| &process.peers).max_by_key(|peer| peer.connections);
+    let held = Held::by(samples);
+    let most = services.iter().flat_map(|process| &process.peers).max_by_key(|peer| peer.connections).copied();
+    let known = known(samples, held.as_ref(), most)?;
+    let awaited = awaited_peer(samples);
+    let connections = |address| {
+        let mut peers = services.iter().flat_map(|process| &process.peers);
+        peers.find(|peer| peer.address == address).map_or(0, |peer| peer.connections)
+    };
+    let peer = awaited.map(|address| Peer { address, connections: connections(address) }).or(most);
+    Some(Finding {
+        class: Class::External,
+        confidence: match known {
+            Known::Seen(share) => confidence(share, WAITING, WAITING_FULL),
+            Known::Peers => 0.8,
+            // A lock or a sleep looks the same from outside.
+            Known::Nobody => 0.55,
+        },
+        evidence: evidence(load, worked, busy, held.as_ref(), peer),
+        counterfactual: counterfactual(peer),
+    })
+}
+
+/// None when its threads wait for something of which other rules speak.
+fn known(samples: &Samples, held: Option<&Held>, most: Option<Peer>) -> Option<Known> {
+    let disk = samples.disks.iter().any(|disk| disk.utilisation >= DISK_BELOW);
+    match held {
+        Some(held) if held.peer >= WAITING && held.share(held.peer) >= WAITING => {
+            Some(Known::Seen(held.share(held.peer)))
+        }
+        Some(held) if held.disk >= OTHERWISE && held.share(held.disk) >= OTHERWISE => None,
+        _ if disk => None,
+        // Sleeping is waiting for nobody.
+        Some(held) if held.time >= OTHERWISE && held.share(held.time) >= OTHERWISE => Some(Known::Nobody),
+        _ if most.is_some() => Some(Known::Peers),
+        _ => Some(Known::Nobody),
+    }
+}
+
+fn evidence(load: Load, worked: f64, busy: f64, held: Option<&Held>, peer: Option<Peer>) -> Vec<String> {
     let mut evidence = vec![
         format!(
             "a request takes {:.2} ms, of which the service works for {}",
             load.service_time.as_secs_f64() * 1e3,
             percent(worked)
         ),
-        format!("CPUs are {} busy, and no disk is", percent(busy)),
+        format!("CPUs are {} busy, and no disk holds it up", percent(busy)),
     ];
+    evidence.extend(held.map(Held::words));
     evidence.extend(peer.map(|peer| format!("it holds {} connections to {}", peer.connections, peer.address)));
-    let (confidence, counterfactual) = match peer {
-        Some(peer) => {
-            let (answers, twice) = (peer.address, peer.connections.saturating_mul(2));
-            (
-                0.8,
-                format!(
-                    "if {answers} answers in half the time, or takes {twice} requests at once, the rate up to doubles"
-                ),
-            )
+    evidence
+}
+
+fn counterfactual(peer: Option<Peer>) -> String {
+    match peer {
+        Some(Peer { address, connections }) => {
+            let twice = connections.saturating_mul(2).max(2);
+            format!("if {address} answers in half the time, or takes {twice} requests at once, the rate up to doubles")
         }
-        // A lock or a sleep looks the same from outside.
-        None => (
-            0.55,
-            "look at what its threads wait for (/proc/PID/task/*/wchan, or a stack dump): a lock, a sleep, a peer"
-                .to_owned(),
-        ),
-    };
-    Some(Finding { class: Class::External, confidence, evidence, counterfactual })
+        None => "look at what its threads wait for (/proc/PID/task/*/wchan, or a stack dump): a lock, a sleep, a peer"
+            .to_owned(),
+    }
 }
 
 /// A thread at its limit, or that waits for a CPU, or a group: then it does not wait for others.

@@ -97,3 +97,8 @@ pub(super) fn confidence(value: f64, from: f64, full: f64) -> f64 {
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
+
+/// A number with one digit after the point, or none where it says nothing.
+pub(super) fn number(value: f64) -> String {
+    if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}

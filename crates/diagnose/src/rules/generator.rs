@@ -2,12 +2,17 @@
 //! its threads.
 
 use super::finding::{Class, Finding, percent};
-use crate::samples::{Role, Samples};
+use crate::samples::{Role, Samples, Watched};
 
 /// From this share of a CPU on a generator's thread has nothing left to give.
 const BUSY: f64 = 0.95;
 /// From this share of all CPUs on the machine is full: a generator that found none free is then one of those that filled it.
 const MACHINE_FULL: f64 = 0.9;
+
+/// From this share of its periods on, in which a cgroup holds it up, it is limited by that.
+const HELD_UP: f64 = 0.3;
+/// Fewer periods tell nothing.
+const PERIODS_MIN: u64 = 5;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     let busiest =
@@ -19,6 +24,7 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         // Its own judgement, where there is one, knows more than its CPU time.
         return None;
     }
+    let held_up = held_up_alone(samples);
     let mut evidence = Vec::new();
     if judged_itself {
         evidence.push("it judges itself to have been the limit".to_owned());
@@ -26,9 +32,12 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     evidence.extend(busiest.map(|(pid, thread)| {
         format!("thread {:?} of process {pid} used {} of a CPU", thread.name, percent(thread.busy))
     }));
+    evidence.extend(held_up.map(|share| format!("its own cgroup held it up in {} of its periods", percent(share))));
     Some(Finding {
         class: Class::Generator,
         confidence: match judged_itself {
+            // Whoever fills the machine: it would not get more.
+            true if held_up.is_some() => 0.95,
             _ if samples.busy().is_some_and(|busy| busy >= MACHINE_FULL) => 0.4,
             true => 0.95,
             false => 0.7,
@@ -37,4 +46,17 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         counterfactual: "one more thread of the generator, or a second machine that generates, raises the rate"
             .to_owned(),
     })
+}
+
+/// Share of the periods in which the generator's own group held it up, and the service's did not do so to the service.
+fn held_up_alone(samples: &Samples) -> Option<f64> {
+    let share = |process: &Watched| {
+        let group = process.group.filter(|group| group.periods >= PERIODS_MIN)?;
+        Some(group.throttled_periods as f64 / group.periods as f64).filter(|share| *share >= HELD_UP)
+    };
+    let services = samples.processes.iter().filter(|process| process.role != Role::Generator);
+    if services.filter_map(share).next().is_some() {
+        return None;
+    }
+    samples.with_role(Role::Generator).filter_map(share).reduce(f64::max)
 }

@@ -1,12 +1,31 @@
 //! A link carries what it can, or packets are lost.
 
 use super::finding::{Class, Finding, confidence, percent};
-use crate::samples::{Link, Samples};
+use super::held::rate_kept;
+use super::want::cpus_free;
+use crate::samples::{Link, Role, Samples, Watched};
 
 /// From this share of its speed on a link is full: what is missing are the frames' own bytes.
 const FULL_FROM: f64 = 0.85;
 /// From this share on there is no doubt.
 const FULL: f64 = 0.93;
+/// A link that does not tell its speed, or is not seen, is full when on this share of its clients' connections the service has
+/// sent what is not confirmed.
+const UNSENT: f64 = 0.5;
+/// From this share on there is no doubt.
+const UNSENT_FULL: f64 = 0.9;
+/// CPUs above this share, or a thread above [`THREAD_BELOW`], may be what is too slow.
+const CPU_BELOW: f64 = 0.8;
+/// See [`CPU_BELOW`].
+const THREAD_BELOW: f64 = 0.9;
+/// Round trips must take so many times the shortest one: segments queue in front of the link. Else it is only far.
+const QUEUED: f64 = 2.0;
+/// What is left of the confidence when round trips are not known.
+const QUEUE_DOUBT: f64 = 0.7;
+/// Less than this a second is no use of a link, in bits.
+const CARRIED_BITS_PER_S: f64 = 1e6;
+/// What the generator's side of a link is not.
+const LOOPBACK: &str = "lo";
 /// From this share of the segments on that are sent again, loss limits.
 const RETRANSMITTED: f64 = 0.01;
 /// From this share on there is no doubt.
@@ -15,7 +34,7 @@ const RETRANSMITTED_FULL: f64 = 0.05;
 const SEGMENTS_MIN: u64 = 1000;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
-    bandwidth(samples).or_else(|| loss(samples))
+    bandwidth(samples).or_else(|| queued(samples)).or_else(|| loss(samples))
 }
 
 fn bandwidth(samples: &Samples) -> Option<Finding> {
@@ -37,9 +56,52 @@ fn bandwidth(samples: &Samples) -> Option<Finding> {
             link.speed_bits_per_s.unwrap_or_default() / 1e6,
             percent(share)
         )],
-        counterfactual: "half the bytes per answer (compression, fewer fields, 304 answers) or a link twice as fast \
-            up to doubles the rate"
-            .to_owned(),
+        counterfactual: FEWER_BYTES.to_owned(),
+    })
+}
+
+const FEWER_BYTES: &str = "half the bytes per answer (compression, fewer fields, 304 answers) or a link twice as fast up to \
+                           doubles the rate";
+
+/// A link in between that nobody here can ask: answers wait to be confirmed while CPUs are idle and the generator reads.
+fn queued(samples: &Samples) -> Option<Finding> {
+    let busy = samples.busy().filter(|_| cpus_free(samples, CPU_BELOW))?;
+    let services = || samples.with_role(Role::Service);
+    let unsent = services().filter_map(|process| process.unsent_share).fold(0.0, f64::max);
+    let held_up = |process: &Watched| {
+        process.threads.iter().any(|thread| thread.busy >= THREAD_BELOW)
+            || process.group.is_some_and(|group| group.throttled_periods > 0)
+    };
+    let links = samples.links.iter().filter(|link| link.name != LOOPBACK);
+    let carried = |link: &Link| link.received_bits_per_s.max(link.sent_bits_per_s);
+    let link = links.max_by(|one, other| carried(one).total_cmp(&carried(other)));
+    let link = link.filter(|link| carried(link) >= CARRIED_BITS_PER_S)?;
+    let limited = rate_kept(samples) || samples.load.is_some_and(|load| load.was_the_limit);
+    if unsent < UNSENT || limited || services().any(held_up) {
+        return None;
+    }
+    let trips = samples.connections.filter(|connections| connections.count > 0 && !connections.rtt_min.is_zero());
+    let times = trips.map(|trips| trips.rtt.as_secs_f64() / trips.rtt_min.as_secs_f64());
+    if times.is_some_and(|times| times < QUEUED) {
+        return None;
+    }
+    let mut evidence = vec![
+        format!("on {} of the connections, answers wait until the link has carried those before them", percent(unsent)),
+        format!("{} carries {:.1} Mbit/s, and CPUs are {} busy", link.name, carried(link) / 1e6, percent(busy)),
+    ];
+    evidence.extend(trips.map(|trips| {
+        let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+        format!(
+            "a round trip takes {:.2} ms, the shortest took {:.2} ms: segments queue",
+            ms(trips.rtt),
+            ms(trips.rtt_min)
+        )
+    }));
+    Some(Finding {
+        class: Class::Bandwidth,
+        confidence: confidence(unsent, UNSENT, UNSENT_FULL) * if times.is_some() { 1.0 } else { QUEUE_DOUBT },
+        evidence,
+        counterfactual: FEWER_BYTES.to_owned(),
     })
 }
 

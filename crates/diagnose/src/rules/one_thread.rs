@@ -1,5 +1,5 @@
-//! One thread is busy while CPUs are idle: a single-threaded service, a lock that one thread holds, or a proxy with one
-//! worker.
+//! One thread is busy while CPUs are idle: a single-threaded service, or a proxy with one worker. With one request at a
+//! time there is never work for more than one: `too_few` says that.
 
 use super::finding::{Class, Finding, confidence, percent};
 use crate::samples::{Role, Samples, Watched};
@@ -15,6 +15,9 @@ const IDLE_CORES: f64 = 0.3;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     let idle = samples.idle_cores().filter(|idle| *idle >= IDLE_CORES)?;
+    if samples.load.is_some_and(|load| load.target_rate.is_none() && load.connections <= 1) {
+        return None;
+    }
     let busy = |process: &&Watched| {
         let [first, rest @ ..] = process.threads.as_slice() else { return false };
         first.busy >= BUSY && rest.first().is_none_or(|second| second.busy < OTHER_IDLE)
@@ -33,7 +36,7 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         confidence: confidence(first.busy, BUSY, FULL),
         evidence,
         counterfactual: format!(
-            "spread the work of this thread over {} (more workers, or a shorter time under its lock): up to {:.1} \
+            "spread the work of this thread over {} (more workers): up to {:.1} \
             times the rate",
             samples.cores.len(),
             1.0 + idle

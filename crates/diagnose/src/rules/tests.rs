@@ -1,5 +1,7 @@
 //! Each class, planted alone; and what must not be taken for it.
 
+mod confusions;
+
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;

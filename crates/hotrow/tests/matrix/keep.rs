@@ -1,0 +1,73 @@
+//! Keeps a matrix in `bench/runs/`: as a table for people, and everything that was said for machines.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use super::matrix::{Manner, Matrix};
+use super::plants::Plant;
+
+/// The command that made it.
+const COMMAND: &str =
+    "cargo test --release -p hotrow --test matrix -- --ignored --nocapture planted_bottlenecks_are_named_again";
+
+/// A number that the user may set.
+pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Another order for each seed, the same for the same (SplitMix64, Fisher–Yates).
+pub(crate) fn shuffle(plants: &mut [&'static Plant], seed: u64) {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    };
+    for last in (1..plants.len()).rev() {
+        plants.swap(last, (next() % (last as u64 + 1)) as usize);
+    }
+}
+
+/// Writes both files into a folder of their own, named by the time of the start.
+pub(crate) fn keep(all: &Matrix, manner: Manner, seed: u64, begun: SystemTime) {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+    let seconds = begun.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let at = told("date", &["-u", "-d", &format!("@{seconds}"), "+%Y-%m-%d-%H%M"]);
+    let folder = runs.join(format!("{at}-matrix"));
+    let host = json!({
+        "cpu": read("/proc/cpuinfo").lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned())),
+        "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+    });
+    let commit = told("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=12"]);
+    let kept = json!({ "command": COMMAND, "commit": commit, "host": host, "seed": seed, "manner": manner, "sum": all.sum(), "matrix": all });
+    let not_run: String = all.not_run.iter().map(|(plant, why)| format!("- not run: {plant}: {why}\n")).collect();
+    let wrong = all.runs.iter().filter(|run| !run.right());
+    let wrong: String = wrong.map(|run| format!("- {}: {} was named\n", run.plant, run.named)).collect();
+    let text = format!(
+        "# Planted bottlenecks, {at}\n\n`{COMMAND}`, commit {commit}, {}, {} cores, Linux {}\n\nRows: what was \
+         planted. Columns: what the verdict named.\n\n{}\n{}.\n\n{wrong}{not_run}",
+        host["cpu"].as_str().unwrap_or("unknown CPU"),
+        host["cores"],
+        host["kernel"].as_str().unwrap_or("?"),
+        all.table(),
+        all.sum()
+    );
+    let pretty = serde_json::to_string_pretty(&kept).expect("plain data");
+    std::fs::create_dir_all(&folder).expect("bench/runs can be written to");
+    std::fs::write(folder.join("matrix.json"), pretty + "\n").expect("the folder is there");
+    std::fs::write(folder.join("README.md"), text).expect("the folder is there");
+}
+
+fn told(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).output();
+    output.map_or_else(|_| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}

@@ -1,0 +1,221 @@
+//! The planted process: a small HTTP service that is slow in exactly one way, or a process that burns CPUs.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hotrow_measure::clock::thread_cpu;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::plan::{Plan, Service, Threads, Work};
+
+/// What begins the line that tells where the service listens.
+pub(crate) const LISTENING: &str = "listening ";
+/// Requests are small and come in one piece, one at a time.
+const REQUEST_BYTES_MAX: usize = 16 * 1024;
+/// A file that requests append to begins anew from this size on.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Rest before the next try when no file can be opened.
+const NO_FILE_REST: Duration = Duration::from_millis(5);
+
+/// Does what the plan says until standard input ends, which it does when whoever started this is gone.
+pub(crate) fn run(plan: &Plan) {
+    match plan {
+        Plan::Burner(threads) => (0..*threads).for_each(|_| {
+            std::thread::spawn(|| {
+                loop {
+                    burn(Duration::from_secs(1));
+                }
+            });
+        }),
+        Plan::Service(service) => {
+            let listener = listen(service).expect("an address of this machine");
+            println!("{LISTENING}{}", listener.local_addr().expect("bound"));
+            let service = Arc::new(Serving::new(service.clone()));
+            std::thread::spawn(move || service.accept(&listener));
+        }
+    }
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+}
+
+fn listen(service: &Service) -> io::Result<TcpListener> {
+    let address = SocketAddr::new(service.listen, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind(&address.into())?;
+    socket.listen(service.backlog)?;
+    if let Some(files) = service.open_files {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) })?;
+    }
+    Ok(socket.into())
+}
+
+/// CPU time of this thread, whoever else wants the CPU.
+fn burn(time: Duration) {
+    let begun = thread_cpu();
+    while thread_cpu().saturating_sub(begun) < time {
+        std::hint::black_box((0..200_u64).fold(0, |sum: u64, i| sum.wrapping_mul(31).wrapping_add(i)));
+    }
+}
+
+struct Serving {
+    plan: Service,
+    answer: Vec<u8>,
+    lock: Mutex<()>,
+    files: AtomicU64,
+}
+
+/// What a thread keeps between requests.
+#[derive(Default)]
+struct Kept {
+    backend: Option<TcpStream>,
+    file: Option<File>,
+    written_bytes: u64,
+}
+
+impl Serving {
+    fn new(plan: Service) -> Self {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", plan.body_bytes);
+        let answer = [head.into_bytes(), vec![b'x'; plan.body_bytes]].concat();
+        Self { plan, answer, lock: Mutex::new(()), files: AtomicU64::new(0) }
+    }
+
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        let loops: Vec<Arc<Loop>> = match self.plan.threads {
+            Threads::Each => Vec::new(),
+            Threads::Loops(count) => (0..count).map(|number| Loop::start(self.clone(), number)).collect(),
+        };
+        for number in 0.. {
+            let Ok((stream, _)) = listener.accept() else {
+                std::thread::sleep(NO_FILE_REST);
+                continue;
+            };
+            let _ = stream.set_nodelay(true);
+            match loops.get(number % loops.len().max(1)) {
+                Some(one) => one.take(number as u64, stream),
+                None => self.thread(stream),
+            }
+            if self.plan.accept_rest_ms > 0 {
+                std::thread::sleep(Duration::from_millis(self.plan.accept_rest_ms));
+            }
+        }
+    }
+
+    fn thread(self: &Arc<Self>, mut stream: TcpStream) {
+        let serving = self.clone();
+        std::thread::spawn(move || {
+            let mut kept = Kept::default();
+            while serving.one(&mut stream, &mut kept) {}
+        });
+    }
+
+    /// Answers a request; false when the connection is over.
+    fn one(&self, stream: &mut TcpStream, kept: &mut Kept) -> bool {
+        let mut request = [0; REQUEST_BYTES_MAX];
+        let Ok(length @ 1..) = stream.read(&mut request) else { return false };
+        if self.work(kept).is_err() {
+            return false;
+        }
+        let head_only = request[..length].starts_with(b"HEAD ");
+        let answer = if head_only { &self.answer[..self.answer.len() - self.plan.body_bytes] } else { &self.answer };
+        stream.write_all(answer).is_ok()
+    }
+
+    fn work(&self, kept: &mut Kept) -> io::Result<()> {
+        match &self.plan.work {
+            Work::Cpu { us } => burn(Duration::from_micros(*us)),
+            Work::Locked { us } => {
+                let _one_at_a_time = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+                burn(Duration::from_micros(*us));
+            }
+            Work::Sleep { ms } => std::thread::sleep(Duration::from_millis(*ms)),
+            Work::Ask { backend } => ask(*backend, &mut kept.backend)?,
+            Work::Sync { folder, bytes } => {
+                if kept.file.is_none() {
+                    let name = format!("{}", self.files.fetch_add(1, Ordering::Relaxed));
+                    kept.file = Some(File::create(folder.join(name))?);
+                }
+                if let Some(file) = &mut kept.file {
+                    append(file, *bytes, &mut kept.written_bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ask(backend: SocketAddr, connection: &mut Option<TcpStream>) -> io::Result<()> {
+    if connection.is_none() {
+        let stream = TcpStream::connect(backend)?;
+        stream.set_nodelay(true)?;
+        *connection = Some(stream);
+    }
+    if let Some(stream) = connection {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: backend\r\n\r\n")?;
+        let mut answer = [0; REQUEST_BYTES_MAX];
+        let length = stream.read(&mut answer)?;
+        return if length > 0 { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+    }
+    Ok(())
+}
+
+fn append(file: &mut File, bytes: usize, written_bytes: &mut u64) -> io::Result<()> {
+    if *written_bytes >= FILE_BYTES_MAX {
+        file.set_len(0)?;
+        io::Seek::rewind(file)?;
+        *written_bytes = 0;
+    }
+    file.write_all(&vec![b'x'; bytes])?;
+    *written_bytes += bytes as u64;
+    file.sync_data()
+}
+
+/// A thread that answers on connections of its own, one request after the other.
+struct Loop {
+    events: OwnedFd,
+    connections: Mutex<HashMap<u64, TcpStream>>,
+}
+
+impl Loop {
+    fn start(serving: Arc<Serving>, number: usize) -> Arc<Self> {
+        let events = epoll::create(CreateFlags::CLOEXEC).expect("the kernel has it");
+        let own = Arc::new(Self { events, connections: Mutex::new(HashMap::new()) });
+        let worker = own.clone();
+        let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+        thread.spawn(move || worker.run(&serving)).expect("a thread can be started");
+        own
+    }
+
+    fn take(&self, number: u64, stream: TcpStream) {
+        let added = epoll::add(&self.events, &stream, EventData::new_u64(number), EventFlags::IN);
+        if added.is_ok() {
+            self.connections.lock().unwrap_or_else(PoisonError::into_inner).insert(number, stream);
+        }
+    }
+
+    fn run(&self, serving: &Serving) {
+        let (mut kept, mut events) = (Kept::default(), Vec::with_capacity(64));
+        loop {
+            events.clear();
+            if epoll::wait(&self.events, rustix::buffer::spare_capacity(&mut events), None).is_err() {
+                continue;
+            }
+            for event in &events {
+                let number = event.data.u64();
+                let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+                // It comes a moment after its first event; the next wait tells of it again.
+                let Some(mut stream) = connections.remove(&number) else { continue };
+                drop(connections);
+                if serving.one(&mut stream, &mut kept) {
+                    self.connections.lock().unwrap_or_else(PoisonError::into_inner).insert(number, stream);
+                }
+            }
+        }
+    }
+}
