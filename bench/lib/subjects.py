@@ -35,7 +35,7 @@ def hotrow_binary():
 
 
 def build(name):
-    """A crate of the bench workspace: `floor` or `library`."""
+    """A crate of the bench workspace: `floor`, `library` or `known-limit`."""
     _run(["cargo", "build", "--release", "--locked", "-p", name], BENCH)
     return os.path.join(_target(os.path.join(BENCH, "target")), "release", name)
 

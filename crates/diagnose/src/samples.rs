@@ -104,6 +104,8 @@ pub enum Role {
     Service,
     /// Stands in front of it.
     Proxy,
+    /// Stands behind it: what it asks.
+    Database,
     /// Measures.
     Generator,
 }

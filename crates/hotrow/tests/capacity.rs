@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 /// Searches that depend on the machine's leisure are tried so often before they fail.
 const TRIES: usize = 4;
 
@@ -25,6 +26,11 @@ struct Server {
 impl Server {
     /// `work` is given the number of the request, from 1; false ends the server.
     fn start(work: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        Self::start_answering(move |number| work(number).then_some(OK))
+    }
+
+    /// `work` gives the answer; none ends the server.
+    fn start_answering(work: impl Fn(u64) -> Option<&'static [u8]> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (served, dead, work) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)), Arc::new(work));
@@ -39,9 +45,10 @@ impl Server {
                 };
                 std::thread::spawn(move || {
                     answer(stream, || {
-                        let goes_on = !dead.load(SeqCst) && work(count.fetch_add(1, SeqCst) + 1);
-                        dead.fetch_or(!goes_on, SeqCst);
-                        goes_on
+                        let work = || work(count.fetch_add(1, SeqCst) + 1);
+                        let given = (!dead.load(SeqCst)).then(work).flatten();
+                        dead.fetch_or(given.is_none(), SeqCst);
+                        given
                     });
                     // Whoever ends for good wakes the listener, which is closed then.
                     let _ = dead.load(SeqCst).then(|| TcpStream::connect(address));
@@ -56,11 +63,12 @@ impl Server {
     }
 }
 
-fn answer(mut stream: TcpStream, goes_on: impl Fn() -> bool) {
+fn answer(mut stream: TcpStream, next: impl Fn() -> Option<&'static [u8]>) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(1..) = stream.read(&mut buffer) {
-        if !goes_on() || stream.write_all(OK).is_err() {
-            return;
+        match next() {
+            Some(answer) if stream.write_all(answer).is_ok() => {}
+            _ => return,
         }
     }
 }
@@ -106,35 +114,58 @@ fn report(arguments: &[&str]) -> (Option<i32>, Value) {
     (status, report)
 }
 
+/// On a busy machine the generator may be the limit, and says so: then nothing was found out, but nothing wrong either.
+fn tells_of_the_generator(report: &Value) -> bool {
+    let steps = report["steps"].as_array().expect("a list");
+    report["end"] == "generator" || steps.iter().any(|step| step["verdict"] == "generator")
+}
+
 const QUICK: [&str; 6] = ["--step", "200ms", "--plateau", "400ms", "--arrivals", "uniform"];
 
+/// Refuses what exceeds 1,000 a second, but for ten at once; each answer takes 20 ms, so that some ms which a busy machine adds
+/// are no matter. 5 % of errors are reached at 1,000 / 0.95 requests per second.
 #[test]
-#[ignore = "measures: wants a quiet machine"]
 fn a_server_that_limits_itself_is_found_out() {
-    let server = bucket(2_000.0);
-    let arguments = [&QUICK[..], &["--slo", "p50<5ms,errors<5%", "--start-rate", "500", "--time", "12s"]].concat();
+    const TRUTH_RPS: f64 = 1_000.0 / 0.95;
+    let gap = Duration::from_millis(1);
+    let next = Mutex::new(Instant::now());
+    let server = Server::start_answering(move |_| {
+        let now = Instant::now();
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let accepted = next.saturating_duration_since(now) < gap * 10;
+        if accepted {
+            *next = (*next).max(now) + gap;
+        }
+        drop(next);
+        std::thread::sleep((now + Duration::from_millis(20)).saturating_duration_since(Instant::now()));
+        Some(if accepted { OK } else { REFUSED })
+    });
+    let arguments = ["--slo", "p50<1s,errors<5%", "--start-rate", "250", "--arrivals", "uniform", "-c", "200"];
+    let lengths = ["--step", "300ms", "--plateau", "1s", "--time", "25s"];
     let mut reports = Vec::new();
     for _ in 0..TRIES {
-        let (status, report) = report(&[&arguments[..], &[&server.url()]].concat());
+        let (status, report) = report(&[&arguments[..], &lengths, &[&server.url()]].concat());
         let rps = |end: &str| report["interval"][end]["rps"].as_f64();
         let (low, high) = (rps("low").unwrap_or(0.0), rps("high").unwrap_or(0.0));
-        assert!(low < 2_200.0, "it cannot do more: {report:#}");
-        if report["end"] == "found" && status == Some(0) && low > 1_700.0 && (low..2_400.0).contains(&high) {
+        assert!(low < TRUTH_RPS * 1.05, "it cannot do more: {report:#}");
+        let near = low > TRUTH_RPS * 0.85 && (low..TRUTH_RPS * 1.2).contains(&high);
+        if report["end"] == "found" && status == Some(0) && near {
             let steps = report["steps"].as_array().expect("a list");
             assert!(steps.len() > 6 && steps.iter().any(|step| step["purpose"] == "plateau"), "{report:#}");
             assert!(steps.iter().all(|step| step["slo"].as_array().is_some_and(|slo| slo.len() == 2)), "{report:#}");
             assert_eq!((&report["local"], report["proven"].is_boolean()), (&Value::Bool(true), true));
             assert!(report["limit"]["proof"].is_string(), "{report:#}");
             assert_eq!(report["next"].as_array().map(Vec::len), Some(6));
+            assert!(report["interval"]["noise"]["plateaus"].as_u64() >= Some(2), "{report:#}");
             // The listener is this test.
             let watched = report["watched"].as_str().expect("words");
             assert!(watched.contains(&std::process::id().to_string()), "{watched}");
             assert!(!report["findings"].as_array().expect("a list").is_empty(), "{report:#}");
             return;
         }
-        reports.push(report["verdict"].clone());
+        reports.push((tells_of_the_generator(&report), report["verdict"].clone()));
     }
-    panic!("{reports:#?}");
+    assert!(reports.iter().all(|(generator, _)| *generator), "{reports:#?}");
 }
 
 #[test]
@@ -186,21 +217,20 @@ fn an_interruption_keeps_what_was_measured() {
     assert!(!report["steps"].as_array().expect("a list").is_empty(), "{report:#}");
 }
 
-/// Four at once, 5 ms each: more than four connections bring no more, but for what a request spends on its way.
+/// Four at once, 20 ms each: more than four connections bring no more, but for what a request spends on its way.
 #[test]
-#[ignore = "measures: wants a quiet machine"]
 fn connections_are_raised_to_the_knee() {
     let busy = (Mutex::new(0), std::sync::Condvar::new());
     let server = Server::start(move |_| {
         let (workers, free) = (&busy.0, &busy.1);
         let taken = workers.lock().unwrap_or_else(PoisonError::into_inner);
         *free.wait_while(taken, |taken| *taken >= 4).unwrap_or_else(PoisonError::into_inner) += 1;
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(20));
         *workers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         free.notify_one();
         true
     });
-    let arguments = ["--closed", "--connections-max", "32", "--rounds", "2", "--step", "150ms"];
+    let arguments = ["--closed", "--connections-max", "32", "--rounds", "2", "--step", "400ms"];
     let mut reports = Vec::new();
     for _ in 0..TRIES {
         let (status, report) = report(&[&arguments[..], &[&server.url()]].concat());
@@ -215,9 +245,10 @@ fn connections_are_raised_to_the_knee() {
             );
             return;
         }
-        reports.push(format!("{} {} {}", report["end"], report["verdict"], report["closed"]["levels"]));
+        let words = format!("{} {} {}", report["end"], report["verdict"], report["closed"]["levels"]);
+        reports.push((tells_of_the_generator(&report), words));
     }
-    panic!("{reports:#?}");
+    assert!(reports.iter().all(|(generator, _)| *generator), "{reports:#?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reports: from what was measured to a page that a person wants to read.
 //!
 //! Reading order: [`compose`] (the report, part by part), `summary` (figures of each row), `answer` (the sentence), `sections`
-//! and `labels` (which rows stand together, and what tells them apart), `rates`, `latency`, `tiers`, `limit` (the parts),
+//! and `labels` (which rows stand together, and what tells them apart), `rates`, `latency`, `tiers`, `verdict`, `limit` (the parts),
 //! [`document`] and [`plot`] (what a report is made of), [`markdown`], [`html`], [`text`] and `svg` (how it is written); [`compare`]
 //! (two runs).
 
@@ -23,6 +23,7 @@ mod summary;
 mod svg;
 pub mod text;
 mod tiers;
+mod verdict;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

@@ -140,6 +140,28 @@ pub struct Measurement {
     /// Further figures of a set-up, name, value and unit: `("hit ratio", 0.83, "")`, `("entries", 30000.0, "")`.
     #[serde(deserialize_with = "figures")]
     pub figures: Vec<(String, f64, String)>,
+    /// What limited, as far as the machine showed it, the most certain first; empty when nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// CPU time that looking took meanwhile, in s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looking_cpu_s: Option<f64>,
+}
+
+/// A suspicion of what limited a measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Its class by name, as in the JSON of `hotrow load`: `Throttled`. A reader must expect names that it does not know.
+    pub class: String,
+    /// The same in words.
+    pub words: String,
+    /// How sure that is, 0 to 1.
+    #[serde(deserialize_with = "number")]
+    pub confidence: f64,
+    /// What it was seen by, in words and numbers.
+    pub evidence: Vec<String>,
+    /// What to change by how much, so that the limit moves.
+    pub counterfactual: String,
 }
 
 /// What the generator saw. Times in µs.

@@ -1,12 +1,13 @@
 //! Carries an experiment out: set-ups in an interleaved order, each started, checked, warmed up, measured and ended.
 //!
 //! Reading order: here (the whole run), [`order`], [`store`] (what is kept, and when), `standing` (a set-up that stands), `ready`,
-//! `front` (nginx and the relay), `answers` (is it right? what did it count?), `measure` (one measurement), `metrics`, `figures`,
-//! `remarks`.
+//! `front` (nginx and the relay), `answers` (is it right? what did it count?), `measure` (one measurement), `looking` (what limits
+//! it?), `metrics`, `figures`, `remarks`.
 
 mod answers;
 mod figures;
 mod front;
+mod looking;
 mod measure;
 mod metrics;
 pub mod order;

@@ -14,10 +14,10 @@ use hotrow_diagnose::sampler::{Sample, Sampler, WATCHED_MAX};
 use hotrow_diagnose::samples::{Load, Role, Samples};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::record::Known;
-use hotrow_measure::clock::Nanos;
+use hotrow_measure::clock::{Nanos, thread_cpu};
 
-/// Longest sleep without looking whether the load has ended.
-const NAP: Duration = Duration::from_millis(10);
+/// Longest sleep without looking whether the load has ended; who ends it may wake the sleeper (`unpark`).
+const NAP: Duration = Duration::from_millis(100);
 /// Of a load whose length is known, the last look comes when this part of it has passed, so that it is loaded still.
 const LOOKED_AT: f64 = 0.8;
 /// Of others, looks come after this time, twice this time, four times …
@@ -40,6 +40,12 @@ pub struct Watch {
     pub words: String,
     /// What the machine did in the latest second of a load.
     pub latest: Latest,
+    /// Whether to look every second too, which nothing but `latest` needs.
+    pub glances: bool,
+    /// CPU time that looking has taken, the whole of its thread.
+    pub cpu: Duration,
+    /// How long loads went on meanwhile.
+    loaded: Duration,
 }
 
 impl Watch {
@@ -59,7 +65,16 @@ impl Watch {
         let words = if more > 0 { format!("{words}, and {more} that descend from it") } else { words };
         pids.truncate(WATCHED_MAX);
         let sampler = Sampler::new(Root::machine(), &pids);
-        Self { sampler, local: local || !processes.is_empty(), roles, words, latest: Latest::default() }
+        Self {
+            sampler,
+            local: local || !processes.is_empty(),
+            roles,
+            words,
+            latest: Latest::default(),
+            glances: true,
+            cpu: Duration::ZERO,
+            loaded: Duration::ZERO,
+        }
     }
 
     /// Whether a process of the service is looked at.
@@ -68,10 +83,10 @@ impl Watch {
         self.roles.values().any(|role| *role == Role::Service)
     }
 
-    /// Share of one CPU that looking itself took until now; none before the second look.
+    /// Share of one CPU that looking itself took while loads went on; none before the first.
     #[must_use]
     pub fn cpu_share(&self) -> Option<f64> {
-        self.sampler.cost().share()
+        (!self.loaded.is_zero()).then(|| self.cpu.as_secs_f64() / self.loaded.as_secs_f64())
     }
 
     /// The processes that are looked at and have a role.
@@ -89,13 +104,19 @@ impl Watch {
         length: Option<Duration>,
         load: impl FnOnce() -> T,
     ) -> (T, Option<Samples>) {
-        let over = AtomicBool::new(false);
-        let mut looking = Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, over: &over };
+        let (over, begun) = (AtomicBool::new(false), Nanos::now());
+        let glance = if self.glances { GLANCE } else { Duration::MAX };
+        let mut looking =
+            Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, glance, over: &over };
         std::thread::scope(|scope| {
-            let looking = scope.spawn(move || looking.look(warmup, length));
+            let looking = scope.spawn(move || (looking.look(warmup, length), thread_cpu()));
             let done = load();
             over.store(true, Ordering::Relaxed);
-            (done, looking.join().ok().flatten())
+            looking.thread().unpark();
+            let (seen, cpu) = looking.join().unwrap_or_default();
+            self.cpu += cpu;
+            self.loaded += Nanos::now().since(begun);
+            (done, seen)
         })
     }
 
@@ -151,6 +172,7 @@ struct Looking<'a> {
     sampler: &'a mut Sampler,
     roles: &'a HashMap<u32, Role>,
     latest: &'a Latest,
+    glance: Duration,
     over: &'a AtomicBool,
 }
 
@@ -164,13 +186,14 @@ impl Looking<'_> {
         let mut whole_at = length.map_or(FIRST_LOOK, |length| length.mul_f64(LOOKED_AT));
         loop {
             let passed = Nanos::now().since(first.at);
-            let goes_on = sleep(whole_at.saturating_sub(passed).min(GLANCE), self.over);
-            let at = Nanos::now();
-            let ends = at.since(first.at) >= whole_at || (!goes_on && found.is_none());
-            let now = if ends { self.sampler.sample_end(at) } else { self.sampler.sample(at) };
-            if goes_on || found.is_none() {
-                self.show(&last, &now);
+            let goes_on = sleep(whole_at.saturating_sub(passed).min(self.glance), self.over);
+            if !goes_on && found.is_some() {
+                return found;
             }
+            let at = Nanos::now();
+            let ends = at.since(first.at) >= whole_at || !goes_on;
+            let now = if ends { self.sampler.sample_end(at) } else { self.sampler.sample(at) };
+            self.show(&last, &now);
             if ends {
                 let mut samples = self.between(&first, &now);
                 self.sampler.survey(&mut samples);
@@ -205,7 +228,7 @@ pub fn sleep(time: Duration, over: &AtomicBool) -> bool {
         if now >= until {
             return true;
         }
-        std::thread::sleep(until.since(now).min(NAP));
+        std::thread::park_timeout(until.since(now).min(NAP));
     }
 }
 

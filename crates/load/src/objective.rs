@@ -1,5 +1,7 @@
 //! What a run must reach: objectives such as `p99<5ms`, read from text and judged on an [`Outcome`]. Both are pure.
 
+mod share;
+
 use std::fmt;
 
 use crate::outcome::{End, Outcome};
@@ -239,15 +241,20 @@ impl Objective {
     }
 
     fn time(&self, known: Option<Known>) -> Value {
-        let unit_ns = match self.unit {
-            Unit::Micros => 1e3,
-            Unit::Millis => 1e6,
-            Unit::Seconds | Unit::Percent | Unit::Plain => 1e9,
-        };
+        let unit_ns = self.unit_ns();
         match known {
             None => Value::Nothing,
             Some(Known::Exactly(ns)) => Value::Exactly(ns as f64 / unit_ns),
             Some(Known::AtLeast(ns)) => Value::AtLeast(ns as f64 / unit_ns),
+        }
+    }
+
+    /// A time's unit in ns.
+    fn unit_ns(&self) -> f64 {
+        match self.unit {
+            Unit::Micros => 1e3,
+            Unit::Millis => 1e6,
+            Unit::Seconds | Unit::Percent | Unit::Plain => 1e9,
         }
     }
 

@@ -239,7 +239,7 @@ fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
     Err(RequestError::ReservedHeader { name: name.to_owned(), instead })
 }
 
-/// RFC 9110 section 5.6.2.
+/// What names are made of (RFC 9110 section 5.6.2). The server has its own: who judges shares no code with what is judged.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

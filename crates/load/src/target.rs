@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -150,6 +150,17 @@ impl fmt::Display for Url {
     }
 }
 
+impl Address {
+    /// Whether it belongs to this machine, as far as this network namespace tells: only its own addresses can be bound.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp(address) => address.ip().is_loopback() || UdpSocket::bind((address.ip(), 0)).is_ok(),
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -209,6 +220,15 @@ mod tests {
         assert!(
             same("http://a/x", "http://A:80/y") && !same("http://a", "https://a") && !same("http://a", "http://a:1")
         );
+    }
+
+    #[test]
+    fn this_machines_own_addresses_are_local() {
+        let local = |text: &str| Address::Tcp(text.parse().unwrap()).is_local();
+        assert!(local("127.0.0.1:80") && local("127.9.9.9:80") && local("[::1]:80") && local("0.0.0.0:80"));
+        // For documentation only (RFC 5737).
+        assert!(!local("192.0.2.1:80"));
+        assert!(Address::Unix("/a".into()).is_local());
     }
 
     #[test]

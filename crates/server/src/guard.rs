@@ -257,7 +257,7 @@ impl Guard {
     }
 }
 
-/// What names are made of (RFC 9110 section 5.6.2).
+/// What names are made of (RFC 9110 section 5.6.2). The load generator has its own, so that a mistake of one shows in the other.
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

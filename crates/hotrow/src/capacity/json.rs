@@ -53,6 +53,16 @@ struct Interval<'a> {
     high: Option<BoundReport>,
     requests_wanted: u64,
     requests_confirmed: Option<u64>,
+    noise: NoiseReport,
+}
+
+/// How far plateaus agree.
+#[derive(Serialize)]
+struct NoiseReport {
+    plateaus: usize,
+    unsure: usize,
+    /// The rate that one was sure to keep, and the one, not above it, that another was sure to miss.
+    contradiction_rps: Option<[f64; 2]>,
 }
 
 #[derive(Serialize)]
@@ -103,6 +113,8 @@ struct StepReport {
     cpu_busy: Option<f64>,
     service_cpus: Option<f64>,
     slo: Vec<ObjectiveReport>,
+    /// Standard errors between what was measured and what is allowed: above 0 it was missed. Null where it is not known.
+    z: Option<f64>,
     suspicion: Option<String>,
 }
 
@@ -180,6 +192,11 @@ impl<'a> Interval<'a> {
             high: open.found.refuted.map(bound),
             requests_wanted: open.requests_wanted,
             requests_confirmed: open.requests_confirmed,
+            noise: NoiseReport {
+                plateaus: open.found.noise.plateaus,
+                unsure: open.found.noise.unsure,
+                contradiction_rps: open.found.noise.contradiction.map(|(kept, missed)| [kept, missed]),
+            },
         }
     }
 }
@@ -231,6 +248,7 @@ impl StepReport {
             cpu_busy: step.cpu_busy.map(|busy| rounded(busy, 4)),
             service_cpus: step.service_cpus.map(|used| rounded(used, 3)),
             slo: step.judged.iter().map(ObjectiveReport::of).collect(),
+            z: step.noise.map(|noise| rounded(noise.z, 2)),
             suspicion: step.suspicion().map(|class| format!("{class:?}")),
         }
     }

@@ -68,14 +68,14 @@ pub(super) fn best(levels: &[Level]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_lab::capacity::search::{Bound, End};
+    use hotrow_lab::capacity::search::{Bound, End, Noise};
 
     use super::*;
 
     #[test]
     fn what_is_known_is_told_with_its_doubts() {
         let bound = |rate_rps, firm, generator| Some(Bound { rate_rps, firm, generator });
-        let told = |kept, refuted| interval(&Found { kept, refuted, end: End::TimeUp });
+        let told = |kept, refuted| interval(&Found { kept, refuted, end: End::TimeUp, noise: Noise::default() });
         assert_eq!(told(None, None), "nothing is known yet");
         assert_eq!(
             told(bound(1600.0, true, false), bound(3200.0, false, false)),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::samples::{Role, Samples};
+use hotrow_lab::capacity::certainty::Score;
 use hotrow_lab::capacity::search;
 use hotrow_lab::prove::{self, Scene};
 use hotrow_lab::watch::Watch;
@@ -38,6 +39,8 @@ pub(super) struct Measured {
     /// CPUs that the processes of the service used; none when they were not looked at.
     pub(super) service_cpus: Option<f64>,
     pub(super) judged: Vec<Judged>,
+    /// How sure the verdict is, where the step was long enough to tell.
+    pub(super) noise: Option<Score>,
     pub(super) findings: Vec<Finding>,
     /// What can be changed to test them; none where nothing was seen of the machine.
     pub(super) scene: Option<Scene>,
@@ -67,6 +70,7 @@ impl Measured {
             cpus: samples.map(|samples| samples.cores.len()).filter(|cpus| *cpus > 0),
             service_cpus: services.map(|samples| samples.with_role(Role::Service).map(|p| p.cores_used()).sum()),
             judged: Vec::new(),
+            noise: None,
             findings: Vec::new(),
             scene: None,
             connections_wanted: match limited::cause(outcome) {

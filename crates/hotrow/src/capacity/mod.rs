@@ -1,11 +1,12 @@
 //! `hotrow capacity`: how much does it carry, and what limits it?
 //!
 //! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
-//! decided in `hotrow_lab::capacity`), `measured` (one step), `live` (how it goes, for the display), `next` (what to do about
-//! it), `proof` (is that the limit?), `report` (what it means), `page` with `plots`, and `json`.
+//! decided in `hotrow_lab::capacity`), `measured` (one step), `counted` (its seconds), `live` (how it goes, for the display),
+//! `next` (what to do about it), `proof` (is that the limit?), `report` (what it means), `page` with `plots`, and `json`.
 
 pub mod args;
 mod climb;
+mod counted;
 mod json;
 mod live;
 mod measured;

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hotrow_lab::capacity::search::{End, Found, Judged, Limits, Purpose, Search, Step, Trial, Verdict};
 use hotrow_lab::watch::Watch;
 use hotrow_load::objective::{self, Objective};
 use hotrow_load::outcome::{self, Second};
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan, Rate};
-use hotrow_load::record::Record;
+use hotrow_load::record::{Known, Record};
 use hotrow_load::run::{self, Config, RunError};
 use hotrow_measure::clock::Nanos;
 
 use super::args::CapacityArgs;
+use super::counted::Counted;
 use super::live;
 use super::measured::{self, Measured};
 use crate::load::args::ArrivalsArg;
@@ -57,10 +59,11 @@ pub(super) fn search(
         let begun = Nanos::now();
         match load(task, watch, &trial, steps.len() as u64) {
             Ok(Loaded::Measured(step, verdict)) => {
+                let z = step.noise.map(|noise| noise.z);
                 tell(&step);
                 steps.push(*step);
                 hotrow_lab::watch::sleep(trial.pause, task.stop);
-                last = Some(Judged { verdict, took: Nanos::now().since(begun) });
+                last = Some(Judged { verdict, z, took: Nanos::now().since(begun) });
             }
             Ok(Loaded::Interrupted) => return Ok((search.found(End::Interrupted), None)),
             Ok(Loaded::Gone(why)) if !steps.is_empty() => return Ok((search.found(End::Harmed), Some(why))),
@@ -105,7 +108,11 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
     };
     let config = Config { plan, seed, ..task.config.clone() };
     task.shown.begins(&config);
-    let mut told = |second: &Second, record: &Record| task.shown.second(second, record);
+    let mut counted = Counted::new(task.objectives);
+    let mut told = |second: &Second, record: &Record| {
+        task.shown.second(second, record);
+        counted.add(second, record);
+    };
     let (outcome, samples) = watch.during(trial.warmup, Some(trial.length), || run::run(&config, task.stop, &mut told));
     let outcome = match outcome {
         Ok(outcome) if outcome.end == outcome::End::Interrupted => return Ok(Loaded::Interrupted),
@@ -120,6 +127,8 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
     step.rate_rps = Some(trial.rate_rps);
     step.purpose = purpose(trial.purpose);
     step.verdict = words(verdict);
+    let latency = Duration::from_nanos(outcome.total.latency.mean().map_or(0, Known::ns));
+    step.noise = counted.noise(trial, &judged, latency);
     step.judged = judged;
     step.diagnose(watch, &config, &outcome, samples);
     Ok(Loaded::Measured(Box::new(step), verdict))

@@ -27,7 +27,9 @@ fn document(report: &Report, command: Option<&str>) -> Document {
     // A terminal and Markdown leave drawings out, and headings with nothing but drawings under them too.
     let mut blocks = vec![Block::Answer(report.answer())];
     match &report.result {
-        Sought::Open(open) => blocks.extend(open.doubt().map(Block::Warning)),
+        Sought::Open(open) => {
+            blocks.extend(open.noise(&report.steps).into_iter().chain(open.doubt()).map(Block::Warning))
+        }
         Sought::Closed(closed) => {
             blocks.push(Block::Text(closed.law()));
             blocks.extend(law(closed).map(Block::Table));
@@ -185,7 +187,7 @@ fn law(closed: &Closed) -> Option<Table> {
             row("κ", "agreeing in pairs (coherency)", fit.kappa),
         ],
         foot: vec![
-            "Refits draw each number of connections again from its own rounds; few rounds make this too narrow."
+            "Refits draw each number of connections again from its own rounds."
                 .to_owned(),
         ],
         ..Table::default()

@@ -1,6 +1,7 @@
 //! All that a search came to, and what it means in words. Texts, pages and JSON are made from it alone.
 
 use hotrow_diagnose::rules::finding::Finding;
+use hotrow_lab::capacity::certainty::SURE;
 use hotrow_lab::capacity::closed::{self, Level};
 use hotrow_lab::capacity::search::{self, Found};
 use hotrow_lab::capacity::usl::Fit;
@@ -11,6 +12,9 @@ use hotrow_load::objective::Objective;
 use super::measured::Measured;
 use super::next::Advice;
 use crate::diagnosis::diagnosed::Diagnosed;
+
+/// An interval whose ends lie this far apart is wide, and says why.
+const WIDE: f64 = 1.1;
 
 /// The whole result.
 pub(super) struct Report {
@@ -145,6 +149,35 @@ impl Open {
                 format!("The bound was not found: {so_far} with {slo}.")
             }
         }
+    }
+
+    /// What the plateaus' noise means for the result, if anything.
+    pub(super) fn noise(&self, steps: &[Measured]) -> Option<String> {
+        let noise = &self.found.noise;
+        if let Some((kept, missed)) = noise.contradiction {
+            return Some(format!(
+                "Too noisy for a statement that is sure: on one plateau {} requests/s were clearly kept, on another {} \
+                 clearly missed. The target, or its machine, changed meanwhile; measure again when it is at rest.",
+                number(kept),
+                number(missed)
+            ));
+        }
+        let wide = match (self.found.end, self.found.kept, self.found.refuted) {
+            (search::End::Found, Some(low), Some(high)) => high.rate_rps > low.rate_rps * WIDE,
+            (search::End::TimeUp, ..) => true,
+            _ => false,
+        };
+        let least = steps.iter().filter_map(|step| step.noise.filter(|noise| noise.z.abs() < SURE)).map(|n| n.error);
+        let least = least.fold(f64::INFINITY, f64::min);
+        (wide && noise.unsure > 0 && least.is_finite()).then(|| {
+            format!(
+                "{} of {} plateaus were not sure: by chance alone, the share of requests beyond the objective differs by ±{} (one \
+                 standard error) from one to the next. Longer ones (--plateau, --time) make the interval narrower.",
+                noise.unsure,
+                noise.plateaus,
+                percent(least)
+            )
+        })
     }
 
     /// What weakens the confirmation, if anything.

@@ -15,7 +15,7 @@ pub(crate) struct Diagnosis<'a> {
     watched: &'a str,
     /// Whether the target is on this machine.
     local: bool,
-    /// Share of one CPU that looking took; null before the second look.
+    /// Share of one CPU that looking took while loads went on; null before the first.
     sampling_cpu_share: Option<f64>,
     /// The most certain first.
     findings: Vec<FindingReport<'a>>,

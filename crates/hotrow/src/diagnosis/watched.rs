@@ -31,10 +31,7 @@ pub struct WatchArgs {
 /// # Errors
 /// What was named and is not there, in words.
 pub fn watch(args: &WatchArgs, address: &Address) -> Result<Watch, String> {
-    let here = match address {
-        Address::Unix(_) => true,
-        Address::Tcp(address) => address.ip().is_loopback(),
-    };
+    let here = address.is_local();
     let (pids, words) = chosen(args, address, here)?;
     let services: Vec<(u32, Role)> = pids.into_iter().map(|pid| (pid, Role::Service)).collect();
     Ok(Watch::new(&services, here, words))

@@ -211,7 +211,7 @@ impl Feed {
         for process in &samples.processes {
             let name = match process.role {
                 Role::Generator => "this generator".to_owned(),
-                Role::Service | Role::Proxy => self.name(process, &name_of),
+                Role::Service | Role::Proxy | Role::Database => self.name(process, &name_of),
             };
             let (used, count, pid) = sums.entry((Order::of(process.role), name)).or_default();
             (*used, *count, *pid) = (*used + process.cores_used(), *count + 1, process.pid);
@@ -246,6 +246,7 @@ impl Feed {
 enum Order {
     Service,
     Proxy,
+    Database,
     Generator,
 }
 
@@ -254,6 +255,7 @@ impl Order {
         match role {
             Role::Service => Self::Service,
             Role::Proxy => Self::Proxy,
+            Role::Database => Self::Database,
             Role::Generator => Self::Generator,
         }
     }

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "reference")]
 mod experiment;
+mod limits;
 mod models;
 mod nginx;
 mod own_service;

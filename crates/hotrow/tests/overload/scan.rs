@@ -5,7 +5,7 @@ use crate::harness::{Client, Config, Database, Server};
 
 const ITEMS: u64 = 12_000;
 /// Requests of the others: the same are made to warm up, to count without the job, and to count beside it.
-const REQUESTS: usize = 48_000;
+const REQUESTS: usize = 24_000;
 /// Requests that go out together.
 const PIPELINE: usize = 100;
 /// What the job may cost the others, in points of hit ratio.

@@ -41,6 +41,8 @@ pub struct Climb {
     /// How the first round ended.
     top: Option<Top>,
     under_way: bool,
+    /// The generator was the limit at the level that is next: it may have been an accident.
+    again: bool,
     used: Duration,
 }
 
@@ -123,21 +125,34 @@ impl Climb {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let first = Level { connections: 1, rates_rps: Vec::new() };
-        Self { limits, levels: vec![first], round: 0, at: 0, top: None, under_way: false, used: Duration::ZERO }
+        Self {
+            limits,
+            levels: vec![first],
+            round: 0,
+            at: 0,
+            top: None,
+            under_way: false,
+            again: false,
+            used: Duration::ZERO,
+        }
     }
 
     /// What to do next, after the load that was asked for last went as `last` says.
     pub fn next(&mut self, last: Option<Measured>) -> Step {
         if let Some(measured) = last.filter(|_| std::mem::take(&mut self.under_way)) {
             self.used = self.used.saturating_add(measured.took);
+            let limited = measured.verdict == Verdict::GeneratorLimited;
+            self.again = limited && self.round == 0 && !self.again;
             match measured.verdict {
                 Verdict::Harmed => return Step::Done(End::Harmed),
                 Verdict::Fine => self.levels[self.at].rates_rps.push(measured.rate_rps),
                 // A lower bound is no figure; and what is above is bound the same.
-                Verdict::GeneratorLimited if self.round == 0 => self.top = Some(Top::Generator),
+                Verdict::GeneratorLimited if self.round == 0 && !self.again => self.top = Some(Top::Generator),
                 Verdict::GeneratorLimited => {}
             }
-            self.advance();
+            if !self.again {
+                self.advance();
+            }
         }
         if self.round >= self.limits.rounds.max(1) || self.levels.is_empty() {
             return Step::Done(self.end());
@@ -270,6 +285,16 @@ mod tests {
         let (climb, end) = drive(LIMITS, |n| {
             let hiccup = n == 2 && std::mem::take(&mut bad);
             (if hiccup { 300.0 } else { workers(n) }, Verdict::Fine)
+        });
+        assert_eq!((end, knee(climb.levels())), (End::Knee, Some((4, 4_000.0))));
+    }
+
+    #[test]
+    fn a_generator_that_lost_its_cpu_once_is_tried_again() {
+        let mut bad = true;
+        let (climb, end) = drive(LIMITS, |n| {
+            let lost = n == 2 && std::mem::take(&mut bad);
+            (workers(n), if lost { Verdict::GeneratorLimited } else { Verdict::Fine })
         });
         assert_eq!((end, knee(climb.levels())), (End::Knee, Some((4, 4_000.0))));
     }

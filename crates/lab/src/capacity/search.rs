@@ -3,19 +3,25 @@
 //! outwards ([`MARGIN_BELOW`], [`MARGIN_ABOVE`]): the lower one must be kept there, the upper one missed. Pure: [`Search::next`] says what to
 //! try, and hears how it went.
 
+mod evidence;
+
 use std::time::Duration;
 
+pub use self::evidence::Noise;
+use self::evidence::{Evidence, Known};
 use super::sizes;
 
 /// What short steps say is narrowed down to this, upper rate over lower.
 pub const WIDTH: f64 = 1.01;
 /// The lower plateau lies this far below what short steps kept, for they err upwards: a burst that a server has room for,
 /// or a random queue that has not met its worst crowd yet, hides the limit from them. Found by simulation.
-pub const MARGIN_BELOW: f64 = 1.04;
+pub const MARGIN_BELOW: f64 = 1.025;
 /// The upper plateau lies this far above what they missed. So the interval is 6 % wide.
 pub const MARGIN_ABOVE: f64 = 1.01;
-/// A plateau that failed once has to be kept so often to count as kept: two of three.
-const AGAIN: u32 = 2;
+/// An end that is not sure on its plateaus is moved outwards by this factor, then by its square, its cube …
+pub const WIDER: f64 = 1.02;
+/// A gap of plateaus that is wider than this is halved.
+const GAP: f64 = 1.06;
 /// Most steps of one search.
 pub const STEPS_MAX: usize = 100;
 /// How far a search goes below its first rate when that fails, as a part of it.
@@ -46,15 +52,12 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Search {
     limits: Limits,
-    evidence: Vec<Evidence>,
+    known: Known,
     under_way: Option<Trial>,
     used: Duration,
     steps: usize,
-    /// Plateaus that failed in a row at what short steps had kept.
-    failed: i32,
-    /// A plateau that contradicts short steps for the first time is tried again: it may have been an accident. Its rate, and
-    /// how many more plateaus have to keep it.
-    again: Option<(f64, u32)>,
+    /// The rate that the last load climbed to in vain.
+    missed_rps: Option<f64>,
 }
 
 /// What to do next.
@@ -97,10 +100,12 @@ pub enum Purpose {
 }
 
 /// How a load went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
     /// What it says.
     pub verdict: Verdict,
+    /// How sure it is of having kept (below 0) or missed the objective, in standard errors; none when its noise is not known.
+    pub z: Option<f64>,
     /// How long it took, with all that belongs to it.
     pub took: Duration,
 }
@@ -127,6 +132,8 @@ pub struct Found {
     pub refuted: Option<Bound>,
     /// Why it ended.
     pub end: End,
+    /// How far its plateaus agree.
+    pub noise: Noise,
 }
 
 /// One end of an interval.
@@ -159,31 +166,28 @@ pub enum End {
     Interrupted,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Evidence {
-    rate_rps: f64,
-    verdict: Verdict,
-    firm: bool,
-}
-
 impl Search {
     /// A search that has not begun.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, evidence: Vec::new(), under_way: None, used: Duration::ZERO, steps: 0, failed: 0, again: None }
+        Self { limits, known: Known::default(), under_way: None, used: Duration::ZERO, steps: 0, missed_rps: None }
     }
 
     /// What to do next, after the load that was asked for last went as `last` says; nothing is known before the first.
     pub fn next(&mut self, last: Option<Judged>) -> Step {
         if let (Some(judged), Some(trial)) = (last, self.under_way.take()) {
             self.used = self.used.saturating_add(judged.took);
-            self.note(&trial, judged.verdict);
             if judged.verdict == Verdict::Harmed {
                 return Step::Done(self.found(End::Harmed));
             }
+            if !self.is_tried_again(&trial, judged.verdict) {
+                self.known.note(&trial, judged.verdict, judged.z);
+            }
         }
         let step = match self.wanted() {
-            Ok((rate_rps, purpose)) => self.within_time(self.trial(rate_rps, purpose)),
+            Ok((rate_rps, purpose)) => {
+                self.within_time(self.trial(rate_rps, purpose)).ok_or_else(|| self.out_of_time())
+            }
             Err(end) => Err(end),
         };
         match step {
@@ -196,108 +200,107 @@ impl Search {
         }
     }
 
+    /// Whether a rate is climbed to once more, for what was missed by accident there would cost a plateau later.
+    fn is_tried_again(&mut self, trial: &Trial, verdict: Verdict) -> bool {
+        let climbed = trial.purpose == Purpose::Climb && verdict != Verdict::Kept;
+        let again = climbed && self.missed_rps != Some(trial.rate_rps);
+        self.missed_rps = climbed.then_some(trial.rate_rps);
+        again
+    }
+
     /// What was found until now, when it ends for a reason of the caller's.
     #[must_use]
     pub fn found(&self, end: End) -> Found {
+        let known = &self.known;
         // What a plateau says counts more than what a step says.
-        let plateau = self.evidence.iter().find(|e| e.firm && e.rate_rps == self.firm_floor_rps());
-        let kept = plateau.map(Evidence::bound).or_else(|| self.kept());
-        Found { kept, refuted: self.firm_top().or_else(|| self.top()), end }
-    }
-
-    fn note(&mut self, trial: &Trial, verdict: Verdict) {
-        let firm = matches!(trial.purpose, Purpose::Confirm | Purpose::SecondLook);
-        let failed = trial.purpose == Purpose::Confirm && verdict == Verdict::Missed;
-        match (failed, self.again.take()) {
-            (true, None) if self.failed == 0 => self.again = Some((trial.rate_rps, AGAIN)),
-            (true, _) => self.failed += 1,
-            (false, again) => {
-                self.failed = 0;
-                self.again = again.filter(|(_, more)| *more > 1).map(|(rate, more)| (rate, more - 1));
-            }
-        }
-        // Undecided is not kept.
-        let verdict = if self.again.is_some() { Verdict::Missed } else { verdict };
-        let evidence = Evidence { rate_rps: trial.rate_rps, verdict, firm };
-        let same = |other: &&mut Evidence| (other.rate_rps / trial.rate_rps - 1.0).abs() < SAME;
-        match self.evidence.iter_mut().find(same) {
-            Some(earlier) if earlier.firm && !firm => {}
-            Some(earlier) => *earlier = evidence,
-            None => self.evidence.push(evidence),
-        }
-    }
-
-    /// The highest rate that a plateau kept, below the lowest that one missed.
-    fn firm_floor_rps(&self) -> f64 {
-        let firm = |verdict| self.evidence.iter().filter(move |e| e.firm && e.verdict == verdict).map(|e| e.rate_rps);
-        let missed = firm(Verdict::Missed).fold(f64::INFINITY, f64::min);
-        firm(Verdict::Kept).filter(|rate| *rate < missed).fold(0.0, f64::max)
-    }
-
-    /// The lowest rate that was not kept, and that no plateau contradicts.
-    fn top(&self) -> Option<Bound> {
-        let floor = self.firm_floor_rps();
-        let above = self.evidence.iter().filter(|e| e.rate_rps > floor && e.verdict != Verdict::Kept);
-        above.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
-    }
-
-    /// The highest rate that was kept below that.
-    fn kept(&self) -> Option<Bound> {
-        let top = self.top().map_or(f64::INFINITY, |top| top.rate_rps);
-        let below = self.evidence.iter().filter(|e| e.rate_rps < top && e.verdict == Verdict::Kept);
-        below.max_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
-    }
-
-    /// The lowest rate that was not kept on a plateau, if that is what `top` says.
-    fn firm_top(&self) -> Option<Bound> {
-        let top = self.top()?.rate_rps;
-        let near = top..=top * MARGIN_ABOVE * (1.0 + SAME);
-        let firm = self.evidence.iter().filter(|e| e.firm && e.verdict != Verdict::Kept && near.contains(&e.rate_rps));
-        firm.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
-    }
-
-    /// Whether a plateau says of `kept` what a short step does.
-    fn is_confirmed(&self, kept: &Bound) -> bool {
-        self.firm_floor_rps() >= kept.rate_rps / MARGIN_BELOW * (1.0 - SAME)
+        let kept = known.floor().or_else(|| known.kept());
+        Found { kept, refuted: known.firm_top().or_else(|| known.top()), end, noise: known.noise() }
     }
 
     /// The next rate, or why there is none.
     fn wanted(&self) -> Result<(f64, Purpose), End> {
-        if let Some((rate, _)) = self.again {
+        if let Some(rate) = self.lower_end_tried_again() {
             return Ok((rate, Purpose::Confirm));
         }
         let (start, most) = (self.limits.start_rps, self.limits.rate_max_rps);
         let floor = start / FALL_MAX;
-        let (kept, top) = (self.kept(), self.top());
-        if let Some(top) = top.filter(|_| self.failed > 0) {
-            // What short steps kept is not kept for longer: down by larger and larger steps.
-            let rate = (top.rate_rps / MARGIN_BELOW.powi(self.failed)).max(floor);
-            if self.firm_floor_rps() < rate * (1.0 - SAME) && rate < top.rate_rps {
-                return Ok((rate, Purpose::Confirm));
-            }
-        }
-        match (kept, top) {
+        let tried = self.known.failed_below().is_some();
+        match (self.known.kept(), self.known.top()) {
             (None, None) => Ok((start, Purpose::Climb)),
             (None, Some(top)) if top.rate_rps > floor => Ok(((top.rate_rps / 2.0).max(floor), Purpose::Fall)),
             (None, Some(top)) => Err(if top.generator { End::GeneratorLimited } else { End::NothingKept }),
             (Some(kept), None) if kept.rate_rps < most => Ok(((kept.rate_rps * 2.0).min(most), Purpose::Climb)),
-            (Some(kept), None) if self.is_confirmed(&kept) => Err(End::AboveRateMax),
-            (Some(kept), None) => Ok((kept.rate_rps / MARGIN_BELOW, Purpose::Confirm)),
-            (Some(kept), Some(top)) if top.rate_rps > kept.rate_rps * WIDTH * (1.0 + SAME) => {
-                Ok(((kept.rate_rps * top.rate_rps).sqrt(), Purpose::Bisect))
+            (Some(kept), top)
+                if !tried && top.is_some_and(|top| top.rate_rps > kept.rate_rps * WIDTH * (1.0 + SAME)) =>
+            {
+                Ok(((kept.rate_rps * top.map_or(most, |top| top.rate_rps)).sqrt(), Purpose::Bisect))
             }
-            (Some(kept), Some(_)) if !self.is_confirmed(&kept) => Ok((kept.rate_rps / MARGIN_BELOW, Purpose::Confirm)),
-            (Some(_), Some(top)) => match self.firm_top() {
-                None => Ok(((top.rate_rps * MARGIN_ABOVE).min(most), Purpose::SecondLook)),
-                Some(firm) => Err(if firm.generator { End::GeneratorLimited } else { End::Found }),
-            },
+            (Some(kept), _) if !tried && !self.known.is_confirmed(&kept) => {
+                Ok((kept.rate_rps / MARGIN_BELOW, Purpose::Confirm))
+            }
+            (Some(_), None) => Err(End::AboveRateMax),
+            (Some(_), Some(top)) => self.upper_end(&top),
         }
+    }
+
+    /// Where a lower end that is not sure is tried again: there, below, or between it and what is sure; none when it is not wanted.
+    fn lower_end_tried_again(&self) -> Option<f64> {
+        let failed = self.known.failed_below()?;
+        if failed.wants_another() {
+            return Some(failed.rate_rps);
+        }
+        let floor = self.known.floor_rps();
+        let lowest = self.limits.start_rps / FALL_MAX;
+        let below = failed.rate_rps / WIDER.powi(self.known.failures_below());
+        if floor * GAP >= failed.rate_rps || failed.rate_rps <= lowest {
+            return None;
+        }
+        Some(below.max((floor * failed.rate_rps).sqrt()).max(lowest))
+    }
+
+    /// Where an upper end is tried, or why it is not.
+    fn upper_end(&self, top: &Bound) -> Result<(f64, Purpose), End> {
+        if let Some(sure) = self.sure_top(top) {
+            return self.narrower(&sure);
+        }
+        let most = self.limits.rate_max_rps;
+        match self.known.open_above() {
+            Some(open) if open.wants_another() => Ok((open.rate_rps, Purpose::SecondLook)),
+            Some(open) if open.rate_rps >= most => Err(End::AboveRateMax),
+            open => Ok((above(open, top).min(most), Purpose::SecondLook)),
+        }
+    }
+
+    /// The upper end, if plateaus are sure of it and it is not far above what they or short steps are not sure of.
+    fn sure_top(&self, top: &Bound) -> Option<Bound> {
+        let open = self.known.open_above();
+        if open.is_some_and(Evidence::wants_another) {
+            return None;
+        }
+        self.known.firm_top().filter(|sure| sure.rate_rps <= above(open, top) * (1.0 + SAME))
+    }
+
+    /// Both ends are sure. Where they lie far apart the lower one may have been taken down too far.
+    fn narrower(&self, top: &Bound) -> Result<(f64, Purpose), End> {
+        let floor = self.known.floor_rps();
+        let between = floor * WIDER;
+        let failed = self.known.failed_below().map_or(f64::INFINITY, |failed| failed.rate_rps);
+        if floor > 0.0 && top.rate_rps > floor * GAP && failed > between * WIDER {
+            return Ok((between, Purpose::Confirm));
+        }
+        Err(found_at(top))
+    }
+
+    /// Why it ends when the time is used up: what is wanted beyond two sure ends is a narrower interval.
+    fn out_of_time(&self) -> End {
+        let sure = self.known.top().and_then(|top| self.sure_top(&top)).filter(|_| self.known.floor_rps() > 0.0);
+        sure.map_or(End::TimeUp, |top| found_at(&top))
     }
 
     fn trial(&self, rate_rps: f64, purpose: Purpose) -> Trial {
         let Limits { requests, step, plateau, .. } = self.limits;
         let length = match purpose {
-            Purpose::Climb | Purpose::Fall => sizes::length(rate_rps, requests, step),
+            Purpose::Climb | Purpose::Fall => sizes::length(rate_rps, requests / sizes::CLIMB_PART, step),
             Purpose::Bisect => sizes::length(rate_rps, requests.saturating_mul(sizes::BISECT_X), step),
             Purpose::Confirm | Purpose::SecondLook => {
                 sizes::length(rate_rps, requests.saturating_mul(sizes::PLATEAU_X), plateau)
@@ -307,12 +310,12 @@ impl Search {
     }
 
     /// The load that there is time for: what was kept has to be confirmed before the time is over.
-    fn within_time(&self, trial: Trial) -> Result<Trial, End> {
+    fn within_time(&self, trial: Trial) -> Option<Trial> {
         let left = self.limits.time.saturating_sub(self.used);
         if self.steps >= STEPS_MAX {
-            return Err(End::TimeUp);
+            return None;
         }
-        let unsure = self.kept().filter(|kept| !self.is_confirmed(kept));
+        let unsure = self.known.kept().filter(|kept| self.known.floor_rps() == 0.0 && !self.known.is_confirmed(kept));
         let confirmation = unsure.map(|kept| self.trial(kept.rate_rps / MARGIN_BELOW, Purpose::Confirm));
         let mut chosen = trial;
         if let Some(confirmation) = confirmation.filter(|_| trial.purpose != Purpose::Confirm)
@@ -321,16 +324,36 @@ impl Search {
             chosen = confirmation;
         }
         if chosen.cost() <= left {
-            return Ok(chosen);
+            return Some(chosen);
         }
         // A shorter plateau is better than none, but nothing shorter than a step is.
         let length = left.saturating_sub(chosen.warmup + chosen.pause);
         let shortened = chosen.purpose == Purpose::Confirm && length >= self.limits.step;
-        if shortened { Ok(Trial { length, ..chosen }) } else { Err(End::TimeUp) }
+        shortened.then_some(Trial { length, ..chosen })
     }
 }
 
+/// The rate above `top`, or above the highest that plateaus were not sure of.
+fn above(open: Option<&Evidence>, top: &Bound) -> f64 {
+    open.map_or(top.rate_rps * MARGIN_ABOVE, |open| open.rate_rps * WIDER)
+}
+
+fn found_at(top: &Bound) -> End {
+    if top.generator { End::GeneratorLimited } else { End::Found }
+}
+
 impl Trial {
+    /// Whether it is long enough for its statistics.
+    #[must_use]
+    pub fn is_plateau(&self) -> bool {
+        matches!(self.purpose, Purpose::Confirm | Purpose::SecondLook)
+    }
+
+    /// Whether it is to be kept, as a lower end.
+    fn is_below(&self) -> bool {
+        self.purpose == Purpose::Confirm
+    }
+
     /// How long it takes if nothing is late.
     #[must_use]
     pub fn cost(&self) -> Duration {
@@ -341,13 +364,6 @@ impl Trial {
     #[must_use]
     pub fn requests(&self) -> f64 {
         self.rate_rps * self.length.as_secs_f64()
-    }
-}
-
-impl Evidence {
-    fn bound(&self) -> Bound {
-        let generator = self.verdict == Verdict::GeneratorLimited;
-        Bound { rate_rps: self.rate_rps, firm: self.firm, generator }
     }
 }
 

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+/// A step that doubles or halves the rate wants this part of the requests: it only finds out where to look.
+pub const CLIMB_PART: u64 = 10;
 /// A step that halves the interval wants this many times the requests of others: it decides where plateaus lie.
 pub const BISECT_X: u64 = 3;
 /// A plateau wants this many times the requests of a step.

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use hotrow_diagnose::probe::status;
+use hotrow_measure::clock::thread_cpu;
 
 use super::child::{Death, Ended, Order, Told};
 use super::counted::Counter;
 use super::floor::Given;
-use super::limits::{Evidence, field, maps_per_thread};
+use super::limits::{Evidence, maps_per_thread};
 use super::raise::Raised;
 use super::results::{Calls, Measured, Outcome, Results, SCHEMA};
 use super::undo::Undo;
@@ -127,11 +128,6 @@ fn request_cpu() -> Duration {
 }
 
 /// CPU time of this thread until now.
-fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
-}
-
 struct Harness<'a> {
     plan: &'a Plan,
     counter: Result<Counter, String>,
@@ -311,7 +307,7 @@ fn read(out: ChildStdout) -> (u64, Option<Ended>) {
 /// Waits for the end; answers how it came, and the most threads that were seen.
 fn wait(child: &mut Child, time_max: Duration, stop: &AtomicBool) -> (String, u64) {
     let until = Instant::now() + time_max;
-    let status = format!("/proc/{}/status", child.id());
+    let file = format!("/proc/{}/status", child.id());
     let mut threads_peak = 0;
     let how = loop {
         match child.try_wait() {
@@ -321,8 +317,8 @@ fn wait(child: &mut Child, time_max: Duration, stop: &AtomicBool) -> (String, u6
             Ok(None) => {}
             Err(error) => break format!("its process is lost: {error}"),
         }
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        threads_peak = threads_peak.max(field(&text, "Threads:").unwrap_or_default());
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        threads_peak = threads_peak.max(status::parse(&text).map_or(0, |status| status.threads));
         thread::sleep(LOOK);
     };
     // Ended already, or not wanted any more.

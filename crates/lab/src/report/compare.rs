@@ -7,6 +7,7 @@ use super::numbers::{bytes, date, ends, number, percent, ratio, ratio_ends};
 use super::plot::{Bar, Bars, Plot};
 use super::sections::{Section, sections};
 use super::summary::{RowSummary, SEED, State, Summary};
+use super::verdict as limits;
 use crate::results::{Host, Results, Row};
 
 /// Why two runs cannot be compared.
@@ -52,7 +53,7 @@ pub fn document(a: &Results, b: &Results) -> Result<Document, CompareError> {
     let tables: Vec<(String, Table, Bars)> = sections
         .iter()
         .map(|section| {
-            let rows: Vec<Pair<'_>> = section.rows().map(|row| Pair::of(row, &second)).collect();
+            let rows: Vec<Pair<'_>> = section.rows().map(|row| Pair::of(row, &first, &second)).collect();
             rows.iter().for_each(|pair| counts.add(pair));
             (section.title.clone(), table(section, &rows), bars(section, &rows))
         })
@@ -110,14 +111,21 @@ struct Pair<'a> {
     a: &'a RowSummary<'a>,
     b: Option<&'a RowSummary<'a>>,
     found: Option<Comparison>,
+    /// What limited it, in a few words; empty where nothing was measured.
+    limited: String,
 }
 
 impl<'a> Pair<'a> {
-    fn of(a: &'a RowSummary<'a>, second: &'a Summary<'a>) -> Self {
+    fn of(a: &'a RowSummary<'a>, first: &Summary<'a>, second: &'a Summary<'a>) -> Self {
         let b = second.row(&a.row.id);
         let rates = |row: &RowSummary<'_>| row.runs().iter().map(|run| run.load.rps).collect::<Vec<_>>();
         let found = b.and_then(|b| statistics::compare(&rates(b), &rates(a), SEED));
-        Self { a, b, found }
+        let limit = |row, of: &Summary<'_>| limits::of(row, of.results.host.cpus).map(|limit| limit.short);
+        let limited = match (limit(a, first), b.and_then(|b| limit(b, second))) {
+            (Some(a), Some(b)) if a != b => format!("A: {a}; B: {b}"),
+            (a, b) => a.or(b).unwrap_or_default(),
+        };
+        Self { a, b, found, limited }
     }
 }
 
@@ -190,6 +198,7 @@ fn table(section: &Section<'_>, rows: &[Pair<'_>]) -> Table {
             rate(pair.b),
             pair.found.map_or_else(Cell::none, |found| Cell { tone: Tone::Strong, ..super::rates::ratio_cell(&found) }),
             said,
+            if pair.limited.is_empty() { Cell::none() } else { Cell::plain(pair.limited.clone()) },
         ]
     };
     Table {
@@ -200,6 +209,7 @@ fn table(section: &Section<'_>, rows: &[Pair<'_>]) -> Table {
             Column::figures("B"),
             Column::figures("B over A"),
             Column::words("B against A"),
+            Column::words("Limited by"),
         ],
         rows: rows.iter().map(row).collect(),
         groups: section.breaks(),

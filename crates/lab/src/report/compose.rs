@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::document::{Block, Document};
 use super::labels::label;
-use super::numbers::{bytes, date, grouped, number};
+use super::numbers::{bytes, date, grouped, number, percent};
 use super::sections::sections;
 use super::summary::{State, Summary};
 use super::{answer, latency, rates, tiers};
@@ -96,6 +96,13 @@ fn failures(summary: &Summary<'_>) -> Vec<Block> {
     ]
 }
 
+/// What looking at the machine took of the CPUs while it was measured.
+fn looking(results: &Results) -> Option<String> {
+    let taken = results.measurements.iter().filter_map(|m| Some((m.looking_cpu_s?, m.load.as_ref()?.window_s)));
+    let (cpu_s, window_s) = taken.fold((0.0, 0.0), |(cpu, window), (c, w)| (cpu + c, window + w));
+    (window_s > 0.0).then(|| format!("took {} of one CPU", percent(cpu_s / window_s)))
+}
+
 fn method(summary: &Summary<'_>) -> Vec<Block> {
     let results = summary.results;
     let host = &results.host;
@@ -110,6 +117,7 @@ fn method(summary: &Summary<'_>) -> Vec<Block> {
     let length = results.duration_s.map_or_else(String::new, |s| format!(", {} s each", number(s)));
     facts.push(("Rounds".to_owned(), format!("{} of {}{length}", summary.rounds_begun(), results.rounds)));
     facts.push(("Measurements".to_owned(), grouped(results.measurements.len() as f64)));
+    facts.extend(looking(results).map(|cost| ("Looking at the machine".to_owned(), cost)));
     let mut blocks = vec![
         Block::Heading("How it was measured".to_owned()),
         Block::Facts(facts),

@@ -8,6 +8,7 @@ use super::numbers::{ends, number, ratio, ratio_ends};
 use super::plot::{Bar, Bars, Plot};
 use super::sections::Section;
 use super::summary::{RowSummary, State, Summary};
+use super::verdict;
 
 /// Bars of one drawing.
 const BARS_MAX: usize = 36;
@@ -18,7 +19,7 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
         if !section.title.is_empty() {
             blocks.push(Block::Subheading(section.title.clone()));
         }
-        blocks.push(Block::Table(table(section)));
+        blocks.push(Block::Table(table(summary, section)));
         blocks.push(Block::Plot(Plot::Bars(bars(section))));
     }
     if blocks.len() == 1 {
@@ -29,7 +30,7 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
     blocks
 }
 
-fn table(section: &Section<'_>) -> Table {
+fn table(summary: &Summary<'_>, section: &Section<'_>) -> Table {
     let described = section.described();
     let properties = telling(&described);
     let has_original = described.iter().any(|row| row.original_rps.is_some());
@@ -41,6 +42,7 @@ fn table(section: &Section<'_>) -> Table {
     if has_original {
         columns.extend([Column::figures("Original"), Column::figures("Its ratio")]);
     }
+    columns.push(Column::words("Limited by"));
     let row = |row: &RowSummary<'_>| {
         let mut cells: Vec<Cell> = properties.iter().map(|p| Cell::plain(p.of(row.row))).collect();
         cells.extend([rate(row), gain(section, row)]);
@@ -48,6 +50,8 @@ fn table(section: &Section<'_>) -> Table {
             cells.push(row.row.original_rps.map_or_else(Cell::none, |rps| Cell::plain(number(rps))));
             cells.push(original_ratio(section, row).map_or_else(Cell::none, |r| Cell::plain(ratio(r))));
         }
+        let limit = verdict::of(row, summary.results.host.cpus);
+        cells.push(limit.map_or_else(Cell::none, |limit| Cell::plain(limit.short)));
         cells
     };
     Table {

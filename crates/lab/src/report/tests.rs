@@ -4,7 +4,8 @@ use super::*;
 use crate::results;
 
 mod browser;
-mod fixture;
+pub(super) mod fixture;
+mod kept;
 mod parts;
 mod wellformed;
 
@@ -57,6 +58,7 @@ fn a_report_has_its_parts_in_order() {
         "## CPU, and what limited each row",
         "### date: GET /what-date-is-it",
         "### name: POST /what-is-my-name",
+        "### What the limits were seen by",
         "## Shares of the backends",
         "## Answers by cache outcome",
         "## Further figures",
@@ -71,21 +73,28 @@ fn a_report_has_its_parts_in_order() {
 fn its_tables_have_the_form_of_the_originals() {
     let tables = tables(&markdown(&fixture::results(7)));
     let heads: Vec<String> = tables.iter().map(|table| table[0].join(" ")).collect();
-    let rates = "Set-up Proxy Caching Balancing Connections Requests/s Ratio Original Its ratio";
+    let rates = "Set-up Proxy Caching Balancing Connections Requests/s Ratio Original Its ratio Limited by";
     let latencies = "Set-up p50 p90 p95 p99 p99.9 max Original";
     let cpu = "Set-up Service Proxy Generator Cores used Memory Limited by";
-    let more = ["Set-up Backend Weight By weight Served Requests", "Set-up HIT EXPIRED UPDATING", "Set-up hit ratio"];
+    let seen = "Set-up Limited by Seen by What would move it";
+    let more =
+        [seen, "Set-up Backend Weight By weight Served Requests", "Set-up HIT EXPIRED UPDATING", "Set-up hit ratio"];
     let want = [rates, rates, latencies, latencies, cpu, cpu].into_iter().chain(more);
     assert_eq!(heads, want.collect::<Vec<_>>());
     let masked = |row: &[String]| masked(&row.join(" | "));
     let first = &tables[0];
     assert_eq!(first.len(), 2 + 10);
-    assert_eq!(masked(&first[2]), "direct | none | none | none | 0 | **0** (0 – 0) | 0 | 0 | 0");
-    let cached = "three backends, cache | nginx, original form | 0 s in nginx | round robin over 0 | 0 | **0** (0 – 0) | 0 (0 – 0) | 0 | 0";
+    assert_eq!(masked(&first[2]), "direct | none | none | none | 0 | **0** (0 – 0) | 0 | 0 | 0 | its one connection");
+    let cached = "three backends, cache | nginx, original form | 0 s in nginx | round robin over 0 | 0 | **0** (0 – 0) | 0 (0 – 0) | 0 | 0 | \
+                  its one connection";
     assert_eq!(masked(&first[5]), cached);
-    let shares: Vec<&str> = tables[6].iter().filter(|row| row[2] == "4").map(|row| row[4].as_str()).collect();
+    let shares: Vec<&str> = tables[7].iter().filter(|row| row[2] == "4").map(|row| row[4].as_str()).collect();
     assert_eq!(shares, ["67 %"; 4], "four of six");
-    assert_eq!(tables[4][8][6], "the CPU limit of the service (0.20 of 0.20 cores)");
+    assert_eq!(tables[4][8][6], "the CPU limit of the service (0.20 of 0.20 cores) (7 of 7 rounds)");
+    assert_eq!(tables[4][7][6], "the CPU limit of the service (0.20 of 0.20 cores) (7 of 7 rounds, 95 % sure)");
+    let seen = "direct, 6 connections, date | CPU limit of the service | the group of date-1 was held up in 388 of 400 periods; it used 0.20 \
+                CPUs | twice the quota doubles the rate";
+    assert_eq!(tables[6][2].join(" | "), seen);
 }
 
 #[test]

@@ -1,14 +1,20 @@
 //! Where the CPU went and what limited each row; what each backend served; what caches said; further figures.
 
 use super::document::{Block, Cell, Column, Table};
-use super::limit;
 use super::numbers::{bytes, cores, grouped, number, percent};
 use super::sections::Section;
 use super::summary::{RowSummary, State, Summary};
+use super::{limit, verdict};
 use crate::results::{Backend, Part};
 
 /// A share that is further from its weight than this is marked, for it is more than chance and rounding make.
 const SHARE_OFF: f64 = 0.02;
+/// Stands under the table when nothing but CPU time is known.
+const CPU_TIME_ALONE: &str = "What limited a row is judged from CPU time alone. Where it is not the CPU, requests wait: for a free \
+                              connection (more of them tell), a lock, a disk, the network or another system.";
+/// Stands under the table of what limits were seen by.
+const SUSPICIONS: &str = "From the round with the middle rate of those that agree. These are suspicions with reasons: each is proven by \
+                          changing what it names, and refuted when the rate then stays.";
 
 pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Block> {
     let mut blocks = vec![Block::Heading("CPU, and what limited each row".to_owned())];
@@ -18,11 +24,13 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
         }
         blocks.push(Block::Table(cpu(summary, section)));
     }
-    blocks.push(Block::Text(
-        "What limited a row is judged from CPU time alone, in the round with the middle rate. Where it is not the CPU, requests wait: \
-         for a free connection (more of them tell), a lock, a disk, the network or another system."
-            .to_owned(),
-    ));
+    let seen = seen(summary, sections);
+    if seen.rows.is_empty() {
+        blocks.push(Block::Text(CPU_TIME_ALONE.to_owned()));
+    } else {
+        blocks.push(Block::Subheading("What the limits were seen by".to_owned()));
+        blocks.push(Block::Table(seen));
+    }
     let tables = [
         ("Shares of the backends", backends(sections)),
         ("Answers by cache outcome", cache(sections)),
@@ -50,9 +58,9 @@ fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
         cells.extend(parts.iter().map(|part| figure(row.median(|run| run.cpu_us_per_request(*part)), number)));
         cells.push(figure(row.median(|run| run.cores(|_| true)), cores));
         cells.push(figure(row.median(|run| memory(run.of)), bytes));
-        cells.push(match (&row.state, row.middle()) {
+        cells.push(match (&row.state, verdict::of(row, summary.results.host.cpus)) {
             (State::Failed(_), _) => Cell::failed(),
-            (_, Some(run)) => Cell::plain(limit::judge(run, row.row, summary.results.host.cpus).words()),
+            (_, Some(found)) => Cell { detail: found.standing, ..Cell::plain(found.words) },
             (_, None) => Cell::none(),
         });
         cells
@@ -66,6 +74,23 @@ fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
         groups: section.breaks(),
         foot: vec![explained.to_owned()],
     }
+}
+
+/// What each verdict was seen by, and what would move the limit.
+fn seen(summary: &Summary<'_>, sections: &[Section<'_>]) -> Table {
+    let mut rows = Vec::new();
+    for (section, row) in sections.iter().flat_map(|section| section.rows().map(move |row| (section, row))) {
+        let found = verdict::of(row, summary.results.host.cpus);
+        let Some((found, seen)) = found.and_then(|found| Some((found.short, found.seen?))) else { continue };
+        rows.push(vec![
+            Cell::plain(full_label(section, row)),
+            Cell::plain(found),
+            Cell::plain(seen.evidence.join("; ")),
+            Cell::plain(seen.counterfactual.clone()),
+        ]);
+    }
+    let columns = ["Set-up", "Limited by", "Seen by", "What would move it"].map(Column::words).into();
+    Table { caption: String::new(), columns, rows, groups: Vec::new(), foot: vec![SUSPICIONS.to_owned()] }
 }
 
 fn memory(measurement: &crate::results::Measurement) -> Option<f64> {

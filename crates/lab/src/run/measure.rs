@@ -10,6 +10,7 @@ use hotrow_load::outcome::{End, Outcome};
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan};
 use hotrow_load::run::{self as generator, Config, Expect, RunError};
 
+use super::looking::{GENERATOR, Looking};
 use super::metrics::Metrics;
 use super::standing::{Ground, Standing, stopped};
 use super::{answers, figures};
@@ -77,6 +78,8 @@ pub(super) fn empty(row: &str, round: u32) -> Measurement {
         cache: Vec::new(),
         io: crate::results::Io::default(),
         figures: Vec::new(),
+        findings: Vec::new(),
+        looking_cpu_s: None,
     }
 }
 
@@ -96,8 +99,10 @@ fn load(
         let _ = generator::run(&config, stop, &mut |_, _| {}).map_err(|e| words(&e))?;
         config.plan.extent = load.extent;
     }
+    let mut looking = Looking::at(standing);
     let before = Sample::take(subject.service, standing, stage)?;
-    let outcome = generator::run(&config, stop, &mut |_, _| {}).map_err(|e| words(&e))?;
+    let (outcome, seen) = looking.during(load.extent, || generator::run(&config, stop, &mut |_, _| {}));
+    let outcome = outcome.map_err(|e| words(&e))?;
     let after = Sample::take(subject.service, standing, stage)?;
     let io = after.io.since(&before.io);
     measurement.io = io;
@@ -113,6 +118,8 @@ fn load(
     if subject.setup.proxy.as_ref().is_some_and(|proxy| proxy.cache.is_some()) {
         measurement.cache = figures::cache(&outcome, served.as_deref());
     }
+    measurement.findings = seen.map(|seen| looking.findings(seen, &outcome)).unwrap_or_default();
+    measurement.looking_cpu_s = Some(looking.cpu().as_secs_f64());
     measurement.figures = figures::of_metrics(&subject.service.figures, &before.metrics, &after.metrics);
     verdict(load, &outcome)
 }
@@ -213,7 +220,7 @@ fn tiers(standing: &Standing, before: &Sample, after: &Sample, outcome: &Outcome
     }
     tiers.push(Tier {
         part: Part::Generator,
-        name: "hotrow load".to_owned(),
+        name: GENERATOR.to_owned(),
         cpu_s: outcome.cpu().as_secs_f64(),
         limit_cores: None,
         throttled: None,

@@ -1,7 +1,7 @@
 //! Results as an experiment leaves them, made up from a seed: the set-ups of a balancer's experiment, with the figures that
 //! its original reached; and the same with everything odd that names and runs can have.
 
-use super::results::{About, Backend, Compare, Host, Io, Load, Measurement, Part, Results, Row, SCHEMA, Tier};
+use super::results::{About, Backend, Compare, Finding, Host, Io, Load, Measurement, Part, Results, Row, SCHEMA, Tier};
 
 /// Numbers between −1 and 1 that look like noise and are the same each time.
 struct Noise(u64);
@@ -89,6 +89,10 @@ pub(crate) fn odd_results() -> Results {
         match measurement.row.as_str() {
             "direct/name/6" if measurement.round == 1 => {
                 measurement.failed = Some("status 502 <b>twice</b> | at 3 s".to_owned())
+            }
+            "direct/date/6" => {
+                measurement.findings[0].evidence.push("process <b>x</b> | \"held\" \u{202e}up\u{0}".to_owned());
+                measurement.findings[0].confidence = f64::NAN;
             }
             "one backend/date/6" => measurement.load = None,
             "one backend/name/1" => measurement.tiers.clear(),
@@ -201,6 +205,21 @@ fn measurement(setup: &Setup, load: usize, round: u32, noise: &mut Noise) -> Mea
         } else {
             Vec::new()
         },
+        findings: if *name == "direct" && connections > 1 { vec![throttled()] } else { Vec::new() },
+        looking_cpu_s: Some(0.012),
+    }
+}
+
+fn throttled() -> Finding {
+    Finding {
+        class: "Throttled".to_owned(),
+        words: "CPU: the cgroup's share is used up".to_owned(),
+        confidence: 0.95,
+        evidence: vec![
+            "the group of date-1 was held up in 388 of 400 periods".to_owned(),
+            "it used 0.20 CPUs".to_owned(),
+        ],
+        counterfactual: "twice the quota doubles the rate".to_owned(),
     }
 }
 

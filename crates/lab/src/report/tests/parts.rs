@@ -3,7 +3,7 @@
 use super::super::summary::{State, Summary};
 use super::super::{compare, html, limit, text};
 use super::{fixture, markdown, wellformed};
-use crate::results::{Part, Results, Tier};
+use crate::results::{Finding, Part, Results, Tier};
 
 /// What limited the first measurement of `direct/date/6` after a change of the results.
 fn limited(change: impl Fn(&mut Results)) -> String {
@@ -110,6 +110,10 @@ fn two_runs_are_compared_row_by_row() {
             "direct/date/6" => load.rps *= 1.5,
             "weights/name/1" => load.rps *= 0.8,
             "direct/name/1" => measurement.failed = Some("it died".to_owned()),
+            "three backends, cache/date/6" => {
+                let class = "Proxy".to_owned();
+                measurement.findings = vec![Finding { class, confidence: 0.9, ..Finding::default() }];
+            }
             _ => {}
         }
     }
@@ -120,6 +124,7 @@ fn two_runs_are_compared_row_by_row() {
         "50 % faster",
         "20 % slower",
         "FAILED",
+        "A: not the CPU; B: the proxy",
         "Note: the runs were made on different machines",
     ] {
         assert!(told.contains(words), "{words} is not in {told}");

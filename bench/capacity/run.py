@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Whether `hotrow capacity` finds limits that are known by construction: a token bucket that delays, one that refuses, and a queue
+with random arrivals and work (M/M/1). Several searches of each, in turn."""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
+
+from lib import cli, report, stats, subjects  # noqa: E402
+from lib.http import Connection  # noqa: E402
+from lib.process import Failed, Process, free_port  # noqa: E402
+
+ERROR_MOST, COVERED_LEAST = 0.05, 0.9
+BUCKET_SECONDS = 60
+SEARCH_TIMEOUT_S = 900
+# Answers that leave so late are the machine's, not the construction's.
+LATE_US, LATE_SHARE = 1_000, 0.01
+BUCKET_RPS, QUEUE_RPS = 7_000, 10_000
+BURST = 700
+QUICK = ["--start-rate", "1000", "--step", "500ms", "--plateau", "5s"]
+P99_MS, ERRORS = 10, 0.01
+
+
+def knee():
+    """Sojourn times in M/M/1 are exponential with rate μ − λ (Kleinrock, "Queueing Systems", 1975)."""
+    return QUEUE_RPS - math.log(100) / (P99_MS / 1e3)
+
+
+# The bucket that delays gets even arrivals: random ones would queue before it, and its limit would lie below its rate. In the
+# one that refuses a share of errors is reached where what exceeds its rate is that share; its stock is so large that chance
+# makes no difference.
+CASES = {
+    "bucket": {"law": ["delays", BUCKET_RPS, 1], "truth": BUCKET_RPS, "seconds": BUCKET_SECONDS,
+               "options": [*QUICK, "--slo", f"p99<{P99_MS}ms", "--arrivals", "uniform"]},
+    "refusing": {"law": ["refuses", BUCKET_RPS, BURST], "truth": BUCKET_RPS / (1 - ERRORS), "seconds": BUCKET_SECONDS,
+                 "options": [*QUICK, "--slo", f"p99<{P99_MS}ms,errors<{ERRORS * 100:g}%"]},
+    "queue": {"law": ["queue", QUEUE_RPS, None], "truth": knee(), "seconds": None,
+              "options": ["--start-rate", "1000", "--slo", f"p99<{P99_MS}ms", "-c", "500"]},
+}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", default=",".join(CASES), help=f"comma-separated, of {', '.join(CASES)}")
+    parser.add_argument("--times", type=int, default=10, help="searches of each")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    given = parser.parse_args()
+    given.cases = given.cases.split(",")
+    if unknown := set(given.cases) - set(CASES):
+        parser.error(f"unknown cases {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    return given
+
+
+def check_of(port):
+    """What the server tells of itself: the share of its answers that left late, and the mean of its work."""
+    told = json.loads(Connection(port).get("/_check").body)
+    bounds = [*told["late_below_us"], math.inf]
+    late = sum(n for n, bound in zip(told["answers"], bounds, strict=True) if bound > LATE_US)
+    return {**told, "late_share": late / max(1, sum(told["answers"]))}
+
+
+def search(binary, server, name, seed, folder):
+    case = CASES[name]
+    port = free_port()
+    law = [str(seed if word is None else word) for word in case["law"]]
+    process = Process(f"{name}-{seed}", [server, f"127.0.0.1:{port}", *law], port, folder, core="0-1")
+    try:
+        command = [binary, "capacity", "--json", "-q", "--seed", str(seed), *case["options"], f"http://127.0.0.1:{port}/"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SEARCH_TIMEOUT_S)
+        if not done.stdout:
+            raise Failed(f"`{' '.join(command)}` gave nothing (status {done.returncode}):\n{done.stderr[-2000:]}")
+        told = json.loads(done.stdout)
+        check = check_of(port)
+    finally:
+        process.end()
+    low, high = (told["interval"][end] for end in ("low", "high"))
+    found = told["end"] == "found" and low["plateau"] and high["plateau"]
+    one = {
+        "seed": seed, "status": done.returncode, "end": told["end"], "capacity_rps": told["capacity_rps"],
+        "low_rps": low and low["rps"], "high_rps": high and high["rps"],
+        "error": told["capacity_rps"] and told["capacity_rps"] / case["truth"] - 1,
+        "covered": bool(found and low["rps"] <= case["truth"] <= high["rps"]),
+        "seconds": told["duration_s"], "noise": told["interval"]["noise"], "verdict": told["verdict"], "check": check,
+        "steps": [{key: step[key] for key in ("rate", "purpose", "verdict", "length_s", "z", "p99_us", "failed_share")}
+                  for step in told["steps"]],
+    }
+    print(f"{name} {seed}: {one['verdict']} {one['seconds']:.0f} s, {100 * check['late_share']:.2f} % left late", file=sys.stderr)
+    return one
+
+
+def judge(found):
+    verdicts = []
+    for name, runs in found.items():
+        errors = [abs(one["error"]) for one in runs if one["error"] is not None]
+        worst = max(errors) if len(errors) == len(runs) else None
+        verdicts.append(report.verdict(f"{name}: largest error of the capacity", worst, ERROR_MOST))
+        covered = sum(one["covered"] for one in runs) / len(runs)
+        verdicts.append(report.verdict(f"{name}: share of intervals that hold the truth", covered, COVERED_LEAST, at_most=False))
+        if seconds := CASES[name]["seconds"]:
+            verdicts.append(report.verdict(f"{name}: longest search", max(one["seconds"] for one in runs), seconds, "s"))
+        late = max(one["check"]["late_share"] for one in runs)
+        verdicts.append(report.verdict(f"{name}: largest share of answers that left later than {LATE_US} µs", late, LATE_SHARE))
+    return verdicts
+
+
+def as_markdown(found):
+    number = lambda value: "–" if value is None else f"{value:,.0f}"  # noqa: E731
+    percent = lambda value: "–" if value is None else f"{100 * value:+.1f} %"  # noqa: E731
+    rows = []
+    for name, runs in found.items():
+        truth = CASES[name]["truth"]
+        rows += [[name, f"{truth:,.0f}", number(one["capacity_rps"]), percent(one["error"]),
+                  f"{number(one['low_rps'])} to {number(one['high_rps'])}", "yes" if one["covered"] else f"no ({one['end']})",
+                  f"{one['seconds']:.0f}"] for one in runs]
+        rows.append([f"{name}, median", f"{truth:,.0f}", number(stats.median([one["capacity_rps"] or 0 for one in runs])), "", "", "",
+                     f"{stats.median([one['seconds'] for one in runs]):.0f}"])
+    return report.table(["case", "truth/s", "capacity/s", "error", "interval", "holds the truth", "s"], rows)
+
+
+def main():
+    given = arguments()
+    binary = subjects.hotrow_binary()
+    if binary is None:
+        raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the binary")
+    server = subjects.build("known-limit")
+    found = {name: [] for name in given.cases}
+    with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
+        for time in range(given.times):
+            for name in given.cases:
+                found[name].append(search(binary, server, name, given.seed + time, folder))
+    options = {name: {key: CASES[name][key] for key in ("law", "truth", "options")} for name in given.cases}
+    return report.keep("capacity", {"settings": vars(given), "constructions": options, "cases": found}, as_markdown(found),
+                       judge(found), given.runs)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,213 @@
+//! HTTP servers whose limit is known by construction, for a tool that looks for limits: a token bucket that delays or refuses what
+//! exceeds it, and a queue with one worker whose work is random (M/M/1). One epoll loop; nothing is worked, only waited, so that
+//! the limit does not depend on the machine. `GET /_check` tells how late its answers left and what its work came to.
+//!
+//! usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED
+
+mod check;
+mod random;
+mod schedule;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::time::{ClockId, clock_gettime};
+
+use check::Check;
+use random::Random;
+use schedule::{Bucket, Fate, Law, Schedule};
+
+const USAGE: &str = "usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED";
+/// Connections open at once; more are closed at once.
+const CONNECTIONS_MAX: usize = 4_096;
+const EVENTS_MAX: usize = 256;
+const BACKLOG: i32 = 1_024;
+const REQUEST_BYTES_MAX: usize = 4 << 10;
+const LISTENER: u64 = u64::MAX;
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+const CHECK_PATH: &[u8] = b"GET /_check ";
+
+struct Server {
+    epoll: OwnedFd,
+    listener: OwnedFd,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    schedule: Schedule,
+    /// Answers that wait for their time, which comes in this order: when, and on which connection.
+    leaving: VecDeque<(u64, usize, u64)>,
+    check: Check,
+    /// Connections so far: one that is gone must not get the answer of another in its place.
+    opened: u64,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    number: u64,
+    request: Vec<u8>,
+}
+
+impl Server {
+    fn bind(address: SocketAddr, law: Law) -> Result<Self, Errno> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let listener = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_socket_reuseaddr(&listener, true)?;
+        net::bind(&listener, &address)?;
+        net::listen(&listener, BACKLOG)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            listener,
+            connections: Vec::new(),
+            free: Vec::new(),
+            schedule: Schedule::new(law),
+            leaving: VecDeque::new(),
+            check: Check::default(),
+            opened: 0,
+        })
+    }
+
+    fn run(&mut self) -> Result<(), Errno> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
+        loop {
+            events.clear();
+            let patience = self.leaving.front().map(|(at_ns, ..)| timespec(at_ns.saturating_sub(now_ns())));
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+            for event in &events {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    at => self.read(at as usize),
+                }
+            }
+            self.let_leave();
+        }
+    }
+
+    /// Takes every waiting connection; what cannot be taken is dropped, for there is nobody to tell.
+    fn accept(&mut self) {
+        while let Ok(socket) = net::accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            let at = self.free.pop().unwrap_or(self.connections.len());
+            let ready = at < CONNECTIONS_MAX
+                && sockopt::set_tcp_nodelay(&socket, true).is_ok()
+                && epoll::add(&self.epoll, &socket, EventData::new_u64(at as u64), EventFlags::IN).is_ok();
+            if !ready {
+                if at < self.connections.len() {
+                    self.free.push(at);
+                }
+                continue;
+            }
+            if at == self.connections.len() {
+                self.connections.push(None);
+            }
+            self.opened += 1;
+            self.connections[at] = Some(Connection { socket, number: self.opened, request: Vec::new() });
+        }
+    }
+
+    fn read(&mut self, at: usize) {
+        let mut buffer = [0; REQUEST_BYTES_MAX];
+        let Some(connection) = self.connections[at].as_mut() else { return };
+        let bytes = match net::recv(&connection.socket, &mut buffer, RecvFlags::empty()) {
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Ok((bytes, _)) if bytes > 0 && connection.request.len() + bytes <= REQUEST_BYTES_MAX => bytes,
+            Ok(_) | Err(_) => return self.close(at),
+        };
+        connection.request.extend_from_slice(&buffer[..bytes]);
+        // Requests have no body, and nobody sends a second before the answer to the first.
+        if !connection.request.ends_with(b"\r\n\r\n") {
+            return;
+        }
+        let asks_check = connection.request.starts_with(CHECK_PATH);
+        connection.request.clear();
+        let number = connection.number;
+        if asks_check {
+            let answer = self.check.answer(&self.schedule);
+            return self.send(at, &answer);
+        }
+        match self.schedule.arrival(now_ns()) {
+            Fate::LeavesAt(time_ns) => self.leaving.push_back((time_ns, at, number)),
+            Fate::Refused => self.send(at, REFUSED),
+        }
+    }
+
+    fn let_leave(&mut self) {
+        while let Some((time_ns, at, number)) = self.leaving.front().copied() {
+            let now_ns = now_ns();
+            if time_ns > now_ns {
+                return;
+            }
+            self.leaving.pop_front();
+            self.check.left(now_ns - time_ns);
+            if self.connections[at].as_ref().is_some_and(|connection| connection.number == number) {
+                self.send(at, OK);
+            }
+        }
+    }
+
+    /// Answers are so short that a socket takes them whole, or is no good.
+    fn send(&mut self, at: usize, answer: &[u8]) {
+        let Some(connection) = &self.connections[at] else { return };
+        if net::send(&connection.socket, answer, SendFlags::NOSIGNAL) != Ok(answer.len()) {
+            self.close(at);
+        }
+    }
+
+    /// Dropping the socket closes it, which takes it out of the epoll set as well.
+    fn close(&mut self, at: usize) {
+        self.connections[at] = None;
+        self.free.push(at);
+    }
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
+fn law(words: &[String]) -> Option<Law> {
+    let [kind, rate, other] = words else { return None };
+    let rate: f64 = rate.parse().ok().filter(|rate| *rate > 0.0)?;
+    match kind.as_str() {
+        "delays" => Some(Law::Delays(Bucket::new(rate, other.parse().ok()?))),
+        "refuses" => Some(Law::Refuses(Bucket::new(rate, other.parse().ok()?))),
+        "queue" => Some(Law::Queue { mean_ns: 1e9 / rate, random: Random::new(other.parse().ok()?) }),
+        _ => None,
+    }
+}
+
+fn run() -> Result<(), String> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (address, words) = arguments.split_first().ok_or(USAGE)?;
+    let address: SocketAddr = address.parse().map_err(|e| format!("{address:?} is no address: {e}"))?;
+    let law = law(words).ok_or(USAGE)?;
+    // The least there is: a sleep of this thread ends within a few µs of its time.
+    rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).map_err(|e| format!("timer slack: {e}"))?;
+    let mut server = Server::bind(address, law).map_err(|e| format!("cannot listen on {address}: {e}"))?;
+    server.run().map_err(|e| format!("epoll: {e}"))
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("known-limit: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! When a request may leave. Times are absolute and follow from arrivals alone: what wakes up late is late for one request, and
+//! for no other.
+
+use std::time::Duration;
+
+use crate::random::Random;
+
+/// What comes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Answered with 200, not before this time, in ns.
+    LeavesAt(u64),
+    /// Answered with 503, at once.
+    Refused,
+}
+
+/// A server's law.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Law {
+    /// A token bucket: one token per `gap_ns`, at most `burst` of them in stock; who comes too early waits for one.
+    Delays(Bucket),
+    /// The same; who comes too early is refused.
+    Refuses(Bucket),
+    /// One worker, first come, first served; the time of each piece of work is exponential with the mean `mean_ns`.
+    Queue { mean_ns: f64, random: Random },
+}
+
+/// A token bucket as a generic cell rate algorithm (ITU-T I.371, appendix): `next_ns` is when the next request is due if
+/// requests come evenly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bucket {
+    pub gap_ns: f64,
+    pub burst: f64,
+    pub next_ns: f64,
+}
+
+/// Where a server stands.
+#[derive(Debug)]
+pub struct Schedule {
+    law: Law,
+    /// When the last request that was accepted leaves.
+    last_ns: u64,
+    /// Requests that were given work, and the work of all of them.
+    pub works: u64,
+    pub work_ns: f64,
+}
+
+impl Schedule {
+    pub fn new(law: Law) -> Self {
+        Self { law, last_ns: 0, works: 0, work_ns: 0.0 }
+    }
+
+    /// What comes of a request that arrives now, in ns; arrivals must not go back in time.
+    pub fn arrival(&mut self, now_ns: u64) -> Fate {
+        let leaves_ns = match &mut self.law {
+            Law::Delays(bucket) => bucket.take(now_ns as f64),
+            Law::Refuses(bucket) => {
+                if bucket.next_ns - now_ns as f64 > bucket.gap_ns * (bucket.burst - 1.0) {
+                    return Fate::Refused;
+                }
+                bucket.take(now_ns as f64);
+                now_ns
+            }
+            Law::Queue { mean_ns, random } => {
+                let work_ns = random.exponential() * *mean_ns;
+                (self.works, self.work_ns) = (self.works + 1, self.work_ns + work_ns);
+                self.last_ns.max(now_ns) + work_ns as u64
+            }
+        };
+        self.last_ns = self.last_ns.max(leaves_ns);
+        Fate::LeavesAt(self.last_ns)
+    }
+}
+
+impl Bucket {
+    pub fn new(rate: f64, burst: f64) -> Self {
+        Self { gap_ns: Duration::from_secs(1).as_nanos() as f64 / rate, burst, next_ns: 0.0 }
+    }
+
+    /// Takes a token; when there is one.
+    fn take(&mut self, now_ns: f64) -> u64 {
+        let due_ns = self.next_ns.max(now_ns - self.gap_ns * (self.burst - 1.0));
+        self.next_ns = due_ns + self.gap_ns;
+        due_ns.max(now_ns) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_bucket_delays_what_exceeds_its_rate() {
+        let mut schedule = Schedule::new(Law::Delays(Bucket::new(1_000.0, 2.0)));
+        let at: Vec<Fate> = [0, 0, 0, 0].map(|ms| schedule.arrival(1_000 * MS + ms * MS)).to_vec();
+        let leaves = |ms| Fate::LeavesAt((1_000 + ms) * MS);
+        assert_eq!(at, [leaves(0), leaves(0), leaves(1), leaves(2)]);
+        assert_eq!(schedule.arrival(2_000 * MS), Fate::LeavesAt(2_000 * MS));
+    }
+
+    #[test]
+    fn a_bucket_refuses_what_exceeds_its_rate() {
+        let mut schedule = Schedule::new(Law::Refuses(Bucket::new(1_000.0, 10.0)));
+        let mut accepted = |per_s: u64| {
+            let times = (0..10 * per_s).map(|i| 10_000 * MS + i * 1_000 * MS / per_s);
+            times.filter(|now| schedule.arrival(*now) != Fate::Refused).count()
+        };
+        assert!((10_000..=10_020).contains(&accepted(2_000)));
+    }
+
+    #[test]
+    fn work_follows_work_and_is_exponential() {
+        let mut schedule = Schedule::new(Law::Queue { mean_ns: 1e6, random: Random::new(1) });
+        let (mut last_ns, mut longest_ns) = (0, 0);
+        for _ in 0..100_000 {
+            let Fate::LeavesAt(at_ns) = schedule.arrival(0) else { panic!("a queue refuses nothing") };
+            longest_ns = longest_ns.max(at_ns - last_ns);
+            last_ns = at_ns;
+        }
+        assert!((last_ns as f64 / 1e11 - 1.0).abs() < 0.02 && (8 * MS..20 * MS).contains(&longest_ns), "{longest_ns}");
+        assert_eq!(schedule.works, 100_000);
+    }
+}
