@@ -19,12 +19,13 @@ from lib.process import Failed, Process, free_port  # noqa: E402
 ERROR_MOST, COVERED_LEAST = 0.05, 0.9
 BUCKET_SECONDS = 60
 SEARCH_TIMEOUT_S = 900
-# Answers that leave so late are the machine's, not the construction's.
-LATE_US, LATE_SHARE = 1_000, 0.01
+# Answers that leave late by half of the objective's time are the machine's: a search with more of them has no known truth, and is done
+# again.
+LATE_SHARE = 0.003
 BUCKET_RPS, QUEUE_RPS = 7_000, 10_000
 BURST = 700
-QUICK = ["--start-rate", "1000", "--step", "500ms", "--plateau", "5s"]
-P99_MS, ERRORS = 10, 0.01
+QUICK = ["--start-rate", "1000", "--step", "1s", "--plateau", "4s"]
+P99_MS, BUCKET_P99_MS, ERRORS = 10, 50, 0.01
 
 
 def knee():
@@ -36,11 +37,12 @@ def knee():
 # one that refuses a share of errors is reached where what exceeds its rate is that share; its stock is so large that chance
 # makes no difference.
 CASES = {
-    "bucket": {"law": ["delays", BUCKET_RPS, 1], "truth": BUCKET_RPS, "seconds": BUCKET_SECONDS,
-               "options": [*QUICK, "--slo", f"p99<{P99_MS}ms", "--arrivals", "uniform"]},
-    "refusing": {"law": ["refuses", BUCKET_RPS, BURST], "truth": BUCKET_RPS / (1 - ERRORS), "seconds": BUCKET_SECONDS,
-                 "options": [*QUICK, "--slo", f"p99<{P99_MS}ms,errors<{ERRORS * 100:g}%"]},
-    "queue": {"law": ["queue", QUEUE_RPS, None], "truth": knee(), "seconds": None,
+    "bucket": {"law": ["delays", BUCKET_RPS, 1], "truth": BUCKET_RPS, "late_us": BUCKET_P99_MS * 500, "seconds": BUCKET_SECONDS,
+               "options": [*QUICK, "--slo", f"p99<{BUCKET_P99_MS}ms", "--arrivals", "uniform"]},
+    "refusing": {"law": ["refuses", BUCKET_RPS, BURST], "truth": BUCKET_RPS / (1 - ERRORS), "late_us": BUCKET_P99_MS * 500,
+                 "seconds": BUCKET_SECONDS,
+                 "options": [*QUICK, "--slo", f"p99<{BUCKET_P99_MS}ms,errors<{ERRORS * 100:g}%"]},
+    "queue": {"law": ["queue", QUEUE_RPS, None], "truth": knee(), "late_us": P99_MS * 500, "seconds": None,
               "options": ["--start-rate", "1000", "--slo", f"p99<{P99_MS}ms", "-c", "500"]},
 }
 
@@ -49,6 +51,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default=",".join(CASES), help=f"comma-separated, of {', '.join(CASES)}")
     parser.add_argument("--times", type=int, default=10, help="searches of each")
+    parser.add_argument("--disturbed-most", type=int, default=10, help="searches of each that may be done again")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
     given = parser.parse_args()
@@ -58,11 +61,11 @@ def arguments():
     return given
 
 
-def check_of(port):
-    """What the server tells of itself: the share of its answers that left late, and the mean of its work."""
+def check_of(port, late_us):
+    """What the server tells of itself: the share of its answers that left so late, and the mean of its work."""
     told = json.loads(Connection(port).get("/_check").body)
     bounds = [*told["late_below_us"], math.inf]
-    late = sum(n for n, bound in zip(told["answers"], bounds, strict=True) if bound > LATE_US)
+    late = sum(n for n, bound in zip(told["answers"], bounds, strict=True) if bound > late_us)
     return {**told, "late_share": late / max(1, sum(told["answers"]))}
 
 
@@ -77,7 +80,7 @@ def search(binary, server, name, seed, folder):
         if not done.stdout:
             raise Failed(f"`{' '.join(command)}` gave nothing (status {done.returncode}):\n{done.stderr[-2000:]}")
         told = json.loads(done.stdout)
-        check = check_of(port)
+        check = check_of(port, case["late_us"])
     finally:
         process.end()
     low, high = (told["interval"][end] for end in ("low", "high"))
@@ -105,12 +108,10 @@ def judge(found):
         verdicts.append(report.verdict(f"{name}: share of intervals that hold the truth", covered, COVERED_LEAST, at_most=False))
         if seconds := CASES[name]["seconds"]:
             verdicts.append(report.verdict(f"{name}: longest search", max(one["seconds"] for one in runs), seconds, "s"))
-        late = max(one["check"]["late_share"] for one in runs)
-        verdicts.append(report.verdict(f"{name}: largest share of answers that left later than {LATE_US} µs", late, LATE_SHARE))
     return verdicts
 
 
-def as_markdown(found):
+def as_markdown(found, disturbed):
     number = lambda value: "–" if value is None else f"{value:,.0f}"  # noqa: E731
     percent = lambda value: "–" if value is None else f"{100 * value:+.1f} %"  # noqa: E731
     rows = []
@@ -121,7 +122,9 @@ def as_markdown(found):
                   f"{one['seconds']:.0f}"] for one in runs]
         rows.append([f"{name}, median", f"{truth:,.0f}", number(stats.median([one["capacity_rps"] or 0 for one in runs])), "", "", "",
                      f"{stats.median([one['seconds'] for one in runs]):.0f}"])
-    return report.table(["case", "truth/s", "capacity/s", "error", "interval", "holds the truth", "s"], rows)
+    again = ", ".join(f"{name} {len(runs)}" for name, runs in disturbed.items())
+    words = f"Done again, for more than {100 * LATE_SHARE:g} % of the server's answers left late by half of the objective's time: {again}."
+    return f"{words}\n\n" + report.table(["case", "truth/s", "capacity/s", "error", "interval", "holds the truth", "s"], rows)
 
 
 def main():
@@ -130,14 +133,22 @@ def main():
     if binary is None:
         raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the binary")
     server = subjects.build("known-limit")
-    found = {name: [] for name in given.cases}
+    found, disturbed = {name: [] for name in given.cases}, {name: [] for name in given.cases}
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         for time in range(given.times):
             for name in given.cases:
-                found[name].append(search(binary, server, name, given.seed + time, folder))
+                while True:
+                    one = search(binary, server, name, given.seed + time, folder)
+                    if one["check"]["late_share"] <= LATE_SHARE:
+                        break
+                    disturbed[name].append(one)
+                    if len(disturbed[name]) > given.disturbed_most:
+                        raise Failed(f"{len(disturbed[name])} searches of {name} were disturbed: more than {100 * LATE_SHARE:g} % of the "
+                                     "server's answers left late by half of the objective's time; is the machine at rest?")
+                found[name].append(one)
     options = {name: {key: CASES[name][key] for key in ("law", "truth", "options")} for name in given.cases}
-    return report.keep("capacity", {"settings": vars(given), "constructions": options, "cases": found}, as_markdown(found),
-                       judge(found), given.runs)
+    results = {"settings": vars(given), "constructions": options, "cases": found, "disturbed": disturbed}
+    return report.keep("capacity", results, as_markdown(found, disturbed), judge(found), given.runs)
 
 
 if __name__ == "__main__":

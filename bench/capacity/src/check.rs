@@ -3,7 +3,7 @@
 use crate::schedule::Schedule;
 
 /// Bounds of the counted latenesses, in µs.
-const BOUNDS_US: [u64; 8] = [10, 50, 100, 200, 500, 1_000, 2_000, 5_000];
+const BOUNDS_US: [u64; 10] = [10, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 25_000];
 
 /// Answers by how late they left; the last are later than any bound.
 #[derive(Debug, Default)]

@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn a_bucket_delays_what_exceeds_its_rate() {
         let mut schedule = Schedule::new(Law::Delays(Bucket::new(1_000.0, 2.0)));
-        let at: Vec<Fate> = [0, 0, 0, 0].map(|ms| schedule.arrival(1_000 * MS + ms * MS)).to_vec();
-        let leaves = |ms| Fate::LeavesAt((1_000 + ms) * MS);
+        let at: Vec<Fate> = [0; 4].map(|ms: u64| schedule.arrival((1_000 + ms) * MS)).to_vec();
+        let leaves = |ms: u64| Fate::LeavesAt((1_000 + ms) * MS);
         assert_eq!(at, [leaves(0), leaves(0), leaves(1), leaves(2)]);
         assert_eq!(schedule.arrival(2_000 * MS), Fate::LeavesAt(2_000 * MS));
     }

@@ -227,7 +227,7 @@ mod tests {
         let local = |text: &str| Address::Tcp(text.parse().unwrap()).is_local();
         assert!(local("127.0.0.1:80") && local("127.9.9.9:80") && local("[::1]:80") && local("0.0.0.0:80"));
         // For documentation only (RFC 5737).
-        assert!(!local("192.0.2.1:80"));
+        assert!(!local("198.51.100.1:80"));
         assert!(Address::Unix("/a".into()).is_local());
     }
 

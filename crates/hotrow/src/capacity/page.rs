@@ -186,10 +186,7 @@ fn law(closed: &Closed) -> Option<Table> {
             row("σ", "waiting in line (contention)", fit.sigma),
             row("κ", "agreeing in pairs (coherency)", fit.kappa),
         ],
-        foot: vec![
-            "Refits draw each number of connections again from its own rounds."
-                .to_owned(),
-        ],
+        foot: vec!["Refits draw each number of connections again from its own rounds.".to_owned()],
         ..Table::default()
     })
 }

@@ -236,7 +236,7 @@ impl Search {
                 Ok(((kept.rate_rps * top.map_or(most, |top| top.rate_rps)).sqrt(), Purpose::Bisect))
             }
             (Some(kept), _) if !tried && !self.known.is_confirmed(&kept) => {
-                Ok((kept.rate_rps / MARGIN_BELOW, Purpose::Confirm))
+                Ok((self.known.lower_end_rps(&kept), Purpose::Confirm))
             }
             (Some(_), None) => Err(End::AboveRateMax),
             (Some(_), Some(top)) => self.upper_end(&top),
@@ -316,7 +316,7 @@ impl Search {
             return None;
         }
         let unsure = self.known.kept().filter(|kept| self.known.floor_rps() == 0.0 && !self.known.is_confirmed(kept));
-        let confirmation = unsure.map(|kept| self.trial(kept.rate_rps / MARGIN_BELOW, Purpose::Confirm));
+        let confirmation = unsure.map(|kept| self.trial(self.known.lower_end_rps(&kept), Purpose::Confirm));
         let mut chosen = trial;
         if let Some(confirmation) = confirmation.filter(|_| trial.purpose != Purpose::Confirm)
             && trial.cost() + confirmation.cost() > left

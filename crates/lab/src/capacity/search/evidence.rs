@@ -135,9 +135,14 @@ impl Known {
         open.max_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps))
     }
 
-    /// Whether a plateau says of `kept` what a short step does.
+    /// Where a plateau has to keep what a short step kept: just there where nothing was missed above it, for no limit is near.
+    pub(super) fn lower_end_rps(&self, kept: &Bound) -> f64 {
+        if self.top().is_some() { kept.rate_rps / MARGIN_BELOW } else { kept.rate_rps }
+    }
+
+    /// Whether a plateau did.
     pub(super) fn is_confirmed(&self, kept: &Bound) -> bool {
-        self.floor_rps() >= kept.rate_rps / MARGIN_BELOW * (1.0 - SAME)
+        self.floor_rps() >= self.lower_end_rps(kept) * (1.0 - SAME)
     }
 
     pub(super) fn noise(&self) -> Noise {

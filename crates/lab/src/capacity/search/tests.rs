@@ -190,8 +190,7 @@ fn a_flaky_servers_rate_is_found() {
 fn a_limit_that_is_not_reached_is_no_number() {
     let (found, trials) = drive(Limits { rate_max_rps: 1_500.0, ..LIMITS }, bucket(7_000.0));
     assert_eq!((found.end, found.refuted), (End::AboveRateMax, None));
-    let below = |most: f64| (most / MARGIN_BELOW - 1.0..=most).contains(&found.kept.map_or(0.0, |kept| kept.rate_rps));
-    assert!(below(1_500.0) && found.kept.is_some_and(|kept| kept.firm), "{found:?}");
+    assert!(found.kept.is_some_and(|kept| kept.firm && kept.rate_rps == 1_500.0), "{found:?}");
     assert!(trials.iter().all(|(trial, _)| trial.rate_rps <= 1_500.0), "{trials:?}");
     let generator = |trial: &Trial| if trial.rate_rps > 3_000.0 { Verdict::GeneratorLimited } else { Verdict::Kept };
     let (found, _) = drive(LIMITS, generator);
