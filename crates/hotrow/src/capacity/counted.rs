@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hotrow_lab::capacity::certainty::{SURE_MOST, Score, Second, score, score_level};
+use hotrow_lab::capacity::certainty::{SURE, Score, Second, score, score_level};
 use hotrow_lab::capacity::search::Trial;
 use hotrow_load::limited::RATE_KEPT;
 use hotrow_load::objective::{Judged, Met, Objective};
@@ -45,10 +45,10 @@ impl<'a> Counted<'a> {
         let unanswered = self.of(self.objectives.len(), whole);
         let unanswered = unanswered.get(full..).and_then(|seconds| score_level(seconds, 1.0 - RATE_KEPT));
         let worst = shares.chain(unanswered).max_by(|one, other| one.z.total_cmp(&other.z))?;
-        // What no share tells of, but a verdict does.
+        // What no share tells of, but a verdict does: how sure that is nobody knows.
         let told = |judged: &Judged| judged.objective.allowed_share().is_none();
         if judged.iter().any(|judged| told(judged) && judged.met == Met::No) {
-            return Some(Score { z: worst.z.max(SURE_MOST), ..worst });
+            return Some(worst).filter(|worst| worst.z >= SURE);
         }
         let counted = judged.iter().any(|judged| !told(judged)) || worst.z > 0.0;
         counted.then_some(worst)
@@ -70,7 +70,6 @@ impl<'a> Counted<'a> {
 
 #[cfg(test)]
 mod tests {
-    use hotrow_lab::capacity::certainty::SURE;
     use hotrow_lab::capacity::search::Purpose;
     use hotrow_load::objective::{Value, parse};
     use hotrow_measure::clock::Nanos;
@@ -142,7 +141,11 @@ mod tests {
     #[test]
     fn what_counts_no_share_is_believed() {
         assert_eq!(noise("mean<10ms", Met::Yes, &[(0, 0); 10]), None);
-        assert_eq!(noise("mean<10ms,p99<10ms", Met::No, &[(0, 0); 10]), Some(SURE_MOST));
+        assert_eq!(noise("mean<10ms,p99<10ms", Met::No, &[(0, 0); 10]), None);
+        assert!(noise("mean<10ms,p99<10ms", Met::No, &[(50, 0); 10]).unwrap() > SURE);
+        // Not as sure to be kept as the queue is not to grow.
+        assert_eq!(noise("errors<=0%", Met::No, &[(0, 0); 10]), None);
+        assert_eq!(noise("errors<=0%,p99<10ms", Met::No, &[(0, 0); 10]), None);
         assert_eq!(noise("p99<10ms", Met::Yes, &[(0, 0); 3]), None, "too short");
     }
 }

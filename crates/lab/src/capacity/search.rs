@@ -152,7 +152,7 @@ pub struct Bound {
 pub enum End {
     /// The limit lies between the two ends.
     Found,
-    /// The highest rate that was allowed is kept: the limit lies above.
+    /// The highest rate that was allowed is not missed: it is kept, and the limit lies above, or plateaus do not decide it.
     AboveRateMax,
     /// The generator cannot do more: the limit lies above what was kept.
     GeneratorLimited,
@@ -222,6 +222,9 @@ impl Search {
         if let Some(rate) = self.lower_end_tried_again() {
             return Ok((rate, Purpose::Confirm));
         }
+        if let Some(rate) = self.climbed_to() {
+            return Ok((rate, Purpose::Climb));
+        }
         let (start, most) = (self.limits.start_rps, self.limits.rate_max_rps);
         let floor = start / FALL_MAX;
         let tried = self.known.failed_below().is_some();
@@ -229,7 +232,6 @@ impl Search {
             (None, None) => Ok((start, Purpose::Climb)),
             (None, Some(top)) if top.rate_rps > floor => Ok(((top.rate_rps / 2.0).max(floor), Purpose::Fall)),
             (None, Some(top)) => Err(if top.generator { End::GeneratorLimited } else { End::NothingKept }),
-            (Some(kept), None) if kept.rate_rps < most => Ok(((kept.rate_rps * 2.0).min(most), Purpose::Climb)),
             (Some(kept), top)
                 if !tried && top.is_some_and(|top| top.rate_rps > kept.rate_rps * WIDTH * (1.0 + SAME)) =>
             {
@@ -241,6 +243,19 @@ impl Search {
             (Some(_), None) => Err(End::AboveRateMax),
             (Some(_), Some(top)) => self.upper_end(&top),
         }
+    }
+
+    /// Twice what was kept, where nothing was missed yet. Rates that plateaus did not decide are passed over.
+    fn climbed_to(&self) -> Option<f64> {
+        let mut rate = self.known.kept().filter(|_| self.known.top().is_none())?.rate_rps;
+        let most = self.limits.rate_max_rps;
+        while rate < most {
+            rate = (rate * 2.0).min(most);
+            if !self.known.is_undecided(rate) {
+                return Some(rate);
+            }
+        }
+        None
     }
 
     /// Where a lower end that is not sure is tried again: there, below, or between it and what is sure; none when it is not wanted.

@@ -7,9 +7,10 @@ use crate::record::{Record, Timing};
 impl Objective {
     /// The share of requests that may be beyond what is asked of each, 0 to 1; none for objectives that allow no share: means,
     /// largest values, numbers of errors, rates, and lower bounds.
+    /// Nor does one of which none (`errors<=0%`) or all may be beyond: there is no standard error of that.
     #[must_use]
     pub fn allowed_share(&self) -> Option<f64> {
-        match (self.metric, self.unit) {
+        let share = match (self.metric, self.unit) {
             _ if !matches!(self.operator, Operator::Below | Operator::AtMost) => None,
             (
                 Metric::Latency(Point::Quantile(q, _))
@@ -19,7 +20,8 @@ impl Objective {
             ) => Some(1.0 - q),
             (Metric::Errors, Unit::Percent) => Some(self.bound / 100.0),
             _ => None,
-        }
+        };
+        share.filter(|share| *share > 0.0 && *share < 1.0)
     }
 
     /// Requests in a record, and those of them that are beyond what is asked of each; within the error of its histograms. None
@@ -71,7 +73,7 @@ mod tests {
         let (share, counted) = beyond("p99<=90.5ms");
         assert!(share == Some(10_000.0) && counted.is_some_and(|(all, late)| all == 103 && (12..=14).contains(&late)));
         assert_eq!(beyond("errors<0.5%"), (Some(5_000.0), Some((103, 3))));
-        for none in ["p99>5ms", "mean<5ms", "max<1s", "errors<5", "rate>=5", "errors>1%"] {
+        for none in ["p99>5ms", "mean<5ms", "max<1s", "errors<5", "rate>=5", "errors>1%", "errors<=0%", "errors<100%"] {
             assert_eq!(beyond(none), (None, None), "{none}");
         }
     }

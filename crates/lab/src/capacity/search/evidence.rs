@@ -14,14 +14,22 @@ pub(super) struct Evidence {
     pub(super) rate_rps: f64,
     /// What a short step said.
     said: Option<Verdict>,
-    /// What plateaus said, in standard errors: below 0 where the objective was kept.
-    plateaus: Vec<f64>,
+    plateaus: Vec<Plateau>,
     /// It was tried as a lower end.
     below: bool,
     /// Its only plateau contradicts what short steps kept, for the first time in this search: it may have been an accident.
     accident: bool,
     /// Plateaus on which the generator was the limit, so that they said nothing.
     generators: usize,
+}
+
+/// What a plateau said.
+#[derive(Clone, Copy, Debug)]
+struct Plateau {
+    /// In standard errors: below 0 where the objective was kept, never on the other side than its verdict.
+    z: f64,
+    /// Whether that was measured; believed otherwise.
+    known: bool,
 }
 
 /// What plateaus at a rate say together.
@@ -39,7 +47,7 @@ enum Firm {
 pub struct Noise {
     /// Plateaus.
     pub plateaus: usize,
-    /// Those of them that were not sure of what they said.
+    /// Those of them that were not sure of what they said, or of which that is not known.
     pub unsure: usize,
     /// A rate at which a plateau was sure that the objective is kept, and one not above it at which another was as sure that it is
     /// missed, in requests per second: the target, or its machine, changed meanwhile.
@@ -66,18 +74,24 @@ impl Known {
             return;
         }
         evidence.below = trial.is_below();
-        let z = match (verdict, z) {
-            (Verdict::GeneratorLimited | Verdict::Harmed, _) => {
+        let measured = z.filter(|z| z.is_finite());
+        // Where nothing is known of its noise it is believed, as far as any single one is. A score may be that of another objective than
+        // the one that was missed: it never says the contrary.
+        let z = match verdict {
+            Verdict::GeneratorLimited | Verdict::Harmed => {
                 evidence.generators += 1;
                 return;
             }
-            (_, Some(z)) if z.is_finite() => z,
-            // Nothing is known of its noise: it is believed, as far as any single one is.
-            (Verdict::Kept, _) => -SURE_MOST,
-            (Verdict::Missed, _) => SURE_MOST,
+            Verdict::Kept => measured.unwrap_or(-SURE_MOST).clamp(-SURE_MOST, 0.0),
+            Verdict::Missed => measured.unwrap_or(SURE_MOST).clamp(0.0, SURE_MOST),
         };
-        evidence.plateaus.push(z.clamp(-SURE_MOST, SURE_MOST));
+        evidence.plateaus.push(Plateau { z, known: measured.is_some() });
         evidence.accident |= first && evidence.below && evidence.plateaus.len() == 1 && z > 0.0;
+    }
+
+    /// Whether plateaus at a rate do not decide it. What a short step would say there is not heard.
+    pub(super) fn is_undecided(&self, rate_rps: f64) -> bool {
+        self.0.iter().any(|e| (e.rate_rps / rate_rps - 1.0).abs() < SAME && e.firm() == Firm::Undecided)
     }
 
     /// The highest rate that plateaus kept, below the lowest that they missed; 0 when there is none.
@@ -146,12 +160,14 @@ impl Known {
     }
 
     pub(super) fn noise(&self) -> Noise {
-        let all = || self.0.iter().flat_map(|e| e.plateaus.iter().map(|z| (e.rate_rps, *z)));
-        let kept = all().filter(|(_, z)| *z <= -SURE).map(|(rate, _)| rate).fold(0.0, f64::max);
-        let missed = all().filter(|(_, z)| *z >= SURE).map(|(rate, _)| rate).fold(f64::INFINITY, f64::min);
+        let all = || self.0.iter().flat_map(|e| e.plateaus.iter().map(|plateau| (e.rate_rps, *plateau)));
+        // What is believed is not sure: only what was measured can contradict.
+        let sure = || all().filter(|(_, plateau)| plateau.known && plateau.z.abs() >= SURE);
+        let kept = sure().filter(|(_, plateau)| plateau.z < 0.0).map(|(rate, _)| rate).fold(0.0, f64::max);
+        let missed = sure().filter(|(_, plateau)| plateau.z > 0.0).map(|(rate, _)| rate).fold(f64::INFINITY, f64::min);
         Noise {
             plateaus: all().count(),
-            unsure: all().filter(|(_, z)| z.abs() < SURE).count(),
+            unsure: all().count() - sure().count(),
             contradiction: (missed <= kept).then_some((kept, missed)),
         }
     }
@@ -164,7 +180,7 @@ impl Evidence {
 
     /// The plateaus' scores in one.
     fn z(&self) -> f64 {
-        self.plateaus.iter().sum::<f64>() / (self.plateaus.len() as f64).sqrt()
+        self.plateaus.iter().map(|plateau| plateau.z).sum::<f64>() / (self.plateaus.len() as f64).sqrt()
     }
 
     fn firm(&self) -> Firm {
@@ -203,7 +219,7 @@ impl Evidence {
         }
         // Above 0 in the direction that is hoped for.
         let hoped = if self.below { -self.z() } else { self.z() };
-        let sure = |sign: f64| self.plateaus.iter().any(|z| z * sign >= SURE);
+        let sure = |sign: f64| self.plateaus.iter().any(|plateau| plateau.z * sign >= SURE);
         let enough = hoped * ((looks + 1) as f64 / looks as f64).sqrt() >= SURE;
         enough || (looks == 1 && (self.below || hoped > 0.0)) || (sure(1.0) && sure(-1.0))
     }

@@ -223,6 +223,56 @@ fn a_first_rate_that_is_too_high_is_halved() {
     assert_eq!(drive(LIMITS, |_| Verdict::GeneratorLimited).0.end, End::GeneratorLimited);
 }
 
+/// Its plateaus at the highest rate are not sure: there is nothing above, and short steps cannot decide it.
+#[test]
+fn a_highest_rate_that_stays_undecided_ends_it() {
+    let unsure = |trial: &Trial| match (trial.is_plateau(), trial.rate_rps >= 1_500.0) {
+        (false, _) => Said(Verdict::Kept, None),
+        (true, true) => Said(Verdict::Kept, Some(-0.5)),
+        (true, false) => Said(Verdict::Kept, Some(-3.0)),
+    };
+    for all in [false, true] {
+        let server = |trial: &Trial| {
+            let Said(verdict, z) = unsure(trial);
+            Said(verdict, if all { z.map(|_| -1.0) } else { z })
+        };
+        let (found, trials) = drive(Limits { rate_max_rps: 1_500.0, time: LIMITS.time * 10, ..LIMITS }, server);
+        assert_eq!((found.end, found.refuted), (End::AboveRateMax, None), "{trials:#?}");
+        assert!(found.kept.is_some_and(|kept| kept.rate_rps <= 1_500.0), "{found:?}");
+        let climbs = trials.iter().filter(|(trial, _)| !trial.is_plateau() && trial.rate_rps == 1_500.0).count();
+        assert_eq!(climbs, 1, "{trials:#?}");
+    }
+}
+
+/// The score is that of an objective that is kept by far; another one is missed.
+#[test]
+fn what_was_missed_is_not_kept_by_another_score() {
+    let (low, high) = (Verdict::Kept, Verdict::Missed);
+    let server = |trial: &Trial| Said(if trial.rate_rps <= 3_000.0 { low } else { high }, Some(-4.0));
+    let (found, _) = drive(LIMITS, server);
+    assert!(found.kept.is_some_and(|kept| kept.rate_rps <= 3_000.0), "{found:?}");
+    let turned = |trial: &Trial| {
+        let kept = trial.rate_rps <= 3_000.0;
+        Said(if kept { low } else { high }, Some(if kept { 4.0 } else { -4.0 }))
+    };
+    let (found, _) = drive(LIMITS, turned);
+    assert!(!found.kept.is_some_and(|kept| kept.rate_rps > 3_000.0), "{found:?}");
+    assert!(!found.refuted.is_some_and(|top| top.firm), "nothing is sure: {found:?}");
+}
+
+/// Without statistics there is nothing to be sure of, and nothing to contradict.
+#[test]
+fn what_is_believed_is_no_contradiction() {
+    let mut plateaus = 0;
+    let changes = |trial: &Trial| {
+        plateaus += u32::from(trial.is_plateau());
+        let most = if trial.is_plateau() && plateaus % 2 == 1 { 3_500.0 } else { 7_000.0 };
+        if trial.rate_rps <= most { Verdict::Kept } else { Verdict::Missed }
+    };
+    let noise = drive(LIMITS, changes).0.noise;
+    assert!(noise.contradiction.is_none() && noise.plateaus > 2 && noise.unsure == noise.plateaus, "{noise:?}");
+}
+
 #[test]
 fn harm_ends_it_at_once() {
     let harmed = |trial: &Trial| if trial.rate_rps > 500.0 { Verdict::Harmed } else { Verdict::Kept };
