@@ -131,6 +131,12 @@ impl Outcome {
         self.target_rate.map(|rate| self.throughput_rps() / rate)
     }
 
+    /// Answers of any status in the window over what was intended; none in a closed loop.
+    #[must_use]
+    pub fn answered_ratio(&self) -> Option<f64> {
+        self.target_rate.map(|rate| per_second(self.total.counts.answered_in_window(), self.window) / rate)
+    }
+
     /// CPU time of all threads during the window.
     #[must_use]
     pub fn cpu(&self) -> Duration {

@@ -35,6 +35,8 @@ pub struct Counts {
     pub ok: u64,
     /// Answered as expected before the window closed; later answers are in `ok` but in no rate.
     pub ok_in_window: u64,
+    /// Complete answers before the window closed with a status that was not expected; all of them are in `errors.unexpected_status`.
+    pub unexpected_in_window: u64,
     /// Given up after the time-out.
     pub timeouts: u64,
     /// Lost or answered wrongly.
@@ -116,12 +118,19 @@ impl Errors {
 }
 
 impl Counts {
+    /// Complete answers of any status before the window closed.
+    #[must_use]
+    pub fn answered_in_window(&self) -> u64 {
+        self.ok_in_window + self.unexpected_in_window
+    }
+
     fn merge(&mut self, other: &Self) {
         self.scheduled += other.scheduled;
         self.unsent += other.unsent;
         self.sent += other.sent;
         self.ok += other.ok;
         self.ok_in_window += other.ok_in_window;
+        self.unexpected_in_window += other.unexpected_in_window;
         self.timeouts += other.timeouts;
         self.errors.reset += other.errors.reset;
         self.errors.closed += other.errors.closed;

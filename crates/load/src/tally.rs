@@ -105,11 +105,13 @@ impl Tally {
             Expect::Success => (200..400).contains(&answer.status),
             Expect::Status(codes) => codes.contains(&answer.status),
         };
+        let in_window = u64::from(now_ns <= self.window_end_ns);
         if ok {
             counts.ok += 1;
-            counts.ok_in_window += u64::from(now_ns <= self.window_end_ns);
+            counts.ok_in_window += in_window;
         } else {
             counts.errors.unexpected_status += 1;
+            counts.unexpected_in_window += in_window;
         }
         // The parser lets no status beyond 999 pass.
         self.statuses[usize::from(answer.status).min(999)] += 1;

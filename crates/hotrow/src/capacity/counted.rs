@@ -28,7 +28,7 @@ impl<'a> Counted<'a> {
             self.objectives.iter().map(|objective| objective.beyond(record).map(of)).collect();
         let counts = &record.counts;
         // More may be answered in a second than become due in it.
-        let unanswered = counts.scheduled as f64 - counts.ok_in_window as f64;
+        let unanswered = counts.scheduled as f64 - counts.answered_in_window() as f64;
         second.push(Some(Second { requests: counts.scheduled as f64, bad: unanswered }));
         self.seconds.push(second);
     }
@@ -120,6 +120,21 @@ mod tests {
         let mut seconds = [(0, 0); 10];
         seconds[9] = (0, 300);
         assert!(noise("p99<10ms", Met::Yes, &seconds).unwrap() < SURE);
+    }
+
+    /// A server that refuses quickly what is too much: how many refusals are too many is the objective's business.
+    #[test]
+    fn refusals_are_no_queue_that_grows() {
+        let objectives = parse("errors<5%").unwrap();
+        let mut counted = Counted::new(&objectives);
+        for index in 0..10 {
+            let mut record = record(0, 30);
+            (record.counts.errors.unexpected_status, record.counts.unexpected_in_window) = (30, 30);
+            counted.add(&outcome::Second::of(index, Nanos::ZERO, Duration::from_secs(1), &record), &record);
+        }
+        let judged = Judged { objective: objectives[0].clone(), value: Value::Nothing, met: Met::Yes };
+        let noise = counted.noise(&TRIAL, &[judged], Duration::from_millis(1)).unwrap();
+        assert!(noise.z < -SURE, "{noise:?}");
     }
 
     /// Each takes 2.5 s, so that nothing is answered in the first two seconds, and half of it in the third.

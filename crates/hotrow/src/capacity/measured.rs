@@ -121,9 +121,48 @@ pub(super) fn harmed(outcome: &Outcome, abort_share: f64) -> bool {
     (counts.ok == 0 && counts.scheduled > 0) || lost as f64 > abort_share * counts.sent as f64
 }
 
-/// Whether as many answers came as requests were due, but for those that are under way at the end.
+/// Whether as many answers came as requests were due, but for those that are under way at the end. Whatever they say: how many may
+/// fail is the objective's business.
 fn rate_kept(outcome: &Outcome) -> bool {
     let mean_s = outcome.total.latency.mean().map_or(0.0, |mean| mean.ns() as f64 / 1e9);
     let under_way = mean_s / outcome.window.as_secs_f64().max(f64::MIN_POSITIVE);
-    outcome.rate_ratio().is_none_or(|ratio| ratio >= RATE_KEPT - under_way)
+    outcome.answered_ratio().is_none_or(|ratio| ratio >= RATE_KEPT - under_way)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_load::objective::{self, parse};
+    use hotrow_load::outcome::End;
+    use hotrow_load::record::Record;
+
+    use super::*;
+
+    /// One second of 1,000 requests, of which some are refused and some not answered in it.
+    fn said(slo: &str, refused: u64, unanswered: u64) -> search::Verdict {
+        let mut total = Record::default();
+        total.latency.answered.record_n(1_000_000, 1_000);
+        let counts = &mut total.counts;
+        (counts.scheduled, counts.sent, counts.ok) = (1_000, 1_000, 1_000 - refused);
+        counts.ok_in_window = 1_000 - refused - unanswered;
+        (counts.errors.unexpected_status, counts.unexpected_in_window) = (refused, refused);
+        let outcome = Outcome {
+            end: End::Complete,
+            window: Duration::from_secs(1),
+            total,
+            in_flight_at_end: 0,
+            target_rate: Some(1_000.0),
+            places: 10,
+            seconds: Vec::new(),
+            threads: Vec::new(),
+            troubles: Vec::new(),
+        };
+        verdict(&outcome, &objective::judge(&parse(slo).unwrap(), &outcome), 0.5)
+    }
+
+    #[test]
+    fn refusals_are_answers() {
+        assert_eq!(said("errors<5%", 40, 0), search::Verdict::Kept);
+        assert_eq!(said("errors<5%", 60, 0), search::Verdict::Missed);
+        assert_eq!(said("errors<5%", 0, 40), search::Verdict::Missed, "a queue that grows");
+    }
 }
