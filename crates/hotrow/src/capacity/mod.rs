@@ -82,8 +82,9 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
         tell(std::io::stderr(), &format!("hotrow capacity: {short}"));
     }
+    args.progress.check().map_err(LoadError::Progress)?;
     let mut watch = watched::watch(&args.watch, &config.address).map_err(CapacityError::Wrong)?;
-    // Before the search: a file that cannot be written must not cost minutes.
+    // Last of all: what is refused must not empty a file. Before the search: a file that cannot be written must not cost minutes.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;
     let report = search(args, url, &config, &mut watch, (&stop, changes))?;
@@ -177,6 +178,7 @@ fn found(task: &Task<'_>, found: search::Found, steps: &[Measured]) -> Open {
             ArrivalsArg::Poisson => "poisson",
         },
         found,
+        rate_max_rps: task.args.rate_max,
         requests_wanted: open::requests_wanted(task.objectives),
         requests_confirmed: confirmed.map(|step| step.requests),
     }
@@ -223,7 +225,7 @@ fn exit(report: &Report) -> Exit {
         Sought::Closed(closed) => (closed.end == closed::End::Interrupted, closed.end == closed::End::Harmed, false),
     };
     let confirmed = report.confirmed_rps();
-    if interrupted {
+    if interrupted || report.diagnosed.interrupted {
         Exit::Interrupted
     } else if failed || report.gone.is_some() {
         Exit::Failed
@@ -231,10 +233,14 @@ fn exit(report: &Report) -> Exit {
         Exit::Missed
     } else {
         match (confirmed, report.at_least) {
+            (None, Some(_)) => Exit::Missed,
             // Nothing that could be relied on.
-            (None, _) => Exit::Failed,
+            (None, None) => Exit::Failed,
             (Some(confirmed), Some(demanded)) if confirmed < demanded => Exit::Missed,
             (Some(_), _) => Exit::Fine,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
