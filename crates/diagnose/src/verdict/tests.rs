@@ -48,6 +48,7 @@ fn scene() -> Scene {
         generator_us_per_request: 10.0,
         generator_throttled: false,
         unread_share: None,
+        most_throttled: None,
         quota: false,
     }
 }
