@@ -58,7 +58,14 @@ const BLIND_LEAST: f64 = 0.5;
 /// Asks every rule; the most certain finding first, at least one: that no limit was found, unless one is likely.
 #[must_use]
 pub fn judge(samples: &Samples) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = RULES.iter().filter_map(|rule| rule(samples)).collect();
+    judge_some(samples, |_| true)
+}
+
+/// The same of classes that are `wanted`; that no limit was found always is.
+#[must_use]
+pub fn judge_some(samples: &Samples, wanted: impl Fn(Class) -> bool) -> Vec<Finding> {
+    let found = RULES.iter().filter_map(|rule| rule(samples));
+    let mut findings: Vec<Finding> = found.filter(|finding| wanted(finding.class)).collect();
     sort(&mut findings);
     if findings.iter().all(|finding| finding.confidence < LIKELY) {
         findings.push(none_found(samples));

@@ -14,7 +14,7 @@ use crate::probe::limits::{self, ProcessLimits};
 use crate::probe::sockets::{self, Socket, State};
 use crate::probe::{conntrack, interface, namespace, ports};
 use crate::root::{Root, Seen, Unseen, Why};
-use crate::samples::{Level, Peer, Samples, Watched};
+use crate::samples::{Connections, Level, Peer, Samples, Watched};
 
 /// Most open files of one process whose links are read.
 const LINKS_MAX: usize = 200_000;
@@ -26,9 +26,12 @@ const PEERS_MAX: usize = 16;
 pub fn survey(root: &Root, samples: &mut Samples) {
     let mut unseen = Vec::new();
     let pids: Vec<u32> = samples.processes.iter().map(|process| process.pid).collect();
-    let found = waits::look(root, &pids);
     let sockets = all_sockets(root, "proc/net", &mut unseen);
     let elsewhere = Elsewhere::of(root, &pids, &mut unseen);
+    let open: Vec<Seen<Inodes>> = pids.iter().map(|pid| inodes(root, *pid)).collect();
+    samples.connections = own_connections(root, &pids, &open);
+    // This takes long, and a short load may end meanwhile: what it had open was read first.
+    let found = waits::look(root, &pids);
     samples.ports = fullest_ports(root, &sockets);
     // A table without entries is not in use.
     let table = conntrack::read(root).ok().filter(|table| table.count > 0);
@@ -40,17 +43,13 @@ pub fn survey(root: &Root, samples: &mut Samples) {
     // Of one that has no threads the samples themselves tell.
     let hidden = |found: &Seen<_>| found.as_ref().err().filter(|hidden| !hidden.file.ends_with("/task")).cloned();
     let hidden = found.iter().find_map(hidden);
-    for (process, found) in samples.processes.iter_mut().zip(found) {
-        match inodes(root, process.pid) {
+    for ((process, found), open) in samples.processes.iter_mut().zip(found).zip(open) {
+        match open {
             Ok(inodes) => {
                 let soft = root.parse(&format!("proc/{}/limits", process.pid), limits::parse).ok().and_then(soft);
                 process.files = soft.map(|most| Level { used: inodes.open_files, most });
                 let own = Sockets::of(elsewhere.sockets(process.pid).unwrap_or(&sockets), &inodes.sockets);
                 own.tell(process);
-                // The kernel answers for the machine that this runs on, and for its own namespace.
-                if process.pid == std::process::id() && *root == Root::machine() {
-                    samples.connections = connections::of(&inodes.sockets);
-                }
                 process.waits = found.map(|found| found.waits(&own)).unwrap_or_default();
             }
             Err(why) => unseen.push(why),
@@ -58,6 +57,12 @@ pub fn survey(root: &Root, samples: &mut Samples) {
     }
     unseen.extend(hidden.filter(|hidden| !unseen.iter().any(|other| same_process(&other.file, &hidden.file))));
     samples.unseen.extend(unseen);
+}
+
+/// The generator's own connections: the kernel answers for the machine that this runs on, and for its own namespace.
+fn own_connections(root: &Root, pids: &[u32], open: &[Seen<Inodes>]) -> Option<Connections> {
+    let own = pids.iter().position(|pid| *pid == std::process::id()).filter(|_| *root == Root::machine())?;
+    connections::of(&open.get(own)?.as_ref().ok()?.sockets)
 }
 
 /// Open files of a process.

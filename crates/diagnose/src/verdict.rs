@@ -63,6 +63,8 @@ pub struct Scene {
     pub generator_throttled: bool,
     /// Share of the connections on which a request lay unread, 0 to 1; none where it was not seen.
     pub unread_share: Option<f64>,
+    /// The process of the target that its cgroup's share of CPU held up most; none where none was.
+    pub most_throttled: Option<u32>,
     /// Whether the target's share of CPU may be changed.
     pub quota: bool,
 }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT, and for some commands SIGHUP: the first asks for a drain, the second ends the process at once.
+//! SIGTERM and SIGINT, and for some commands SIGHUP and SIGQUIT: the first asks for a drain, the second ends the process at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,22 +61,24 @@ impl OnAbort {
 /// # Errors
 /// What the system said when a handler or the thread could not be set up.
 pub fn listen(on_abort: OnAbort) -> io::Result<watch::Receiver<Phase>> {
-    listen_to(false, on_abort)
+    listen_to(&[], on_abort)
 }
 
-/// The same; `hangup`: a terminal that goes (SIGHUP) asks for it too, unless the process was told to ignore that, as by nohup.
-fn listen_to(hangup: bool, on_abort: OnAbort) -> io::Result<watch::Receiver<Phase>> {
+/// The same; `more` signals ask for it too, each unless the process was told to ignore it, as by nohup.
+fn listen_to(more: &[SignalKind], on_abort: OnAbort) -> io::Result<watch::Receiver<Phase>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let entered = runtime.enter();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut hangup = if hangup && !hangup_ignored() { Some(signal(SignalKind::hangup())?) } else { None };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let more = more.iter().filter(|kind| !ignored(&status, **kind));
+    let mut more = more.map(|kind| signal(*kind)).collect::<io::Result<Vec<Signal>>>()?;
     drop(entered);
     let (sender, receiver) = watch::channel(Phase::Running);
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         runtime.block_on(async {
-            next(&mut terminate, &mut interrupt, &mut hangup).await;
+            next(&mut terminate, &mut interrupt, &mut more).await;
             sender.send_replace(Phase::Draining);
-            let exit = next(&mut terminate, &mut interrupt, &mut hangup).await;
+            let exit = next(&mut terminate, &mut interrupt, &mut more).await;
             on_abort.run();
             std::process::exit(exit as i32);
         });
@@ -92,12 +94,13 @@ pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     flag_of(listen(OnAbort::default())?)
 }
 
-/// The same, for a command that must undo something however it ends: SIGHUP counts too, and the second signal carries `on_abort` out.
+/// The same, for a command that must undo something however it ends: a terminal that goes (SIGHUP) and
+/// Ctrl-\\ (SIGQUIT) count too, and the second signal carries `on_abort` out.
 ///
 /// # Errors
 /// What the system said when a handler or a thread could not be set up.
 pub fn stop_flag_with(on_abort: OnAbort) -> io::Result<Arc<AtomicBool>> {
-    flag_of(listen_to(true, on_abort)?)
+    flag_of(listen_to(&[SignalKind::hangup(), SignalKind::quit()], on_abort)?)
 }
 
 fn flag_of(mut phase: watch::Receiver<Phase>) -> io::Result<Arc<AtomicBool>> {
@@ -143,25 +146,24 @@ impl Continued {
     }
 }
 
-/// Whether SIGHUP is to be ignored: the first bit of the mask.
-fn hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// Whether a process is told to ignore a signal, by its `/proc/PID/status`: a bit of the mask for each, the lowest for number 1.
+fn ignored(status: &str, kind: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (kind.as_raw_value() - 1) & 1 != 0
 }
 
 /// Waits for a signal; answers with the status that a process killed by it should show.
-async fn next(terminate: &mut Signal, interrupt: &mut Signal, hangup: &mut Option<Signal>) -> Exit {
-    let hung_up = async {
-        match hangup {
-            Some(hangup) => {
-                hangup.recv().await;
-            }
-            None => std::future::pending().await,
+async fn next(terminate: &mut Signal, interrupt: &mut Signal, more: &mut [Signal]) -> Exit {
+    let any_more = std::future::poll_fn(|context| {
+        // All that are not ready wake it.
+        match more.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-    };
+    });
     tokio::select! {
-        () = hung_up => Exit::Failed,
+        () = any_more => Exit::Failed,
         _ = terminate.recv() => Exit::Failed,
         _ = interrupt.recv() => Exit::Interrupted,
     }
@@ -185,5 +187,28 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(30), "it is not heard");
         }
         assert!(!continued.take(), "once");
+    }
+
+    #[test]
+    fn what_is_ignored_is_known_by_its_bit() {
+        let status = "Name:\thotrow\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001004\n";
+        let signals = [SignalKind::hangup(), SignalKind::quit(), SignalKind::pipe()];
+        assert_eq!(signals.map(|kind| ignored(status, kind)), [false, true, true]);
+        assert!(!ignored("", SignalKind::quit()));
+    }
+
+    /// SIGQUIT would end this process if nobody listened to it.
+    #[test]
+    fn a_command_that_must_undo_something_is_asked_to_end_by_sigquit_too() {
+        let stop = stop_flag_with(OnAbort::default()).expect("threads");
+        if ignored(&std::fs::read_to_string("/proc/self/status").expect("Linux"), SignalKind::quit()) {
+            return;
+        }
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::QUIT).expect("a signal");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !stop.load(Ordering::Relaxed) {
+            assert!(std::time::Instant::now() < until, "SIGQUIT was not heard");
+            std::thread::yield_now();
+        }
     }
 }

@@ -94,8 +94,18 @@ pub fn scene(config: &Config, outcome: &Outcome, samples: &Samples, local: bool)
         generator_us_per_request: outcome.cpu_us_per_request().unwrap_or(0.0),
         generator_throttled: throttled,
         unread_share: service.filter_map(|process| process.unread_share).reduce(f64::max),
+        most_throttled: most_throttled(samples),
         quota: false,
     }
+}
+
+/// The process of the service that its group held up in the largest share of its periods; none where none was.
+fn most_throttled(samples: &Samples) -> Option<u32> {
+    let shares = samples.with_role(Role::Service).filter_map(|process| {
+        let group = process.group.filter(|group| group.throttled_periods > 0)?;
+        Some((process.pid, group.throttled_periods as f64 / group.periods.max(1) as f64))
+    });
+    shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(pid, _)| pid)
 }
 
 /// Open files allow so many.
@@ -115,8 +125,7 @@ pub fn prove(
     tell: &mut dyn FnMut(&str),
 ) -> Verdict {
     let cpu_per_request = Duration::from_nanos((scene.generator_us_per_request * 1e3) as u64);
-    let services = watch.with_role(Role::Service);
-    let quota = limits.changes.as_ref().and_then(|_| services.into_iter().find_map(quota::file));
+    let quota = limits.changes.as_ref().and(scene.most_throttled).and_then(quota::file);
     scene.quota = quota.is_some();
     let begun = Nanos::now();
     let mut trials = Trials { config, watch, limits, stop, cpu_per_request, quota, number: 0, begun };
@@ -283,7 +292,22 @@ fn measured(outcome: &Outcome, samples: Option<&Samples>) -> Measured {
 
 #[cfg(test)]
 mod tests {
+    use hotrow_diagnose::probe::group::Counters;
+    use hotrow_diagnose::samples::Watched;
+
     use super::*;
+
+    #[test]
+    fn the_process_that_is_held_up_most_is_chosen() {
+        let process = |pid, role, throttled_periods| {
+            let group = Some(Counters { periods: 100, throttled_periods, ..Counters::default() });
+            Watched { pid, role, group, ..Watched::default() }
+        };
+        let of = |processes| most_throttled(&Samples { processes, ..Samples::default() });
+        let service = |pid, throttled| process(pid, Role::Service, throttled);
+        assert_eq!(of(vec![service(1, 5), service(2, 90), process(3, Role::Generator, 99)]), Some(2));
+        assert_eq!(of(vec![service(1, 0), process(3, Role::Generator, 99)]), None);
+    }
 
     #[test]
     fn a_trial_does_not_wait_beyond_its_time() {

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, Thread};
 use std::time::Duration;
 
 use hotrow_diagnose::process;
 use hotrow_diagnose::root::Root;
 use hotrow_diagnose::rules::finding::{Class, Finding};
-use hotrow_diagnose::rules::judge;
+use hotrow_diagnose::rules::judge_some;
 use hotrow_diagnose::sampler::{Sample, Sampler, WATCHED_MAX};
 use hotrow_diagnose::samples::{Load, Role, Samples};
 use hotrow_load::outcome::Outcome;
@@ -109,11 +110,13 @@ impl Watch {
         let mut looking =
             Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, glance, over: &over };
         std::thread::scope(|scope| {
-            let looking = scope.spawn(move || (looking.look(warmup, length), thread_cpu()));
+            let look = move || (looking.look(warmup, length), thread_cpu());
+            // Without a thread to look from, nothing is seen.
+            let looker = Builder::new().name("watch".to_owned()).spawn_scoped(scope, look).ok();
+            let ending = Ending { over: &over, looker: looker.as_ref().map(|looker| looker.thread().clone()) };
             let done = load();
-            over.store(true, Ordering::Relaxed);
-            looking.thread().unpark();
-            let (seen, cpu) = looking.join().unwrap_or_default();
+            drop(ending);
+            let (seen, cpu) = looker.and_then(|looker| looker.join().ok()).unwrap_or_default();
             self.cpu += cpu;
             self.loaded += Nanos::now().since(begun);
             (done, seen)
@@ -131,12 +134,8 @@ impl Watch {
 /// What samples say of a target on this machine (`local`) or elsewhere, the most certain first.
 #[must_use]
 pub fn findings(samples: &Samples, local: bool) -> Vec<Finding> {
-    let mut findings = judge(samples);
-    if !local {
-        // The others would speak of the generator's machine.
-        findings.retain(|finding| says_something_of_remote(finding.class));
-    }
-    findings
+    // Of a target elsewhere, the others would speak of the generator's machine.
+    judge_some(samples, |class| local || says_something_of_remote(class))
 }
 
 /// What the generator tells of a run.
@@ -165,6 +164,21 @@ fn says_something_of_remote(class: Class) -> bool {
             | Class::KernelTable
             | Class::NoneFound
     )
+}
+
+/// Tells whoever looks that the load is over when it is dropped, which a load that panics does too: the scope waits for that thread.
+struct Ending<'a> {
+    over: &'a AtomicBool,
+    looker: Option<Thread>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(looker) = &self.looker {
+            looker.unpark();
+        }
+    }
 }
 
 /// One load's looks.
@@ -245,3 +259,6 @@ fn with_descendants(processes: &[(u32, Role)]) -> Vec<(u32, Role)> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,42 @@ fn a_tree_is_surveyed_and_what_is_hidden_is_told() {
     assert_eq!(hidden, ["proc/43/fd"]);
 }
 
+/// The look at the threads takes long: what a load had open must have been read before, for it may end meanwhile. Here all ends when the
+/// first thread is looked at.
+#[test]
+fn sockets_are_read_before_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let proc = folder.path().join("proc");
+    let task = proc.join("42/task/42");
+    for made in [&proc.join("net"), &proc.join("42/fd"), &task] {
+        std::fs::create_dir_all(made).unwrap();
+    }
+    let fixture = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8/proc");
+    std::fs::copy(fixture.join("net/tcp"), proc.join("net/tcp")).unwrap();
+    std::fs::copy(fixture.join("self/limits"), proc.join("42/limits")).unwrap();
+    for (descriptor, link) in [("3", "socket:[4711]"), ("4", "socket:[4712]")] {
+        symlink(link, proc.join("42/fd").join(descriptor)).unwrap();
+    }
+    let (stat, empty) = (task.join("stat"), folder.path().join("empty"));
+    std::fs::write(&empty, "").unwrap();
+    // Opening a pipe waits for the other side.
+    let made = rustix::fs::mkfifoat(rustix::fs::CWD, &stat, rustix::fs::Mode::from_raw_mode(0o600));
+    made.unwrap();
+    let root = Root::at(folder.path());
+    let ending = std::thread::spawn(move || {
+        let waiting = std::fs::OpenOptions::new().write(true).open(&stat).unwrap();
+        std::fs::remove_dir_all(proc.join("42/fd")).unwrap();
+        std::fs::remove_file(proc.join("net/tcp")).unwrap();
+        std::fs::rename(&empty, &stat).unwrap();
+        drop(waiting);
+    });
+    let mut samples = Samples { processes: vec![watched(42)], ..Samples::default() };
+    survey(&root, &mut samples);
+    let (files, unread) = (samples.processes[0].files, samples.processes[0].unread_share);
+    assert_eq!((files.map(|files| files.used), unread), (Some(2), Some(1.0)), "{samples:?}");
+    ending.join().unwrap();
+}
+
 /// Surveys this process until it is as it should be.
 fn await_process(what: &str, holds: impl Fn(&Watched) -> bool) {
     let until = Instant::now() + Duration::from_secs(60);

@@ -8,6 +8,8 @@ use super::{Change, Pace, ROUNDS_MIN};
 const TROUBLE_FAILED: f64 = 0.001;
 /// See [`TROUBLE_FAILED`].
 const TROUBLE_OVERFLOWS_PER_S: f64 = 0.5;
+/// From so many more failing requests on, as a share, a rate is not compared.
+const FAILED_MORE: f64 = 0.01;
 /// Trouble that is down to this part of it has ended.
 const TROUBLE_ENDED: f64 = 0.1;
 /// Trouble that is no less than this part of it goes on.
@@ -143,15 +145,25 @@ impl Effect {
         };
         let came = self.rate_came(ratio, off, edges);
         let freed = self.mostly(|(unchanged, changed)| unchanged.generator_limited && !changed.generator_limited);
-        let filled = self.mostly(|(unchanged, changed)| changed.generator_limited && !unchanged.generator_limited);
-        match came {
-            Came::False if freed && matches!(prediction, Prediction::Relieves(_)) => Came::True,
-            // What the target would have done nobody knows.
-            Came::True | Came::False if filled && !generator_may_be_full && self.hidden_by_generator() => {
-                Came::Unclear("with this change the generator was the limit".to_owned())
-            }
-            came => came,
+        if came == Came::False && freed && matches!(prediction, Prediction::Relieves(_)) {
+            return Came::True;
         }
+        if !matches!(came, Came::True | Came::False) {
+            return came;
+        }
+        // Also when it was so before: what the target would have done nobody knows.
+        let filled = self.mostly(|(_, changed)| changed.generator_limited);
+        let slowed = came == Came::False && matches!(prediction, Prediction::Holds(_));
+        if filled && !generator_may_be_full && (slowed || self.hidden_by_generator()) {
+            return Came::Unclear("with this change the generator was the limit".to_owned());
+        }
+        self.fails_more().map_or(came, Came::Unclear)
+    }
+
+    /// Said when a change makes requests fail: what the others' rate tells is not what it would be without.
+    fn fails_more(&self) -> Option<String> {
+        let (unchanged, changed) = (self.trouble(|pair| pair.0).0, self.trouble(|pair| pair.1).0);
+        (changed - unchanged > FAILED_MORE).then(|| format!("with this change {:.0} % failed", changed * 100.0))
     }
 
     /// A rate that did not rise while more was asked for says nothing when the generator had no more to give.
@@ -215,6 +227,14 @@ impl Effect {
         };
         match self.ratio() {
             Some(ratio) if ratio >= AS_GOOD && unread < UNREAD_NONE => Came::True,
+            // One look may find fewer unread than there are, as when the generator has not asked again yet.
+            Some(ratio) if ratio >= AS_GOOD => {
+                Came::Unclear("so few connections are still more than are worked on at once".to_owned())
+            }
+            // Two connections of one worker, and another that has none.
+            Some(ratio) if ratio + unread >= AS_GOOD => {
+                Came::Unclear("so few connections were not spread evenly over the workers".to_owned())
+            }
             Some(_) => Came::False,
             None => Came::Unclear("nothing was answered".to_owned()),
         }

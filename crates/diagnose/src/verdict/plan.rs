@@ -166,6 +166,15 @@ fn too_few_connections(scene: &Scene) -> Plan {
 /// Takes a part of every CPU away: only what needs them all feels all of it. Fooled by a service that is held up by anything which is
 /// worked on by a CPU of its own that the burner meets; with few CPUs that is likely, so the suspicion needs its own evidence.
 fn cpus(class: Class, scene: &Scene) -> Plan {
+    if !scene.local {
+        return untestable(
+            "these are the generator's CPUs, and the target is elsewhere; load from another machine, or with more CPUs"
+                .to_owned(),
+        );
+    }
+    if let Err(why) = all_usable(scene) {
+        return untestable(why);
+    }
     let burn = Expectation {
         change: Change::BurnCpus(BURN_ALL * scene.cpus as f64),
         prediction: Prediction::Falls(BURN_LEFT),
@@ -193,33 +202,49 @@ fn saturated(scene: &Scene) -> Plan {
     if room(scene).is_ok() {
         expectations.push(stays(scene));
     }
-    match idle(scene) {
-        Some(burn) if !expectations.is_empty() => {
+    let why = match (room(scene), idle(scene)) {
+        (Ok(()), Ok(burn)) => {
             expectations.push(burn);
-            confirms(
+            return confirms(
                 expectations,
                 "a limit is reached, and it is not idle CPUs that are missing; which one, the evidence says",
-            )
+            );
         }
-        _ => Plan {
-            expectations,
-            when_true: (
-                Proof::NotTestable,
-                "that fits, but fits every limit that is reached: what tells them apart cannot be changed from here"
-                    .to_owned(),
-            ),
-            ..untestable(String::new())
-        },
-    }
+        (Err(why), _) | (Ok(()), Err(why)) => why,
+    };
+    let why = format!(
+        "that fits, but fits every limit that is reached: what tells them apart cannot be changed from here ({why})"
+    );
+    Plan { expectations, when_true: (Proof::NotTestable, why), ..untestable(String::new()) }
 }
 
-/// Half of what is idle, taken away; none where nothing is, or nothing is known.
-fn idle(scene: &Scene) -> Option<Expectation> {
-    // A generator that is held up by a quota may share it with the target, which would feel the slices then.
-    let cores = scene.idle_cores.filter(|_| scene.local && !scene.generator_throttled)? * BURN_IDLE;
-    let cores = cores.min(BURN_ALL * scene.cpus as f64);
-    (cores >= BURN_LEAST_CORES)
-        .then_some(Expectation { change: Change::BurnCpus(cores), prediction: Prediction::Holds(BURN_LEFT) })
+/// Half of what is idle, taken away in a closed loop, or why that would tell nothing.
+fn idle(scene: &Scene) -> Result<Expectation, String> {
+    let cores = match scene.idle_cores {
+        _ if !scene.local => return Err("the target's CPUs are elsewhere".to_owned()),
+        None => return Err("how idle the CPUs are was not seen".to_owned()),
+        // A generator that is held up by a quota may share it with the target, which would feel the slices then.
+        Some(_) if scene.generator_throttled => return Err("a cgroup holds the generator up".to_owned()),
+        // As fast as answers come, more of them may be busy.
+        Some(_) if scene.asked_rps.is_some() => {
+            return Err("how idle the CPUs are is known at the asked rate only".to_owned());
+        }
+        Some(idle) => (idle * BURN_IDLE).min(BURN_ALL * scene.cpus as f64),
+    };
+    all_usable(scene)?;
+    let burn = Expectation { change: Change::BurnCpus(cores), prediction: Prediction::Holds(BURN_LEFT) };
+    (cores >= BURN_LEAST_CORES).then_some(burn).ok_or_else(|| "hardly any CPU time is idle".to_owned())
+}
+
+/// Whether CPU time can be taken from all CPUs, or why not: where this process may use fewer, it would take more of those, and of a
+/// cgroup's share that it may have in common with the target.
+fn all_usable(scene: &Scene) -> Result<(), String> {
+    (scene.threads_max >= scene.cpus).then_some(()).ok_or_else(|| {
+        format!(
+            "hotrow may use {} of the {} CPUs, so it cannot take time from all of them; without `taskset` and the cgroup's quota it can",
+            scene.threads_max, scene.cpus
+        )
+    })
 }
 
 /// Specific: nothing else feels the quota but what it limits.
@@ -239,7 +264,7 @@ fn too_few_workers(scene: &Scene) -> Plan {
     if room(scene).is_ok() {
         expectations.push(stays(scene));
     }
-    let read = scene.unread_share.map(|share| ((1.0 - share) * scene.connections as f64).ceil().max(1.0) as usize);
+    let read = scene.unread_share.map(|share| ((1.0 - share) * scene.connections as f64).round().max(1.0) as usize);
     if let Some(fewer) = read.filter(|fewer| *fewer < scene.connections) {
         expectations.push(Expectation { change: Change::Connections(fewer), prediction: Prediction::NothingUnread });
         return confirms(expectations, "so many requests at once are worked on, and all others wait unread");
@@ -255,13 +280,15 @@ fn bandwidth(scene: &Scene) -> Plan {
     }
     let (from, below) = HEAD_RISE;
     let head = Expectation { change: Change::Head, prediction: Prediction::Rises(from, below) };
-    confirms([Some(head), idle(scene)].into_iter().flatten().collect(), "the bytes of the answers are the limit")
+    confirms([Some(head), idle(scene).ok()].into_iter().flatten().collect(), "the bytes of the answers are the limit")
 }
 
 /// Fewer connections, or connections that are kept, need less of what is used up.
 fn crowded(scene: &Scene, keep: bool) -> Plan {
     let less = |part: usize| Change::Connections((scene.connections / part).max(1));
-    let changes = if keep { vec![Change::Keepalive, less(4)] } else { vec![less(2), less(4)] };
+    let mut changes = if keep { vec![Change::Keepalive, less(4)] } else { vec![less(2), less(4)] };
+    // Half and a quarter of two or three are one.
+    changes.dedup();
     let fewer = changes.into_iter().filter(|change| *change != Change::Connections(scene.connections));
     let expectations: Vec<Expectation> =
         fewer.map(|change| Expectation { change, prediction: Prediction::FailuresEnd }).collect();

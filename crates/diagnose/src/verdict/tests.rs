@@ -48,6 +48,7 @@ fn scene() -> Scene {
         generator_us_per_request: 10.0,
         generator_throttled: false,
         unread_share: None,
+        most_throttled: None,
         quota: false,
     }
 }
@@ -186,7 +187,7 @@ fn a_wrong_first_guess_leads_to_the_right_one() {
         (&[Class::Bandwidth, Class::OneThread], scene(), server(flat), Class::OneThread),
     ] {
         let full_machine = matches!(right, Class::AllCpus);
-        let scene = if full_machine { Scene { threads_max: 1, ..scene } } else { scene };
+        let scene = if full_machine { Scene { threads: 4, ..scene } } else { scene };
         let verdict = prove(guesses, scene, server);
         let settled = (verdict.finding.class, verdict.proof);
         if guesses == [Class::Generator, Class::AllCpus] {
@@ -258,6 +259,104 @@ fn a_generator_that_is_full_hides_what_the_target_would_do() {
     let verdict = prove_with(&[Class::External], scene(), full);
     assert_eq!(verdict.proof, Proof::NotTestable, "{verdict:#?}");
     assert!(verdict.why.contains("the generator was the limit"), "{}", verdict.why);
+}
+
+/// Nor is it the target that was measured when the generator was the limit with and without the change.
+#[test]
+fn a_generator_that_is_always_full_confirms_nothing() {
+    let full = |change| Heard::Measured(Measured { generator_limited: true, ..flat(change) });
+    for class in [Class::External, Class::OneThread, Class::NoneFound] {
+        let verdict = prove_with(&[class], scene(), full);
+        assert_eq!(verdict.proof, Proof::NotTestable, "{verdict:#?}");
+        assert!(verdict.why.contains("the generator was the limit"), "{}", verdict.why);
+    }
+    // Slices that keep the generator from running say nothing of the target.
+    let slowed = |change: Option<Change>| {
+        let burnt = matches!(change, Some(Change::BurnCpus(_)));
+        Heard::Measured(Measured { generator_limited: burnt, ..all_cpus(change) })
+    };
+    let verdict = prove_with(&[Class::Lock], scene(), slowed);
+    assert_eq!((verdict.finding.class, verdict.proof), (Class::Lock, Proof::NotTestable), "{verdict:#?}");
+}
+
+#[test]
+fn a_rate_of_which_much_fails_is_not_compared() {
+    for (share, proof) in [(0.005, Proof::Confirmed), (0.2, Proof::NotTestable)] {
+        let failing = |change: Option<Change>| {
+            let more = matches!(change, Some(Change::Connections(n)) if n > 50);
+            Heard::Measured(Measured { failed_share: if more { share } else { 0.0 }, ..flat(change) })
+        };
+        let verdict = prove_with(&[Class::External], scene(), failing);
+        assert_eq!(verdict.proof, proof, "{verdict:#?}");
+        assert_eq!(verdict.why == "with this change 20 % failed", proof == Proof::NotTestable, "{}", verdict.why);
+    }
+    // What fails as it did before is compared.
+    let always = |change| Heard::Measured(Measured { failed_share: 0.2, ..flat(change) });
+    assert_eq!(prove_with(&[Class::External], scene(), always).proof, Proof::Confirmed);
+}
+
+#[test]
+fn cpus_are_taken_only_where_that_tells_something() {
+    let no_burning = |change| match change {
+        Some(Change::BurnCpus(_)) => panic!("{change:?}"),
+        other => Heard::Measured(flat(other)),
+    };
+    let few = Scene { threads_max: 3, ..scene() };
+    let asked = Scene { asked_rps: Some(5000.0), ..scene() };
+    for (class, scene, why) in [
+        (Class::AllCpus, Scene { local: false, ..scene() }, "generator's CPUs"),
+        (Class::Competitor, Scene { local: false, ..scene() }, "generator's CPUs"),
+        (Class::AllCpus, few.clone(), "3 of the 4 CPUs"),
+        (Class::Competitor, few.clone(), "3 of the 4 CPUs"),
+        (Class::OneThread, few, "3 of the 4 CPUs"),
+        // Idle at a rate that was asked for says not how many are idle when answers set the pace.
+        (Class::OneThread, asked, "at the asked rate only"),
+        (Class::Lock, Scene { generator_throttled: true, ..scene() }, "holds the generator up"),
+    ] {
+        let verdict = prove_with(&[class], scene, no_burning);
+        assert_eq!((verdict.finding.class, verdict.proof), (class, Proof::NotTestable), "{verdict:#?}");
+        assert!(verdict.why.contains(why), "{}", verdict.why);
+    }
+}
+
+#[test]
+fn no_trial_is_planned_twice() {
+    for connections in 2..10 {
+        let crowd = Scene { connections, ..scene() };
+        let verdict = prove_with(&[Class::OpenFiles], crowd, |_| Heard::Measured(rps(500.0)));
+        let mut changes: Vec<&str> = verdict.tried.iter().map(|tried| tried.change.as_str()).collect();
+        let all = changes.len();
+        changes.dedup();
+        assert!(all > 0 && changes.len() == all, "{verdict:#?}");
+    }
+}
+
+/// Three workers. The one look at what lies unread may find less than there is, and connections may be spread unevenly: neither says that
+/// it is something else.
+#[test]
+fn workers_are_not_acquitted_by_a_bad_look() {
+    let ten_are_too_many = |change: Option<Change>| match change {
+        Some(Change::Connections(10)) => Measured { unread_share: Some(0.7), ..rps(1000.0) },
+        other => Measured { unread_share: Some(0.8), ..flat(other) },
+    };
+    let uneven = |change: Option<Change>| match change {
+        Some(Change::Connections(3)) => Measured { unread_share: Some(0.34), ..rps(670.0) },
+        other => Measured { unread_share: Some(0.94), ..flat(other) },
+    };
+    for (share, rate) in [(0.8, ten_are_too_many as fn(Option<Change>) -> Measured), (0.94, uneven)] {
+        let scene = Scene { unread_share: Some(share), ..scene() };
+        let verdict = prove(&[Class::TooFewWorkers, Class::External], scene, server(rate));
+        let said = (verdict.finding.class, verdict.proof);
+        assert_eq!(said, (Class::TooFewWorkers, Proof::NotTestable), "{verdict:#?}");
+    }
+    // All were taken at once, and yet less was done: there are more workers than that.
+    let more_workers = |change: Option<Change>| match change {
+        Some(Change::Connections(10)) => Measured { unread_share: Some(0.0), ..rps(200.0) },
+        other => Measured { unread_share: Some(0.8), ..flat(other) },
+    };
+    let scene = Scene { unread_share: Some(0.8), ..scene() };
+    let verdict = prove(&[Class::TooFewWorkers, Class::External], scene, server(more_workers));
+    assert_eq!(verdict.finding.class, Class::External, "{verdict:#?}");
 }
 
 #[test]

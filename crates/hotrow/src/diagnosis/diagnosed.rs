@@ -15,14 +15,14 @@ use crate::signals::{self, OnAbort};
 /// Lines of evidence that are shown of a finding.
 const EVIDENCE_MAX: usize = 6;
 
-/// The flag that ends a command, and who puts back what tests may change, where they may: then however it ends, but by SIGKILL.
+/// The flag that ends a command, and who puts back what tests may change, where they may: then by whatever signal it can hear it is ended.
 pub(crate) fn stop_flag(allow_changes: bool) -> io::Result<(Arc<AtomicBool>, Option<Undo>)> {
     if !allow_changes {
         return Ok((signals::stop_flag()?, None));
     }
     let undo = Undo::default();
     let put_back = undo.clone();
-    Ok((signals::stop_flag_with(OnAbort::act(move || put_back.carry_out()))?, Some(undo)))
+    Ok((signals::stop_flag_with(OnAbort::act(move || put_back.end()))?, Some(undo)))
 }
 
 /// What was found, and what tests say of it.
