@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::{fmt, io};
 
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -111,6 +113,36 @@ fn flag_of(mut phase: watch::Receiver<Phase>) -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Tells whether the process was made to go on (SIGCONT), as after a Ctrl-Z.
+pub(crate) struct Continued {
+    runtime: Runtime,
+    signal: Signal,
+}
+
+impl Continued {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// What the system said when a handler could not be set up.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let entered = runtime.enter();
+        let signal = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?;
+        drop(entered);
+        Ok(Self { runtime, signal })
+    }
+
+    /// Whether it was since the last call. Does not wait.
+    pub(crate) fn take(&mut self) -> bool {
+        let signal = &mut self.signal;
+        self.runtime.block_on(async {
+            // Lets the runtime look at what has come.
+            tokio::task::yield_now().await;
+            std::future::poll_fn(|context| Poll::Ready(signal.poll_recv(context).is_ready())).await
+        })
+    }
+}
+
 /// Whether SIGHUP is to be ignored: the first bit of the mask.
 fn hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -132,5 +164,26 @@ async fn next(terminate: &mut Signal, interrupt: &mut Signal, hangup: &mut Optio
         () = hung_up => Exit::Failed,
         _ = terminate.recv() => Exit::Failed,
         _ = interrupt.recv() => Exit::Interrupted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    #[test]
+    fn a_continuation_is_heard_once() {
+        let mut continued = Continued::listen().unwrap();
+        assert!(!continued.take(), "nobody was stopped");
+        kill_process(getpid(), Signal::CONT).unwrap();
+        let begun = Instant::now();
+        while !continued.take() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it is not heard");
+        }
+        assert!(!continued.take(), "once");
     }
 }

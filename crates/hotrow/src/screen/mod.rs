@@ -29,11 +29,10 @@ use self::feed::{Feed, Run};
 use self::paint::Painter;
 use self::terminal::{ProgressArgs, Way};
 use self::view::StepRow;
+use crate::signals::Continued;
 
 /// Time between two pictures.
 const FRAME: Duration = Duration::from_millis(250);
-/// After a longer pause the process was stopped (Ctrl-Z), and others have written to the terminal.
-const STOPPED: Duration = Duration::from_secs(1);
 const PROC: &str = "/proc";
 
 /// Set for good when a thread panics: what is said of that must not be drawn over.
@@ -126,7 +125,9 @@ impl Drop for Screen {
 
 /// Draws until it is over, and takes the picture away.
 fn draw(shared: &Shared, latest: &Latest, colours: bool) {
-    let (mut painter, mut drawn_at) = (Painter::new(colours), Nanos::now());
+    let mut painter = Painter::new(colours);
+    // Where it cannot be heard a picture may stand over what others wrote.
+    let mut continued = Continued::listen().ok();
     loop {
         let over = shared.changed.wait_timeout_while(locked(&shared.over), FRAME, |over| !*over);
         let over = *over.unwrap_or_else(PoisonError::into_inner).0;
@@ -134,8 +135,8 @@ fn draw(shared: &Shared, latest: &Latest, colours: bool) {
             return;
         }
         let (now, in_foreground) = (Nanos::now(), terminal::in_foreground());
-        let stopped = now.since(std::mem::replace(&mut drawn_at, now)) > STOPPED;
-        if stopped || !in_foreground {
+        // It was stopped (Ctrl-Z), and others have written to the terminal. A thread that was merely late has its picture still.
+        if continued.as_mut().is_some_and(Continued::take) || !in_foreground {
             painter.forget();
         }
         let Some((columns, rows)) = terminal::size() else { return };
