@@ -82,8 +82,9 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
         tell(std::io::stderr(), &format!("hotrow capacity: {short}"));
     }
+    args.progress.check().map_err(LoadError::Progress)?;
     let mut watch = watched::watch(&args.watch, &config.address).map_err(CapacityError::Wrong)?;
-    // Before the search: a file that cannot be written must not cost minutes.
+    // Last of all: what is refused must not empty a file. Before the search: a file that cannot be written must not cost minutes.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;
     let report = search(args, url, &config, &mut watch, (&stop, changes))?;

@@ -40,7 +40,6 @@ pub use self::files::Unwritable;
 use self::hdr::HdrLog;
 pub use self::kept::NoResult;
 pub use self::resolve::Refused;
-use self::resolve::Resolved;
 use crate::cli::Exit;
 use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::json::Diagnosis;
@@ -112,13 +111,15 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     if args.calibrate {
         return calibrate(args, &stop);
     }
-    let Resolved { url, config, hdr, csv, html } = resolve::resolve(args)?;
+    let (url, config) = resolve::resolve(args)?;
     if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
         tell(std::io::stderr(), &format!("hotrow load: {short}"));
     }
+    args.progress.check().map_err(LoadError::Progress)?;
+    let mut watch = watched::watch(&args.watch, &config.address).map_err(LoadError::Watch)?;
+    let [hdr, csv, html] = resolve::output_files(args)?;
     let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
     let mut csv = csv.map(Csv::new);
-    let mut watch = watched::watch(&args.watch, &config.address).map_err(LoadError::Watch)?;
     let shown = Shown::start(args.progress, format!("hotrow load {url}"), &watch).map_err(LoadError::Progress)?;
     shown.begins(&config);
     let mut told = |second: &Second, record: &Record| {

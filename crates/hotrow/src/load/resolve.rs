@@ -89,23 +89,11 @@ pub enum Refused {
     },
 }
 
-/// A run that can begin.
-pub(super) struct Resolved {
-    pub(super) url: String,
-    pub(super) config: Config,
-    pub(super) hdr: Option<OutputFile>,
-    pub(super) csv: Option<OutputFile>,
-    pub(super) html: Option<OutputFile>,
-}
-
-/// Checks and prepares everything.
-pub(super) fn resolve(args: &LoadArgs) -> Result<Resolved, Refused> {
+/// Checks and prepares everything but the files that are written: the URLs in words, and the run.
+pub(super) fn resolve(args: &LoadArgs) -> Result<(String, Config), Refused> {
     let plan = plan(args)?;
     judgeable(args)?;
-    let (url, config) = target(&args.urls, &args.target, plan)?;
-    // Last of all: a run that is refused must not empty a file.
-    let [hdr, csv, html] = output_files(args)?;
-    Ok(Resolved { url, config, hdr, csv, html })
+    target(&args.urls, &args.target, plan)
 }
 
 /// Where a plan is carried out, and how: the URLs in words, and everything that a run needs.
@@ -202,7 +190,8 @@ fn judgeable(args: &LoadArgs) -> Result<(), Refused> {
     }
 }
 
-fn output_files(args: &LoadArgs) -> Result<[Option<OutputFile>; 3], Refused> {
+/// Makes or empties the files of `--hdr`, `--csv` and `--html`. Last of all: a run that is refused must not empty a file.
+pub(super) fn output_files(args: &LoadArgs) -> Result<[Option<OutputFile>; 3], Refused> {
     let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
     let files = [create(&args.hdr)?, create(&args.csv)?, create(&args.html)?];
     let names = ["--hdr", "--csv", "--html"];

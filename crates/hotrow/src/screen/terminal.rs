@@ -60,6 +60,14 @@ impl ProgressArgs {
         !matches!(self.way(), Ok(Way::Nothing) | Err(_))
     }
 
+    /// Whether that can be shown here.
+    ///
+    /// # Errors
+    /// Why a display that was asked for cannot be had, in words.
+    pub(crate) fn check(self) -> Result<(), String> {
+        self.way().map(drop)
+    }
+
     /// What to show here.
     ///
     /// # Errors

@@ -5,7 +5,9 @@ use std::io::Read;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -14,6 +16,10 @@ use super::{OK, command, server, small::Small};
 
 /// Nothing takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Around each picture.
+const BEGIN: &str = "\x1b[?2026h";
+const END: &str = "\x1b[?2026l";
 
 /// A load with its standard error on a terminal.
 struct OnTerminal {
@@ -46,11 +52,27 @@ impl OnTerminal {
             if enough(&String::from_utf8_lossy(&self.written)) {
                 return true;
             }
-            assert!(begun.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&self.written));
+            if !self.has_more(PATIENCE.saturating_sub(begun.elapsed())) {
+                // Dropping it ends the child.
+                panic!("nothing more came: {}", String::from_utf8_lossy(&self.written));
+            }
             match self.terminal.read(&mut buffer) {
                 // An error is the end: nobody has the other side open any more.
                 Ok(0) | Err(_) => return false,
                 Ok(read) => self.written.extend_from_slice(&buffer[..read]),
+            }
+        }
+    }
+
+    /// Whether there is something to read, or the end, within this time.
+    fn has_more(&self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            let left = Timespec::try_from(patience.saturating_sub(begun.elapsed())).expect("a short time");
+            match poll(&mut [PollFd::new(&self.terminal, PollFlags::IN)], Some(&left)) {
+                Ok(ready) => return ready > 0,
+                Err(Errno::INTR) => {}
+                Err(error) => panic!("{error}"),
             }
         }
     }
@@ -63,12 +85,37 @@ impl OnTerminal {
         let mut out = String::new();
         self.child.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
         let status = self.child.wait().expect("it ends").code();
-        let written = String::from_utf8(self.written).expect("UTF-8");
+        let written = String::from_utf8(std::mem::take(&mut self.written)).expect("UTF-8");
+        assert!(!written.contains("panicked"), "{written}");
+        if written.contains(BEGIN) {
+            assert!(is_taken_away(&written), "{written:?}");
+        }
         for bad in ["\x1b[?1049", "\x1b[?25", "\x1b[6n", "\x1b[2J"] {
             assert!(!written.contains(bad), "{bad:?} would have to be undone, or asks the terminal");
         }
         (written, status, out)
     }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        // It has ended already, unless a test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether the last that was written goes up to where the last picture begins, takes everything away from there on, and no more.
+fn is_taken_away(written: &str) -> bool {
+    let last = written.strip_suffix(&format!("\x1b[J{END}")).and_then(|rest| Some(rest.rsplit_once(BEGIN)?.1));
+    let up = last.and_then(|last| last.strip_prefix("\r\x1b[")?.strip_suffix('A'));
+    up.is_some_and(|up| up.parse::<u16>().is_ok())
+}
+
+/// Whether a picture takes the place of the one before.
+fn goes_up(picture: &str) -> bool {
+    let moved = picture.split_once(BEGIN).and_then(|(_, rest)| rest.strip_prefix("\r\x1b["));
+    moved.is_some_and(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('A'))
 }
 
 fn resize(terminal: &File, ws_col: u16, ws_row: u16) {
@@ -88,7 +135,7 @@ fn a_terminal_shows_how_it_goes_and_keeps_nothing_of_it() {
     assert_eq!(status, Some(0), "{written} {out}");
     assert!(out.contains("answered as expected"), "the report is on standard output: {out}");
     let (mut terminal, mut seen) = (Small::new(100, 30), Vec::new());
-    for picture in written.split_inclusive("\x1b[?2026l") {
+    for picture in written.split_inclusive(END) {
         terminal.write(picture);
         seen.push(terminal.screen());
     }
@@ -108,7 +155,27 @@ fn an_interruption_takes_the_picture_away_too() {
     kill_process(Pid::from_child(&running.child), Signal::INT).expect("it runs");
     let (written, status, out) = running.end();
     assert_eq!(status, Some(130), "{written}");
-    assert!(out.contains("interrupted") && written.ends_with("\x1b[J\x1b[?2026l"), "{written:?}");
+    assert!(out.contains("interrupted") && is_taken_away(&written), "{written:?}");
+}
+
+/// Somebody has stopped it, and let it go on.
+#[test]
+fn what_others_wrote_meanwhile_is_not_written_over() {
+    let whole = |picture: &&str| picture.ends_with(END);
+    let fresh = |text: &str| text.split_inclusive(END).filter(whole).filter(|picture| !goes_up(picture)).count();
+    let url = url();
+    let mut running = OnTerminal::start((80, 24), "xterm", &["-c2", "-t1", "-d60s", &url]);
+    assert!(running.read_until(|text| text.contains("answered/s")));
+    assert_eq!(
+        fresh(&String::from_utf8_lossy(&running.written)),
+        1,
+        "each picture but the first takes another's place"
+    );
+    kill_process(Pid::from_child(&running.child), Signal::STOP).expect("it runs");
+    kill_process(Pid::from_child(&running.child), Signal::CONT).expect("it is stopped");
+    assert!(running.read_until(|text| fresh(text) == 2), "the next picture goes up, over what was written meanwhile");
+    kill_process(Pid::from_child(&running.child), Signal::INT).expect("it runs");
+    assert_eq!(running.end().1, Some(130));
 }
 
 #[test]
@@ -138,8 +205,15 @@ fn a_dumb_terminal_gets_lines_and_nothing_when_nothing_is_wanted() {
 
 #[test]
 fn a_display_without_a_terminal_is_refused() {
-    let (status, _, err) = super::load(&["--progress", "screen", "-d1s", &url()]);
-    assert!(status == Some(2) && err.contains("no terminal"), "{status:?} {err}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("of an earlier run");
+    std::fs::write(&kept, "figures").expect("it is written");
+    let csv = kept.to_str().expect("UTF-8");
+    for (refused, words) in [(["--progress", "screen"], "no terminal"), (["--pid", "4294967295"], "no such process")] {
+        let (status, _, err) = super::load(&[&refused[..], &["--csv", csv, "-d1s", &url()]].concat());
+        assert!(status == Some(2) && err.contains(words), "{status:?} {err}");
+        assert_eq!(std::fs::read_to_string(&kept).expect("it is there"), "figures", "it is not emptied");
+    }
     let (status, _, err) = super::load(&["--progress", "lines", "-c1", "-t1", "-d1s", &url()]);
     assert!(status == Some(0) && err.contains("answers  p50"), "{status:?} {err}");
 }
