@@ -39,6 +39,9 @@ const TRIAL_PART: u32 = 3;
 const WARMUP_PART: u32 = 5;
 /// Fewer answers in an unchanged trial scatter too much to tell anything.
 const ANSWERS_MIN: f64 = 20.0;
+/// Whatever a trial waits for, an answer or a connection, it waits for twice its length and this at most: what takes longer says
+/// no more, and the time for tests is short.
+const PATIENCE_SPARE: Duration = Duration::from_secs(1);
 /// Open files of this process besides connections.
 const FILES_SPARE: u64 = 64;
 /// From this share of failed requests on a changed request is not served as the unchanged one.
@@ -49,7 +52,7 @@ const REFUSED: f64 = 0.5;
 pub struct Limits {
     /// Length of one load.
     pub trial: Duration,
-    /// All of them together, with what belongs to them; the last may take longer by its connecting.
+    /// All of them together; the last may take longer by its connecting and by its last answers, each of which is bounded.
     pub time: Duration,
     /// Never ask for more, in requests per second.
     pub rate_max: Option<f64>,
@@ -221,7 +224,14 @@ impl Trials<'_> {
             (Pace::AsLoaded, _) => self.config.plan.pace,
         };
         let extent = Extent { duration: Some(self.limits.trial), requests: None };
-        let mut config = Config { plan: Plan { pace, warmup, extent, seed }, seed, ..self.config.clone() };
+        let patience = |given| patience(given, self.limits.trial);
+        let mut config = Config {
+            plan: Plan { pace, warmup, extent, seed },
+            seed,
+            timeout: patience(self.config.timeout),
+            connect_timeout: patience(self.config.connect_timeout),
+            ..self.config.clone()
+        };
         match change {
             Some(Change::Connections(n)) => config.connections = n,
             Some(Change::GeneratorThreads(n)) => config.threads = n,
@@ -235,6 +245,11 @@ impl Trials<'_> {
         config.threads = config.threads.min(config.connections);
         Ok(config)
     }
+}
+
+/// How long a trial of such a length waits for what it would be given so long otherwise. The same in each trial, so that they compare.
+fn patience(given: Duration, trial: Duration) -> Duration {
+    given.min(trial * 2 + PATIENCE_SPARE)
 }
 
 fn faster(pace: plan::Pace, times: f64) -> Result<plan::Pace, String> {
@@ -263,5 +278,18 @@ fn measured(outcome: &Outcome, samples: Option<&Samples>) -> Measured {
         overflows_per_s: overflows.unwrap_or(0.0),
         unread_share: services.filter_map(|process| process.unread_share).reduce(f64::max),
         generator_limited: outcome.limit().is_generator(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_does_not_wait_beyond_its_time() {
+        let (long, short) = (Duration::from_secs(60), Duration::from_millis(100));
+        assert_eq!(patience(long, TRIAL_MAX), Duration::from_secs(3));
+        assert_eq!(patience(long, TRIAL_MIN), Duration::from_millis(1_400));
+        assert_eq!(patience(short, TRIAL_MIN), short, "what was asked for is never made longer");
     }
 }
