@@ -114,10 +114,19 @@ fn report(arguments: &[&str]) -> (Option<i32>, Value) {
     (status, report)
 }
 
-/// On a busy machine the generator may be the limit, and says so: then nothing was found out, but nothing wrong either.
+/// On a busy machine the generator may be the limit, and the search ends with saying so: then nothing was found out, but nothing wrong
+/// either.
 fn tells_of_the_generator(report: &Value) -> bool {
-    let steps = report["steps"].as_array().expect("a list");
-    report["end"] == "generator" || steps.iter().any(|step| step["verdict"] == "generator")
+    report["end"] == "generator"
+}
+
+/// Fails unless each of these searches came to nothing for that reason; `reports` have whether it did, and what it said.
+fn skipped(test: &str, reports: &[(bool, String)]) {
+    assert!(reports.iter().all(|(generator, _)| *generator), "{reports:#?}");
+    println!(
+        "skipped: {test}: in {} searches the generator was the limit on this machine: {reports:#?}",
+        reports.len()
+    );
 }
 
 const QUICK: [&str; 6] = ["--step", "200ms", "--plateau", "400ms", "--arrivals", "uniform"];
@@ -164,9 +173,9 @@ fn a_server_that_limits_itself_is_found_out() {
             assert!(!report["findings"].as_array().expect("a list").is_empty(), "{report:#}");
             return;
         }
-        reports.push((tells_of_the_generator(&report), report["verdict"].clone()));
+        reports.push((tells_of_the_generator(&report), report["verdict"].to_string()));
     }
-    assert!(reports.iter().all(|(generator, _)| *generator), "{reports:#?}");
+    skipped("a_server_that_limits_itself_is_found_out", &reports);
 }
 
 #[test]
@@ -249,7 +258,7 @@ fn connections_are_raised_to_the_knee() {
         let words = format!("{} {} {}", report["end"], report["verdict"], report["closed"]["levels"]);
         reports.push((tells_of_the_generator(&report), words));
     }
-    assert!(reports.iter().all(|(generator, _)| *generator), "{reports:#?}");
+    skipped("connections_are_raised_to_the_knee", &reports);
 }
 
 #[test]
