@@ -178,6 +178,7 @@ fn found(task: &Task<'_>, found: search::Found, steps: &[Measured]) -> Open {
             ArrivalsArg::Poisson => "poisson",
         },
         found,
+        rate_max_rps: task.args.rate_max,
         requests_wanted: open::requests_wanted(task.objectives),
         requests_confirmed: confirmed.map(|step| step.requests),
     }
@@ -224,7 +225,7 @@ fn exit(report: &Report) -> Exit {
         Sought::Closed(closed) => (closed.end == closed::End::Interrupted, closed.end == closed::End::Harmed, false),
     };
     let confirmed = report.confirmed_rps();
-    if interrupted {
+    if interrupted || report.diagnosed.interrupted {
         Exit::Interrupted
     } else if failed || report.gone.is_some() {
         Exit::Failed
@@ -232,10 +233,14 @@ fn exit(report: &Report) -> Exit {
         Exit::Missed
     } else {
         match (confirmed, report.at_least) {
+            (None, Some(_)) => Exit::Missed,
             // Nothing that could be relied on.
-            (None, _) => Exit::Failed,
+            (None, None) => Exit::Failed,
             (Some(confirmed), Some(demanded)) if confirmed < demanded => Exit::Missed,
             (Some(_), _) => Exit::Fine,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Tests what limited it: the load at the limit is made again, with one thing changed.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotrow_lab::capacity::{closed, search};
@@ -28,7 +29,7 @@ pub(super) fn diagnosed(
     tell: &mut dyn FnMut(&str),
 ) -> Diagnosed {
     let Some(step) = report.at_limit.and_then(|at| report.steps.get(at)) else { return Diagnosed::default() };
-    let mut diagnosed = Diagnosed { findings: step.findings.clone(), verdict: None };
+    let mut diagnosed = Diagnosed { findings: step.findings.clone(), verdict: None, interrupted: false };
     let left = task.args.time.saturating_sub(Duration::from_secs_f64(report.took_s)).min(TIME_MAX);
     let Some(mut scene) = step.scene.clone().filter(|_| !task.args.no_prove && left >= TIME_MIN && testable(report))
     else {
@@ -41,6 +42,7 @@ pub(super) fn diagnosed(
     let limits = Limits { rate_max, changes, ..Limits::of(step.length, left) };
     let guesses = (diagnosed.findings.clone(), scene);
     diagnosed.verdict = Some(prove::prove(&config, watch, guesses, limits, task.stop, tell));
+    diagnosed.interrupted = task.stop.load(Ordering::Relaxed);
     diagnosed
 }
 

@@ -16,6 +16,9 @@ use crate::diagnosis::diagnosed::Diagnosed;
 /// An interval whose ends lie this far apart is wide, and says why.
 const WIDE: f64 = 1.1;
 
+/// Rates that differ by less than this part are the same.
+const SAME: f64 = 1e-6;
+
 /// The whole result.
 pub(super) struct Report {
     pub(super) url: String,
@@ -51,6 +54,8 @@ pub(super) struct Open {
     pub(super) objectives: Vec<Objective>,
     pub(super) arrivals: &'static str,
     pub(super) found: Found,
+    /// The highest rate that was allowed, in requests per second.
+    pub(super) rate_max_rps: f64,
     /// Requests that the objectives want, and that the confirmation had.
     pub(super) requests_wanted: u64,
     pub(super) requests_confirmed: Option<u64>,
@@ -98,6 +103,9 @@ impl Report {
         };
         match &self.gone {
             Some(why) => format!("The target takes no connection any more ({why}). Until then: {answer}"),
+            None if self.diagnosed.interrupted => {
+                format!("{answer} The search was complete; the tests of what limited it were interrupted.")
+            }
             None => answer,
         }
     }
@@ -113,16 +121,21 @@ impl Open {
         let so_far = kept.unwrap_or_else(|| "no rate was kept".to_owned());
         let slo = &self.slo;
         match (self.found.end, self.found.kept, self.found.refuted) {
-            (search::End::Found, Some(low), Some(high)) => format!(
+            (search::End::Found, Some(low), Some(high)) if low.firm => format!(
                 "Between {} and {} requests/s with {slo}: the lower was kept on a plateau, the upper was not.",
                 rate(low),
                 rate(high)
             ),
-            (search::End::AboveRateMax, ..) => {
+            (search::End::AboveRateMax, Some(low), _) if low.rate_rps >= self.rate_max_rps * (1.0 - SAME) => {
                 format!(
                     "The bound was not found: {so_far} with {slo}, which is the highest rate that --rate-max allows."
                 )
             }
+            (search::End::AboveRateMax, ..) => format!(
+                "The bound was not found: {so_far} with {slo}; whether {} are kept, the highest rate that --rate-max allows, is not \
+                 sure.",
+                number(self.rate_max_rps)
+            ),
             (search::End::GeneratorLimited, Some(_), Some(high)) => format!(
                 "The bound was not found: {so_far} with {slo}, and at {} the generator was the limit. Add threads \
                  (-t), or load from another machine.",

@@ -32,6 +32,8 @@ pub(crate) struct Diagnosed {
     pub(crate) findings: Vec<Finding>,
     /// None when nothing was tested.
     pub(crate) verdict: Option<Verdict>,
+    /// Whether the user broke the tests off. What was measured before them is complete.
+    pub(crate) interrupted: bool,
 }
 
 impl Diagnosed {
@@ -86,6 +88,9 @@ impl Diagnosed {
             Proof::NotTestable => format!("not testable: {}", verdict.why),
             Proof::Confirmed | Proof::Refuted => format!("tested: {}", verdict.why),
         }));
+        if self.interrupted {
+            lines.push("the tests were interrupted; what was measured before them is complete".to_owned());
+        }
         if self.proof() == Some(Proof::Refuted) {
             return lines;
         }
@@ -141,7 +146,7 @@ mod tests {
             tried: Vec::new(),
             noise: None,
         };
-        Diagnosed { findings: vec![finding(Class::AllCpus)], verdict: proof.map(verdict) }
+        Diagnosed { findings: vec![finding(Class::AllCpus)], verdict: proof.map(verdict), interrupted: false }
     }
 
     #[test]
@@ -157,6 +162,8 @@ mod tests {
         assert_eq!(diagnosed(Some(Proof::Refuted)).reasons(), ["tested: so it came"]);
         assert_eq!(diagnosed(Some(Proof::Refuted)).standing().len(), 1);
         assert_eq!(diagnosed(Some(Proof::Confirmed)).standing()[0].class, Class::OneThread);
+        let interrupted = Diagnosed { interrupted: true, ..diagnosed(Some(Proof::NotTestable)) };
+        assert!(interrupted.reasons()[1].contains("the tests were interrupted"), "{:?}", interrupted.reasons());
         assert_eq!(diagnosed(None).reasons(), ["2 CPUs are 99 % busy", "to move it: more CPUs"]);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) mod verdict;
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use hotrow_diagnose::samples::Samples;
@@ -149,7 +149,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     for file in files.into_iter().flatten() {
         file.finish().map_err(LoadError::Output)?;
     }
-    Ok(exit(&outcome, &judged))
+    Ok(exit(&outcome, &judged, diagnosed.interrupted))
 }
 
 /// What limited the run, tested where that was asked for.
@@ -173,7 +173,8 @@ fn find(
             }
         })
     });
-    Diagnosed { findings, verdict }
+    let interrupted = testable && stop.load(Ordering::Relaxed);
+    Diagnosed { findings, verdict, interrupted }
 }
 
 fn report(
@@ -201,9 +202,11 @@ fn report(
     }
 }
 
-fn exit(outcome: &Outcome, judged: &[Judged]) -> Exit {
+/// `interrupted`: the tests of what limited it were, after it.
+fn exit(outcome: &Outcome, judged: &[Judged], interrupted: bool) -> Exit {
     match outcome.end {
         End::Interrupted => Exit::Interrupted,
+        End::Complete if interrupted => Exit::Interrupted,
         // Nothing that was expected came: whatever the figures are, they are no result.
         End::TargetGone => Exit::Failed,
         End::Complete if outcome.total.counts.ok == 0 => Exit::Failed,
@@ -239,4 +242,31 @@ fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError>
 /// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
 fn tell(mut out: impl Write, line: &str) {
     let _ = writeln!(out, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn tests_that_are_broken_off_are_an_interruption() {
+        let mut total = Record::default();
+        (total.counts.scheduled, total.counts.sent, total.counts.ok) = (1, 1, 1);
+        let outcome = Outcome {
+            end: End::Complete,
+            window: Duration::from_secs(1),
+            total,
+            in_flight_at_end: 0,
+            target_rate: None,
+            places: 1,
+            seconds: Vec::new(),
+            threads: Vec::new(),
+            troubles: Vec::new(),
+        };
+        assert_eq!(exit(&outcome, &[], false) as i32, 0);
+        assert_eq!(exit(&outcome, &[], true) as i32, 130);
+        assert_eq!(exit(&Outcome { end: End::Interrupted, ..outcome }, &[], false) as i32, 130);
+    }
 }

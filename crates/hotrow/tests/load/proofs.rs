@@ -1,7 +1,11 @@
 //! `--prove`: what is named is tested by changing it.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::verdicts::{alone, run, tried};
 use super::*;
@@ -51,6 +55,24 @@ fn a_limit_that_is_reached_is_not_blamed_on_connections() {
             tried.iter().any(flat)
         },
     );
+}
+
+#[test]
+fn an_interruption_of_its_tests_leaves_the_run_complete() {
+    let _alone = alone();
+    let (address, _) = working_server(OK, || std::thread::sleep(Duration::from_millis(5)));
+    let url = format!("http://{address}/");
+    let arguments = ["-d", "1s", "-c", "4", "--prove", "--prove-time", "60s", "--json", "--progress", "lines", &url];
+    let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("test: ")), "something is tested");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let rest: Vec<String> = lines.collect();
+    let (status, out, _) = outcome(child.wait_with_output().expect("it ends"));
+    let report = json(&out);
+    assert_eq!(status, Some(130), "{rest:#?} {report:#}");
+    assert_eq!((&report["interrupted"], &report["end"]), (&Value::Bool(false), &Value::from("complete")), "{report:#}");
+    assert!(number(&report, "/requests/ok") > 0);
 }
 
 #[test]
