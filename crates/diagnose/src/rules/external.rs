@@ -53,7 +53,12 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         let mut peers = services.iter().flat_map(|process| &process.peers);
         peers.find(|peer| peer.address == address).map_or(0, |peer| peer.connections)
     };
-    let peer = awaited.map(|address| Peer { address, connections: connections(address) }).or(most);
+    let awaited = awaited.map(|address| Peer { address, connections: connections(address) });
+    let peer = match known {
+        Known::Seen(_) | Known::Peers => awaited.or(most),
+        // That it holds connections to somebody says nothing when its threads sleep.
+        Known::Nobody => None,
+    };
     Some(Finding {
         class: Class::External,
         confidence: match known {

@@ -48,8 +48,12 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
             false => 0.7,
         },
         evidence,
-        counterfactual: "one more thread of the generator, or a second machine that generates, raises the rate"
-            .to_owned(),
+        counterfactual: match held_up {
+            // More threads would share what the group has.
+            Some(_) => "a larger quota of the generator's cgroup (cpu.max), or a second machine that generates, raises the rate",
+            None => "one more thread of the generator, or a second machine that generates, raises the rate",
+        }
+        .to_owned(),
     })
 }
 

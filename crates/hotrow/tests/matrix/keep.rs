@@ -48,9 +48,10 @@ pub(crate) fn keep(all: &Matrix, manner: Manner, seed: u64, begun: SystemTime) {
     let not_run: String = all.not_run.iter().map(|(plant, why)| format!("- not run: {plant}: {why}\n")).collect();
     let wrong = all.runs.iter().filter(|run| !run.right());
     let wrong: String = wrong.map(|run| format!("- {}: {} was named\n", run.plant, run.named)).collect();
+    let failed: String = all.failed.iter().map(|(plant, why)| format!("- no report: {plant}: {why}\n")).collect();
     let text = format!(
         "# Planted bottlenecks, {at}\n\n`{COMMAND}`, commit {commit}, {}, {} cores, Linux {}\n\nRows: what was \
-         planted. Columns: what the verdict named.\n\n{}\n{}.\n\n{wrong}{not_run}",
+         planted. Columns: what the verdict named.\n\n{}\n{}.\n\n{wrong}{not_run}{failed}",
         host["cpu"].as_str().unwrap_or("unknown CPU"),
         host["cores"],
         host["kernel"].as_str().unwrap_or("?"),

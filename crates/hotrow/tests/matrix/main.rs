@@ -73,11 +73,13 @@ fn planted_bottlenecks_are_named() {
         }
         all.runs.append(&mut tries.runs);
         all.not_run.append(&mut tries.not_run);
+        all.failed.append(&mut tries.failed);
     }
     println!("\n{}\n{}", all.table(), all.sum());
     assert!(wrong.len() <= SHORT_WRONG_MAX, "these stayed wrong: {wrong:?}");
     let lies = all.confidently_wrong_about_the_generator();
     assert!(lies.is_empty(), "{lies:#?}");
+    all_gave_a_report(&all);
     enough_were_planted(&all);
 }
 
@@ -101,7 +103,12 @@ fn planted_bottlenecks_are_named_again_and_again() {
     let lies = all.confidently_wrong_about_the_generator();
     assert!(lies.is_empty(), "{lies:#?}");
     assert!(all.right() as f64 >= LONG_RIGHT * all.runs.len() as f64, "{}", all.sum());
+    all_gave_a_report(&all);
     enough_were_planted(&all);
+}
+
+fn all_gave_a_report(all: &Matrix) {
+    assert!(all.failed.is_empty(), "these gave no report: {:#?}", all.failed);
 }
 
 /// Where the user may not make groups and namespaces, fewer can be planted; that is told, not hidden.

@@ -48,34 +48,41 @@ impl Run {
         self.named == self.planted
     }
 
-    /// Named without being planted, or planted and something else named as a certainty.
+    /// Named without being planted, or planted and something else named as a certainty. Who else uses the machine may well be named, and
+    /// may well hold the generator up: of a disturbed run nothing is said.
     pub(crate) fn confidently_wrong_about_the_generator(&self) -> bool {
         let sure = match self.proof.as_deref() {
             Some("confirmed") => true,
             Some("refuted") => false,
             _ => self.confidence >= CONFIDENT,
         };
-        // Who else uses the machine may well be named instead of a generator that was planted.
-        let missed = self.planted == GENERATOR && self.undisturbed;
-        sure && !self.right() && (self.named == GENERATOR || missed)
+        self.undisturbed && sure && !self.right() && (self.named == GENERATOR || self.planted == GENERATOR)
     }
+}
+
+/// Why a run said nothing.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It cannot be planted here.
+    NotPlanted(String),
+    /// It was planted, and `hotrow load` gave no report.
+    NoReport(String),
 }
 
 /// Plants, loads, and hears the verdict.
 ///
 /// # Errors
-/// Why it could not be planted here.
-pub(crate) fn run(plant: &Plant, manner: Manner) -> Result<Run, String> {
+/// Why there is none.
+pub(crate) fn run(plant: &Plant, manner: Manner) -> Result<Run, Trouble> {
     let begun = Instant::now();
-    let planted = (plant.plant)()?;
+    let planted = (plant.plant)().map_err(Trouble::NotPlanted)?;
     let (duration, warmup) = (format!("{}ms", manner.measured_ms), format!("{}ms", manner.warmup_ms));
     let mut words = vec!["--duration", &duration, "--warmup", &warmup, "--timeout=2s", "--json", "-q"];
     words.extend(manner.prove.then_some("--prove"));
-    let output = output(planted.load(&words), RUN_MAX)?;
+    let output = output(planted.load(&words), RUN_MAX).map_err(Trouble::NoReport)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let report: Value = serde_json::from_str(&text).unwrap_or_else(|e| {
-        panic!("{}: {e}: {text} {}", plant.name, String::from_utf8_lossy(&output.stderr));
-    });
+    let no_report = |e| Trouble::NoReport(format!("{e}: {text} {}", String::from_utf8_lossy(&output.stderr)));
+    let report: Value = serde_json::from_str(&text).map_err(no_report)?;
     let verdict = &report["diagnosis"]["verdict"];
     let first = if verdict.is_object() { verdict } else { &report["diagnosis"]["findings"][0] };
     Ok(Run {
@@ -117,6 +124,8 @@ pub(crate) struct Matrix {
     pub(crate) repeated: Vec<Run>,
     /// Plants that could not be planted here, and why.
     pub(crate) not_run: BTreeMap<&'static str, String>,
+    /// Runs that gave no report: the plant, and why.
+    pub(crate) failed: Vec<(&'static str, String)>,
 }
 
 impl Matrix {
@@ -130,9 +139,13 @@ impl Matrix {
                 println!("{}", line(&run));
                 self.runs.push(run);
             }
-            Err(why) => {
+            Err(Trouble::NotPlanted(why)) => {
                 println!("{:<22} not run: {why}", plant.name);
                 self.not_run.insert(plant.name, why);
+            }
+            Err(Trouble::NoReport(why)) => {
+                println!("{:<22} FAILED: {why}", plant.name);
+                self.failed.push((plant.name, why));
             }
         }
     }
@@ -140,7 +153,11 @@ impl Matrix {
     /// Runs a plant once, and again while it is disturbed, so many times.
     pub(crate) fn add_undisturbed(&mut self, plant: &Plant, manner: Manner, patience: &mut Duration, repeats: u32) {
         for _ in 0..repeats {
+            let before = self.runs.len();
             self.add(plant, manner, patience);
+            if self.runs.len() == before {
+                return;
+            }
             match self.runs.pop_if(|run| !run.undisturbed && run.plant == plant.name) {
                 Some(disturbed) => self.repeated.push(disturbed),
                 None => return,
@@ -186,12 +203,17 @@ impl Matrix {
         let wrong = self.confidently_wrong_about_the_generator().len();
         let disturbed = self.runs.iter().filter(|run| !run.undisturbed).count();
         let plants = PLANTS.len() - self.not_run.len();
+        let judged =
+            PLANTS.iter().filter(|plant| self.runs.iter().any(|run| run.undisturbed && run.plant == plant.name));
         format!(
             "{right} of {all} runs of {plants} planted bottlenecks named what was planted ({:.1} %); {wrong} were \
              confidently wrong about the generator; {disturbed} were \
-             disturbed by others, and {} more that were are repeated and not counted",
+             disturbed by others, and {} more that were are repeated and not counted; {} gave no report; judged undisturbed: {} of {}",
             100.0 * right as f64 / all.max(1) as f64,
-            self.repeated.len()
+            self.repeated.len(),
+            self.failed.len(),
+            judged.count(),
+            PLANTS.len()
         )
     }
 }
@@ -212,4 +234,28 @@ fn line(run: &Run) -> String {
         run.took_s,
         all.join(", ").replace('"', "")
     )
+}
+
+fn said(named: &str, undisturbed: bool) -> Run {
+    Run {
+        plant: PLANTS[0].name,
+        planted: PLANTS[0].class,
+        named: named.to_owned(),
+        confidence: 0.95,
+        proof: None,
+        throughput_rps: 100.0,
+        took_s: 1.0,
+        undisturbed,
+        diagnosis: Value::Null,
+        generator: Value::Null,
+    }
+}
+
+#[test]
+fn only_undisturbed_runs_are_judged() {
+    let runs = vec![said(GENERATOR, false), said(GENERATOR, true), said(PLANTS[0].class, true)];
+    let matrix = Matrix { runs, failed: vec![(PLANTS[1].name, "no JSON".to_owned())], ..Matrix::default() };
+    assert_eq!(matrix.confidently_wrong_about_the_generator().len(), 1);
+    let sum = matrix.sum();
+    assert!(sum.ends_with(&format!("1 gave no report; judged undisturbed: 1 of {}", PLANTS.len())), "{sum}");
 }

@@ -99,11 +99,10 @@ fn vote<'a>(run: &Run<'a>, row: &Row, cpus: u32) -> Vote<'a> {
     let by_cpu = limit::judge(run, row, cpus);
     let findings = &run.of.findings;
     let of_class = |class: &str| findings.iter().find(|finding| finding.class == class);
-    // That no limit was found adds nothing to what CPU time tells, and what that refutes is none.
-    let none = |finding: &Finding| {
-        finding.class == NONE_FOUND || (finding.class == THROTTLED && !limit::any_limit_counts(run))
-    };
-    let first = findings.iter().find(|finding| !none(finding));
+    // That no limit was found adds nothing to what CPU time tells; what is less sure than that is not named, and what CPU time refutes is
+    // none.
+    let likely = findings.iter().take_while(|finding| finding.class != NONE_FOUND);
+    let first = likely.into_iter().find(|finding| finding.class != THROTTLED || limit::any_limit_counts(run));
     let shared = of_class(ALL_CPUS).filter(|all| of_class(GENERATOR).is_none_or(|own| all.confidence > own.confidence));
     let told = |seen: Option<&'a Finding>| Vote {
         rps: run.load.rps,

@@ -57,6 +57,19 @@ fn a_lock_is_named_by_the_threads_that_wait_for_each_other() {
     }
 }
 
+/// One that sleeps does not wait for those to whom it holds connections.
+#[test]
+fn sleepers_wait_for_nobody() {
+    let mut samples = waiting(0.1, &[0.01; 3], &[(WaitFor::Time, 2.9)]);
+    samples.processes[0].peers = vec![Peer { address: BACKEND.parse().unwrap(), connections: 8 }];
+    let external = judge(&samples).into_iter().find(|finding| finding.class == Class::External).unwrap();
+    assert!(!external.counterfactual.contains(BACKEND) && external.counterfactual.contains("a sleep"), "{external:#?}");
+    assert!(external.evidence.iter().all(|line| !line.contains(BACKEND)), "{external:#?}");
+    samples.processes[0].waits.clear();
+    let external = judge(&samples).into_iter().find(|finding| finding.class == Class::External).unwrap();
+    assert!(external.counterfactual.contains(BACKEND), "{external:#?}");
+}
+
 /// Threads that have nothing to do wait on the same call as those that want a lock.
 #[test]
 fn an_idle_pool_is_no_lock() {
@@ -209,6 +222,8 @@ fn who_waits_for_something_else_is_not_held_up_by_full_cpus() {
         "{:#?}",
         judge(&throttled)
     );
+    let moves = &judge(&throttled)[0].counterfactual;
+    assert!(moves.contains("a larger quota") && !moves.contains("thread"), "{moves}");
     throttled.processes[0].group = group;
     assert_eq!(first(&throttled).0, Class::Throttled, "{:#?}", judge(&throttled));
 }

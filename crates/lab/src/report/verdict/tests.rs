@@ -86,7 +86,8 @@ fn rounds_of_one_class_agree_however_they_know_it() {
 
 #[test]
 fn without_a_finding_cpu_time_tells() {
-    for found in [&[("NoneFound", 0.4)] as &[(&str, f64)], &[]] {
+    // What is less sure than that nothing limits does not, either.
+    for found in [&[("NoneFound", 0.4)] as &[(&str, f64)], &[], &[("NoneFound", 0.9), ("Disk", 0.3)]] {
         let (short, words, standing, seen) = told(&results(&[found], |_| {}));
         assert_eq!((short.as_str(), words.as_str()), ("not the CPU", "not the CPU (10 % in use)"));
         assert_eq!((standing.as_str(), seen), ("", None));
