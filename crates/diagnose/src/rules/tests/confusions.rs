@@ -1,5 +1,5 @@
-//! Limits that look alike: CPUs idle and threads waiting, or CPUs full. Each sample is what a run against a planted
-//! bottleneck showed on two CPUs, in round numbers.
+//! Limits that look alike: CPUs idle and threads waiting, or CPUs full. Samples are written after what planted bottlenecks
+//! show on two CPUs, in round numbers; those of a CPU that is stolen are of a run.
 
 use super::*;
 use crate::samples::{Connections, Other, Wait, WaitFor};
