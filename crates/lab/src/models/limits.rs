@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use hotrow_diagnose::probe::group::{Controller, Groups, Held};
-use hotrow_diagnose::probe::status::{self, Status};
-use hotrow_diagnose::probe::{loadavg, memory};
+use hotrow_diagnose::probe::status;
 use hotrow_diagnose::root::Root;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::{STACK_BYTES, raw};
@@ -108,29 +107,28 @@ impl Evidence {
     /// The same without the maps, which take milliseconds to count when there are thousands.
     #[must_use]
     pub fn of_machine() -> Self {
-        let root = Root::machine();
-        let number = |file: &str| root.value(file).unwrap_or_default();
-        let status = root.parse(status::OWN_FILE, status::parse).unwrap_or_default();
-        let memory = root.parse(memory::FILE, memory::parse).unwrap_or_default();
+        let number = |path: &str| text(path).trim().parse().unwrap_or_default();
+        let (status, memory) = (text("/proc/self/status"), text("/proc/meminfo"));
         let evidence = Self {
             error: String::new(),
             maps: 0,
-            maps_max: number("proc/sys/vm/max_map_count"),
-            threads: status.threads,
-            tasks: root.parse(loadavg::FILE, loadavg::parse).unwrap_or_default().threads,
-            threads_max: number("proc/sys/kernel/threads-max"),
-            pid_max: number("proc/sys/kernel/pid_max"),
+            maps_max: number("/proc/sys/vm/max_map_count"),
+            threads: field(&status, "Threads:").unwrap_or_default(),
+            tasks: tasks(&text("/proc/loadavg")).unwrap_or_default(),
+            threads_max: number("/proc/sys/kernel/threads-max"),
+            pid_max: number("/proc/sys/kernel/pid_max"),
             group: None,
             group_file: None,
             group_refusals: 0,
-            space_bytes: status.address_space,
+            space_bytes: field(&status, "VmSize:").unwrap_or_default() * 1024,
             space_max_bytes: getrlimit(Resource::As).current,
-            user_threads_max: if exempt(&root, &status) { None } else { getrlimit(Resource::Nproc).current },
-            memory_available_bytes: memory.available,
-            memory_bytes: memory.total,
+            // The kernel does not hold root to it (or who has CAP_SYS_RESOURCE), but for the root of a user namespace.
+            user_threads_max: if exempt() { None } else { getrlimit(Resource::Nproc).current },
+            memory_available_bytes: field(&memory, "MemAvailable:").unwrap_or_default() * 1024,
+            memory_bytes: field(&memory, "MemTotal:").unwrap_or_default() * 1024,
             memory_file: None,
         };
-        match Groups::of(&root, "self") {
+        match Groups::of(&Root::machine(), "self") {
             Ok(groups) => evidence.held_by(&groups),
             // What has no groups is not held by any.
             Err(_) => evidence,
@@ -355,11 +353,10 @@ fn each(before: u64, then: u64) -> u64 {
     ((then.saturating_sub(before) + THREADS_MEASURED / 2) / THREADS_MEASURED).max(1)
 }
 
-/// Whether the kernel does not hold this process to RLIMIT_NPROC. In a user namespace of its own it holds everybody.
-fn exempt(root: &Root, status: &Status) -> bool {
-    // Kernels without user namespaces have no such file.
-    let namespace = root.read(status::OWN_USERS_FILE).unwrap_or_default();
-    status.may_exceed_processes() && (namespace.is_empty() || status::is_first_namespace(&namespace))
+/// Whether the kernel does not hold this user to RLIMIT_NPROC.
+fn exempt() -> bool {
+    let namespace = text(&format!("/{}", status::OWN_USERS_FILE));
+    geteuid().is_root() && (namespace.is_empty() || status::is_first_namespace(&namespace))
 }
 
 /// Lines of a file, counted without taking memory; 0 when it cannot be read.
@@ -376,10 +373,19 @@ fn count_lines(path: &Path) -> u64 {
     lines
 }
 
-/// The number of a line like `VmHWM:  1234 kB`.
+fn text(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The number of a line like `VmSize:  1234 kB`.
 pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// `0.00 0.01 0.05 1/123 4567`: the second number of the fourth word is that of all threads (proc_loadavg(5)).
+fn tasks(loadavg: &str) -> Option<u64> {
+    loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 #[cfg(test)]

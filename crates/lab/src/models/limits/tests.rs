@@ -134,5 +134,6 @@ fn this_kernel_is_understood() {
     assert!(evidence.maps > 5 && evidence.maps_max > 1_000 && evidence.threads >= 1, "{evidence:?}");
     assert!(evidence.tasks > 1 && evidence.threads_max > 1 && evidence.pid_max > 1, "{evidence:?}");
     assert!(evidence.space_bytes > 1 << 20 && evidence.memory_bytes > evidence.memory_available_bytes, "{evidence:?}");
-    assert_eq!((field("X: 1", "Y:"), field("Y: z", "Y:"), field("Y:  7 kB", "Y:")), (None, None, Some(7)));
+    assert_eq!(tasks("0.00 0.01 0.05 1/123 4567"), Some(123));
+    assert_eq!((tasks(""), tasks("a b c d e"), field("X: 1", "Y:")), (None, None, None));
 }
