@@ -168,13 +168,7 @@ impl Objective {
     /// The bound of an objective on a point of the latency, in ns; none of any other objective.
     #[must_use]
     pub fn latency_bound_ns(&self) -> Option<f64> {
-        let unit_ns = match (self.metric, self.unit) {
-            (Metric::Latency(_), Unit::Micros) => 1e3,
-            (Metric::Latency(_), Unit::Millis) => 1e6,
-            (Metric::Latency(_), Unit::Seconds) => 1e9,
-            _ => return None,
-        };
-        Some(self.bound * unit_ns)
+        matches!(self.metric, Metric::Latency(_)).then(|| self.bound * self.unit_ns())
     }
 
     fn parse(text: &str) -> Result<Self, ObjectiveError> {

@@ -127,7 +127,6 @@ fn request_cpu() -> Duration {
     (0..rounds).map(|_| round()).min().unwrap_or_default() / u32::try_from(requests).unwrap_or(u32::MAX)
 }
 
-/// CPU time of this thread until now.
 struct Harness<'a> {
     plan: &'a Plan,
     counter: Result<Counter, String>,
