@@ -76,8 +76,10 @@ impl Model for ThreadPerRequest {
 fn start(job: &Arc<Job>, id: u64) -> io::Result<RawThread> {
     let (job, handed) = (job.clone(), Instant::now());
     let place = usize::try_from(id).unwrap_or(usize::MAX);
+    // Here, where its failure can be told: a thread that is started and finds no memory ends the process.
+    let mut response = Response::try_new()?;
     let serve = move || {
-        job.serve(place, (id, handed), &mut Response::default(), std::thread::sleep);
+        job.serve(place, (id, handed), &mut response, std::thread::sleep);
         job.timeline.leave(place, Instant::now());
     };
     RawThread::spawn(STACK_BYTES, Box::new(serve))

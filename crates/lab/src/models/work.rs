@@ -3,6 +3,7 @@
 //! x = 13·id; r = √(x² + 3.1415·sin(x·2/π)); `Resp: ` and r go into the response; then the request sleeps or yields, by its
 //! id; then a text is copied behind and its letters `v` become `V`.
 
+use std::collections::TryReserveError;
 use std::hint::black_box;
 use std::io::Write as _;
 use std::time::Duration;
@@ -93,6 +94,16 @@ impl Default for Response {
 }
 
 impl Response {
+    /// Its room, if there is memory for it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn try_new() -> Result<Self, TryReserveError> {
+        let mut room = Vec::new();
+        room.try_reserve_exact(RESPONSE_BYTES)?;
+        Ok(Self(room))
+    }
+
     /// The first half of a request: computes r and writes it.
     pub fn begin(&mut self, id: u64) -> f64 {
         let x = black_box(13.0 * id as f64);

@@ -87,8 +87,10 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Asked) -> (String, String), see
         let (head, body) = answer(&Asked { number, text });
         let length = body.len();
         let text = if head.starts_with("HTTP/") { head } else { format!("HTTP/1.1 200 OK\r\n{head}") };
+        // Unless it is told that the connection ends, nginx keeps it for the next request, which then may be sent to nobody.
+        let end = if keeps { "" } else { "Connection: close\r\n" };
         // In one write: in several, the second would wait for the acknowledgement of the first.
-        let text = format!("{text}Content-Length: {length}\r\n\r\n{body}");
+        let text = format!("{text}{end}Content-Length: {length}\r\n\r\n{body}");
         if stream.write_all(text.as_bytes()).is_err() || !keeps {
             return;
         }
