@@ -11,6 +11,7 @@ mod plan;
 mod words;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use self::effect::{Came, Effect};
 pub use self::effect::{Measured, Noise};
@@ -63,6 +64,8 @@ pub struct Scene {
     pub generator_throttled: bool,
     /// Share of the connections on which a request lay unread, 0 to 1; none where it was not seen.
     pub unread_share: Option<f64>,
+    /// Half of the answers came within this time.
+    pub answer_typical: Duration,
     /// The process of the target that its cgroup's share of CPU held up most; none where none was.
     pub most_throttled: Option<u32>,
     /// Whether the target's share of CPU may be changed.

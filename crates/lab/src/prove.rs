@@ -20,6 +20,7 @@ pub use hotrow_diagnose::verdict::{Scene, Verdict};
 use hotrow_load::limited::RATE_KEPT;
 use hotrow_load::outcome::{End, Outcome};
 use hotrow_load::plan::{self, Arrivals, Extent, Plan, Rate};
+use hotrow_load::record::Known;
 use hotrow_load::run::{self, CONNECTIONS_MAX, Config, RunError};
 use hotrow_measure::clock::Nanos;
 use rustix::process::{Resource, getrlimit};
@@ -42,6 +43,10 @@ const ANSWERS_MIN: f64 = 20.0;
 /// Whatever a trial waits for, an answer or a connection, it waits for twice its length and this at most: what takes longer says
 /// no more, and the time for tests is short.
 const PATIENCE_SPARE: Duration = Duration::from_secs(1);
+/// Where half of the answers came within this part of a trial, one is waited for half of the trial: what never comes is seen within it.
+const QUICK_PART: u32 = 16;
+/// Less than this part of the CPU time that was to be taken away is too little to tell anything.
+const TAKEN_LEAST: f64 = 0.7;
 /// Open files of this process besides connections.
 const FILES_SPARE: u64 = 64;
 /// From this share of failed requests on a changed request is not served as the unchanged one.
@@ -65,6 +70,18 @@ impl Limits {
     #[must_use]
     pub fn of(length: Duration, time: Duration) -> Self {
         Self { trial: (length / TRIAL_PART).clamp(TRIAL_MIN, TRIAL_MAX), time, rate_max: None, changes: None }
+    }
+}
+
+/// What is said of findings that cannot be tested.
+#[must_use]
+pub fn untested(findings: Vec<Finding>, scene: Scene, why: &str) -> Verdict {
+    let mut prover = Prover::new(findings, scene);
+    loop {
+        // Whatever it asks for, there is none; that it ends then is its contract.
+        if let Step::Done(verdict) = prover.next(Some(Heard::Over(why.to_owned()))) {
+            return *verdict;
+        }
     }
 }
 
@@ -94,6 +111,7 @@ pub fn scene(config: &Config, outcome: &Outcome, samples: &Samples, local: bool)
         generator_us_per_request: outcome.cpu_us_per_request().unwrap_or(0.0),
         generator_throttled: throttled,
         unread_share: service.filter_map(|process| process.unread_share).reduce(f64::max),
+        answer_typical: Duration::from_nanos(outcome.total.latency.quantile(0.5).map_or(u64::MAX, Known::ns)),
         most_throttled: most_throttled(samples),
         quota: false,
     }
@@ -125,10 +143,11 @@ pub fn prove(
     tell: &mut dyn FnMut(&str),
 ) -> Verdict {
     let cpu_per_request = Duration::from_nanos((scene.generator_us_per_request * 1e3) as u64);
+    let typical = scene.answer_typical;
     let quota = limits.changes.as_ref().and(scene.most_throttled).and_then(quota::file);
     scene.quota = quota.is_some();
     let begun = Nanos::now();
-    let mut trials = Trials { config, watch, limits, stop, cpu_per_request, quota, number: 0, begun };
+    let mut trials = Trials { config, watch, limits, stop, cpu_per_request, typical, quota, number: 0, begun };
     let mut prover = Prover::new(findings, scene);
     let mut heard = None;
     loop {
@@ -150,6 +169,8 @@ struct Trials<'a> {
     stop: &'a Arc<AtomicBool>,
     /// CPU time of the generator for a request.
     cpu_per_request: Duration,
+    /// Half of the answers came within this time.
+    typical: Duration,
     /// The file with the target's quota, if it may be changed.
     quota: Option<PathBuf>,
     number: u64,
@@ -171,18 +192,19 @@ impl Trials<'_> {
             Err(why) => return Heard::Impossible(why),
         };
         // Both end with this function.
-        let (_burner, _smaller) = match self.disturbed(change) {
+        let (burner, _smaller) = match self.disturbed(change) {
             Ok(both) => both,
             Err(why) => return Heard::Impossible(why),
         };
         let (stop, length) = (self.stop, self.limits.trial);
         let (outcome, samples) = self.watch.during(warmup, Some(length), || run::run(&config, stop, &mut |_, _| {}));
+        let taken = burner.map(|burner| burner.taken_cores());
         match outcome {
             Ok(outcome) if outcome.end == End::Interrupted => Heard::Over("interrupted".to_owned()),
             Err(RunError::InterruptedBefore) => Heard::Over("interrupted".to_owned()),
             Err(error) if change.is_none() => Heard::Over(error.to_string()),
             Err(error) => Heard::Impossible(error.to_string()),
-            Ok(outcome) => self.heard(change, &outcome, samples.as_ref()),
+            Ok(outcome) => too_little(change, taken).unwrap_or_else(|| self.heard(change, &outcome, samples.as_ref())),
         }
     }
 
@@ -233,12 +255,13 @@ impl Trials<'_> {
             (Pace::AsLoaded, _) => self.config.plan.pace,
         };
         let extent = Extent { duration: Some(self.limits.trial), requests: None };
-        let patience = |given| patience(given, self.limits.trial);
+        let trial = self.limits.trial;
         let mut config = Config {
             plan: Plan { pace, warmup, extent, seed },
             seed,
-            timeout: patience(self.config.timeout),
-            connect_timeout: patience(self.config.connect_timeout),
+            timeout: patience(self.config.timeout, trial, self.typical),
+            // The kernel asks again after a second: who waits for that has not failed.
+            connect_timeout: patience(self.config.connect_timeout, trial, trial),
             ..self.config.clone()
         };
         match change {
@@ -256,9 +279,18 @@ impl Trials<'_> {
     }
 }
 
-/// How long a trial of such a length waits for what it would be given so long otherwise. The same in each trial, so that they compare.
-fn patience(given: Duration, trial: Duration) -> Duration {
-    given.min(trial * 2 + PATIENCE_SPARE)
+/// Why a trial says nothing, when too little of the CPUs could be taken away.
+fn too_little(change: Option<Change>, taken_cores: Option<f64>) -> Option<Heard> {
+    let (Some(Change::BurnCpus(wanted)), Some(taken)) = (change, taken_cores) else { return None };
+    (taken < TAKEN_LEAST * wanted)
+        .then(|| Heard::Impossible(format!("only {taken:.2} of {wanted:.2} CPUs could be taken away from the others")))
+}
+
+/// How long a trial of such a length waits for what it would be given so long otherwise, and what typically takes so long. The same in each
+/// trial, so that they compare.
+fn patience(given: Duration, trial: Duration, typical: Duration) -> Duration {
+    let quick = typical <= trial / QUICK_PART;
+    given.min(if quick { trial / 2 } else { trial * 2 + PATIENCE_SPARE })
 }
 
 fn faster(pace: plan::Pace, times: f64) -> Result<plan::Pace, String> {
@@ -312,8 +344,17 @@ mod tests {
     #[test]
     fn a_trial_does_not_wait_beyond_its_time() {
         let (long, short) = (Duration::from_secs(60), Duration::from_millis(100));
-        assert_eq!(patience(long, TRIAL_MAX), Duration::from_secs(3));
-        assert_eq!(patience(long, TRIAL_MIN), Duration::from_millis(1_400));
-        assert_eq!(patience(short, TRIAL_MIN), short, "what was asked for is never made longer");
+        assert_eq!(patience(long, TRIAL_MAX, TRIAL_MAX / 2), Duration::from_secs(3));
+        assert_eq!(patience(long, TRIAL_MIN, TRIAL_MIN), Duration::from_millis(1_400));
+        assert_eq!(patience(long, TRIAL_MAX, Duration::from_millis(20)), Duration::from_millis(500));
+        assert_eq!(patience(short, TRIAL_MIN, TRIAL_MIN), short, "what was asked for is never made longer");
+    }
+
+    #[test]
+    fn cpus_that_could_not_be_taken_away_say_nothing() {
+        let burn = Some(Change::BurnCpus(0.4));
+        assert!(matches!(too_little(burn, Some(0.12)), Some(Heard::Impossible(why)) if why.contains("0.12 of 0.40")));
+        assert_eq!(too_little(burn, Some(0.35)), None);
+        assert_eq!(too_little(Some(Change::Head), None), None);
     }
 }

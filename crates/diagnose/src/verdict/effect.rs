@@ -10,14 +10,14 @@ const TROUBLE_FAILED: f64 = 0.001;
 const TROUBLE_OVERFLOWS_PER_S: f64 = 0.5;
 /// From so many more failing requests on, as a share, a rate is not compared.
 const FAILED_MORE: f64 = 0.01;
+/// Fewer answers per second count as so many, where something is told of each.
+const ANSWERS_LEAST_RPS: f64 = 1.0;
 /// Trouble that is down to this part of it has ended.
 const TROUBLE_ENDED: f64 = 0.1;
 /// Trouble that is no less than this part of it goes on.
 const TROUBLE_GOES_ON: f64 = 0.5;
 /// A rate that is at least this part of another is as good.
 const AS_GOOD: f64 = 0.85;
-/// Fewer connections on which a request lies unread, as a share: none waits for a worker.
-const UNREAD_NONE: f64 = 0.3;
 /// The part of the noise by which the median of n ratios may be off is this, over n: with n values whose spread is S, the standard
 /// deviation of a value is about S/1.1, S/1.7, S/2.1, S/2.3 (n = 2 to 5; the mean range of normal values), that of a ratio of two of them
 /// 1.4 times it, and that of the median of n about 1.25/√n of that.
@@ -41,6 +41,14 @@ pub struct Measured {
     pub unread_share: Option<f64>,
     /// Whether the generator judges itself to have been the limit.
     pub generator_limited: bool,
+}
+
+/// How much went wrong in loads of one kind, as means.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    failed_share: f64,
+    overflows_per_s: f64,
+    overflows_per_answer: f64,
 }
 
 /// What equal loads differed by.
@@ -67,8 +75,8 @@ pub(super) enum Prediction {
     Relieves(f64),
     /// Failures, and connections that are dropped, end.
     FailuresEnd,
-    /// As many answers, and no request lies unread.
-    NothingUnread,
+    /// As many answers, and requests lie unread on less than this share of the connections.
+    FewUnread(f64),
 }
 
 /// Where a ratio of rates confirms, and where it refutes.
@@ -141,7 +149,10 @@ impl Effect {
         let noise = self.noise().map_or(0.0, |noise| noise.share());
         let (ratio, off) = (self.ratio(), noise * NOISE_LEFT / self.pairs.len() as f64);
         let Some(edges) = prediction.edges() else {
-            return if prediction == Prediction::FailuresEnd { self.failures_end() } else { self.nothing_unread() };
+            return match prediction {
+                Prediction::FewUnread(most) => self.few_unread(most),
+                _ => self.failures_end(),
+            };
         };
         let came = self.rate_came(ratio, off, edges);
         let freed = self.mostly(|(unchanged, changed)| unchanged.generator_limited && !changed.generator_limited);
@@ -162,7 +173,8 @@ impl Effect {
 
     /// Said when a change makes requests fail: what the others' rate tells is not what it would be without.
     fn fails_more(&self) -> Option<String> {
-        let (unchanged, changed) = (self.trouble(|pair| pair.0).0, self.trouble(|pair| pair.1).0);
+        let [unchanged, changed] =
+            [self.trouble(|pair| pair.0), self.trouble(|pair| pair.1)].map(|trouble| trouble.failed_share);
         (changed - unchanged > FAILED_MORE).then(|| format!("with this change {:.0} % failed", changed * 100.0))
     }
 
@@ -199,12 +211,16 @@ impl Effect {
     fn failures_end(&self) -> Came {
         let [before, after] =
             [|pair: &(Measured, Measured)| pair.0, |pair: &(Measured, Measured)| pair.1].map(|of| self.trouble(of));
-        let there = before.0 >= TROUBLE_FAILED || before.1 >= TROUBLE_OVERFLOWS_PER_S;
-        let part = |before: f64, after: f64, least: f64| if before >= least { after / before } else { 0.0 };
-        let left = part(before.0, after.0, TROUBLE_FAILED).max(part(before.1, after.1, TROUBLE_OVERFLOWS_PER_S));
-        if !there {
-            Came::Unclear("the same load did not fail again".to_owned())
-        } else if left <= TROUBLE_ENDED {
+        let failed = before.failed_share >= TROUBLE_FAILED;
+        let overflows = before.overflows_per_s >= TROUBLE_OVERFLOWS_PER_S;
+        if !failed && !overflows {
+            return Came::Unclear("the same load did not fail again".to_owned());
+        }
+        let part = |there: bool, before: f64, after: f64| if there { after / before } else { 0.0 };
+        let left = part(failed, before.failed_share, after.failed_share)
+            // A hundred times the answers with as many dropped connections is less trouble.
+            .max(part(overflows, before.overflows_per_answer, after.overflows_per_answer));
+        if left <= TROUBLE_ENDED {
             Came::True
         } else if left >= TROUBLE_GOES_ON {
             Came::False
@@ -213,20 +229,24 @@ impl Effect {
         }
     }
 
-    /// Means of the failed share and of dropped connections per second.
-    fn trouble(&self, of: impl Fn(&(Measured, Measured)) -> Measured) -> (f64, f64) {
+    fn trouble(&self, of: impl Fn(&(Measured, Measured)) -> Measured) -> Trouble {
         let loads: Vec<Measured> = self.pairs.iter().map(of).collect();
         let mean = |part: fn(&Measured) -> f64| loads.iter().map(part).sum::<f64>() / loads.len().max(1) as f64;
-        (mean(|load| load.failed_share), mean(|load| load.overflows_per_s))
+        let overflows_per_s = mean(|load| load.overflows_per_s);
+        Trouble {
+            failed_share: mean(|load| load.failed_share),
+            overflows_per_s,
+            overflows_per_answer: overflows_per_s / mean(|load| load.rate_rps).max(ANSWERS_LEAST_RPS),
+        }
     }
 
-    fn nothing_unread(&self) -> Came {
+    fn few_unread(&self, most: f64) -> Came {
         let shares: Option<Vec<f64>> = self.pairs.iter().map(|(_, changed)| changed.unread_share).collect();
         let Some(unread) = shares.as_deref().and_then(median) else {
             return Came::Impossible("requests that lie unread cannot be seen here".to_owned());
         };
         match self.ratio() {
-            Some(ratio) if ratio >= AS_GOOD && unread < UNREAD_NONE => Came::True,
+            Some(ratio) if ratio >= AS_GOOD && unread < most => Came::True,
             // One look may find fewer unread than there are, as when the generator has not asked again yet.
             Some(ratio) if ratio >= AS_GOOD => {
                 Came::Unclear("so few connections are still more than are worked on at once".to_owned())
@@ -258,10 +278,19 @@ impl Effect {
         let ratio = self.ratio().map_or_else(|| "no answers".to_owned(), |ratio| format!("{ratio:.2} times the rate"));
         match prediction {
             Prediction::FailuresEnd => {
-                let ((before, _), (after, _)) = (self.trouble(|pair| pair.0), self.trouble(|pair| pair.1));
-                format!("brought {:.1} % failures instead of {:.1} %", after * 100.0, before * 100.0)
+                let (before, after) = (self.trouble(|pair| pair.0), self.trouble(|pair| pair.1));
+                let percent = |part: fn(&Trouble) -> f64| (part(&after) * 100.0, part(&before) * 100.0);
+                let (failed, failed_before) = percent(|trouble| trouble.failed_share);
+                let (dropped, dropped_before) = percent(|trouble| trouble.overflows_per_answer);
+                let failures = format!("{failed:.1} % failures instead of {failed_before:.1} %");
+                let drops = format!("{dropped:.1} dropped connections per 100 answers instead of {dropped_before:.1}");
+                match (before.failed_share >= TROUBLE_FAILED, before.overflows_per_s >= TROUBLE_OVERFLOWS_PER_S) {
+                    (true, true) => format!("brought {failures}, and {drops}"),
+                    (false, true) => format!("brought {drops}"),
+                    (_, false) => format!("brought {failures}"),
+                }
             }
-            Prediction::NothingUnread => {
+            Prediction::FewUnread(_) => {
                 let unread = |of: fn(&(Measured, Measured)) -> Option<f64>| {
                     let shares: Vec<f64> = self.pairs.iter().filter_map(of).collect();
                     median(&shares).unwrap_or_default() * 100.0
@@ -285,7 +314,7 @@ impl Effect {
             }
             _ => "it was not measured".to_owned(),
         };
-        let failed = self.trouble(|pair| pair.0).0.max(self.trouble(|pair| pair.1).0) >= TROUBLE_FAILED;
+        let failed = self.pairs.iter().any(|(one, other)| one.failed_share.max(other.failed_share) >= TROUBLE_FAILED);
         let told = if failed && !self.pairs.is_empty() {
             format!("{told}; {}", self.brought(Prediction::FailuresEnd).trim_start_matches("brought "))
         } else {
@@ -306,7 +335,7 @@ impl Prediction {
             Self::Stays(up_to, above) => (up_to, above, false),
             Self::Falls(to) => (to, to, false),
             Self::Holds(at) | Self::Relieves(at) => (at, at, true),
-            Self::FailuresEnd | Self::NothingUnread => return None,
+            Self::FailuresEnd | Self::FewUnread(_) => return None,
         };
         Some(Edges { confirms, refutes, above })
     }
@@ -325,9 +354,9 @@ impl Prediction {
                 format!("at least {from:.2} times the rate, or a generator that is no longer the limit")
             }
             Self::FailuresEnd => format!("at most {:.0} % of the failures are left", TROUBLE_ENDED * 100.0),
-            Self::NothingUnread => format!(
+            Self::FewUnread(most) => format!(
                 "at least {AS_GOOD:.2} times the rate, and requests lie unread on less than {:.0} % of the connections",
-                UNREAD_NONE * 100.0
+                most * 100.0
             ),
         }
     }

@@ -37,6 +37,10 @@ const QUOTA_LEFT: f64 = 0.9;
 const HEAD_RISE: (f64, f64) = (1.5, 1.2);
 /// A higher rate that must be kept where nothing limits, and how much of it must be answered.
 const RATE_UP: f64 = 1.3;
+/// Fewer connections on which a request lies unread, as a share: none waits for a worker.
+const UNREAD_NONE: f64 = 0.3;
+/// One connection more than workers lets a request lie unread on it; less than one and a half do in the middle.
+const UNREAD_EXTRA: f64 = 1.5;
 /// See [`RATE_UP`].
 const RATE_KEPT: (f64, f64) = (1.25, 1.2);
 /// With so many CPUs busy, as a share, the generator's slowness and the CPUs' cannot be told apart by slowing it.
@@ -257,16 +261,17 @@ fn quota(scene: &Scene) -> Plan {
     plan
 }
 
-/// As many connections as workers keep them as busy, and none waits. Fooled by a queue that the service does not read from for another
-/// reason.
+/// As many connections as workers, and one for an error of the look at what lies unread, keep them as busy, and hardly one waits. Fooled by a
+/// queue that the service does not read from for another reason.
 fn too_few_workers(scene: &Scene) -> Plan {
     let mut expectations = Vec::new();
     if room(scene).is_ok() {
         expectations.push(stays(scene));
     }
     let read = scene.unread_share.map(|share| ((1.0 - share) * scene.connections as f64).round().max(1.0) as usize);
-    if let Some(fewer) = read.filter(|fewer| *fewer < scene.connections) {
-        expectations.push(Expectation { change: Change::Connections(fewer), prediction: Prediction::NothingUnread });
+    if let Some(fewer) = read.map(|read| read + 1).filter(|fewer| *fewer < scene.connections) {
+        let prediction = Prediction::FewUnread(UNREAD_NONE.max(UNREAD_EXTRA / fewer as f64));
+        expectations.push(Expectation { change: Change::Connections(fewer), prediction });
         return confirms(expectations, "so many requests at once are worked on, and all others wait unread");
     }
     saturated(scene)

@@ -48,6 +48,7 @@ fn scene() -> Scene {
         generator_us_per_request: 10.0,
         generator_throttled: false,
         unread_share: None,
+        answer_typical: Duration::from_millis(50),
         most_throttled: None,
         quota: false,
     }
@@ -132,7 +133,7 @@ fn what_is_true_is_confirmed() {
             Class::TooFewWorkers,
             Scene { unread_share: Some(0.8), ..scene() },
             server(|change| match change {
-                Some(Change::Connections(10)) => Measured { unread_share: Some(0.0), ..rps(980.0) },
+                Some(Change::Connections(11)) => Measured { unread_share: Some(0.0), ..rps(980.0) },
                 other => Measured { unread_share: Some(0.8), ..flat(other) },
             }),
         ),
@@ -336,11 +337,11 @@ fn no_trial_is_planned_twice() {
 #[test]
 fn workers_are_not_acquitted_by_a_bad_look() {
     let ten_are_too_many = |change: Option<Change>| match change {
-        Some(Change::Connections(10)) => Measured { unread_share: Some(0.7), ..rps(1000.0) },
+        Some(Change::Connections(11)) => Measured { unread_share: Some(0.7), ..rps(1000.0) },
         other => Measured { unread_share: Some(0.8), ..flat(other) },
     };
     let uneven = |change: Option<Change>| match change {
-        Some(Change::Connections(3)) => Measured { unread_share: Some(0.34), ..rps(670.0) },
+        Some(Change::Connections(4)) => Measured { unread_share: Some(0.4), ..rps(670.0) },
         other => Measured { unread_share: Some(0.94), ..flat(other) },
     };
     for (share, rate) in [(0.8, ten_are_too_many as fn(Option<Change>) -> Measured), (0.94, uneven)] {
@@ -349,9 +350,20 @@ fn workers_are_not_acquitted_by_a_bad_look() {
         let said = (verdict.finding.class, verdict.proof);
         assert_eq!(said, (Class::TooFewWorkers, Proof::NotTestable), "{verdict:#?}");
     }
+    // One more of four connections may be unread on three workers; and one look may miss one of three.
+    let three = |change: Option<Change>| match change {
+        Some(Change::Connections(4)) => Measured { unread_share: Some(0.25), ..rps(1000.0) },
+        Some(Change::Connections(3)) => Measured { unread_share: Some(0.0), ..rps(1000.0) },
+        other => Measured { unread_share: Some(0.95), ..flat(other) },
+    };
+    for unread in [0.94, 0.96] {
+        let scene = Scene { unread_share: Some(unread), ..scene() };
+        let verdict = prove(&[Class::TooFewWorkers, Class::External], scene, server(three));
+        assert_eq!((verdict.finding.class, verdict.proof), (Class::TooFewWorkers, Proof::Confirmed), "{verdict:#?}");
+    }
     // All were taken at once, and yet less was done: there are more workers than that.
     let more_workers = |change: Option<Change>| match change {
-        Some(Change::Connections(10)) => Measured { unread_share: Some(0.0), ..rps(200.0) },
+        Some(Change::Connections(11)) => Measured { unread_share: Some(0.0), ..rps(200.0) },
         other => Measured { unread_share: Some(0.8), ..flat(other) },
     };
     let scene = Scene { unread_share: Some(0.8), ..scene() };
@@ -381,6 +393,19 @@ fn what_cannot_be_changed_from_here_is_not_testable_and_says_how() {
     assert!(verdict.proof == Proof::NotTestable && verdict.why.contains("was kept"), "{verdict:#?}");
     let asked = Scene { asked_rps: Some(1000.0), kept: true, asked_most_rps: Some(1100.0), ..scene() };
     assert_eq!(prove(&[Class::NoneFound], asked, server(flat)).proof, Proof::NotTestable);
+}
+
+/// As where connections are kept: some are dropped while they are opened, and then hundreds of times the answers come.
+#[test]
+fn dropped_connections_are_weighed_against_answers() {
+    let listener = |change: Option<Change>| match change {
+        Some(Change::Keepalive) => Measured { overflows_per_s: 60.0, ..rps(30_000.0) },
+        _ => Measured { overflows_per_s: 140.0, ..rps(190.0) },
+    };
+    let each = Scene { keepalive: false, ..scene() };
+    let verdict = prove(&[Class::AcceptQueue], each, server(listener));
+    assert_eq!(verdict.proof, Proof::Confirmed, "{verdict:#?}");
+    assert!(verdict.why.contains("0.2 dropped connections per 100 answers instead of 7"), "{}", verdict.why);
 }
 
 #[test]

@@ -165,13 +165,18 @@ fn find(
     let findings = watch.judge(samples, outcome);
     // Of what was broken off, or went nowhere, there is nothing to repeat.
     let testable = args.prove && outcome.end == End::Complete && outcome.total.counts.ok > 0;
+    let untestable = args.prove && outcome.total.counts.ok == 0;
     let verdict = testable.then(|| {
         let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
-        prove::prove(config, watch, (findings.clone(), scene), limits, stop, &mut |words| {
+        prove::prove(config, watch, (findings.clone(), scene.clone()), limits, stop, &mut |words| {
             if args.progress.in_lines() {
                 tell(std::io::stderr(), &format!("test: {words}"));
             }
         })
+    });
+    let verdict = verdict.or_else(|| {
+        let why = "no request was answered, so there is nothing to compare with";
+        untestable.then(|| prove::untested(findings.clone(), scene, why))
     });
     let interrupted = testable && stop.load(Ordering::Relaxed);
     Diagnosed { findings, verdict, interrupted }
