@@ -85,12 +85,15 @@ pub(crate) fn run(plant: &Plant, manner: Manner) -> Result<Run, Trouble> {
     let report: Value = serde_json::from_str(&text).map_err(no_report)?;
     let verdict = &report["diagnosis"]["verdict"];
     let first = if verdict.is_object() { verdict } else { &report["diagnosis"]["findings"][0] };
+    let proof = first["proof"].as_str().map(str::to_owned);
+    // What its own trials refute is not named, though it were the truth.
+    let class = if proof.as_deref() == Some("refuted") { None } else { first["class"].as_str() };
     Ok(Run {
         plant: plant.name,
         planted: plant.class,
-        named: first["class"].as_str().unwrap_or("nothing").to_owned(),
+        named: class.unwrap_or("nothing").to_owned(),
         confidence: first["confidence"].as_f64().unwrap_or(0.0),
-        proof: first["proof"].as_str().map(str::to_owned),
+        proof,
         throughput_rps: report["throughput_rps"].as_f64().unwrap_or(0.0),
         took_s: begun.elapsed().as_secs_f64(),
         undisturbed: true,
