@@ -3,6 +3,8 @@
 mod ends;
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::probe::cpu::CpuShares;
@@ -119,8 +121,10 @@ pub struct Watched {
     pub role: Role,
     /// Its threads, the busiest first.
     pub threads: Vec<Thread>,
-    /// What its own cgroups counted meanwhile.
+    /// What its own cgroups counted meanwhile; how it was held up, of the group that did so most, of all from the own one up.
     pub group: Option<Counters>,
+    /// The folder of that group; none where no quota held it up.
+    pub held_in: Option<Arc<Path>>,
     /// Its open files, and how many it may have; [`crate::survey`] fills them in.
     pub files: Option<Level>,
     /// Connections that it opened to others, by address, the most first; [`crate::survey`] fills them in.
@@ -368,12 +372,13 @@ impl Watched {
         };
         let mut threads: Vec<Thread> = new.iter().filter_map(thread).collect();
         threads.sort_by(|one, other| other.busy.total_cmp(&one.busy));
-        let group = now.group.zip(before.group).map(|(now, before)| now.since(&before));
+        let group = now.group.as_ref().zip(before.group.as_ref()).map(|(now, before)| now.since(before));
+        let (group, held_in) = group.unzip();
         let cores = match (&before.cpu, &now.cpu) {
             (Ok(before), Ok(now)) => cores(&threads, now.saturating_sub(*before), span),
             _ => None,
         };
-        Some(Self { pid: now.pid, role, threads, group, cores, ..Self::default() })
+        Some(Self { pid: now.pid, role, threads, group, held_in: held_in.flatten(), cores, ..Self::default() })
     }
 
     /// CPUs that it used: all of it, or where that is not known its threads that live still.

@@ -11,6 +11,8 @@ mod plan;
 mod words;
 
 use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
 
 use self::effect::{Came, Effect};
 pub use self::effect::{Measured, Noise};
@@ -63,8 +65,8 @@ pub struct Scene {
     pub generator_throttled: bool,
     /// Share of the connections on which a request lay unread, 0 to 1; none where it was not seen.
     pub unread_share: Option<f64>,
-    /// The process of the target that its cgroup's share of CPU held up most; none where none was.
-    pub most_throttled: Option<u32>,
+    /// The folder of the cgroup whose share of CPU held the target up most; none where none did.
+    pub most_throttled: Option<Arc<Path>>,
     /// Whether the target's share of CPU may be changed.
     pub quota: bool,
 }
