@@ -4,6 +4,7 @@
 //! The thresholds are named constants of each rule. A finding is a suspicion with evidence; only a change of what it
 //! names proves it, which is what its counterfactual is for.
 
+mod accept_queue;
 mod competitor;
 mod cpu;
 mod disk;
@@ -30,7 +31,7 @@ pub type Rule = fn(&Samples) -> Option<Finding>;
 /// All of them. A rule that looks at others' absence, as `external`, stands behind them.
 pub const RULES: [Rule; 17] = [
     generator::judge,
-    tables::accept_queue,
+    accept_queue::judge,
     tables::open_files,
     tables::ports,
     tables::conntrack,

@@ -133,6 +133,11 @@ pub struct Watched {
     pub unread_share: Option<f64>,
     /// Share of them on which something sent is not confirmed yet, 0 to 1: under way, or held up by the link or the client.
     pub unsent_share: Option<f64>,
+    /// The fullest queue of its listeners; [`crate::survey`] fills it in.
+    pub accept_queue: Option<AcceptQueue>,
+    /// Share of the connections that it opens or has opened which the other side has not taken in, 0 to 1: the first segment is not
+    /// answered, or something had to be sent again. [`crate::survey`] fills it in.
+    pub untaken_share: Option<f64>,
     /// CPUs that it used, threads that have ended meanwhile or were too many to look at included; none where it could not be
     /// seen.
     pub cores: Option<f64>,
@@ -163,6 +168,15 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Open connections to it.
     pub connections: u64,
+}
+
+/// Connections that a listener holds and nobody has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptQueue {
+    /// There are so many.
+    pub waiting: u64,
+    /// With more than so many, further ones are dropped; none where that is not told.
+    pub most: Option<u64>,
 }
 
 /// What a thread stands at when it does not run.
@@ -235,6 +249,10 @@ pub struct Load {
     pub target_rate: Option<f64>,
     /// Mean time from sending a request to its answer.
     pub service_time: Duration,
+    /// Connections that it tried to open per second; none where that is not known.
+    pub connects_per_s: Option<f64>,
+    /// Of those, that it could not open.
+    pub failed_connects_per_s: f64,
     /// Whether it judges itself to have been the limit.
     pub was_the_limit: bool,
 }
@@ -394,6 +412,14 @@ fn cores(threads: &[Thread], account: Duration, span: Duration) -> Option<f64> {
     let (account, ticks) = (share(account, span)?, share(TICKS, span)?);
     let threads = threads.iter().map(|thread| thread.busy).sum::<f64>();
     Some(if (account - threads).abs() <= ticks { threads } else { account })
+}
+
+impl AcceptQueue {
+    /// Whether the next one is dropped, or finds room for one at most; not where its room is not told.
+    #[must_use]
+    pub fn is_full(self) -> bool {
+        self.most.is_some_and(|most| self.waiting >= most)
+    }
 }
 
 impl Level {

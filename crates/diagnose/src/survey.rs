@@ -15,7 +15,7 @@ use crate::probe::limits::{self, ProcessLimits};
 use crate::probe::sockets::{Socket, State};
 use crate::probe::{conntrack, interface, namespace};
 use crate::root::{Root, Seen, Unseen, Why};
-use crate::samples::{Connections, Level, Peer, Samples, Watched};
+use crate::samples::{AcceptQueue, Connections, Level, Peer, Samples, Watched};
 
 use self::table::Table;
 
@@ -130,8 +130,8 @@ impl Elsewhere {
 struct Sockets<'a> {
     /// Those that are not listeners.
     own: Vec<&'a Socket>,
-    /// Inodes of its listeners.
-    listeners: HashSet<u64>,
+    /// Its listeners.
+    listeners: Vec<&'a Socket>,
     /// Ports of its listeners: connections to them are its clients'; the others it opened itself.
     doors: HashSet<u16>,
 }
@@ -141,7 +141,7 @@ impl<'a> Sockets<'a> {
         let own = all.iter().filter(|socket| socket.inode != 0 && inodes.contains(&socket.inode));
         let (listening, own): (Vec<&Socket>, Vec<&Socket>) = own.partition(|socket| socket.state == State::Listening);
         let doors = listening.iter().map(|socket| socket.local.port()).collect();
-        Self { own, listeners: listening.iter().map(|socket| socket.inode).collect(), doors }
+        Self { own, listeners: listening, doors }
     }
 
     fn clients(&self) -> impl Iterator<Item = &'a Socket> {
@@ -156,7 +156,27 @@ impl<'a> Sockets<'a> {
         self.own.iter().copied().filter(|socket| socket.state == State::Established)
     }
 
+    /// The queue with the largest part of its room taken, or the most in it where the room is not told.
+    fn fullest_queue(&self) -> Option<AcceptQueue> {
+        let queues = self.listeners.iter().map(|socket| AcceptQueue { waiting: socket.unread, most: socket.backlog });
+        let taken = |queue: &AcceptQueue| queue.waiting as f64 / queue.most.unwrap_or(0).max(1) as f64;
+        queues.max_by(|one, other| taken(one).total_cmp(&taken(other)))
+    }
+
+    /// Share of the connections that were opened from here which the other side has not taken in.
+    fn untaken_share(&self) -> Option<f64> {
+        let asks = |socket: &&&Socket| matches!(socket.state, State::SynSent | State::Established);
+        let from_here = self.own.iter().filter(|socket| !self.doors.contains(&socket.local.port())).filter(asks);
+        // Over a long way the first answer takes its time; on this machine it takes none.
+        let untaken = |socket: &&Socket| {
+            socket.retransmits > 0 || socket.state == State::SynSent && socket.peer.ip().is_loopback()
+        };
+        let (untaken, all) = from_here.fold((0, 0), |(some, all), socket| (some + u64::from(untaken(socket)), all + 1));
+        (all > 0).then(|| untaken as f64 / f64::from(all))
+    }
+
     fn tell(&self, process: &mut Watched) {
+        (process.accept_queue, process.untaken_share) = (self.fullest_queue(), self.untaken_share());
         let clients = self.clients().count();
         let share = |some: usize| (clients > 0).then(|| some as f64 / clients as f64);
         process.unread_share = share(self.clients().filter(|socket| socket.unread > 0).count());
