@@ -4,6 +4,7 @@
 //! The thresholds are named constants of each rule. A finding is a suspicion with evidence; only a change of what it
 //! names proves it, which is what its counterfactual is for.
 
+mod accept_queue;
 mod competitor;
 mod cpu;
 mod disk;
@@ -27,11 +28,12 @@ use crate::samples::Samples;
 /// One class's rule.
 pub type Rule = fn(&Samples) -> Option<Finding>;
 
-/// All of them. A rule that looks at others' absence, as `external`, stands behind them.
+/// All of them. A rule that looks at others' absence, as `external`, stands behind them. What cannot be accepted for want of files fills the
+/// queue, so files come first.
 pub const RULES: [Rule; 17] = [
     generator::judge,
-    tables::accept_queue,
     tables::open_files,
+    accept_queue::judge,
     tables::ports,
     tables::conntrack,
     tables::tcp_memory,

@@ -16,7 +16,7 @@ use hotrow_measure::clock::{Nanos, thread_cpu};
 pub use self::ends::{End, PROCESSES_MAX, SWITCHES_THREADS_MAX};
 use self::open::Open;
 use self::threads::Threads;
-use crate::probe::group::{Counters, Groups};
+use crate::probe::group::{Counted, Groups};
 use crate::probe::{
     conntrack, cpu, disk, files, interface, loadavg, memory, namespace, pressure, sockstat, softnet, task, tcp, vmstat,
 };
@@ -131,8 +131,8 @@ pub struct Process {
     pub tasks: Seen<Vec<task::Task>>,
     /// CPU time of all threads that it has had, in ticks of 10 ms.
     pub cpu: Seen<Duration>,
-    /// What its own cgroups count.
-    pub group: Option<Counters>,
+    /// What its cgroups count.
+    pub group: Option<Counted>,
 }
 
 /// What sampling itself has cost.
@@ -207,7 +207,7 @@ impl Sampler {
     fn look(&mut self, at: Nanos, renamed: bool) -> Sample {
         let before = thread_cpu();
         let (root, buffer, open) = (&self.root, &mut self.buffer, &mut self.open);
-        let groups: Vec<Counters> = self.groups.iter().map(Groups::counters).collect();
+        let groups: Vec<Counted> = self.groups.iter().map(Groups::counted).collect();
         let [pressure_cpu, pressure_memory, pressure_io] = &mut open.pressure;
         let sample = Sample {
             at,
@@ -261,8 +261,8 @@ impl Sampler {
 }
 
 impl Watched {
-    fn look(&mut self, root: &Root, buffer: &mut Vec<u8>, groups: &[Counters], renamed: bool) -> Process {
-        let group = self.group.and_then(|place| groups.get(place)).copied();
+    fn look(&mut self, root: &Root, buffer: &mut Vec<u8>, groups: &[Counted], renamed: bool) -> Process {
+        let group = self.group.and_then(|place| groups.get(place)).cloned();
         let cpu = self.stat.parse(root, buffer, |text| task::parse(self.pid, text).map(|task| task.cpu));
         Process { pid: self.pid, tasks: self.threads.look(root, buffer, renamed), cpu, group }
     }

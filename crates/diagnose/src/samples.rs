@@ -3,6 +3,8 @@
 mod ends;
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::probe::cpu::CpuShares;
@@ -119,8 +121,10 @@ pub struct Watched {
     pub role: Role,
     /// Its threads, the busiest first.
     pub threads: Vec<Thread>,
-    /// What its own cgroups counted meanwhile.
+    /// What its own cgroups counted meanwhile; how it was held up, of the group that did so most, of all from the own one up.
     pub group: Option<Counters>,
+    /// The folder of that group; none where no quota held it up.
+    pub held_in: Option<Arc<Path>>,
     /// Its open files, and how many it may have; [`crate::survey`] fills them in.
     pub files: Option<Level>,
     /// Connections that it opened to others, by address, the most first; [`crate::survey`] fills them in.
@@ -129,6 +133,11 @@ pub struct Watched {
     pub unread_share: Option<f64>,
     /// Share of them on which something sent is not confirmed yet, 0 to 1: under way, or held up by the link or the client.
     pub unsent_share: Option<f64>,
+    /// The fullest queue of its listeners; [`crate::survey`] fills it in.
+    pub accept_queue: Option<AcceptQueue>,
+    /// Share of the connections that it opens or has opened which the other side has not taken in, 0 to 1: the first segment is not
+    /// answered, or something had to be sent again. [`crate::survey`] fills it in.
+    pub untaken_share: Option<f64>,
     /// CPUs that it used, threads that have ended meanwhile or were too many to look at included; none where it could not be
     /// seen.
     pub cores: Option<f64>,
@@ -159,6 +168,15 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Open connections to it.
     pub connections: u64,
+}
+
+/// Connections that a listener holds and nobody has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptQueue {
+    /// There are so many.
+    pub waiting: u64,
+    /// With more than so many, further ones are dropped; none where that is not told.
+    pub most: Option<u64>,
 }
 
 /// What a thread stands at when it does not run.
@@ -231,6 +249,10 @@ pub struct Load {
     pub target_rate: Option<f64>,
     /// Mean time from sending a request to its answer.
     pub service_time: Duration,
+    /// Connections that it tried to open per second; none where that is not known.
+    pub connects_per_s: Option<f64>,
+    /// Of those, that it could not open.
+    pub failed_connects_per_s: f64,
     /// Whether it judges itself to have been the limit.
     pub was_the_limit: bool,
 }
@@ -368,12 +390,13 @@ impl Watched {
         };
         let mut threads: Vec<Thread> = new.iter().filter_map(thread).collect();
         threads.sort_by(|one, other| other.busy.total_cmp(&one.busy));
-        let group = now.group.zip(before.group).map(|(now, before)| now.since(&before));
+        let group = now.group.as_ref().zip(before.group.as_ref()).map(|(now, before)| now.since(before));
+        let (group, held_in) = group.unzip();
         let cores = match (&before.cpu, &now.cpu) {
             (Ok(before), Ok(now)) => cores(&threads, now.saturating_sub(*before), span),
             _ => None,
         };
-        Some(Self { pid: now.pid, role, threads, group, cores, ..Self::default() })
+        Some(Self { pid: now.pid, role, threads, group, held_in: held_in.flatten(), cores, ..Self::default() })
     }
 
     /// CPUs that it used: all of it, or where that is not known its threads that live still.
@@ -389,6 +412,14 @@ fn cores(threads: &[Thread], account: Duration, span: Duration) -> Option<f64> {
     let (account, ticks) = (share(account, span)?, share(TICKS, span)?);
     let threads = threads.iter().map(|thread| thread.busy).sum::<f64>();
     Some(if (account - threads).abs() <= ticks { threads } else { account })
+}
+
+impl AcceptQueue {
+    /// Whether the next one is dropped, or finds room for one at most; not where its room is not told.
+    #[must_use]
+    pub fn is_full(self) -> bool {
+        self.most.is_some_and(|most| self.waiting >= most)
+    }
 }
 
 impl Level {

@@ -1,9 +1,10 @@
 //! What costs too much for every sample: what threads wait for, whose sockets are whose, how full tables are. Looks at the end
 //! of a stretch add it to its [`Samples`].
 //!
-//! Reading order: [`survey`], `waits` (where threads stand), `connections` (the generator's own).
+//! Reading order: [`survey`], `table` (all sockets), `waits` (where threads stand), `connections` (the generator's own).
 
 mod connections;
+mod table;
 mod waits;
 
 use std::collections::{BTreeMap, HashSet};
@@ -11,10 +12,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::probe::limits::{self, ProcessLimits};
-use crate::probe::sockets::{self, Socket, State};
-use crate::probe::{conntrack, interface, namespace, ports};
+use crate::probe::sockets::{Socket, State};
+use crate::probe::{conntrack, interface, namespace};
 use crate::root::{Root, Seen, Unseen, Why};
-use crate::samples::{Connections, Level, Peer, Samples, Watched};
+use crate::samples::{AcceptQueue, Connections, Level, Peer, Samples, Watched};
+
+use self::table::Table;
 
 /// Most open files of one process whose links are read.
 const LINKS_MAX: usize = 200_000;
@@ -26,16 +29,17 @@ const PEERS_MAX: usize = 16;
 pub fn survey(root: &Root, samples: &mut Samples) {
     let mut unseen = Vec::new();
     let pids: Vec<u32> = samples.processes.iter().map(|process| process.pid).collect();
-    let sockets = all_sockets(root, "proc/net", &mut unseen);
+    let table = Table::own(root, &mut unseen);
     let elsewhere = Elsewhere::of(root, &pids, &mut unseen);
     let open: Vec<Seen<Inodes>> = pids.iter().map(|pid| inodes(root, *pid)).collect();
     samples.connections = own_connections(root, &pids, &open);
     // This takes long, and a short load may end meanwhile: what it had open was read first.
     let found = waits::look(root, &pids);
-    samples.ports = fullest_ports(root, &sockets);
+    let time_wait = samples.sockets.map_or(u64::MAX, |sockets| sockets.time_wait);
+    samples.ports = table.fullest_ports(root, time_wait);
     // A table without entries is not in use.
-    let table = conntrack::read(root).ok().filter(|table| table.count > 0);
-    samples.conntrack = table.map(|table| Level { used: table.count, most: table.max });
+    let tracked = conntrack::read(root).ok().filter(|tracked| tracked.count > 0);
+    samples.conntrack = tracked.map(|tracked| Level { used: tracked.count, most: tracked.max });
     for link in &mut samples.links {
         link.speed_bits_per_s = interface::speed(root, &link.name).ok().map(|speed| speed as f64);
     }
@@ -48,7 +52,7 @@ pub fn survey(root: &Root, samples: &mut Samples) {
             Ok(inodes) => {
                 let soft = root.parse(&format!("proc/{}/limits", process.pid), limits::parse).ok().and_then(soft);
                 process.files = soft.map(|most| Level { used: inodes.open_files, most });
-                let own = Sockets::of(elsewhere.sockets(process.pid).unwrap_or(&sockets), &inodes.sockets);
+                let own = Sockets::of(elsewhere.sockets(process.pid).unwrap_or(&table.sockets), &inodes.sockets);
                 own.tell(process);
                 process.waits = found.map(|found| found.waits(&own)).unwrap_or_default();
             }
@@ -95,20 +99,6 @@ fn same_process(one: &str, other: &str) -> bool {
     process(one) == process(other)
 }
 
-/// The sockets in the tables below `folder`, a `net` of some process.
-fn all_sockets(root: &Root, folder: &str, unseen: &mut Vec<Unseen>) -> Vec<Socket> {
-    let mut all = Vec::new();
-    for file in ["tcp", "tcp6"] {
-        match root.parse(&format!("{folder}/{file}"), sockets::parse) {
-            Ok(found) => all.extend(found),
-            // Without IPv6 there is no second one.
-            Err(why) if why.why == Why::Missing && file == "tcp6" => {}
-            Err(why) => unseen.push(why),
-        }
-    }
-    all
-}
-
 /// Sockets of processes whose network namespace is not this process's: each namespace has tables of its own.
 struct Elsewhere {
     namespaces: Vec<(PathBuf, Vec<Socket>)>,
@@ -121,7 +111,7 @@ impl Elsewhere {
         for (pid, name) in namespace::foreign(root, pids) {
             let known = found.namespaces.iter().position(|(known, _)| *known == name);
             let at = known.unwrap_or_else(|| {
-                let sockets = all_sockets(root, &format!("proc/{pid}/net"), unseen);
+                let sockets = Table::read(root, &format!("proc/{pid}/net"), unseen).sockets;
                 found.namespaces.push((name, sockets));
                 found.namespaces.len() - 1
             });
@@ -140,8 +130,8 @@ impl Elsewhere {
 struct Sockets<'a> {
     /// Those that are not listeners.
     own: Vec<&'a Socket>,
-    /// Inodes of its listeners.
-    listeners: HashSet<u64>,
+    /// Its listeners.
+    listeners: Vec<&'a Socket>,
     /// Ports of its listeners: connections to them are its clients'; the others it opened itself.
     doors: HashSet<u16>,
 }
@@ -151,7 +141,7 @@ impl<'a> Sockets<'a> {
         let own = all.iter().filter(|socket| socket.inode != 0 && inodes.contains(&socket.inode));
         let (listening, own): (Vec<&Socket>, Vec<&Socket>) = own.partition(|socket| socket.state == State::Listening);
         let doors = listening.iter().map(|socket| socket.local.port()).collect();
-        Self { own, listeners: listening.iter().map(|socket| socket.inode).collect(), doors }
+        Self { own, listeners: listening, doors }
     }
 
     fn clients(&self) -> impl Iterator<Item = &'a Socket> {
@@ -166,7 +156,27 @@ impl<'a> Sockets<'a> {
         self.own.iter().copied().filter(|socket| socket.state == State::Established)
     }
 
+    /// The queue with the largest part of its room taken, or the most in it where the room is not told.
+    fn fullest_queue(&self) -> Option<AcceptQueue> {
+        let queues = self.listeners.iter().map(|socket| AcceptQueue { waiting: socket.unread, most: socket.backlog });
+        let taken = |queue: &AcceptQueue| queue.waiting as f64 / queue.most.unwrap_or(0).max(1) as f64;
+        queues.max_by(|one, other| taken(one).total_cmp(&taken(other)))
+    }
+
+    /// Share of the connections that were opened from here which the other side has not taken in.
+    fn untaken_share(&self) -> Option<f64> {
+        let asks = |socket: &&&Socket| matches!(socket.state, State::SynSent | State::Established);
+        let from_here = self.own.iter().filter(|socket| !self.doors.contains(&socket.local.port())).filter(asks);
+        // Over a long way the first answer takes its time; on this machine it takes none.
+        let untaken = |socket: &&Socket| {
+            socket.retransmits > 0 || socket.state == State::SynSent && socket.peer.ip().is_loopback()
+        };
+        let (untaken, all) = from_here.fold((0, 0), |(some, all), socket| (some + u64::from(untaken(socket)), all + 1));
+        (all > 0).then(|| untaken as f64 / f64::from(all))
+    }
+
     fn tell(&self, process: &mut Watched) {
+        (process.accept_queue, process.untaken_share) = (self.fullest_queue(), self.untaken_share());
         let clients = self.clients().count();
         let share = |some: usize| (clients > 0).then(|| some as f64 / clients as f64);
         process.unread_share = share(self.clients().filter(|socket| socket.unread > 0).count());
@@ -177,17 +187,6 @@ impl<'a> Sockets<'a> {
         process.peers.sort_by_key(|peer| std::cmp::Reverse(peer.connections));
         process.peers.truncate(PEERS_MAX);
     }
-}
-
-/// The address to which the most ports of the range for outgoing connections are taken.
-fn fullest_ports(root: &Root, all: &[Socket]) -> Option<Level> {
-    let ports = ports::read(root).ok()?;
-    let range = ports.first..=ports.last;
-    let mut taken: BTreeMap<SocketAddr, u64> = BTreeMap::new();
-    for socket in all.iter().filter(|socket| socket.state != State::Listening && range.contains(&socket.local.port())) {
-        *taken.entry(socket.peer).or_default() += 1;
-    }
-    Some(Level { used: taken.into_values().max().unwrap_or(0), most: ports.count() })
 }
 
 fn soft(limits: ProcessLimits) -> Option<u64> {

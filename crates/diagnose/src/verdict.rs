@@ -11,6 +11,8 @@ mod plan;
 mod words;
 
 use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::effect::{Came, Effect};
@@ -66,8 +68,8 @@ pub struct Scene {
     pub unread_share: Option<f64>,
     /// Half of the answers came within this time.
     pub answer_typical: Duration,
-    /// The process of the target that its cgroup's share of CPU held up most; none where none was.
-    pub most_throttled: Option<u32>,
+    /// The folder of the cgroup whose share of CPU held the target up most; none where none did.
+    pub most_throttled: Option<Arc<Path>>,
     /// Whether the target's share of CPU may be changed.
     pub quota: bool,
 }

@@ -8,7 +8,7 @@ mod burner;
 mod quota;
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -117,13 +117,13 @@ pub fn scene(config: &Config, outcome: &Outcome, samples: &Samples, local: bool)
     }
 }
 
-/// The process of the service that its group held up in the largest share of its periods; none where none was.
-fn most_throttled(samples: &Samples) -> Option<u32> {
+/// The group that held a process of the service up in the largest share of its periods; none where none did.
+fn most_throttled(samples: &Samples) -> Option<Arc<Path>> {
     let shares = samples.with_role(Role::Service).filter_map(|process| {
         let group = process.group.filter(|group| group.throttled_periods > 0)?;
-        Some((process.pid, group.throttled_periods as f64 / group.periods.max(1) as f64))
+        Some((process.held_in.clone()?, group.throttled_periods as f64 / group.periods.max(1) as f64))
     });
-    shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(pid, _)| pid)
+    shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(group, _)| group)
 }
 
 /// Open files allow so many.
@@ -144,7 +144,7 @@ pub fn prove(
 ) -> Verdict {
     let cpu_per_request = Duration::from_nanos((scene.generator_us_per_request * 1e3) as u64);
     let typical = scene.answer_typical;
-    let quota = limits.changes.as_ref().and(scene.most_throttled).and_then(quota::file);
+    let quota = limits.changes.as_ref().and(scene.most_throttled.as_deref()).and_then(quota::file);
     scene.quota = quota.is_some();
     let begun = Nanos::now();
     let mut trials = Trials { config, watch, limits, stop, cpu_per_request, typical, quota, number: 0, begun };
@@ -330,14 +330,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_that_is_held_up_most_is_chosen() {
+    fn the_group_that_holds_up_most_is_chosen() {
         let process = |pid, role, throttled_periods| {
             let group = Some(Counters { periods: 100, throttled_periods, ..Counters::default() });
-            Watched { pid, role, group, ..Watched::default() }
+            let held_in = (throttled_periods > 0).then(|| PathBuf::from(format!("/{pid}")).into());
+            Watched { pid, role, group, held_in, ..Watched::default() }
         };
         let of = |processes| most_throttled(&Samples { processes, ..Samples::default() });
         let service = |pid, throttled| process(pid, Role::Service, throttled);
-        assert_eq!(of(vec![service(1, 5), service(2, 90), process(3, Role::Generator, 99)]), Some(2));
+        assert_eq!(
+            of(vec![service(1, 5), service(2, 90), process(3, Role::Generator, 99)]),
+            Some(Path::new("/2").into())
+        );
         assert_eq!(of(vec![service(1, 0), process(3, Role::Generator, 99)]), None);
     }
 

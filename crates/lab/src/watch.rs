@@ -141,11 +141,19 @@ pub fn findings(samples: &Samples, local: bool) -> Vec<Finding> {
 /// What the generator tells of a run.
 #[must_use]
 pub fn load_of(outcome: &Outcome) -> Load {
+    let counts = &outcome.total.counts;
+    // Where connections are kept, those of the beginning are all that there are: they are no part of the rate.
+    let opened = counts.connections_opened.saturating_sub(outcome.places as u64);
+    let per_s = |count: u64| count as f64 / outcome.window.as_secs_f64();
+    let connects = per_s(opened.saturating_add(counts.connect_errors));
+    let failed = per_s(counts.connect_errors);
     Load {
         connections: outcome.places as u64,
         rate: outcome.throughput_rps(),
         target_rate: outcome.target_rate,
         service_time: Duration::from_nanos(outcome.total.service.mean().map_or(0, Known::ns)),
+        connects_per_s: Some(connects).filter(|connects| connects.is_finite()),
+        failed_connects_per_s: if failed.is_finite() { failed } else { 0.0 },
         was_the_limit: outcome.limit().is_generator(),
     }
 }

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::named;
@@ -14,6 +15,8 @@ use crate::root::{READ_BYTES_FIRST, Root, Seen, Unseen, Why};
 const V1_NO_LIMIT_BYTES: u64 = 1 << 62;
 /// Deepest nesting of groups that is followed.
 const DEPTH_MAX: usize = 64;
+/// Fewer periods than this tell nothing of how a group is held up.
+pub(crate) const PERIODS_MIN: u64 = 5;
 
 /// Which controller holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,8 @@ pub struct Limits {
 /// What a process's groups count. What cannot be read is 0 or none: a root group has hardly any of these files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Periods in which the group wanted to run while it had a limit.
+    /// Periods in which the group wanted to run while it had a limit. This and the next two are the own group's in [`Groups::counters`],
+    /// and those of the group that held the process up most, of all from the own one up, in [`Counted::since`].
     pub periods: u64,
     /// Those in which it was held up.
     pub throttled_periods: u64,
@@ -77,6 +81,28 @@ pub struct Counters {
     pub oom_kills: u64,
     /// Times that a thread or process could not be made for `pids.max`.
     pub pids_refusals: u64,
+}
+
+/// How often a group's quota held up whoever is in it or below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Throttle {
+    /// The group's folder.
+    pub group: Arc<Path>,
+    /// Periods in which the group wanted to run while it had a limit.
+    pub periods: u64,
+    /// Those in which it was held up.
+    pub throttled_periods: u64,
+    /// How long its threads were held up, together.
+    pub throttled: Duration,
+}
+
+/// What the groups of a process count, those above its own included: a quota holds whatever is below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// What its own groups count.
+    pub own: Counters,
+    /// From its own group up to the highest that can be seen; at most 64.
+    pub throttles: Vec<Throttle>,
 }
 
 /// Where the groups of one process are.
@@ -108,10 +134,23 @@ impl Groups {
     /// What its own group counts.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let mut counters = Counters::default();
-        if let Some(found) = self.hierarchy(Controller::Cpu) {
-            counters.add_cpu(&text(&found.own.join("cpu.stat")));
+        self.counted().own
+    }
+
+    /// What its own group counts, and how that and those above it are held up.
+    #[must_use]
+    pub fn counted(&self) -> Counted {
+        let found = self.hierarchy(Controller::Cpu);
+        let throttles: Vec<Throttle> = found.into_iter().flat_map(groups).map(Throttle::of).collect();
+        let mut own = self.own_counters();
+        if let Some(first) = throttles.first() {
+            own.set_throttle(first);
         }
+        Counted { own, throttles }
+    }
+
+    fn own_counters(&self) -> Counters {
+        let mut counters = Counters::default();
         if let Some(found) = self.hierarchy(Controller::Memory) {
             counters.add_memory(found);
         }
@@ -173,12 +212,9 @@ impl Held {
 }
 
 impl Counters {
-    fn add_cpu(&mut self, stat: &str) {
-        self.periods = named(stat, "nr_periods").unwrap_or_default();
-        self.throttled_periods = named(stat, "nr_throttled").unwrap_or_default();
-        let v1 = || named(stat, "throttled_time").map(Duration::from_nanos);
-        let throttled = named(stat, "throttled_usec").map(Duration::from_micros).or_else(v1);
-        self.throttled = throttled.unwrap_or_default();
+    fn set_throttle(&mut self, throttle: &Throttle) {
+        (self.periods, self.throttled_periods) = (throttle.periods, throttle.throttled_periods);
+        self.throttled = throttle.throttled;
     }
 
     fn add_memory(&mut self, found: &Hierarchy) {
@@ -216,6 +252,55 @@ impl Counters {
     }
 }
 
+impl Counted {
+    /// What was added since `earlier`, and the group that held the process up most; none where none did. Of the quotas in force it is that
+    /// one that counts, wherever it stands: what is held up there runs nowhere below.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> (Counters, Option<Arc<Path>>) {
+        let mut counters = self.own.since(&earlier.own);
+        let before = |now: &Throttle| earlier.throttles.iter().find(|before| before.group == now.group);
+        let added = self.throttles.iter().filter_map(|now| Some(now.since(before(now)?)));
+        let held_up = added.filter(|throttle| throttle.throttled_periods > 0);
+        // The nearest of equals: who can change that one changes the least.
+        let most = held_up.reduce(|most, next| if next.holds_up_more_than(&most) { next } else { most });
+        if let Some(most) = &most {
+            counters.set_throttle(most);
+        }
+        (counters, most.map(|most| most.group))
+    }
+}
+
+impl Throttle {
+    fn of(group: &Path) -> Self {
+        let stat = text(&group.join("cpu.stat"));
+        let v1 = || named(&stat, "throttled_time").map(Duration::from_nanos);
+        let throttled = named(&stat, "throttled_usec").map(Duration::from_micros).or_else(v1);
+        Self {
+            group: group.into(),
+            periods: named(&stat, "nr_periods").unwrap_or_default(),
+            throttled_periods: named(&stat, "nr_throttled").unwrap_or_default(),
+            throttled: throttled.unwrap_or_default(),
+        }
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            group: Arc::clone(&self.group),
+            periods: self.periods.saturating_sub(earlier.periods),
+            throttled_periods: self.throttled_periods.saturating_sub(earlier.throttled_periods),
+            throttled: self.throttled.saturating_sub(earlier.throttled),
+        }
+    }
+
+    /// By the share of its periods, where there are enough to tell; between equals by the time.
+    fn holds_up_more_than(&self, other: &Self) -> bool {
+        let tells = |of: &Self| of.periods >= PERIODS_MIN;
+        let share = |of: &Self| of.throttled_periods as f64 / of.periods.max(1) as f64;
+        let by_share = tells(self).cmp(&tells(other)).then(share(self).total_cmp(&share(other)));
+        by_share.then(self.throttled.cmp(&other.throttled)).is_gt()
+    }
+}
+
 /// `max 100000`, `50000 100000`, and of v1 `-1 100000`: CPUs; none without a limit.
 #[must_use]
 pub fn parse_cpu_max(text: &str) -> Option<f64> {
@@ -245,3 +330,6 @@ fn text(file: &Path) -> String {
     let read = File::open(file).and_then(|mut file| file.read_to_string(&mut text));
     read.map(|_| text).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

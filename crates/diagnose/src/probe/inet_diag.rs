@@ -1,10 +1,14 @@
-//! What TCP knows of single connections: questions to the kernel by netlink (sock_diag(7)) and its answers, as bytes. Reading is
-//! up to [`crate::survey`].
+//! What TCP knows of single sockets: questions to the kernel by netlink (sock_diag(7)) and its answers, as bytes. Reading is
+//! up to [`crate::survey`]. The kernel leaves out what is not asked for, and writes no text: of many sockets this costs a small part of
+//! what `/proc/net/tcp` does.
 //!
 //! Layouts: include/uapi/linux/netlink.h, inet_diag.h, and `struct tcp_info` in linux/tcp.h, which grows at its end: what an
 //! older kernel does not have is none. Numbers are in the machine's order of bytes.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
+
+use super::sockets::{Socket, State};
 
 /// Which sockets are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,17 @@ pub struct Sending {
     pub send_buffer_limited: Duration,
 }
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Open connections, with `tcp_info`: for [`parse`].
+    Connections,
+    /// All sockets that are not in TIME_WAIT, without more: for [`parse_sockets`].
+    Sockets,
+    /// Those in TIME_WAIT, likewise.
+    TimeWait,
+}
+
 /// How an answer goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -58,19 +73,29 @@ const HEADING_BYTES: usize = 16;
 const QUESTION_BYTES: usize = 56;
 /// `struct inet_diag_msg`.
 const ANSWER_BYTES: usize = 72;
-/// Offset of the inode in it.
-const INODE_AT: usize = 68;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// NLM_F_REQUEST | NLM_F_DUMP.
 const FLAGS: u16 = 0x301;
 const IPPROTO_TCP: u8 = 6;
-const TCP_ESTABLISHED: u32 = 1;
+/// The states that there are, from [`State::Established`] to [`State::NewSynReceived`].
+const ALL_STATES: u32 = (1 << 13) - (1 << 1);
 /// The attribute with `struct tcp_info`.
 const INET_DIAG_INFO: u16 = 2;
-/// Offsets in `struct tcp_info`.
+/// Offsets.
 mod at {
+    // In `struct inet_diag_msg`.
+    pub(super) const STATE: usize = 1;
+    pub(super) const RETRANSMITS: usize = 3;
+    pub(super) const LOCAL_PORT: usize = 4;
+    pub(super) const PEER_PORT: usize = 6;
+    pub(super) const LOCAL: usize = 8;
+    pub(super) const PEER: usize = 24;
+    pub(super) const RQUEUE: usize = 56;
+    pub(super) const WQUEUE: usize = 60;
+    pub(super) const INODE: usize = 68;
+    // In `struct tcp_info`.
     pub(super) const RTT: usize = 68;
     pub(super) const TOTAL_RETRANS: usize = 100;
     pub(super) const MIN_RTT: usize = 148;
@@ -79,31 +104,56 @@ mod at {
     pub(super) const SNDBUF_LIMITED: usize = 184;
 }
 
-/// The question for all established TCP connections of a family.
+impl Wanted {
+    /// The extension that is asked for beside each socket, and the states.
+    fn extension_and_states(self) -> (u8, u32) {
+        match self {
+            Self::Connections => (1 << (INET_DIAG_INFO - 1), bit(State::Established)),
+            Self::Sockets => (0, ALL_STATES & !bit(State::TimeWait)),
+            Self::TimeWait => (0, bit(State::TimeWait)),
+        }
+    }
+}
+
+fn bit(state: State) -> u32 {
+    1 << state as u32
+}
+
+/// The question for TCP sockets of a family.
 #[must_use]
-pub fn question(family: Family) -> Vec<u8> {
+pub fn question(family: Family, wanted: Wanted) -> Vec<u8> {
+    let (extension, states) = wanted.extension_and_states();
     let mut bytes = Vec::with_capacity(HEADING_BYTES + QUESTION_BYTES);
     bytes.extend(((HEADING_BYTES + QUESTION_BYTES) as u32).to_ne_bytes());
     bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes.extend(FLAGS.to_ne_bytes());
     // Sequence and sender: the socket has asked nothing else, and the kernel knows it.
     bytes.extend([0; 8]);
-    bytes.extend([family as u8, IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0]);
-    bytes.extend((1_u32 << TCP_ESTABLISHED).to_ne_bytes());
+    bytes.extend([family as u8, IPPROTO_TCP, extension, 0]);
+    bytes.extend(states.to_ne_bytes());
     // Any address.
     bytes.resize(HEADING_BYTES + QUESTION_BYTES, 0);
     bytes
 }
 
 /// Hands out the connections of one part of an answer. A message that is cut ends the answer.
-pub fn parse(mut bytes: &[u8], mut each: impl FnMut(Connection)) -> Part {
+pub fn parse(bytes: &[u8], mut each: impl FnMut(Connection)) -> Part {
+    messages(bytes, |body| connection(body).into_iter().for_each(&mut each))
+}
+
+/// The same of sockets.
+pub fn parse_sockets(bytes: &[u8], mut each: impl FnMut(Socket)) -> Part {
+    messages(bytes, |body| socket(body).into_iter().for_each(&mut each))
+}
+
+fn messages(mut bytes: &[u8], mut each: impl FnMut(&[u8])) -> Part {
     while !bytes.is_empty() {
         let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) else { return Part::Refused(0) };
         let Some(body) = bytes.get(HEADING_BYTES..length as usize) else { return Part::Refused(0) };
         match kind {
             NLMSG_DONE => return Part::Done,
             NLMSG_ERROR => return Part::Refused(u32_at(body, 0).map_or(0, |error| (error as i32).saturating_neg())),
-            SOCK_DIAG_BY_FAMILY => connection(body).into_iter().for_each(&mut each),
+            SOCK_DIAG_BY_FAMILY => each(body),
             _ => {}
         }
         bytes = bytes.get((length as usize).next_multiple_of(4)..).unwrap_or_default();
@@ -111,8 +161,34 @@ pub fn parse(mut bytes: &[u8], mut each: impl FnMut(Connection)) -> Part {
     Part::More
 }
 
+fn socket(body: &[u8]) -> Option<Socket> {
+    let state = State::of(*body.get(at::STATE)?)?;
+    let (unread, written) = (u32_at(body, at::RQUEUE)?, u32_at(body, at::WQUEUE)?);
+    let listens = state == State::Listening;
+    Some(Socket {
+        local: address(body, at::LOCAL, at::LOCAL_PORT)?,
+        peer: address(body, at::PEER, at::PEER_PORT)?,
+        state,
+        unsent_bytes: if listens { 0 } else { written.into() },
+        unread: unread.into(),
+        backlog: listens.then(|| written.into()),
+        retransmits: (*body.get(at::RETRANSMITS)?).into(),
+        inode: u32_at(body, at::INODE)?.into(),
+    })
+}
+
+/// Addresses and ports stand as on the wire.
+fn address(body: &[u8], at: usize, port_at: usize) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(*body.get(port_at..)?.first_chunk()?);
+    let ip = match *body.first()? {
+        family if family == Family::V4 as u8 => IpAddr::from(Ipv4Addr::from(*body.get(at..)?.first_chunk::<4>()?)),
+        _ => IpAddr::from(Ipv6Addr::from(*body.get(at..)?.first_chunk::<16>()?)).to_canonical(),
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
 fn connection(body: &[u8]) -> Option<Connection> {
-    let inode = u64::from(u32_at(body, INODE_AT)?);
+    let inode = u64::from(u32_at(body, at::INODE)?);
     let mut attributes = body.get(ANSWER_BYTES..)?;
     loop {
         let (length, kind) = (usize::from(u16_at(attributes, 0)?), u16_at(attributes, 2)?);

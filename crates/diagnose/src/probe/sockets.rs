@@ -53,6 +53,8 @@ pub struct Socket {
     pub unsent_bytes: u64,
     /// Bytes that have come and were not read; of a listener, connections that were not accepted.
     pub unread: u64,
+    /// Of a listener, so many connections may wait to be accepted; none of others, and none where `/proc` tells, which does not say it.
+    pub backlog: Option<u64>,
     /// Times that the oldest unconfirmed segment was sent again.
     pub retransmits: u64,
     /// Its number, as `/proc/PID/fd` names it; 0 when no process has it.
@@ -73,6 +75,14 @@ const STATES: [State; 12] = [
     State::Closing,
     State::NewSynReceived,
 ];
+
+impl State {
+    /// By its number.
+    #[must_use]
+    pub fn of(number: u8) -> Option<Self> {
+        STATES.get(usize::from(number).checked_sub(1)?).copied()
+    }
+}
 
 /// Reads the text of such a file. A line that is not understood is left out: the kernel's last one may be cut.
 #[must_use]
@@ -96,15 +106,16 @@ pub fn by_state(sockets: &[Socket]) -> BTreeMap<State, u64> {
 fn socket(line: &str) -> Option<Socket> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, peer) = (address(words.next()?)?, address(words.next()?)?);
-    let state = usize::from_str_radix(words.next()?, 16).ok()?;
+    let state = u8::from_str_radix(words.next()?, 16).ok()?;
     let (unsent, unread) = words.next()?.split_once(':')?;
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     Some(Socket {
         local,
         peer,
-        state: *STATES.get(state.checked_sub(1)?)?,
+        state: State::of(state)?,
         unsent_bytes: hex(unsent)?,
         unread: hex(unread)?,
+        backlog: None,
         retransmits: hex(words.nth(1)?)?,
         inode: words.nth(2)?.parse().ok()?,
     })

@@ -3,6 +3,7 @@
 
 use super::finding::{Class, Finding, percent};
 use super::want::{granted, taken};
+use crate::probe::group::PERIODS_MIN;
 use crate::samples::{Role, Samples, Watched};
 
 /// From this share of a CPU on a generator's thread has nothing left to give.
@@ -14,8 +15,6 @@ const MACHINE_FULL: f64 = 0.9;
 const GRANTED: f64 = 0.9;
 /// From this share of its periods on, in which a cgroup holds it up, it is limited by that.
 const HELD_UP: f64 = 0.3;
-/// Fewer periods tell nothing.
-const PERIODS_MIN: u64 = 5;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     let busiest =

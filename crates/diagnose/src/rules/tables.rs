@@ -1,4 +1,4 @@
-//! Something of the kernel is full: accept queues, open files, ports, the firewall's table, memory for TCP.
+//! Something of the kernel is full: open files, ports, the firewall's table, memory for TCP.
 
 use super::finding::{Class, Finding, confidence};
 use crate::samples::{Level, Samples};
@@ -7,29 +7,6 @@ use crate::samples::{Level, Samples};
 const FULL_FROM: f64 = 0.95;
 /// From this share on there is no doubt.
 const FULL: f64 = 0.995;
-/// Connections per second that a listener drops, from which on it limits.
-const OVERFLOWS_PER_S: f64 = 0.5;
-/// From this rate on there is no doubt.
-const OVERFLOWS_FULL_PER_S: f64 = 10.0;
-
-pub(super) fn accept_queue(samples: &Samples) -> Option<Finding> {
-    let trouble = samples.trouble?;
-    let per_s = trouble.listen_overflows as f64 / samples.span.as_secs_f64();
-    if !per_s.is_finite() || per_s < OVERFLOWS_PER_S {
-        return None;
-    }
-    Some(Finding {
-        class: Class::AcceptQueue,
-        confidence: confidence(per_s, OVERFLOWS_PER_S, OVERFLOWS_FULL_PER_S),
-        evidence: vec![format!(
-            "{} connections found the queue of a listener full and {} were dropped (ListenOverflows, ListenDrops)",
-            trouble.listen_overflows, trouble.listen_drops
-        )],
-        counterfactual:
-            "twice the queue (listen's backlog and net.core.somaxconn), or more threads that accept, ends the drops"
-                .to_owned(),
-    })
-}
 
 pub(super) fn open_files(samples: &Samples) -> Option<Finding> {
     let full = samples.processes.iter().filter_map(|process| Some((process, process.files?, full(process.files)?)));

@@ -15,7 +15,7 @@ use crate::probe::tcp::{Segments, Trouble};
 use crate::probe::vmstat::VmStat;
 use crate::root::{Root, Unseen, Why};
 use crate::sampler::Sampler;
-use crate::samples::{Level, Link, Load, Peer, Role, Thread, Watched};
+use crate::samples::{AcceptQueue, Level, Link, Load, Peer, Role, Thread, Watched};
 
 fn thread(busy: f64) -> Thread {
     Thread { name: "worker".to_owned(), busy, waited: Some(0.0) }
@@ -45,6 +45,7 @@ fn quiet(busy: f64) -> Samples {
             target_rate: None,
             service_time: Duration::from_millis(50),
             was_the_limit: false,
+            ..Load::default()
         }),
         ..Samples::default()
     }
@@ -101,7 +102,10 @@ const PLANTS: [Plant; 17] = [
     }),
     (Class::TooFewWorkers, |s| s.processes[0].unread_share = Some(0.85)),
     (Class::AcceptQueue, |s| {
-        s.trouble = Some(Trouble { listen_overflows: 400, listen_drops: 400, ..Trouble::default() });
+        s.trouble = Some(Trouble { listen_overflows: 90, listen_drops: 90, ..Trouble::default() });
+        s.load = s.load.map(|load| Load { connects_per_s: Some(154.0), ..load });
+        s.processes[0].accept_queue = Some(AcceptQueue { waiting: 3, most: Some(2) });
+        s.processes[1].untaken_share = Some(0.94);
     }),
     (Class::OpenFiles, |s| s.processes[0].files = Some(Level { used: 1024, most: 1024 })),
     (Class::Ports, |s| s.ports = Some(Level { used: 28_230, most: 28_232 })),

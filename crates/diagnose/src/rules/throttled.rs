@@ -1,14 +1,13 @@
 //! The cgroup's share of CPU is used up.
 
 use super::finding::{Class, Finding, confidence, percent};
+use crate::probe::group::PERIODS_MIN;
 use crate::samples::{Role, Samples};
 
 /// From this share of its periods on a group is at its limit.
 const THROTTLED: f64 = 0.3;
 /// From this share on there is no doubt.
 const FULL: f64 = 0.8;
-/// Fewer periods tell nothing.
-const PERIODS_MIN: u64 = 5;
 
 pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     let throttled = samples.processes.iter().filter(|process| process.role != Role::Generator).filter_map(|process| {
@@ -22,8 +21,9 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         confidence: confidence(share, THROTTLED, FULL),
         evidence: vec![
             format!(
-                "the group of process {} was held up in {} of {} periods ({})",
+                "the group of process {}{} was held up in {} of {} periods ({})",
                 process.pid,
+                process.held_in.as_ref().map_or(String::new(), |group| format!(" ({})", group.display())),
                 group.throttled_periods,
                 group.periods,
                 percent(share)

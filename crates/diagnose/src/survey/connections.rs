@@ -3,50 +3,28 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rustix::fd::OwnedFd;
 use rustix::io;
-use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with, sockopt};
 
-use crate::probe::inet_diag::{self, Connection, Family, Part};
+use super::table::ask;
+use crate::probe::inet_diag::{self, Connection, Family, Wanted};
 use crate::samples::Connections;
 
 /// Most own connections that are looked at.
 pub(super) const CONNECTIONS_MAX: usize = 10_000;
-/// Most parts of an answer that are read, of some 30 connections each: those of other processes are among them.
-const PARTS_MAX: usize = 4096;
-/// Longest wait for the kernel's answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// The kernel's parts are 32 KiB at most (net/netlink/af_netlink.c).
-const PART_BYTES_MAX: usize = 64 << 10;
 
 /// Those whose sockets are `own`, added up; none where there is none, or the kernel tells nothing.
 pub(super) fn of(own: &HashSet<u64>) -> Option<Connections> {
     let mut sum = Sum::default();
     for family in [Family::V4, Family::V6] {
         // What was told before an error is true all the same.
-        let _: io::Result<()> = ask(family, |connection| {
+        let mut add = |connection: Connection| {
             if own.contains(&connection.inode) && sum.count < CONNECTIONS_MAX as u64 {
                 sum.add(&connection);
             }
-        });
+        };
+        let _: io::Result<()> = ask(family, Wanted::Connections, |part| inet_diag::parse(part, &mut add));
     }
     sum.means()
-}
-
-fn ask(family: Family, mut each: impl FnMut(Connection)) -> io::Result<()> {
-    let socket: OwnedFd =
-        socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_WITHIN))?;
-    sendto(&socket, &inet_diag::question(family), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-    let mut buffer = vec![0; PART_BYTES_MAX];
-    for _ in 0..PARTS_MAX {
-        let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
-        if inet_diag::parse(&buffer[..length], &mut each) != Part::More {
-            break;
-        }
-    }
-    Ok(())
 }
 
 #[derive(Default)]

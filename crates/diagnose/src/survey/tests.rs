@@ -249,3 +249,26 @@ fn the_kernel_tells_of_own_connections() {
         assert_eq!(connections::of(&HashSet::new()), None);
     }
 }
+
+/// A listener with room for two that nobody serves, and clients that go on asking.
+#[test]
+fn a_full_accept_queue_is_seen_from_both_ends() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with};
+    let open = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
+    };
+    let listener = open();
+    bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+    listen(&listener, 2).unwrap();
+    let there = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+    // As long as the kernel has room for half-open ones, it answers the first segment of some.
+    let clients: Vec<_> = (0..20).map(|_| open()).collect();
+    for client in &clients {
+        let _ = connect(client, &there);
+    }
+    await_process("a full queue", |process| {
+        let queue = process.accept_queue.is_some_and(|queue| queue.is_full() && queue.most == Some(2));
+        queue && process.untaken_share.is_some_and(|share| share > 0.0)
+    });
+}

@@ -95,7 +95,7 @@ impl Sockets<'_> {
     fn whose(&self, spot: Spot) -> WaitFor {
         match spot {
             Spot::Known(what) => what,
-            Spot::Inode(inode) if self.listeners.contains(&inode) => WaitFor::Connection,
+            Spot::Inode(inode) if self.listeners.iter().any(|listener| listener.inode == inode) => WaitFor::Connection,
             Spot::Inode(inode) => match self.own.iter().find(|socket| socket.inode == inode) {
                 Some(socket) if self.doors.contains(&socket.local.port()) => WaitFor::Client,
                 Some(socket) => WaitFor::Peer(Some(socket.peer)),

@@ -203,6 +203,7 @@ impl Feed {
             target_rate: run.target_rps(now),
             service_time: last.service_mean,
             was_the_limit: self.generator_busiest.is_some_and(|busy| busy >= GENERATOR_FULL),
+            ..Load::default()
         })
     }
 

@@ -92,11 +92,10 @@ impl Drop for Smaller {
     }
 }
 
-/// The file that holds a process's quota, where it has one, may be written, and does not hold this process too.
-pub(super) fn file(pid: u32) -> Option<PathBuf> {
-    let root = Root::machine();
-    let file = Groups::of(&root, &pid.to_string()).ok()?.limits().cpu?.file;
-    let groups = Groups::of(&root, "self").ok()?;
+/// The file that holds a group's quota, where it may be written and does not hold this process too.
+pub(super) fn file(group: &Path) -> Option<PathBuf> {
+    let file = ["cpu.max", "cpu.cfs_quota_us"].map(|name| group.join(name)).into_iter().find(|file| file.exists())?;
+    let groups = Groups::of(&Root::machine(), "self").ok()?;
     let (own, _) = groups.folder(Controller::Cpu)?;
     let writable = fs::OpenOptions::new().write(true).open(&file).is_ok();
     (!concerns(&file, own) && writable).then_some(file)

@@ -27,6 +27,39 @@ fn a_recorded_answer_is_read() {
     assert_eq!((found, part), (vec![expected], Part::Done));
 }
 
+#[test]
+fn sockets_of_both_families_are_read() {
+    let message = |family: u8, state: State, local: &[u8], [rqueue, wqueue]: [u32; 2]| {
+        let mut body = [0; ANSWER_BYTES];
+        (body[0], body[at::STATE], body[at::RETRANSMITS]) = (family, state as u8, 3);
+        body[at::LOCAL_PORT..at::PEER].fill(0);
+        body[at::LOCAL_PORT..at::LOCAL].copy_from_slice(&[0x1f, 0x90, 0xc0, 0x01]);
+        body[at::LOCAL..at::LOCAL + local.len()].copy_from_slice(local);
+        body[at::RQUEUE..at::WQUEUE].copy_from_slice(&rqueue.to_ne_bytes());
+        body[at::WQUEUE..at::WQUEUE + 4].copy_from_slice(&wqueue.to_ne_bytes());
+        body[at::INODE..].copy_from_slice(&4711_u32.to_ne_bytes());
+        let mut bytes = ((HEADING_BYTES + ANSWER_BYTES) as u32).to_ne_bytes().to_vec();
+        bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        bytes
+    };
+    let mapped = "::ffff:10.0.0.1".parse::<Ipv6Addr>().unwrap().octets();
+    let bytes = [
+        message(2, State::Listening, &[127, 0, 0, 1], [3, 2]),
+        message(10, State::Established, &mapped, [7, 9]),
+        message(2, State::Established, &[0; 4], [0, 0])[..20].to_vec(),
+    ];
+    let mut found = Vec::new();
+    assert_eq!(parse_sockets(&bytes.concat(), |socket| found.push(socket)), Part::Refused(0), "the last is cut");
+    let (listener, open) = (found[0], found[1]);
+    assert_eq!((listener.local, listener.peer.port()), ("127.0.0.1:8080".parse().unwrap(), 0xc001));
+    assert_eq!((listener.unread, listener.backlog, listener.unsent_bytes), (3, Some(2), 0));
+    assert_eq!((open.local, open.state), ("10.0.0.1:8080".parse().unwrap(), State::Established));
+    assert_eq!((open.unread, open.backlog, open.unsent_bytes), (7, None, 9));
+    assert_eq!((open.inode, open.retransmits, found.len()), (4711, 3, 2));
+}
+
 #[cfg(target_endian = "little")]
 #[test]
 fn older_kernels_tell_less() {
@@ -61,10 +94,12 @@ fn refusals_and_what_no_kernel_writes_end_the_answer() {
     let whole = recorded();
     for length in 1..whole.len() {
         parsed(&whole[..length]);
+        parse_sockets(&whole[..length], drop);
         let mut other = whole.clone();
         for value in [0, 1, 3, 4, 0x7f, 0xff] {
             other[length] = value;
             parsed(&other);
+            parse_sockets(&other, drop);
         }
     }
     assert_eq!(parsed(&whole[..17]), (Vec::new(), Part::Refused(0)));
@@ -72,8 +107,10 @@ fn refusals_and_what_no_kernel_writes_end_the_answer() {
 
 #[test]
 fn the_question_is_what_the_kernel_expects() {
-    let bytes = question(Family::V6);
+    let bytes = question(Family::V6, Wanted::Connections);
     assert_eq!(bytes.len(), 72);
     assert_eq!((u32_at(&bytes, 0), u16_at(&bytes, 4), u16_at(&bytes, 6)), (Some(72), Some(20), Some(0x301)));
     assert_eq!((bytes[16..20].to_vec(), u32_at(&bytes, 20)), (vec![10, 6, 2, 0], Some(2)));
+    let states = |wanted| u32_at(&question(Family::V4, wanted), 20);
+    assert_eq!((states(Wanted::Sockets), states(Wanted::TimeWait)), (Some(0x1fbe), Some(0x40)));
 }

@@ -19,6 +19,7 @@ fn waiting(busy: f64, service: &[f64], waits: &[(WaitFor, f64)]) -> Samples {
             target_rate: None,
             service_time: Duration::from_millis(8),
             was_the_limit: false,
+            ..Load::default()
         }),
         ..quiet(busy)
     }
@@ -252,6 +253,7 @@ fn what_the_hypervisor_takes_is_not_idle() {
         service_time: Duration::from_micros(500),
         was_the_limit: true,
         target_rate: None,
+        ..Load::default()
     });
     assert_eq!((first(&stopped).0, says(&stopped, Class::Generator)), (Class::TooFewConnections, Some(0.4)));
     // A generator that found no CPU for a moment, and kept its rate.
@@ -260,4 +262,36 @@ fn what_the_hypervisor_takes_is_not_idle() {
     let service_time = Duration::from_micros(150);
     kept.load = kept.load.map(|load| Load { target_rate: Some(load.rate), service_time, was_the_limit: true, ..load });
     assert_eq!((first(&kept).0, says(&kept, Class::Generator)), (Class::NoneFound, Some(0.4)), "{:#?}", judge(&kept));
+}
+
+/// The kernel counts for all listeners together. A tiny backlog, as it was seen, and what is none.
+#[test]
+fn a_few_overflows_are_weighed_against_what_they_hold_up() {
+    let overflows = |count, connects_per_s, queue: Option<[u64; 2]>, untaken: Option<f64>| {
+        let mut samples = waiting(0.3, &[0.2; 4], &[]);
+        samples.trouble = Some(Trouble { listen_overflows: count, listen_drops: count, ..Trouble::default() });
+        samples.load = samples.load.map(|load| Load { connections: 50, connects_per_s, ..load });
+        let queue = queue.map(|[waiting, most]| AcceptQueue { waiting, most: Some(most) });
+        (samples.processes[0].accept_queue, samples.processes[1].untaken_share) = (queue, untaken);
+        samples
+    };
+    let sure = |samples: &Samples| says(samples, Class::AcceptQueue).unwrap_or(0.0);
+    let tiny = overflows(90, Some(154.0), Some([3, 2]), Some(0.94));
+    assert!(first(&tiny).0 == Class::AcceptQueue && sure(&tiny) > 0.9, "{:#?}", judge(&tiny));
+    // The queue was met when one had just been accepted; or nothing of either could be seen.
+    assert!(sure(&overflows(90, Some(154.0), Some([1, 2]), Some(0.94))) > 0.9);
+    assert!(sure(&overflows(90, None, None, None)) > 0.7);
+    // A few, of which nothing is held up; many of another listener; or of one that we loaded no more when it was looked at.
+    assert!(sure(&overflows(2, Some(900.0), Some([0, 128]), Some(0.0))) < 0.3);
+    assert!(sure(&overflows(400, Some(900.0), Some([0, 128]), Some(0.0))) < 0.5);
+    assert_eq!(sure(&overflows(400, Some(0.0), Some([0, 128]), Some(0.0))), 0.0, "all are kept");
+    // Connections that are kept, and that nobody took in when all were opened at once.
+    assert!(sure(&overflows(9, Some(0.0), Some([129, 128]), Some(0.5))) > 0.9);
+    // As few as there are, and some of them fail for good.
+    let mut failing = overflows(5, Some(20.0), None, None);
+    failing.load = failing.load.map(|load| Load { failed_connects_per_s: 5.0, ..load });
+    assert!(sure(&failing) > 0.8);
+    // Without a load nobody is known to suffer.
+    let nobody = Samples { load: None, ..overflows(400, None, None, None) };
+    assert!(sure(&nobody) > 0.5 && sure(&nobody) < 0.6);
 }
