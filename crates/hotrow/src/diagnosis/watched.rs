@@ -24,6 +24,9 @@ pub struct WatchArgs {
     /// Watch the processes of this cgroup
     #[arg(long, value_name = "PATH", group = "watched")]
     cgroup: Option<PathBuf>,
+    /// This process, and those that descend from it, are a proxy in front of the service; may be repeated
+    #[arg(long, value_name = "PID")]
+    proxy_pid: Vec<u32>,
 }
 
 /// Finds the processes that the arguments name, or that listen where the requests go.
@@ -32,23 +35,42 @@ pub struct WatchArgs {
 /// What was named and is not there, in words.
 pub fn watch(args: &WatchArgs, address: &Address) -> Result<Watch, String> {
     let here = address.is_local();
-    let (pids, words) = chosen(args, address, here)?;
-    let services: Vec<(u32, Role)> = pids.into_iter().map(|pid| (pid, Role::Service)).collect();
-    Ok(Watch::new(&services, here, words))
+    let (mut pids, mut words) = chosen(args, address, here)?;
+    if let Some(proxies) = numbers(Path::new(PROC), "--proxy-pid", &args.proxy_pid)? {
+        let in_front = with_descendants(&args.proxy_pid);
+        // Who listens on the URL's port is the proxy, most often: it is no service too.
+        pids.retain(|pid| !in_front.contains(pid));
+        words = match pids.as_slice() {
+            [] => format!("the proxy, process {proxies}; --pid names the service behind it"),
+            _ => format!("{words}, behind the proxy, process {proxies}"),
+        };
+    }
+    let proxies = args.proxy_pid.iter().map(|pid| (*pid, Role::Proxy));
+    let watched: Vec<(u32, Role)> = proxies.chain(pids.iter().map(|pid| (*pid, Role::Service))).collect();
+    Ok(Watch::new(&watched, here, words))
+}
+
+/// Processes as an option names them, in words; none where it was not given.
+fn numbers(proc: &Path, option: &str, pids: &[u32]) -> Result<Option<String>, String> {
+    if let Some(pid) = pids.iter().find(|pid| process::stat(proc, **pid).is_err()) {
+        return Err(format!("{option} {pid}: there is no such process, or it may not be seen"));
+    }
+    let words: Vec<String> = pids.iter().map(u32::to_string).collect();
+    Ok((!words.is_empty()).then(|| words.join(", ")))
+}
+
+fn with_descendants(pids: &[u32]) -> Vec<u32> {
+    let all = process::all(Path::new(PROC)).unwrap_or_default();
+    let below = pids.iter().flat_map(|pid| process::descendants(&all, *pid)).map(|stat| stat.pid);
+    pids.iter().copied().chain(below).collect()
 }
 
 fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, String), String> {
     let proc = Path::new(PROC);
     let listener = |port| listeners::on_port(proc, port);
     let named = |found: listeners::Listener| (vec![found.pid], format!("process {} ({})", found.pid, found.name));
-    if !args.pid.is_empty() {
-        return match args.pid.iter().find(|pid| process::stat(proc, **pid).is_err()) {
-            Some(pid) => Err(format!("--pid {pid}: there is no such process, or it may not be seen")),
-            None => {
-                let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
-                Ok((args.pid.clone(), format!("process {}", pids.join(", "))))
-            }
-        };
+    if let Some(pids) = numbers(proc, "--pid", &args.pid)? {
+        return Ok((args.pid.clone(), format!("process {pids}")));
     }
     if let Some(port) = args.port {
         let nobody = || format!("--port {port}: nobody listens there, or whoever does may not be seen; try as root");
