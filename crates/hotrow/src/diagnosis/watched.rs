@@ -93,3 +93,57 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
         Address::Tcp(_) => (Vec::new(), "only what TCP and timing show: the target is not on this machine".to_owned()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// A process that is ended with the test.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn new() -> Self {
+            Self(Command::new("sleep").arg("600").spawn().expect("sleep(1)"))
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_watched_as_one_and_as_no_service() {
+        let (proxy, service) = (Sleeper::new(), Sleeper::new());
+        let (proxy, service) = (proxy.0.id(), service.0.id());
+        let elsewhere = Address::Tcp(SocketAddr::from(([192, 0, 2, 1], 80)));
+        let seen = |pid: Vec<u32>| {
+            let args = WatchArgs { pid, proxy_pid: vec![proxy], ..WatchArgs::default() };
+            let watch = watch(&args, &elsewhere).expect("both are there");
+            (watch.with_role(Role::Proxy), watch.with_role(Role::Service), watch.words)
+        };
+        let both = format!("process {service}, behind the proxy, process {proxy}");
+        assert_eq!(seen(vec![service]), (vec![proxy], vec![service], both));
+        let alone = format!("the proxy, process {proxy}; --pid names the service behind it");
+        assert_eq!(seen(vec![proxy]), (vec![proxy], Vec::new(), alone));
+        // Who listens where the requests go is found without being named.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let args = WatchArgs { proxy_pid: vec![proxy], ..WatchArgs::default() };
+        let here = Address::Tcp(listener.local_addr().expect("bound"));
+        let words = watch(&args, &here).expect("both are there").words;
+        assert!(words.starts_with("process ") && words.ends_with(&format!("behind the proxy, process {proxy}")), "{words}");
+    }
+
+    #[test]
+    fn a_proxy_that_is_not_there_is_refused() {
+        let args = WatchArgs { proxy_pid: vec![u32::MAX], ..WatchArgs::default() };
+        let refused = watch(&args, &Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 80))));
+        let words = refused.err().expect("there is no such process");
+        assert_eq!(words, "--proxy-pid 4294967295: there is no such process, or it may not be seen");
+    }
+}
