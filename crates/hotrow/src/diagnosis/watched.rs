@@ -24,6 +24,9 @@ pub struct WatchArgs {
     /// Watch the processes of this cgroup
     #[arg(long, value_name = "PATH", group = "watched")]
     cgroup: Option<PathBuf>,
+    /// This process, and those that descend from it, are a proxy in front of the service; may be repeated
+    #[arg(long, value_name = "PID")]
+    proxy_pid: Vec<u32>,
 }
 
 /// Finds the processes that the arguments name, or that listen where the requests go.
@@ -32,23 +35,42 @@ pub struct WatchArgs {
 /// What was named and is not there, in words.
 pub fn watch(args: &WatchArgs, address: &Address) -> Result<Watch, String> {
     let here = address.is_local();
-    let (pids, words) = chosen(args, address, here)?;
-    let services: Vec<(u32, Role)> = pids.into_iter().map(|pid| (pid, Role::Service)).collect();
-    Ok(Watch::new(&services, here, words))
+    let (mut pids, mut words) = chosen(args, address, here)?;
+    if let Some(proxies) = numbers(Path::new(PROC), "--proxy-pid", &args.proxy_pid)? {
+        let in_front = with_descendants(&args.proxy_pid);
+        // Who listens on the URL's port is the proxy, most often: it is no service too.
+        pids.retain(|pid| !in_front.contains(pid));
+        words = match pids.as_slice() {
+            [] => format!("the proxy, process {proxies}; --pid names the service behind it"),
+            _ => format!("{words}, behind the proxy, process {proxies}"),
+        };
+    }
+    let proxies = args.proxy_pid.iter().map(|pid| (*pid, Role::Proxy));
+    let watched: Vec<(u32, Role)> = proxies.chain(pids.iter().map(|pid| (*pid, Role::Service))).collect();
+    Ok(Watch::new(&watched, here, words))
+}
+
+/// Processes as an option names them, in words; none where it was not given.
+fn numbers(proc: &Path, option: &str, pids: &[u32]) -> Result<Option<String>, String> {
+    if let Some(pid) = pids.iter().find(|pid| process::stat(proc, **pid).is_err()) {
+        return Err(format!("{option} {pid}: there is no such process, or it may not be seen"));
+    }
+    let words: Vec<String> = pids.iter().map(u32::to_string).collect();
+    Ok((!words.is_empty()).then(|| words.join(", ")))
+}
+
+fn with_descendants(pids: &[u32]) -> Vec<u32> {
+    let all = process::all(Path::new(PROC)).unwrap_or_default();
+    let below = pids.iter().flat_map(|pid| process::descendants(&all, *pid)).map(|stat| stat.pid);
+    pids.iter().copied().chain(below).collect()
 }
 
 fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, String), String> {
     let proc = Path::new(PROC);
     let listener = |port| listeners::on_port(proc, port);
     let named = |found: listeners::Listener| (vec![found.pid], format!("process {} ({})", found.pid, found.name));
-    if !args.pid.is_empty() {
-        return match args.pid.iter().find(|pid| process::stat(proc, **pid).is_err()) {
-            Some(pid) => Err(format!("--pid {pid}: there is no such process, or it may not be seen")),
-            None => {
-                let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
-                Ok((args.pid.clone(), format!("process {}", pids.join(", "))))
-            }
-        };
+    if let Some(pids) = numbers(proc, "--pid", &args.pid)? {
+        return Ok((args.pid.clone(), format!("process {pids}")));
     }
     if let Some(port) = args.port {
         let nobody = || format!("--port {port}: nobody listens there, or whoever does may not be seen; try as root");
@@ -70,4 +92,58 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
         Address::Unix(_) => (Vec::new(), "the machine; --pid names the process behind the socket".to_owned()),
         Address::Tcp(_) => (Vec::new(), "only what TCP and timing show: the target is not on this machine".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// A process that is ended with the test.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn new() -> Self {
+            Self(Command::new("sleep").arg("600").spawn().expect("sleep(1)"))
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_watched_as_one_and_as_no_service() {
+        let (proxy, service) = (Sleeper::new(), Sleeper::new());
+        let (proxy, service) = (proxy.0.id(), service.0.id());
+        let elsewhere = Address::Tcp(SocketAddr::from(([192, 0, 2, 1], 80)));
+        let seen = |pid: Vec<u32>| {
+            let args = WatchArgs { pid, proxy_pid: vec![proxy], ..WatchArgs::default() };
+            let watch = watch(&args, &elsewhere).expect("both are there");
+            (watch.with_role(Role::Proxy), watch.with_role(Role::Service), watch.words)
+        };
+        let both = format!("process {service}, behind the proxy, process {proxy}");
+        assert_eq!(seen(vec![service]), (vec![proxy], vec![service], both));
+        let alone = format!("the proxy, process {proxy}; --pid names the service behind it");
+        assert_eq!(seen(vec![proxy]), (vec![proxy], Vec::new(), alone));
+        // Who listens where the requests go is found without being named.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let args = WatchArgs { proxy_pid: vec![proxy], ..WatchArgs::default() };
+        let here = Address::Tcp(listener.local_addr().expect("bound"));
+        let words = watch(&args, &here).expect("both are there").words;
+        assert!(words.starts_with("process ") && words.ends_with(&format!("behind the proxy, process {proxy}")), "{words}");
+    }
+
+    #[test]
+    fn a_proxy_that_is_not_there_is_refused() {
+        let args = WatchArgs { proxy_pid: vec![u32::MAX], ..WatchArgs::default() };
+        let refused = watch(&args, &Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 80))));
+        let words = refused.err().expect("there is no such process");
+        assert_eq!(words, "--proxy-pid 4294967295: there is no such process, or it may not be seen");
+    }
 }

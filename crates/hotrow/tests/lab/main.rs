@@ -8,6 +8,7 @@ mod limits;
 mod models;
 mod nginx;
 mod own_service;
+mod proxy;
 #[cfg(feature = "reference")]
 mod reference;
 mod report;

@@ -1,7 +1,7 @@
 //! The confusion matrix of planted bottlenecks: does the verdict name what was planted?
 //!
 //! Reading order: `plants` (what is planted, and how), `matrix` (a run, and what is counted), `plan` and `server` (the
-//! planted process), `stage` (processes, groups, namespaces), `quiet` (is somebody else here?), `keep` (the kept run), this
+//! planted process), `stage` (processes, groups, namespaces), `proxy` (nginx), `quiet` (is somebody else here?), `keep` (the kept run), this
 //! file (what must hold).
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
@@ -10,6 +10,7 @@ mod keep;
 mod matrix;
 mod plan;
 mod plants;
+mod proxy;
 mod quiet;
 mod server;
 mod stage;

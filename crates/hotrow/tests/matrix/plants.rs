@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::plan::{Plan, Service, Threads, Work};
+use super::proxy;
 use super::stage::{Group, Limit, Namespace, Process, disk_of, wrapped};
 
 /// A bottleneck that can be planted.
@@ -28,7 +29,7 @@ pub(crate) struct Planted {
     _folder: Option<tempfile::TempDir>,
 }
 
-pub(crate) const PLANTS: [Plant; 15] = [
+pub(crate) const PLANTS: [Plant; 16] = [
     Plant { name: "CPU share by cgroup", class: "Throttled", plant: throttled },
     Plant { name: "one busy thread", class: "OneThread", plant: one_thread },
     Plant { name: "all CPUs", class: "AllCpus", plant: all_cpus },
@@ -43,6 +44,7 @@ pub(crate) const PLANTS: [Plant; 15] = [
     Plant { name: "disk", class: "Disk", plant: disk },
     Plant { name: "throttled generator", class: "Generator", plant: generator },
     Plant { name: "competing process", class: "Competitor", plant: competitor },
+    Plant { name: "proxy in front", class: "Proxy", plant: proxy_in_front },
     Plant { name: "none", class: "NoneFound", plant: none },
 ];
 
@@ -141,6 +143,22 @@ fn competitor() -> Result<Planted, String> {
     let planted = Planted::default().start(&Plan::Burner(cores))?;
     let service = Service { threads: Threads::Loops(cores), work: Work::Cpu { us: 400 }, ..Service::default() };
     planted.serve(service)?.closed(32)
+}
+
+/// One process of nginx, which compresses what two services behind it have ready.
+fn proxy_in_front() -> Result<Planted, String> {
+    let service = Service { body_bytes: 64 << 10, work: Work::Cpu { us: 20 }, ..Service::default() };
+    let mut planted = Planted::default().serve(service.clone())?.serve(service)?;
+    let backends: Vec<SocketAddr> = planted.processes.iter().filter_map(|process| process.address).collect();
+    let services: Vec<String> = planted.processes.iter().map(|process| format!("--pid={}", process.pid())).collect();
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let nginx = proxy::start(folder.path(), &backends)?;
+    let proxy = format!("--proxy-pid={}", nginx.pid());
+    planted.processes.push(nginx);
+    let url = format!("http://{}/", planted.address()?);
+    planted.load = [url, "-c16".to_owned(), "-HAccept-Encoding: gzip".to_owned(), proxy].into();
+    planted.load.extend(services);
+    Ok(Planted { _folder: Some(folder), ..planted })
 }
 
 /// A rate that is a small part of what the service can do.

@@ -50,8 +50,17 @@ impl Process {
         Ok(process)
     }
 
+    /// A program of somebody else's, which listens there.
+    pub(crate) fn of(child: Child, address: SocketAddr) -> Self {
+        Self { child, address: Some(address) }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     fn listening(&mut self) -> Result<SocketAddr, String> {

@@ -1,0 +1,68 @@
+"""A small HTTP service for the worked examples of docs/diagnosis.md: a thread for each connection.
+
+service.py 8080 --work-ms 2 [--processes 2]      computes for so long, for each answer
+service.py 8080 --database 8081 [--pool 4]       asks a database, over so many connections
+service.py 8080 --database-ms 5                  is that database: answers each line after so long
+"""
+import argparse, os, queue, random, socket, threading, time
+
+arguments = argparse.ArgumentParser()
+arguments.add_argument("port", type=int)
+arguments.add_argument("--work-ms", type=float, default=0)
+arguments.add_argument("--processes", type=int, default=1)
+arguments.add_argument("--database", type=int)
+arguments.add_argument("--pool", type=int, default=4)
+arguments.add_argument("--database-ms", type=float)
+arguments.add_argument("--body-bytes", type=int, default=100)
+args = arguments.parse_args()
+
+words = random.Random(1)
+BODY = " ".join(f"{words.randrange(1 << 12):x}" for _ in range(args.body_bytes)).encode()[: args.body_bytes]
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+pool = queue.Queue()
+
+
+def lines(connection, end):
+    """What a client sends, up to each `end`."""
+    received = b""
+    while more := connection.recv(65536):
+        received += more
+        while end in received:
+            line, received = received.split(end, 1)
+            yield line
+
+
+def database(connection):
+    for _ in lines(connection, b"\n"):
+        time.sleep(args.database_ms / 1000)
+        connection.sendall(b"row\n")
+
+
+def ask():
+    connection = pool.get()
+    connection.sendall(b"query\n")
+    connection.recv(65536)
+    pool.put(connection)
+
+
+def http(connection):
+    for _ in lines(connection, b"\r\n\r\n"):
+        until = time.thread_time() + args.work_ms / 1000
+        while time.thread_time() < until:
+            pass
+        if args.database:
+            ask()
+        connection.sendall(ANSWER)
+
+
+listener = socket.create_server(("127.0.0.1", args.port), backlog=1024)
+for _ in range(args.processes - 1):
+    if os.fork() == 0:
+        break
+for _ in range(args.pool if args.database else 0):
+    pool.put(socket.create_connection(("127.0.0.1", args.database)))
+serve = http if args.database_ms is None else database
+while True:
+    connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
