@@ -155,12 +155,7 @@ fn search(
         at_least: args.at_least,
         diagnosed: Diagnosed::default(),
     };
-    report.diagnosed = proof::diagnosed((&task, changes), watch, &report, &mut |words| {
-        shown.step(|| format!("test: {words}"), String::new);
-        if shown.lines() {
-            tell(std::io::stderr(), &format!("test: {words}"));
-        }
-    });
+    report.diagnosed = proof::diagnosed((&task, changes), watch, &report);
     report.took_s = Nanos::now().since(begun).as_secs_f64();
     report.next = advice(&report, watch.sees_service());
     Ok(report)
@@ -210,7 +205,10 @@ fn advice(report: &Report, service_seen: bool) -> Vec<next::Advice> {
         more_connections_tried: flat,
         cpu_busy: step.cpu_busy.filter(|_| report.local),
         service_seen,
+        more_connections_brought: report.diagnosed.more_connections_brought(),
         findings: &report.diagnosed.standing(),
+        confirmed: report.diagnosed.finding().map(|finding| finding.class).filter(|_| report.diagnosed.is_confirmed()),
+        refuted: &|class| report.diagnosed.refuted(class),
     };
     next::next(&facts).to_vec()
 }

@@ -12,6 +12,7 @@ use hotrow_load::objective::Objective;
 use super::measured::Measured;
 use super::next::Advice;
 use crate::diagnosis::diagnosed::Diagnosed;
+use crate::load::text::counted;
 
 /// An interval whose ends lie this far apart is wide, and says why.
 const WIDE: f64 = 1.1;
@@ -210,7 +211,7 @@ impl Closed {
         let Some((connections, rate)) = self.knee else {
             return "No throughput was measured that is the target's own.".to_owned();
         };
-        let reached = format!("{} requests/s from {connections} connections", number(rate));
+        let reached = format!("{} requests/s from {}", number(rate), counted(connections, "connection"));
         let most = self.levels.iter().map(|level| level.connections).max().unwrap_or(connections);
         match self.end {
             closed::End::Knee => format!("The knee lies at {reached}; up to {most} connections brought no more."),

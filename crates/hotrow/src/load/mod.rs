@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use hotrow_diagnose::samples::Samples;
-use hotrow_lab::prove::{self, Limits, Undo};
+use hotrow_lab::prove::{self, Limits, Told, Undo};
 use hotrow_lab::watch::Watch;
 use hotrow_load::calibrate::{self, CalibrateError};
 use hotrow_load::objective::{self, Judged, Met};
@@ -43,7 +43,7 @@ pub use self::resolve::Refused;
 use crate::cli::Exit;
 use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::json::Diagnosis;
-use crate::diagnosis::watched;
+use crate::diagnosis::{trials, watched};
 use crate::doctor;
 use crate::screen::Shown;
 
@@ -132,9 +132,9 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     };
     let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
     let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
-    drop(shown);
     let outcome = outcome?;
-    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes));
+    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes), &shown);
+    drop(shown);
     let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
@@ -159,6 +159,7 @@ fn find(
     outcome: &Outcome,
     (watch, samples): (&mut Watch, Option<Samples>),
     (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
+    shown: &Shown,
 ) -> Diagnosed {
     let Some(samples) = samples else { return Diagnosed::default() };
     let scene = prove::scene(config, outcome, &samples, watch.local);
@@ -167,11 +168,9 @@ fn find(
     let testable = args.prove && outcome.end == End::Complete && outcome.total.counts.ok > 0;
     let verdict = testable.then(|| {
         let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
-        prove::prove(config, watch, (findings.clone(), scene), limits, stop, &mut |words| {
-            if args.progress.in_lines() {
-                tell(std::io::stderr(), &format!("test: {words}"));
-            }
-        })
+        shown.tests(args.prove_time, || format!("the run: {:.0} answered/s", outcome.throughput_rps()));
+        let mut told = |told: Told<'_>| trials::show(shown, &told);
+        prove::prove(config, watch, (findings.clone(), scene), limits, stop, &mut told)
     });
     let interrupted = testable && stop.load(Ordering::Relaxed);
     Diagnosed { findings, verdict, interrupted }
