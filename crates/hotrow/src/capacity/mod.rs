@@ -39,7 +39,7 @@ use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::watched;
 use crate::doctor;
 use crate::load::args::ArrivalsArg;
-use crate::load::files::OutputFile;
+use crate::load::files::{self, OutputFile};
 use crate::load::{LoadError, html, resolve};
 use crate::screen::Shown;
 
@@ -89,12 +89,13 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;
     let report = search(args, url, &config, &mut watch, (&stop, changes))?;
     let shown = if args.json { json::line(&report) } else { page::text(&report) };
-    tell(std::io::stdout(), shown.trim_end());
+    let printed = files::print(std::io::stdout(), shown.trim_end());
     if let Some(mut file) = html {
         let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
         file.write(&page::html(&report, &command));
         file.finish().map_err(LoadError::Output)?;
     }
+    printed.map_err(LoadError::Output)?;
     Ok(exit(&report))
 }
 

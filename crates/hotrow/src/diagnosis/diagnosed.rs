@@ -150,6 +150,30 @@ impl Diagnosed {
     }
 }
 
+/// One with everything that there can be, for tests of what is made from it.
+#[cfg(test)]
+pub(crate) fn example() -> Diagnosed {
+    let finding = Finding {
+        class: Class::External,
+        confidence: 0.8,
+        evidence: vec!["2 CPUs are 9 % busy".to_owned()],
+        counterfactual: "a faster database".to_owned(),
+    };
+    let tried = Tried {
+        class: Class::External,
+        change: "100 connections instead of 50".to_owned(),
+        predicted: "at most 1.10 times the rate".to_owned(),
+        happened: "1.02 times the rate".to_owned(),
+        proof: Proof::Confirmed,
+        made: hotrow_diagnose::verdict::Change::Connections(100),
+        times: Some(1.02),
+    };
+    let noise = Some(hotrow_diagnose::verdict::Noise { low_rps: 95.0, high_rps: 105.0 });
+    let (findings, why) = (vec![finding.clone()], "so it came".to_owned());
+    let verdict = Verdict { finding, proof: Proof::Confirmed, why, tried: vec![tried], noise, connections: 50 };
+    Diagnosed { findings, verdict: Some(verdict), interrupted: false }
+}
+
 #[cfg(test)]
 mod tests {
     use hotrow_diagnose::verdict::Change;

@@ -44,6 +44,9 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
     if !args.pid.is_empty() {
         return match args.pid.iter().find(|pid| process::stat(proc, **pid).is_err()) {
             Some(pid) => Err(format!("--pid {pid}: there is no such process, or it may not be seen")),
+            None if let Some(pid) = args.pid.iter().find(|pid| is_of_kernel(proc, **pid)) => {
+                Err(format!("--pid {pid}: it is a thread of the kernel, which serves no requests"))
+            }
             None => {
                 let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
                 Ok((args.pid.clone(), format!("process {}", pids.join(", "))))
@@ -56,9 +59,11 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
     }
     if let Some(group) = &args.cgroup {
         let folder = if group.is_absolute() { group.clone() } else { PathBuf::from(CGROUPS).join(group) };
-        let pids = cgroup::processes(&folder).map_err(|e| format!("--cgroup {}: {e}", folder.display()))?;
+        let pids = cgroup::processes(&folder)
+            .map_err(|e| format!("--cgroup {} is no cgroup: its cgroup.procs: {e}", folder.display()))?;
         return match pids.as_slice() {
             [] => Err(format!("--cgroup {}: no process is in it", folder.display())),
+            [_] => Ok((pids, format!("the process of the group {}", folder.display()))),
             _ => Ok((pids.clone(), format!("{} processes of the group {}", pids.len(), folder.display()))),
         };
     }
@@ -70,4 +75,29 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
         Address::Unix(_) => (Vec::new(), "the machine; --pid names the process behind the socket".to_owned()),
         Address::Tcp(_) => (Vec::new(), "only what TCP and timing show: the target is not on this machine".to_owned()),
     })
+}
+
+fn is_of_kernel(proc: &Path, pid: u32) -> bool {
+    std::fs::read_to_string(proc.join(format!("{pid}/stat"))).is_ok_and(|stat| has_kernel_flag(&stat))
+}
+
+/// By the ninth field of `/proc/PID/stat` (proc_pid_stat(5)); the name before it may hold anything.
+fn has_kernel_flag(stat: &str) -> bool {
+    /// `PF_KTHREAD` in include/linux/sched.h.
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_the_kernel_are_known_by_their_flag() {
+        assert!(has_kernel_flag("14 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0"));
+        assert!(!has_kernel_flag("15 (a) 1 2 3 4 5 6) S 1 15 15 0 -1 4194560 0 0"));
+        assert!(!has_kernel_flag("") && !has_kernel_flag("1 (a) S x"));
+        assert!(!is_of_kernel(Path::new(PROC), std::process::id()));
+    }
 }

@@ -138,7 +138,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
-    report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
+    let printed = report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
     // After the report: a full disk must not hide what was measured.
     let html = html.map(|mut file| {
         let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
@@ -149,6 +149,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     for file in files.into_iter().flatten() {
         file.finish().map_err(LoadError::Output)?;
     }
+    printed.map_err(LoadError::Output)?;
     Ok(exit(&outcome, &judged, diagnosed.interrupted))
 }
 
@@ -182,23 +183,25 @@ fn report(
     config: &Config,
     outcome: &Outcome,
     (judged, diagnosis, diagnosed): (&[Judged], Diagnosis<'_>, &Diagnosed),
-) {
+) -> Result<(), Unwritable> {
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
     let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
     if args.json {
-        tell(std::io::stdout(), &json::line(&json::Report::new(url, config, outcome, (judged, headroom, diagnosis))));
+        let report = json::Report::new(url, config, outcome, (judged, headroom, diagnosis));
+        files::print(std::io::stdout(), &json::line(&report))?;
         for missed in judged.iter().filter(|judged| judged.met != Met::Yes) {
             let (objective, words) = (&missed.objective, missed.words());
             tell(std::io::stderr(), &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)));
         }
     } else {
         let text = text::report(url, config, outcome, judged, (headroom.as_ref(), diagnosed));
-        tell(std::io::stdout(), text.trim_end());
+        files::print(std::io::stdout(), text.trim_end())?;
     }
     if args.percentiles {
-        tell(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()));
+        files::print(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()))?;
     }
+    Ok(())
 }
 
 /// `interrupted`: the tests of what limited it were, after it.
@@ -225,7 +228,7 @@ fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError>
         }
     })?;
     let entry = Entry::new(&found, Machine::here(), SystemTime::now());
-    tell(std::io::stdout(), &if args.json { entry.json() } else { entry.text() });
+    let printed = files::print(std::io::stdout(), &if args.json { entry.json() } else { entry.text() });
     let kept = match calibration::file(|name| std::env::var_os(name)) {
         Some(file) => {
             calibration::keep(&file, &entry).map_err(|e| format!("{} cannot be written: {e}", file.display()))
@@ -235,6 +238,7 @@ fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError>
     if let Err(why) = kept {
         tell(std::io::stderr(), &format!("hotrow load: the calibration is not kept for later runs: {why}"));
     }
+    printed.map_err(LoadError::Output)?;
     Ok(Exit::Fine)
 }
 

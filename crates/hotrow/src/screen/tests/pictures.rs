@@ -51,7 +51,7 @@ fn load() -> View {
 }
 
 fn search() -> View {
-    let step = |asked: &str, purpose, verdict, answered_rps, p99_us: u64, suspicion| StepRow {
+    let step = |asked: &str, purpose, verdict, answered_rps, p99_us: u64, suspicion: &str| StepRow {
         asked: asked.to_owned(),
         purpose,
         verdict,
