@@ -153,6 +153,10 @@ pub struct Tried {
     pub happened: String,
     /// What that says of the suspicion.
     pub proof: Proof,
+    /// What was changed.
+    pub made: Change,
+    /// The median of the rounds' ratios of changed to unchanged rate; none without a rate to compare with.
+    pub times: Option<f64>,
 }
 
 /// What limits, as far as it could be tested.
@@ -168,6 +172,8 @@ pub struct Verdict {
     pub tried: Vec<Tried>,
     /// What equal loads differed by; none without two of them.
     pub noise: Option<Noise>,
+    /// Connections of the unchanged load.
+    pub connections: usize,
 }
 
 /// Tests suspicions, one after the other.
@@ -209,6 +215,12 @@ impl Prover {
     pub fn new(findings: Vec<Finding>, scene: Scene) -> Self {
         let (guesses, guess, noise, over) = (findings.into(), None, None, None);
         Self { scene, guesses, guess, effects: Vec::new(), refuted: Vec::new(), tried: Vec::new(), noise, over }
+    }
+
+    /// The suspicion that the load tests which was asked for last; none before the first.
+    #[must_use]
+    pub fn suspicion(&self) -> Option<Class> {
+        self.guess.as_ref().map(|guess| guess.finding.class)
     }
 
     /// What to do next, after the load that was asked for last went as `heard` says.
@@ -362,6 +374,8 @@ impl Prover {
                     Came::False => Proof::Refuted,
                     Came::Unclear(_) | Came::Impossible(_) => Proof::NotTestable,
                 },
+                made: expectation.change,
+                times: effect.ratio(),
             };
             let noise = effect.noise();
             self.tried.push(tried);
@@ -392,20 +406,33 @@ impl Prover {
             finding.confidence = finding.confidence.max(CONFIRMED_LEAST);
         }
         let (tried, noise) = (std::mem::take(&mut self.tried), self.noise);
-        Step::Done(Box::new(Verdict { finding, proof, why, tried, noise }))
+        let connections = self.scene.connections;
+        Step::Done(Box::new(Verdict { finding, proof, why, tried, noise, connections }))
     }
 
     fn all_refuted(&mut self) -> Verdict {
+        let connections = self.scene.connections;
         let mut refuted = std::mem::take(&mut self.refuted).into_iter();
         let (tried, noise) = (std::mem::take(&mut self.tried), self.noise);
         let Some((mut finding, why)) = refuted.next() else {
             let why = "there was no suspicion to test".to_owned();
-            return Verdict { finding: words::nothing(), proof: Proof::NotTestable, why, tried, noise };
+            return Verdict { finding: words::nothing(), proof: Proof::NotTestable, why, tried, noise, connections };
         };
         finding.confidence = finding.confidence.min(REFUTED_MOST);
         let others = refuted.map(|(finding, why)| format!("; {} was refuted too ({why})", finding.class.words()));
         let why = others.fold(why, |sum, other| sum + &other);
-        Verdict { finding, proof: Proof::Refuted, why, tried, noise }
+        Verdict { finding, proof: Proof::Refuted, why, tried, noise, connections }
+    }
+}
+
+impl Verdict {
+    /// How many times the rate more connections brought; none where no trial settled that.
+    #[must_use]
+    pub fn more_connections_brought(&self) -> Option<f64> {
+        let settled = self.tried.iter().filter(|tried| tried.proof != Proof::NotTestable);
+        settled
+            .filter(|tried| matches!(tried.made, Change::Connections(n) if n > self.connections))
+            .find_map(|tried| tried.times)
     }
 }
 

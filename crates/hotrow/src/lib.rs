@@ -9,6 +9,8 @@ pub mod config;
 pub mod demo;
 pub mod diagnosis;
 pub mod doctor;
+#[cfg(test)]
+mod documented;
 pub mod lab;
 pub mod load;
 pub mod logging;

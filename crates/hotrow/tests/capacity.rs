@@ -211,6 +211,35 @@ fn a_target_that_dies_is_reported_up_to_there() {
     assert!(server.served.load(SeqCst) >= 300);
 }
 
+/// It must not be asked more and more because it says nothing.
+#[test]
+fn a_climb_ends_at_a_target_that_never_answers() {
+    let server = Server::start(|_| {
+        loop {
+            std::thread::park();
+        }
+    });
+    let arguments = ["--closed", "--step", "200ms", "--timeout", "300ms", &server.url()];
+    let (status, report) = report(&arguments);
+    assert_eq!((status, &report["end"]), (Some(1), &Value::from("harm")), "{report:#}");
+    assert_eq!(report["steps"].as_array().map(Vec::len), Some(1), "{report:#}");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let server = bucket(20_000.0);
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").expect("Linux"));
+    let once = ["--slo", "p50<2s", "--step", "100ms", "--time", "500ms", "-q", &server.url()];
+    let runs = [&[&["capacity"], &once[..]].concat()[..], &["load", "-n", "5", "-q", &server.url()], &["doctor"]];
+    for arguments in runs {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
+        let run = command.args(arguments).stdout(full()).stderr(Stdio::piped()).output();
+        let (status, _, err) = ended(run.expect("it ends"));
+        assert_eq!(status, Some(1), "{arguments:?}: {err}");
+        assert!(err.contains("standard output cannot be written: No space left"), "{err}");
+    }
+}
+
 #[test]
 fn an_interruption_keeps_what_was_measured() {
     let server = bucket(1_000.0);
@@ -271,7 +300,8 @@ fn wrong_usage_is_refused_before_anything_is_sent() {
         (&["--rounds", "2", &url], 2, "--rounds is for --closed"),
         (&["--pid", "4294967295", &url], 2, "--pid 4294967295: there is no such process"),
         (&["--port", "1", &url], 2, "--port 1: nobody listens"),
-        (&["--cgroup", "/nonexistent", &url], 2, "--cgroup /nonexistent"),
+        (&["--cgroup", "/nonexistent", &url], 2, "--cgroup /nonexistent is no cgroup"),
+        (&["--start-rate", "0", &url], 2, "must be a number of requests per second between 0.00001 and 10000000"),
         (&["--html", "/nonexistent/f", &url], 2, "/nonexistent/f cannot be written"),
         (&["--timeout", "0s", &url], 2, "--timeout must be longer"),
         (&["ftp://a"], 2, "only http:// and https://"),

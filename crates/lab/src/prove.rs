@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotrow_diagnose::rules::finding::Finding;
+use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::samples::{Role, Samples};
 use hotrow_diagnose::verdict::{Change, Heard, Measured, Pace, Prover, Step};
 pub use hotrow_diagnose::verdict::{Scene, Verdict};
 use hotrow_load::limited::RATE_KEPT;
-use hotrow_load::outcome::{End, Outcome};
+use hotrow_load::outcome::{End, Outcome, Second};
 use hotrow_load::plan::{self, Arrivals, Extent, Plan, Rate};
-use hotrow_load::record::Known;
+use hotrow_load::record::{Known, Record};
 use hotrow_load::run::{self, CONNECTIONS_MAX, Config, RunError};
 use hotrow_measure::clock::Nanos;
 use rustix::process::{Resource, getrlimit};
@@ -85,6 +85,28 @@ pub fn untested(findings: Vec<Finding>, scene: Scene, why: &str) -> Verdict {
     }
 }
 
+/// How tests go, for whoever looks on.
+pub enum Told<'a> {
+    /// A load comes next.
+    Begins(&'a Trial),
+    /// A second of it is over.
+    Second(&'a Second, &'a Record),
+    /// It is over.
+    Ended(&'a Trial, &'a Outcome),
+}
+
+/// One load of a test.
+pub struct Trial {
+    /// From 1 on; those that could not be made count too.
+    pub number: u64,
+    /// The suspicion that it tests.
+    pub suspicion: Class,
+    /// What is changed, in words.
+    pub words: String,
+    /// What is loaded, and how.
+    pub config: Config,
+}
+
 /// What is known of a load that was just made, and can be changed about it.
 #[must_use]
 pub fn scene(config: &Config, outcome: &Outcome, samples: &Samples, local: bool) -> Scene {
@@ -133,14 +155,14 @@ fn connections_max() -> usize {
 }
 
 /// Tests findings, the most certain first, until one is confirmed, none is left, or the time is up. `config` is the load in which they
-/// were found. Each load is told to `tell` before it is made, in words.
+/// were found. `tell` hears of each load.
 pub fn prove(
     config: &Config,
     watch: &mut Watch,
     (findings, mut scene): (Vec<Finding>, Scene),
     limits: Limits,
     stop: &Arc<AtomicBool>,
-    tell: &mut dyn FnMut(&str),
+    tell: &mut dyn FnMut(Told<'_>),
 ) -> Verdict {
     let cpu_per_request = Duration::from_nanos((scene.generator_us_per_request * 1e3) as u64);
     let typical = scene.answer_typical;
@@ -154,8 +176,8 @@ pub fn prove(
         match prover.next(heard.take()) {
             Step::Done(verdict) => return *verdict,
             Step::Load { change, pace } => {
-                tell(&prover.words(change));
-                heard = Some(trials.load(change, pace));
+                let suspicion = prover.suspicion().unwrap_or(Class::NoneFound);
+                heard = Some(trials.load((change, pace), (suspicion, prover.words(change)), tell));
             }
         }
     }
@@ -178,7 +200,12 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    fn load(&mut self, change: Option<Change>, pace: Pace) -> Heard {
+    fn load(
+        &mut self,
+        (change, pace): (Option<Change>, Pace),
+        (suspicion, words): (Class, String),
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Heard {
         let warmup = self.limits.trial / WARMUP_PART;
         if self.stop.load(Ordering::Relaxed) {
             return Heard::Over("interrupted".to_owned());
@@ -197,8 +224,15 @@ impl Trials<'_> {
             Err(why) => return Heard::Impossible(why),
         };
         let (stop, length) = (self.stop, self.limits.trial);
-        let (outcome, samples) = self.watch.during(warmup, Some(length), || run::run(&config, stop, &mut |_, _| {}));
+        let trial = Trial { number: self.number, suspicion, words, config };
+        tell(Told::Begins(&trial));
+        let (outcome, samples) = self.watch.during(warmup, Some(length), || {
+            run::run(&trial.config, stop, &mut |second, record| tell(Told::Second(second, record)))
+        });
         let taken = burner.map(|burner| burner.taken_cores());
+        if let Ok(outcome) = &outcome {
+            tell(Told::Ended(&trial, outcome));
+        }
         match outcome {
             Ok(outcome) if outcome.end == End::Interrupted => Heard::Over("interrupted".to_owned()),
             Err(RunError::InterruptedBefore) => Heard::Over("interrupted".to_owned()),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hotrow_load::plan::Rate;
+use hotrow_load::plan::{RATE_MAX, RATE_MIN, Rate};
 
 use crate::diagnosis::watched::WatchArgs;
 use crate::load::args::{ArrivalsArg, Objectives, TargetArgs, duration, objectives};
@@ -102,8 +102,9 @@ impl CapacityArgs {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of requests per second"))?;
-    Rate::new(rate, rate).map(|_| rate).map_err(|e| e.to_string())
+    let rate: Option<f64> = text.parse().ok();
+    let rate = rate.filter(|rate| Rate::new(*rate, *rate).is_ok());
+    rate.ok_or_else(|| format!("must be a number of requests per second between {RATE_MIN} and {RATE_MAX}"))
 }
 
 fn step(text: &str) -> Result<Duration, String> {

@@ -79,7 +79,9 @@ fn load(
     if outcome.end == outcome::End::Interrupted {
         return Err(RunError::InterruptedBefore);
     }
-    let verdict = if measured::harmed(&outcome, task.args.abort_errors) {
+    // A closed loop asks again only when it is answered: without an answer, all that it asked may lie in the warm-up.
+    let mute = outcome.total.counts.ok == 0;
+    let verdict = if mute || measured::harmed(&outcome, task.args.abort_errors) {
         Verdict::Harmed
     } else if outcome.limit().is_generator() {
         Verdict::GeneratorLimited

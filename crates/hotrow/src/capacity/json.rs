@@ -1,6 +1,5 @@
 //! The result for machines. Names and shape are a contract; `SCHEMA` changes when they do.
 
-use hotrow_diagnose::verdict::Proof;
 use hotrow_lab::capacity::search::{self, Bound};
 use hotrow_lab::capacity::{closed, usl};
 use serde::Serialize;
@@ -146,7 +145,7 @@ pub(super) fn line(report: &Report) -> String {
         local: report.local,
         steps: report.steps.iter().map(StepReport::of).collect(),
         findings: report.findings().iter().map(FindingReport::of).collect(),
-        proven: report.diagnosed.proof() == Some(Proof::Confirmed),
+        proven: report.diagnosed.is_confirmed(),
         limit: VerdictReport::of(&report.diagnosed),
         next: report.next.iter().map(NextReport::of).collect(),
         verdict: report.answer(),

@@ -5,6 +5,7 @@ use hotrow_lab::capacity::search::{Found, Purpose, Trial};
 use hotrow_lab::report::numbers::number;
 
 use super::measured::Measured;
+use super::report::Sought;
 use crate::load::text::counted;
 use crate::screen::view::{StepRow, Tone};
 
@@ -17,7 +18,15 @@ pub(super) fn row(step: &Measured) -> StepRow {
         tone: Tone::of_verdict(step.verdict),
         answered_rps: step.answered_rps,
         p99: step.p99,
-        suspicion: step.suspicion().map_or("", |class| class.words()),
+        suspicion: step.suspicion().map_or_else(String::new, |class| class.words().to_owned()),
+    }
+}
+
+/// What the search came to.
+pub(super) fn known(result: &Sought) -> String {
+    match result {
+        Sought::Open(open) => interval(&open.found),
+        Sought::Closed(closed) => best(&closed.levels),
     }
 }
 

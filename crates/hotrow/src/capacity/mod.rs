@@ -39,7 +39,7 @@ use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::watched;
 use crate::doctor;
 use crate::load::args::ArrivalsArg;
-use crate::load::files::OutputFile;
+use crate::load::files::{self, OutputFile};
 use crate::load::{LoadError, html, resolve};
 use crate::screen::Shown;
 
@@ -89,12 +89,13 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     let html = html.map_err(|e| LoadError::Refused(e.into()))?;
     let report = search(args, url, &config, &mut watch, (&stop, changes))?;
     let shown = if args.json { json::line(&report) } else { page::text(&report) };
-    tell(std::io::stdout(), shown.trim_end());
+    let printed = files::print(std::io::stdout(), shown.trim_end());
     if let Some(mut file) = html {
         let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
         file.write(&page::html(&report, &command));
         file.finish().map_err(LoadError::Output)?;
     }
+    printed.map_err(LoadError::Output)?;
     Ok(exit(&report))
 }
 
@@ -155,12 +156,7 @@ fn search(
         at_least: args.at_least,
         diagnosed: Diagnosed::default(),
     };
-    report.diagnosed = proof::diagnosed((&task, changes), watch, &report, &mut |words| {
-        shown.step(|| format!("test: {words}"), String::new);
-        if shown.lines() {
-            tell(std::io::stderr(), &format!("test: {words}"));
-        }
-    });
+    report.diagnosed = proof::diagnosed((&task, changes), watch, &report);
     report.took_s = Nanos::now().since(begun).as_secs_f64();
     report.next = advice(&report, watch.sees_service());
     Ok(report)
@@ -210,7 +206,10 @@ fn advice(report: &Report, service_seen: bool) -> Vec<next::Advice> {
         more_connections_tried: flat,
         cpu_busy: step.cpu_busy.filter(|_| report.local),
         service_seen,
+        more_connections_brought: report.diagnosed.more_connections_brought(),
         findings: &report.diagnosed.standing(),
+        confirmed: report.diagnosed.finding().map(|finding| finding.class).filter(|_| report.diagnosed.is_confirmed()),
+        refuted: &|class| report.diagnosed.refuted(class),
     };
     next::next(&facts).to_vec()
 }

@@ -18,7 +18,14 @@ pub(super) struct Facts<'a> {
     pub(super) cpu_busy: Option<f64>,
     /// Whether the service's processes were looked at.
     pub(super) service_seen: bool,
+    /// How many times the rate twice the connections brought in a test; none where no test tells.
+    pub(super) more_connections_brought: Option<f64>,
+    /// What tests did not refute.
     pub(super) findings: &'a [Finding],
+    /// What they confirmed.
+    pub(super) confirmed: Option<Class>,
+    /// What they refuted, suspected or not.
+    pub(super) refuted: &'a dyn Fn(Class) -> bool,
 }
 
 /// One thing to look at.
@@ -62,7 +69,19 @@ fn advice(what: &'static str, state: State, words: impl Into<String>) -> Advice 
 /// What to change, of the first finding of one of these classes.
 fn found(facts: &Facts<'_>, classes: &[Class]) -> Option<String> {
     let finding = facts.findings.iter().find(|finding| classes.contains(&finding.class))?;
-    Some(format!("{}: {}", finding.class.words(), finding.counterfactual))
+    let how = match facts.confirmed {
+        Some(class) if class == finding.class => "confirmed: ",
+        // There is one limit at a time: what stands beside it was not tested.
+        Some(_) => "only suspected: ",
+        None => "",
+    };
+    Some(format!("{how}{}: {}", finding.class.words(), finding.counterfactual))
+}
+
+/// That one of these was suspected, tested and refuted: what else would be told, that nothing was seen of it, is not so.
+fn refuted(facts: &Facts<'_>, classes: &[Class]) -> Option<String> {
+    let class = classes.iter().find(|class| (facts.refuted)(**class))?;
+    Some(format!("it was tested, and is not the limit: {}", class.words()))
 }
 
 fn keepalive(facts: &Facts<'_>) -> Advice {
@@ -81,6 +100,10 @@ fn connections(facts: &Facts<'_>) -> Advice {
     }
     match facts.connections_wanted {
         _ if facts.more_connections_tried => advice(what, State::Fine, "more of them brought no more"),
+        // Beyond that it would be a finding.
+        _ if let Some(times) = facts.more_connections_brought => {
+            advice(what, State::Fine, format!("tested: twice as many brought {times:.2} times the rate"))
+        }
         Some(wanted) if wanted > facts.connections as f64 => advice(
             what,
             State::Do,
@@ -103,6 +126,7 @@ fn cpu(facts: &Facts<'_>) -> Advice {
     let classes = [Class::Throttled, Class::Steal, Class::AllCpus, Class::OneThread, Class::Proxy];
     match (found(facts, &classes), facts.cpu_busy) {
         (Some(words), _) => advice("CPU", State::Do, words),
+        (None, _) if let Some(words) = refuted(facts, &classes) => advice("CPU", State::Fine, words),
         (None, Some(busy)) => {
             advice("CPU", State::Fine, format!("{:.0} % busy, and no thread alone at its limit", busy * 100.0))
         }
@@ -114,6 +138,7 @@ fn workers(facts: &Facts<'_>) -> Advice {
     let what = "workers";
     match (found(facts, &[Class::TooFewWorkers]), facts.cpu_busy) {
         (Some(words), _) => advice(what, State::Do, words),
+        (None, _) if let Some(words) = refuted(facts, &[Class::TooFewWorkers]) => advice(what, State::Fine, words),
         (None, Some(busy)) if facts.service_seen && busy < CPU_LEFT_BELOW => advice(
             what,
             State::Fine,
@@ -125,8 +150,10 @@ fn workers(facts: &Facts<'_>) -> Advice {
 }
 
 fn bandwidth(facts: &Facts<'_>) -> Advice {
-    match found(facts, &[Class::Bandwidth, Class::PacketLoss]) {
+    let classes = [Class::Bandwidth, Class::PacketLoss];
+    match found(facts, &classes) {
         Some(words) => advice("bandwidth", State::Do, words),
+        None if let Some(words) = refuted(facts, &classes) => advice("bandwidth", State::Fine, words),
         None if facts.findings.is_empty() => {
             advice("bandwidth", State::Unseen, "bytes per answer × rate, beside the link's speed")
         }
@@ -136,8 +163,10 @@ fn bandwidth(facts: &Facts<'_>) -> Advice {
 
 fn external(facts: &Facts<'_>) -> Advice {
     let what = "external system";
-    match found(facts, &[Class::External, Class::Disk, Class::Memory]) {
+    let classes = [Class::External, Class::Disk, Class::Memory];
+    match found(facts, &classes) {
         Some(words) => advice(what, State::Do, words),
+        None if let Some(words) = refuted(facts, &classes) => advice(what, State::Fine, words),
         None if facts.service_seen => advice(what, State::Fine, "its requests are not mostly waited for"),
         None => advice(
             what,
@@ -163,7 +192,10 @@ mod tests {
         more_connections_tried: false,
         cpu_busy: Some(0.3),
         service_seen: true,
+        more_connections_brought: None,
         findings: &[],
+        confirmed: None,
+        refuted: &|_| false,
     };
 
     fn to_do(facts: &Facts<'_>) -> Vec<&'static str> {
@@ -189,6 +221,25 @@ mod tests {
         assert_eq!(to_do(&Facts { connections_wanted: Some(80.0), ..FACTS }), ["connections"]);
         let tried = Facts { connections_wanted: Some(80.0), more_connections_tried: true, ..FACTS };
         assert_eq!(to_do(&tried), Vec::<&str>::new());
+    }
+
+    /// What a trial refuted is not advised, and nothing else is said of it either.
+    #[test]
+    fn the_advice_follows_the_tests() {
+        let findings = [finding(Class::OneThread), finding(Class::External)];
+        let facts = Facts {
+            connections_wanted: Some(80.0),
+            more_connections_brought: Some(1.02),
+            findings: &findings,
+            confirmed: Some(Class::OneThread),
+            refuted: &|class| class == Class::TooFewWorkers,
+            ..FACTS
+        };
+        let words = next(&facts).map(|advice| (advice.state, advice.words));
+        assert!(words[1].0 == Fine && words[1].1.contains("twice as many brought 1.02"), "{words:?}");
+        assert!(words[2].1.starts_with("confirmed: CPU: one thread"), "{words:?}");
+        assert!(words[3].0 == Fine && words[3].1.contains("tested, and is not the limit"), "{words:?}");
+        assert!(words[5].1.starts_with("only suspected: external"), "{words:?}");
     }
 
     #[test]

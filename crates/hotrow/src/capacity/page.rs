@@ -31,6 +31,7 @@ fn document(report: &Report, command: Option<&str>) -> Document {
             blocks.extend(open.noise(&report.steps).into_iter().chain(open.doubt()).map(Block::Warning))
         }
         Sought::Closed(closed) => {
+            blocks.extend(closed.noise().map(Block::Warning));
             blocks.push(Block::Text(closed.law()));
             blocks.extend(law(closed).map(Block::Table));
         }

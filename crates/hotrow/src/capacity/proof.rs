@@ -4,16 +4,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotrow_lab::capacity::{closed, search};
-use hotrow_lab::prove::{self, Limits, Undo};
+use hotrow_lab::prove::{self, Limits, Told, Undo};
 use hotrow_lab::watch::Watch;
 use hotrow_load::plan::{Arrivals, Extent, Pace, Plan, Rate};
 use hotrow_load::run::Config;
 
 use super::args::RATE_MAX_DEFAULT;
+use super::live;
 use super::measured::Measured;
 use super::open::Task;
 use super::report::{Report, Sought};
 use crate::diagnosis::diagnosed::Diagnosed;
+use crate::diagnosis::trials;
 use crate::load::args::ArrivalsArg;
 
 /// Longest time for tests, within `--time`.
@@ -22,12 +24,7 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 const TIME_MIN: Duration = Duration::from_secs(3);
 
 /// What was found at the limit, tested unless that is not wanted, does not fit into the time, or the search did not end well.
-pub(super) fn diagnosed(
-    (task, changes): (&Task<'_>, Option<Undo>),
-    watch: &mut Watch,
-    report: &Report,
-    tell: &mut dyn FnMut(&str),
-) -> Diagnosed {
+pub(super) fn diagnosed((task, changes): (&Task<'_>, Option<Undo>), watch: &mut Watch, report: &Report) -> Diagnosed {
     let Some(step) = report.at_limit.and_then(|at| report.steps.get(at)) else { return Diagnosed::default() };
     let mut diagnosed = Diagnosed { findings: step.findings.clone(), verdict: None, interrupted: false };
     let left = task.args.time.saturating_sub(Duration::from_secs_f64(report.took_s)).min(TIME_MAX);
@@ -41,7 +38,9 @@ pub(super) fn diagnosed(
     let rate_max = Some(task.args.rate_max).filter(|most| *most < RATE_MAX_DEFAULT);
     let limits = Limits { rate_max, changes, ..Limits::of(step.length, left) };
     let guesses = (diagnosed.findings.clone(), scene);
-    diagnosed.verdict = Some(prove::prove(&config, watch, guesses, limits, task.stop, tell));
+    task.shown.tests(left, || live::known(&report.result));
+    let mut told = |told: Told<'_>| trials::show(task.shown, &told);
+    diagnosed.verdict = Some(prove::prove(&config, watch, guesses, limits, task.stop, &mut told));
     diagnosed.interrupted = task.stop.load(Ordering::Relaxed);
     diagnosed
 }

@@ -12,9 +12,15 @@ use hotrow_load::objective::Objective;
 use super::measured::Measured;
 use super::next::Advice;
 use crate::diagnosis::diagnosed::Diagnosed;
+use crate::load::text::counted;
 
 /// An interval whose ends lie this far apart is wide, and says why.
 const WIDE: f64 = 1.1;
+
+const HARM: &str =
+    "Ended to do no more harm: a step lost more than --abort-errors allows, or had no right answer at all";
+/// Rounds at the same number of connections of which the best brings this many times what the worst does.
+const ROUNDS_DIFFER: f64 = 1.5;
 
 /// Rates that differ by less than this part are the same.
 const SAME: f64 = 1e-6;
@@ -97,9 +103,12 @@ impl Report {
 
     /// The result in a sentence or two.
     pub(super) fn answer(&self) -> String {
-        let answer = match &self.result {
-            Sought::Open(open) => open.answer(),
-            Sought::Closed(closed) => closed.answer(),
+        let answer = match (&self.result, &self.gone) {
+            // It was no step that lost too much.
+            (Sought::Open(open), Some(_)) => format!("{} with {}.", open.so_far(), open.slo),
+            (Sought::Open(open), None) => open.answer(),
+            (Sought::Closed(closed), Some(_)) => format!("{}.", closed.so_far()),
+            (Sought::Closed(closed), None) => closed.answer(),
         };
         match &self.gone {
             Some(why) => format!("The target takes no connection any more ({why}). Until then: {answer}"),
@@ -112,13 +121,16 @@ impl Report {
 }
 
 impl Open {
+    /// The highest rate that was kept.
+    fn so_far(&self) -> String {
+        let Some(kept) = self.found.kept else { return "no rate was kept".to_owned() };
+        let how = if kept.firm { "on a plateau" } else { "in a short step, not confirmed on a plateau" };
+        format!("{} requests/s were kept {how}", number(kept.rate_rps))
+    }
+
     fn answer(&self) -> String {
         let rate = |bound: search::Bound| number(bound.rate_rps);
-        let kept = self.found.kept.map(|kept| {
-            let how = if kept.firm { "on a plateau" } else { "in a short step, not confirmed on a plateau" };
-            format!("{} requests/s were kept {how}", rate(kept))
-        });
-        let so_far = kept.unwrap_or_else(|| "no rate was kept".to_owned());
+        let so_far = self.so_far();
         let slo = &self.slo;
         match (self.found.end, self.found.kept, self.found.refuted) {
             (search::End::Found, Some(low), Some(high)) if low.firm => format!(
@@ -148,10 +160,7 @@ impl Open {
                 "The time was up before the interval was narrow: {so_far} with {slo}{}. Give it more --time.",
                 high.map(|high| format!(", {} were not", rate(high))).unwrap_or_default()
             ),
-            (search::End::Harmed, ..) => format!(
-                "Ended to do no more harm: a step lost more than --abort-errors allows, or had no right answer at all; \
-                 {so_far} with {slo}."
-            ),
+            (search::End::Harmed, ..) => format!("{HARM}; {so_far} with {slo}."),
             (search::End::Interrupted, ..) => format!("Interrupted: {so_far} with {slo}."),
             (search::End::GeneratorLimited, ..) => {
                 "The bound was not found: the generator was the limit at every rate. Add threads (-t), or load from \
@@ -206,11 +215,48 @@ impl Open {
 }
 
 impl Closed {
-    fn answer(&self) -> String {
-        let Some((connections, rate)) = self.knee else {
-            return "No throughput was measured that is the target's own.".to_owned();
+    /// The most that was reached, and with how many connections.
+    fn so_far(&self) -> String {
+        self.knee.map_or_else(
+            || "no throughput was measured that is the target's own".to_owned(),
+            |(connections, rate)| format!("{} requests/s from {}", number(rate), counted(connections, "connection")),
+        )
+    }
+
+    /// Whether the rounds contradict each other.
+    pub(super) fn noise(&self) -> Option<String> {
+        let ends = |level: &Level| {
+            let low = level.rates_rps.iter().copied().fold(f64::INFINITY, f64::min);
+            (level.connections, low, level.rates_rps.iter().copied().fold(0.0, f64::max))
         };
-        let reached = format!("{} requests/s from {connections} connections", number(rate));
+        let times = |(_, low, high): &(usize, f64, f64)| high / low.max(f64::MIN_POSITIVE);
+        let worst = self.levels.iter().filter(|level| level.rates_rps.len() > 1).map(ends);
+        let (connections, low, high) = worst.max_by(|one, other| times(one).total_cmp(&times(other)))?;
+        (high >= low * ROUNDS_DIFFER).then(|| {
+            format!(
+                "Too noisy for a statement that is sure: {} brought {} requests/s in one round and {} in another. The target, or \
+                 its machine, changed meanwhile; measure again when it is at rest, or take a longer --step.",
+                counted(connections, "connection"),
+                number(low),
+                number(high)
+            )
+        })
+    }
+
+    fn answer(&self) -> String {
+        let Some((connections, _)) = self.knee else {
+            let before = match self.end {
+                closed::End::Harmed => HARM,
+                closed::End::Interrupted => "Interrupted",
+                closed::End::TimeUp => "The time was up (give it more --time)",
+                closed::End::GeneratorLimited => {
+                    "The generator was the limit; add threads (-t), or load from another machine"
+                }
+                closed::End::Knee | closed::End::StillRising => "Ended",
+            };
+            return format!("{before}: no throughput was measured that is the target's own.");
+        };
+        let reached = self.so_far();
         let most = self.levels.iter().map(|level| level.connections).max().unwrap_or(connections);
         match self.end {
             closed::End::Knee => format!("The knee lies at {reached}; up to {most} connections brought no more."),
@@ -224,7 +270,7 @@ impl Closed {
                  threads (-t), or load from another machine."
             ),
             closed::End::TimeUp => format!("The time was up: {reached} so far. Give it more --time."),
-            closed::End::Harmed => format!("Ended to do no more harm: {reached} until then."),
+            closed::End::Harmed => format!("{HARM}: {reached} until then."),
             closed::End::Interrupted => format!("Interrupted: {reached} until then."),
         }
     }

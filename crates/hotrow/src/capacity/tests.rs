@@ -1,9 +1,10 @@
 //! What a search's end means in words, and as an exit status.
 
 use hotrow_lab::capacity::search::{Bound, End, Found, Noise};
-use hotrow_load::objective::parse;
+use hotrow_load::objective::{self, parse};
 
 use super::*;
+use crate::documented::assert_is;
 
 fn bound(rate_rps: f64, firm: bool) -> Bound {
     Bound { rate_rps, firm, generator: false }
@@ -64,6 +65,44 @@ fn what_was_demanded_and_not_confirmed_is_missed() {
 }
 
 #[test]
+fn what_ended_it_is_said_once() {
+    let kept = Some(bound(900.0, false));
+    let gone = Report { gone: Some("refused".to_owned()), ..report(End::Harmed, kept, None) };
+    let until = "Until then: 900 requests/s were kept in a short step, not confirmed on a plateau with p99<10ms.";
+    assert_eq!(gone.answer(), format!("The target takes no connection any more (refused). {until}"));
+    assert!(report(End::Harmed, kept, None).answer().starts_with("Ended to do no more harm: a step lost"));
+}
+
+fn closed(end: closed::End, levels: Vec<closed::Level>) -> Closed {
+    let knee = closed::knee(&levels);
+    Closed { end, levels, knee, fit: None, seed: 1 }
+}
+
+#[test]
+fn a_climb_without_a_result_says_why() {
+    let said =
+        |end| Report { result: Sought::Closed(closed(end, Vec::new())), ..report(End::Found, None, None) }.answer();
+    for (end, words) in [
+        (closed::End::Harmed, "no more harm"),
+        (closed::End::Interrupted, "Interrupted"),
+        (closed::End::TimeUp, "--time"),
+        (closed::End::GeneratorLimited, "generator"),
+    ] {
+        assert!(said(end).contains(words) && said(end).contains("no throughput was measured"), "{}", said(end));
+    }
+}
+
+#[test]
+fn rounds_that_contradict_each_other_are_told() {
+    let level = |connections, rates: &[f64]| closed::Level { connections, rates_rps: rates.to_vec() };
+    let noise = |second: &[f64]| closed(closed::End::Knee, vec![level(1, &[90.0]), level(2, second)]).noise();
+    let told = noise(&[100.0, 180.0, 120.0]).expect("it is told");
+    assert!(told.contains("2 connections brought 100 requests/s in one round and 180 in another"), "{told}");
+    assert_eq!(noise(&[100.0, 110.0]), None);
+    assert_eq!(noise(&[100.0]), None);
+}
+
+#[test]
 fn only_a_plateau_is_called_one() {
     let answer = |firm| report(End::Found, Some(bound(900.0, firm)), Some(bound(940.0, true))).answer();
     assert!(answer(true).contains("the lower was kept on a plateau"), "{}", answer(true));
@@ -77,4 +116,33 @@ fn tests_that_are_broken_off_are_an_interruption() {
     assert_eq!(status(&whole), 130);
     assert!(whole.answer().contains("The search was complete; the tests"), "{}", whole.answer());
     assert!(json::line(&whole).contains("\"end\":\"found\""), "what it came to stays");
+}
+
+/// Both modes together have everything that there can be.
+#[test]
+fn each_key_is_described() {
+    let judged = objective::judge(&parse("p99<10ms").unwrap(), &crate::load::json::tests::outcome());
+    let step = Measured {
+        judged,
+        noise: None,
+        findings: diagnosed::example().findings,
+        ..Measured::new(&crate::load::json::tests::outcome(), None)
+    };
+    let mut whole = Report {
+        steps: vec![step],
+        at_limit: Some(0),
+        diagnosed: diagnosed::example(),
+        ..report(End::Found, Some(bound(900.0, true)), Some(bound(940.0, true)))
+    };
+    whole.next = advice(&whole, true);
+    let rates = [(1, 100.0), (2, 190.0), (4, 350.0), (8, 600.0), (16, 900.0)];
+    let levels = rates.map(|(connections, rate)| closed::Level { connections, rates_rps: vec![rate, rate * 1.01] });
+    let mut climb = closed(closed::End::Knee, levels.to_vec());
+    climb.fit = usl::fit(&closed::points(&climb.levels), 1);
+    assert!(climb.fit.is_some(), "its keys too");
+    let climbed = Report { result: Sought::Closed(climb), ..report(End::Found, None, None) };
+    let mut document: serde_json::Value = serde_json::from_str(&json::line(&whole)).unwrap();
+    let climbed: serde_json::Value = serde_json::from_str(&json::line(&climbed)).unwrap();
+    document["closed"] = climbed["closed"].clone();
+    assert_is(include_str!("../../../../docs/capacity.md"), "hotrow.capacity/1", &document, &[]);
 }

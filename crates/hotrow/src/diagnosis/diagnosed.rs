@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hotrow_diagnose::rules::finding::{Class, Finding};
-use hotrow_diagnose::verdict::{Proof, Verdict};
+use hotrow_diagnose::verdict::{Proof, Tried, Verdict};
 use hotrow_lab::prove::Undo;
 use hotrow_lab::report::document::Block;
 use hotrow_lab::report::numbers::percent;
 
 use crate::signals::{self, OnAbort};
 
+/// More connections that bring less than this many times the rate bring nothing (docs/diagnosis.md, "How a verdict is tested").
+const MORE_FROM: f64 = 1.25;
 /// Lines of evidence that are shown of a finding.
 const EVIDENCE_MAX: usize = 6;
 
@@ -47,6 +49,11 @@ impl Diagnosed {
         self.verdict.as_ref().map(|verdict| verdict.proof)
     }
 
+    /// Whether what is named was tested, and is the limit.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.proof() == Some(Proof::Confirmed)
+    }
+
     /// The class that sentences beside it must not contradict: none when there is no finding, `NoneFound` when all were refuted.
     pub(crate) fn class(&self) -> Option<Class> {
         match self.proof() {
@@ -58,10 +65,25 @@ impl Diagnosed {
     /// The findings that tests did not refute, what is named first.
     pub(crate) fn standing(&self) -> Vec<Finding> {
         let Some(verdict) = &self.verdict else { return self.findings.clone() };
-        let refuted = |class| verdict.tried.iter().any(|tried| tried.class == class && tried.proof == Proof::Refuted);
+        let refuted = |class| self.refuted(class);
         let named = Some(verdict.finding.clone()).filter(|_| verdict.proof != Proof::Refuted);
         let others = self.findings.iter().filter(|one| !refuted(one.class) && one.class != verdict.finding.class);
         named.into_iter().chain(others.cloned()).collect()
+    }
+
+    /// Whether tests say that this is not the limit, be it that they were made for another.
+    pub(crate) fn refuted(&self, class: Class) -> bool {
+        let Some(verdict) = &self.verdict else { return false };
+        let made_for_it = |tried: &Tried| tried.class == class && tried.proof == Proof::Refuted;
+        match class {
+            Class::TooFewConnections if self.more_connections_brought().is_some_and(|times| times < MORE_FROM) => true,
+            _ => verdict.tried.iter().any(made_for_it),
+        }
+    }
+
+    /// How many times the rate twice the connections brought; none where no test tells.
+    pub(crate) fn more_connections_brought(&self) -> Option<f64> {
+        self.verdict.as_ref().and_then(Verdict::more_connections_brought)
     }
 
     /// A word for what it is, and what it says. `how` is the option that would test it.
@@ -128,8 +150,34 @@ impl Diagnosed {
     }
 }
 
+/// One with everything that there can be, for tests of what is made from it.
+#[cfg(test)]
+pub(crate) fn example() -> Diagnosed {
+    let finding = Finding {
+        class: Class::External,
+        confidence: 0.8,
+        evidence: vec!["2 CPUs are 9 % busy".to_owned()],
+        counterfactual: "a faster database".to_owned(),
+    };
+    let tried = Tried {
+        class: Class::External,
+        change: "100 connections instead of 50".to_owned(),
+        predicted: "at most 1.10 times the rate".to_owned(),
+        happened: "1.02 times the rate".to_owned(),
+        proof: Proof::Confirmed,
+        made: hotrow_diagnose::verdict::Change::Connections(100),
+        times: Some(1.02),
+    };
+    let noise = Some(hotrow_diagnose::verdict::Noise { low_rps: 95.0, high_rps: 105.0 });
+    let (findings, why) = (vec![finding.clone()], "so it came".to_owned());
+    let verdict = Verdict { finding, proof: Proof::Confirmed, why, tried: vec![tried], noise, connections: 50 };
+    Diagnosed { findings, verdict: Some(verdict), interrupted: false }
+}
+
 #[cfg(test)]
 mod tests {
+    use hotrow_diagnose::verdict::Change;
+
     use super::*;
 
     fn diagnosed(proof: Option<Proof>) -> Diagnosed {
@@ -145,8 +193,40 @@ mod tests {
             why: "so it came".to_owned(),
             tried: Vec::new(),
             noise: None,
+            connections: 50,
         };
         Diagnosed { findings: vec![finding(Class::AllCpus)], verdict: proof.map(verdict), interrupted: false }
+    }
+
+    /// The trial was made for what is named; it speaks of connections all the same.
+    #[test]
+    fn a_trial_refutes_connections_whatever_it_was_made_for() {
+        let tried = |made, times| Tried {
+            class: Class::External,
+            change: String::new(),
+            predicted: String::new(),
+            happened: String::new(),
+            proof: Proof::Confirmed,
+            made,
+            times: Some(times),
+        };
+        let mut of = diagnosed(Some(Proof::Confirmed));
+        of.findings.push(Finding { class: Class::TooFewConnections, ..of.findings[0].clone() });
+        let connections_stand = |of: &Diagnosed| of.standing().iter().any(|one| one.class == Class::TooFewConnections);
+        assert!(connections_stand(&of) && !of.refuted(Class::TooFewConnections));
+        for (made, times, refuted) in [
+            (Change::Connections(100), 1.02, true),
+            (Change::Connections(100), 1.9, false),
+            (Change::Connections(25), 1.0, false),
+            (Change::BurnCpus(1.0), 1.0, false),
+        ] {
+            of.verdict.as_mut().unwrap().tried = vec![tried(made, times)];
+            assert_eq!(of.refuted(Class::TooFewConnections), refuted, "{made:?}");
+            assert_eq!(connections_stand(&of), !refuted, "{made:?}");
+        }
+        of.verdict.as_mut().unwrap().tried[0] =
+            Tried { proof: Proof::NotTestable, ..tried(Change::Connections(100), 1.0) };
+        assert_eq!(of.more_connections_brought(), None, "it settled nothing");
     }
 
     #[test]

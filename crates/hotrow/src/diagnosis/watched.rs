@@ -55,6 +55,9 @@ fn numbers(proc: &Path, option: &str, pids: &[u32]) -> Result<Option<String>, St
     if let Some(pid) = pids.iter().find(|pid| process::stat(proc, **pid).is_err()) {
         return Err(format!("{option} {pid}: there is no such process, or it may not be seen"));
     }
+    if let Some(pid) = pids.iter().find(|pid| is_of_kernel(proc, **pid)) {
+        return Err(format!("{option} {pid}: it is a thread of the kernel, which serves no requests"));
+    }
     let words: Vec<String> = pids.iter().map(u32::to_string).collect();
     Ok((!words.is_empty()).then(|| words.join(", ")))
 }
@@ -78,9 +81,11 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
     }
     if let Some(group) = &args.cgroup {
         let folder = if group.is_absolute() { group.clone() } else { PathBuf::from(CGROUPS).join(group) };
-        let pids = cgroup::processes(&folder).map_err(|e| format!("--cgroup {}: {e}", folder.display()))?;
+        let pids = cgroup::processes(&folder)
+            .map_err(|e| format!("--cgroup {} is no cgroup: its cgroup.procs: {e}", folder.display()))?;
         return match pids.as_slice() {
             [] => Err(format!("--cgroup {}: no process is in it", folder.display())),
+            [_] => Ok((pids, format!("the process of the group {}", folder.display()))),
             _ => Ok((pids.clone(), format!("{} processes of the group {}", pids.len(), folder.display()))),
         };
     }
@@ -92,6 +97,18 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
         Address::Unix(_) => (Vec::new(), "the machine; --pid names the process behind the socket".to_owned()),
         Address::Tcp(_) => (Vec::new(), "only what TCP and timing show: the target is not on this machine".to_owned()),
     })
+}
+
+fn is_of_kernel(proc: &Path, pid: u32) -> bool {
+    std::fs::read_to_string(proc.join(format!("{pid}/stat"))).is_ok_and(|stat| has_kernel_flag(&stat))
+}
+
+/// By the ninth field of `/proc/PID/stat` (proc_pid_stat(5)); the name before it may hold anything.
+fn has_kernel_flag(stat: &str) -> bool {
+    /// `PF_KTHREAD` in include/linux/sched.h.
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
 #[cfg(test)]
@@ -136,7 +153,10 @@ mod tests {
         let args = WatchArgs { proxy_pid: vec![proxy], ..WatchArgs::default() };
         let here = Address::Tcp(listener.local_addr().expect("bound"));
         let words = watch(&args, &here).expect("both are there").words;
-        assert!(words.starts_with("process ") && words.ends_with(&format!("behind the proxy, process {proxy}")), "{words}");
+        assert!(
+            words.starts_with("process ") && words.ends_with(&format!("behind the proxy, process {proxy}")),
+            "{words}"
+        );
     }
 
     #[test]
@@ -145,5 +165,13 @@ mod tests {
         let refused = watch(&args, &Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 80))));
         let words = refused.err().expect("there is no such process");
         assert_eq!(words, "--proxy-pid 4294967295: there is no such process, or it may not be seen");
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_known_by_their_flag() {
+        assert!(has_kernel_flag("14 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0"));
+        assert!(!has_kernel_flag("15 (a) 1 2 3 4 5 6) S 1 15 15 0 -1 4194560 0 0"));
+        assert!(!has_kernel_flag("") && !has_kernel_flag("1 (a) S x"));
+        assert!(!is_of_kernel(Path::new(PROC), std::process::id()));
     }
 }

@@ -62,3 +62,34 @@ fn demonstration(shown: &Shown) -> Value {
         "evidence": shown.evidence,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use hotrow_diagnose::doctor::verdict::{Allows, Commands, Enough};
+
+    use super::*;
+    use crate::documented::assert_is;
+
+    #[test]
+    fn each_key_is_described() {
+        let verdict = Verdict {
+            limit: "RLIMIT_NOFILE",
+            value: "1024".to_owned(),
+            allows: Some(Allows { most: Some(960), wanted: 1_000, unit: Unit::Connections }),
+            formula: String::new(),
+            source: "getrlimit(2)",
+            enough: Enough::No,
+            raise: Commands::default(),
+            note: None,
+        };
+        let shown = Shown {
+            what: String::new(),
+            predicted: 2,
+            happened: 2,
+            why: String::new(),
+            evidence: vec!["so it came".to_owned()],
+        };
+        let document = serde_json::from_str(&line(&Goal::default(), &[verdict], &[shown])).unwrap();
+        assert_is(include_str!("../../../../docs/diagnosis.md"), "hotrow.doctor/1", &document, &[]);
+    }
+}

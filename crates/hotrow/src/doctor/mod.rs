@@ -8,8 +8,6 @@ mod demonstrate;
 mod json;
 mod text;
 
-use std::io::Write;
-
 use hotrow_diagnose::doctor::limits::Limits;
 use hotrow_diagnose::doctor::startup::{self, Generator, Server};
 use hotrow_diagnose::doctor::{examine, suffices};
@@ -18,6 +16,8 @@ use hotrow_diagnose::root::Root;
 use self::args::DoctorArgs;
 pub use self::demonstrate::DemonstrationError;
 use crate::cli::Exit;
+use crate::load::Unwritable;
+use crate::load::files;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum DoctorError {
     /// A demonstration could not be carried out.
     #[error(transparent)]
     Demonstration(#[from] DemonstrationError),
+    /// The report could not be written to its end.
+    #[error(transparent)]
+    Output(#[from] Unwritable),
 }
 
 /// Examines this machine and reports.
@@ -47,9 +50,9 @@ pub fn doctor(args: &DoctorArgs) -> Result<Exit, DoctorError> {
     let mut shown = Vec::new();
     let demonstrated = args.demonstrate.map_or(Ok(()), |what| demonstrate::show(what, &goal, &mut shown));
     if args.json {
-        tell(std::io::stdout(), &json::line(&goal, &verdicts, &shown));
+        files::print(std::io::stdout(), &json::line(&goal, &verdicts, &shown))?;
     } else {
-        tell(std::io::stdout(), text::report(&goal, &verdicts, &shown).trim_end());
+        files::print(std::io::stdout(), text::report(&goal, &verdicts, &shown).trim_end())?;
     }
     // What was shown before it is told first.
     demonstrated?;
@@ -67,9 +70,4 @@ pub(crate) fn of_server(backlog: u64) -> Option<String> {
 /// What `hotrow load` should say at its start, if anything.
 pub(crate) fn of_generator(wanted: &Generator) -> Option<String> {
     startup::generator(&Root::machine(), wanted)
-}
-
-/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
-fn tell(mut out: impl Write, line: &str) {
-    let _ = writeln!(out, "{line}");
 }

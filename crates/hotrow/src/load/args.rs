@@ -56,7 +56,8 @@ pub struct LoadArgs {
     pub(super) html: Option<PathBuf>,
     #[command(flatten)]
     pub(super) watch: WatchArgs,
-    /// Test what limited it: after the run the target is loaded again and again, for a second each, with one thing changed
+    /// Test what limited it: after the run the target is loaded again and again, for a second each, with one thing changed.
+    /// Without --rate, or where it was missed, these loads are as fast as answers come
     #[arg(long)]
     pub(super) prove: bool,
     /// With --prove: these tests take at most this long

@@ -24,6 +24,17 @@ pub struct Unwritable {
     why: String,
 }
 
+/// Writes a result on standard output. Nobody may be listening: a closed pipe is no reason to fail. A full disk is.
+pub(crate) fn print(mut out: impl Write, text: &str) -> Result<(), Unwritable> {
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Unwritable { path: "standard output".into(), why: error.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl OutputFile {
     /// Makes the file, or empties the one that is there.
     pub(crate) fn create(path: &Path) -> Result<Self, Unwritable> {
@@ -73,6 +84,16 @@ mod tests {
         assert!(error.contains("/dev/full cannot be written: No space left"), "{error}");
         let error = OutputFile::create(Path::new("/nonexistent/file")).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/file cannot be written: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_result_is_lost_on_a_full_disk_but_not_in_a_closed_pipe() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = print(full, "a").unwrap_err().to_string();
+        assert!(error.contains("standard output cannot be written: No space left"), "{error}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert!(print(writer, "a").is_ok());
     }
 
     #[test]

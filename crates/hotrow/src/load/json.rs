@@ -314,3 +314,6 @@ pub(super) fn line(report: &Report<'_>) -> String {
     // Plain data with text keys: nothing in it can fail to serialize. An error would still be told, not hidden.
     serde_json::to_string(report).unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

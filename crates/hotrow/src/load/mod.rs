@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use hotrow_diagnose::samples::Samples;
-use hotrow_lab::prove::{self, Limits, Undo};
+use hotrow_lab::prove::{self, Limits, Told, Undo};
 use hotrow_lab::watch::Watch;
 use hotrow_load::calibrate::{self, CalibrateError};
 use hotrow_load::objective::{self, Judged, Met};
@@ -43,7 +43,7 @@ pub use self::resolve::Refused;
 use crate::cli::Exit;
 use crate::diagnosis::diagnosed::{self, Diagnosed};
 use crate::diagnosis::json::Diagnosis;
-use crate::diagnosis::watched;
+use crate::diagnosis::{trials, watched};
 use crate::doctor;
 use crate::screen::Shown;
 
@@ -132,13 +132,13 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     };
     let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
     let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
-    drop(shown);
     let outcome = outcome?;
-    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes));
+    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes), &shown);
+    drop(shown);
     let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::judge(objectives, &outcome);
-    report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
+    let printed = report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
     // After the report: a full disk must not hide what was measured.
     let html = html.map(|mut file| {
         let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
@@ -149,6 +149,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     for file in files.into_iter().flatten() {
         file.finish().map_err(LoadError::Output)?;
     }
+    printed.map_err(LoadError::Output)?;
     Ok(exit(&outcome, &judged, diagnosed.interrupted))
 }
 
@@ -159,6 +160,7 @@ fn find(
     outcome: &Outcome,
     (watch, samples): (&mut Watch, Option<Samples>),
     (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
+    shown: &Shown,
 ) -> Diagnosed {
     let Some(samples) = samples else { return Diagnosed::default() };
     let scene = prove::scene(config, outcome, &samples, watch.local);
@@ -168,11 +170,9 @@ fn find(
     let untestable = args.prove && outcome.total.counts.ok == 0;
     let verdict = testable.then(|| {
         let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
-        prove::prove(config, watch, (findings.clone(), scene.clone()), limits, stop, &mut |words| {
-            if args.progress.in_lines() {
-                tell(std::io::stderr(), &format!("test: {words}"));
-            }
-        })
+        shown.tests(args.prove_time, || format!("the run: {:.0} answered/s", outcome.throughput_rps()));
+        let mut told = |told: Told<'_>| trials::show(shown, &told);
+        prove::prove(config, watch, (findings.clone(), scene.clone()), limits, stop, &mut told)
     });
     let verdict = verdict.or_else(|| {
         let why = "no request was answered, so there is nothing to compare with";
@@ -188,23 +188,25 @@ fn report(
     config: &Config,
     outcome: &Outcome,
     (judged, diagnosis, diagnosed): (&[Judged], Diagnosis<'_>, &Diagnosed),
-) {
+) -> Result<(), Unwritable> {
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
     let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
     if args.json {
-        tell(std::io::stdout(), &json::line(&json::Report::new(url, config, outcome, (judged, headroom, diagnosis))));
+        let report = json::Report::new(url, config, outcome, (judged, headroom, diagnosis));
+        files::print(std::io::stdout(), &json::line(&report))?;
         for missed in judged.iter().filter(|judged| judged.met != Met::Yes) {
             let (objective, words) = (&missed.objective, missed.words());
             tell(std::io::stderr(), &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)));
         }
     } else {
         let text = text::report(url, config, outcome, judged, (headroom.as_ref(), diagnosed));
-        tell(std::io::stdout(), text.trim_end());
+        files::print(std::io::stdout(), text.trim_end())?;
     }
     if args.percentiles {
-        tell(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()));
+        files::print(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()))?;
     }
+    Ok(())
 }
 
 /// `interrupted`: the tests of what limited it were, after it.
@@ -231,7 +233,7 @@ fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError>
         }
     })?;
     let entry = Entry::new(&found, Machine::here(), SystemTime::now());
-    tell(std::io::stdout(), &if args.json { entry.json() } else { entry.text() });
+    let printed = files::print(std::io::stdout(), &if args.json { entry.json() } else { entry.text() });
     let kept = match calibration::file(|name| std::env::var_os(name)) {
         Some(file) => {
             calibration::keep(&file, &entry).map_err(|e| format!("{} cannot be written: {e}", file.display()))
@@ -241,6 +243,7 @@ fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError>
     if let Err(why) = kept {
         tell(std::io::stderr(), &format!("hotrow load: the calibration is not kept for later runs: {why}"));
     }
+    printed.map_err(LoadError::Output)?;
     Ok(Exit::Fine)
 }
 

@@ -69,11 +69,14 @@ struct Last {
     quantiles: [Option<Known>; 4],
     lag_p99_ns: Option<u64>,
     service_mean: Duration,
+    /// Of the load before the one under way: shown until that has one, as tests are hardly longer than a second.
+    before: bool,
 }
 
-/// A search whose steps are loads.
+/// A search, or tests, whose steps are loads.
 #[derive(Clone, Debug)]
 struct Search {
+    name: &'static str,
     begun: Nanos,
     budget: Duration,
     step: String,
@@ -101,7 +104,23 @@ impl Feed {
     /// Loads that follow are steps of one search, which may take so long.
     pub(super) fn search(&mut self, budget: Duration, now: Nanos) {
         let (step, so_far) = (String::new(), String::new());
-        self.search = Some(Search { begun: now, budget, step, so_far, steps: VecDeque::new() });
+        self.search = Some(Search { name: "search", begun: now, budget, step, so_far, steps: VecDeque::new() });
+    }
+
+    /// Loads that follow are tests, which may take so long; what was searched before stays in view.
+    pub(super) fn tests(&mut self, budget: Duration, so_far: String, now: Nanos) {
+        let steps = self.search.take().map(|search| search.steps).unwrap_or_default();
+        self.search = Some(Search { name: "tests", begun: now, budget, step: String::new(), so_far, steps });
+    }
+
+    /// A test begins.
+    pub(super) fn trial(&mut self, step: String, run: Run) {
+        if let Some(search) = &mut self.search {
+            search.step = step;
+        }
+        let last = self.last.map(|last| Last { before: true, ..last });
+        self.begins(run);
+        self.last = last;
     }
 
     /// The next load of a search: what it is for, and what is known before it.
@@ -142,6 +161,7 @@ impl Feed {
             quantiles: [p50, p90, p99, max],
             lag_p99_ns: second.schedule_lag_p99_ns,
             service_mean,
+            before: false,
         });
     }
 
@@ -196,7 +216,7 @@ impl Feed {
 
     /// What the rules hear of the last second; the whole run's own judgement comes only at its end.
     fn load(&self, now: Nanos) -> Option<Load> {
-        let (run, last) = (self.run.as_ref()?, self.last?);
+        let (run, last) = (self.run.as_ref()?, self.last.filter(|last| !last.before)?);
         Some(Load {
             connections: run.connections as u64,
             rate: last.rate_rps,
@@ -324,6 +344,7 @@ impl Search {
         let left = self.budget.saturating_sub(used);
         let words = format!("{} of {}, {} left at most", span(used), span(self.budget), self::left(left));
         SearchView {
+            name: self.name,
             step: self.step.clone(),
             so_far: self.so_far.clone(),
             budget: Passed { share: Some(share(used.as_secs_f64(), self.budget.as_secs_f64())), words },

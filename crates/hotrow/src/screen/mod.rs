@@ -85,6 +85,16 @@ impl Shown {
         self.tell(|feed| feed.search(budget, Nanos::now()));
     }
 
+    /// Loads that follow are tests of what was found, which take at most so long. `known`: what was measured before them.
+    pub(crate) fn tests(&self, budget: Duration, known: impl FnOnce() -> String) {
+        self.tell(|feed| feed.tests(budget, known(), Nanos::now()));
+    }
+
+    /// A test comes next.
+    pub(crate) fn trial(&self, step: impl FnOnce() -> String, config: &Config) {
+        self.tell(|feed| feed.trial(step(), Run::of(config, Nanos::now())));
+    }
+
     /// A step of a search comes next: what for, and what is known before it.
     pub(crate) fn step(&self, step: impl FnOnce() -> String, so_far: impl FnOnce() -> String) {
         self.tell(|feed| feed.step(step(), so_far()));

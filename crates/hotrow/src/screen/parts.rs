@@ -108,7 +108,7 @@ fn head(view: &View, width: u16) -> Vec<Part> {
     let mut parts = vec![Part::new(TITLE, vec![Line::from(title)])];
     if let Some(search) = &view.search {
         parts.push(Part::new(SO_FAR, vec![Line::from(search.so_far.clone())]));
-        parts.push(Part::new(BUDGET, vec![passed("search", &search.budget, width)]));
+        parts.push(Part::new(BUDGET, vec![passed(search.name, &search.budget, width)]));
         parts.push(Part::new(STEP, vec![Line::from(vec![label("step"), Span::raw(search.step.clone())])]));
     }
     let name = if view.search.is_some() { "" } else { "time" };
@@ -296,7 +296,7 @@ fn step_row(step: &StepRow, width: u16) -> Line<'static> {
         Span::raw(format!("{:>12}  {:<11} ", step.asked, step.purpose)),
         verdict,
         Span::raw(format!(" {:>10}  {p99:>9}  ", number(step.answered_rps))),
-        Span::styled(step.suspicion, quiet()),
+        Span::styled(step.suspicion.clone(), quiet()),
     ])
 }
 

@@ -105,14 +105,16 @@ pub(crate) struct Suspicion {
     pub(crate) evidence: Vec<String>,
 }
 
-/// A search of which the load is a step.
+/// A search, or tests, of which the load is a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Search {
+    /// Which of the two, in a word.
+    pub(crate) name: &'static str,
     /// What the step under way is for.
     pub(crate) step: String,
     /// What is known until now.
     pub(crate) so_far: String,
-    /// Of the time that the search may take.
+    /// Of the time that it may take.
     pub(crate) budget: Passed,
     /// Steps that are done, the latest at the end.
     pub(crate) steps: Vec<StepRow>,
@@ -129,8 +131,8 @@ pub(crate) struct StepRow {
     pub(crate) tone: Tone,
     pub(crate) answered_rps: f64,
     pub(crate) p99: Option<Known>,
-    /// What the step was at the limit of, in words.
-    pub(crate) suspicion: &'static str,
+    /// What the step was at the limit of, in words; of a test, what was changed.
+    pub(crate) suspicion: String,
 }
 
 /// How something is to be taken.

@@ -159,3 +159,35 @@ fn a_search_remembers_its_latest_steps_and_each_step_begins_anew() {
     assert_eq!(search.budget.words, "30 s of 5:00 min, 4:30 min left at most");
     assert!(search.steps.len() < 100 && search.steps.last().is_some_and(|step| step.asked == "999"));
 }
+
+/// A test is hardly longer than a second: its second is told at its end, and stays until the next one's.
+#[test]
+fn tests_follow_a_search_and_show_the_second_before() {
+    let mut feed = loaded(run());
+    feed.search(Duration::from_secs(300), BEGUN);
+    feed.step_done(StepRow { asked: "400/s".to_owned(), ..StepRow::default() });
+    feed.tests(Duration::from_secs(20), "kept 400/s".to_owned(), at(30));
+    feed.trial("1 of “no limit was found”: the same load again".to_owned(), run());
+    second(&mut feed, 0, 100, |_| {});
+    feed.trial(
+        "2 of “no limit was found”: 100 connections instead of 50".to_owned(),
+        Run { connections: 100, ..run() },
+    );
+    feed.looked(looked(), at(31), |_| None);
+    let view = feed.view(at(31));
+    assert_eq!((view.rate.last_rps, view.connections.count), (Some(100.0), 100));
+    assert!(view.times.iter().all(|time| time.overall.is_none()), "nothing is known of this one");
+    let tests = view.search.expect("tests");
+    assert_eq!((tests.name, tests.so_far.as_str(), tests.steps.len()), ("tests", "kept 400/s", 1));
+    assert!(tests.step.starts_with("2 of"), "{tests:?}");
+    assert_eq!(tests.budget.words, "1 s of 20 s, 19 s left at most");
+}
+
+/// A load alone has no search before its tests.
+#[test]
+fn tests_follow_a_load() {
+    let mut feed = loaded(run());
+    feed.tests(Duration::from_secs(20), "the run: 100 answered/s".to_owned(), at(30));
+    feed.trial("1".to_owned(), run());
+    assert_eq!(feed.view(at(31)).search.map(|tests| (tests.name, tests.step)), Some(("tests", "1".to_owned())));
+}

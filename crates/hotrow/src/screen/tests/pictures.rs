@@ -51,19 +51,20 @@ fn load() -> View {
 }
 
 fn search() -> View {
-    let step = |asked: &str, purpose, verdict, answered_rps, p99_us: u64, suspicion| StepRow {
+    let step = |asked: &str, purpose, verdict, answered_rps, p99_us: u64, suspicion: &str| StepRow {
         asked: asked.to_owned(),
         purpose,
         verdict,
         tone: Tone::of_verdict(verdict),
         answered_rps,
         p99: Some(Known::Exactly(p99_us * 1_000)),
-        suspicion,
+        suspicion: suspicion.to_owned(),
     };
     View {
         title: "hotrow capacity http://127.0.0.1:8080/products/7".to_owned(),
         failures: Vec::new(),
         search: Some(Search {
+            name: "search",
             step: "12,800/s, bisect: between a rate that was kept and one that was not".to_owned(),
             so_far: "kept 10,000/s, missed 16,000/s (neither confirmed yet)".to_owned(),
             budget: Passed { share: Some(0.1), words: "30 s of 5:00 min, 4:30 min left at most".to_owned() },
