@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// One tick of the times in this file. The kernel shows them to programs in 1/100 s whatever it counts in itself
 /// (USER_HZ is 100 on every architecture that Rust's std runs on).
-const TICK: Duration = Duration::from_millis(10);
+pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// The bit of `flags` that marks the kernel's own threads (include/linux/sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;

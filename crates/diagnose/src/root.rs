@@ -40,6 +40,13 @@ pub enum Why {
     Unreadable(io::ErrorKind),
     /// It holds something else than it should; its beginning.
     Garbled(String),
+    /// There are more of its kind than are looked at.
+    TooMany {
+        /// Those that are looked at.
+        seen: usize,
+        /// All.
+        all: usize,
+    },
 }
 
 /// A value, or why it could not be seen.
@@ -52,6 +59,7 @@ impl fmt::Display for Why {
             Self::Missing => f.write_str("there is no such file here, for this is not Linux"),
             Self::Forbidden => f.write_str("this user may not read it"),
             Self::Unreadable(kind) => write!(f, "it cannot be read: {kind}"),
+            Self::TooMany { seen, all } => write!(f, "only {seen} of {all} are looked at"),
             Self::Garbled(text) => write!(f, "it holds other than it should: {text:?}"),
         }
     }

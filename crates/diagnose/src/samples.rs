@@ -319,7 +319,10 @@ impl Samples {
     }
 
     fn add_ends(&mut self, before: &End, now: &End, seen: &mut Seer) {
-        self.others = ends::others(before, now, &self.processes, self.span);
+        let watched: f64 = self.processes.iter().map(Watched::cores_used).sum();
+        let busy: f64 = self.cores.iter().map(|core| core.busy).sum();
+        let most = (!self.cores.is_empty()).then(|| (busy - watched).max(0.0));
+        self.others = ends::others(before, now, &self.processes, self.span, most);
         for process in &mut self.processes {
             let switches = ends::switches(before, now, process.pid, self.span);
             (process.waits_per_s, process.preempted_per_s) = switches.unzip();

@@ -8,7 +8,7 @@ use std::thread::{Builder, Thread};
 use std::time::Duration;
 
 use hotrow_diagnose::process;
-use hotrow_diagnose::root::Root;
+use hotrow_diagnose::root::{Root, Unseen, Why};
 use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::rules::judge_some;
 use hotrow_diagnose::sampler::{Sample, Sampler, WATCHED_MAX};
@@ -33,8 +33,10 @@ pub type Latest = Arc<Mutex<Option<Samples>>>;
 /// Who is looked at.
 pub struct Watch {
     sampler: Sampler,
-    /// What each process is.
+    /// What each process is that is looked at.
     roles: HashMap<u32, Role>,
+    /// Says that there are more processes than are looked at.
+    beyond: Option<Unseen>,
     /// Whether the target runs on this machine.
     pub local: bool,
     /// Who, in words.
@@ -64,12 +66,17 @@ impl Watch {
         }
         let more = pids.len().saturating_sub(1 + processes.len());
         let words = if more > 0 { format!("{words}, and {more} that descend from it") } else { words };
-        pids.truncate(WATCHED_MAX);
+        let beyond = beyond(pids.len());
+        let words = beyond.as_ref().map_or_else(|| words.clone(), |beyond| format!("{words} ({})", beyond.why));
+        for pid in pids.split_off(pids.len().min(WATCHED_MAX)) {
+            roles.remove(&pid);
+        }
         let sampler = Sampler::new(Root::machine(), &pids);
         Self {
             sampler,
             local: local || !processes.is_empty(),
             roles,
+            beyond,
             words,
             latest: Latest::default(),
             glances: true,
@@ -107,8 +114,8 @@ impl Watch {
     ) -> (T, Option<Samples>) {
         let (over, begun) = (AtomicBool::new(false), Nanos::now());
         let glance = if self.glances { GLANCE } else { Duration::MAX };
-        let mut looking =
-            Looking { sampler: &mut self.sampler, roles: &self.roles, latest: &self.latest, glance, over: &over };
+        let (roles, latest, beyond) = (&self.roles, &self.latest, self.beyond.as_ref());
+        let mut looking = Looking { sampler: &mut self.sampler, roles, beyond, latest, glance, over: &over };
         std::thread::scope(|scope| {
             let look = move || (looking.look(warmup, length), thread_cpu());
             // Without a thread to look from, nothing is seen.
@@ -193,6 +200,7 @@ impl Drop for Ending<'_> {
 struct Looking<'a> {
     sampler: &'a mut Sampler,
     roles: &'a HashMap<u32, Role>,
+    beyond: Option<&'a Unseen>,
     latest: &'a Latest,
     glance: Duration,
     over: &'a AtomicBool,
@@ -230,13 +238,21 @@ impl Looking<'_> {
     }
 
     fn between(&self, earlier: &Sample, later: &Sample) -> Samples {
-        Samples::between(earlier, later, |pid| self.roles.get(&pid).copied().unwrap_or_default())
+        let mut samples = Samples::between(earlier, later, |pid| self.roles.get(&pid).copied().unwrap_or_default());
+        samples.unseen.extend(self.beyond.cloned());
+        samples
     }
 
     fn show(&self, earlier: &Sample, later: &Sample) {
         let samples = self.between(earlier, later);
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(samples);
     }
+}
+
+/// What is not seen of so many processes.
+fn beyond(all: usize) -> Option<Unseen> {
+    let why = Why::TooMany { seen: WATCHED_MAX, all };
+    (all > WATCHED_MAX).then(|| Unseen { file: "proc/*/task".to_owned(), why })
 }
 
 /// Whether the whole time passed before it was over.

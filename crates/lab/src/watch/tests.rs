@@ -1,4 +1,5 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 use hotrow_diagnose::probe::cpu::CpuShares;
@@ -43,4 +44,38 @@ fn there_is_always_a_finding() {
     let classes = |local| findings(&samples, local).iter().map(|finding| finding.class).collect::<Vec<_>>();
     assert_eq!(classes(true)[0], Class::OneThread);
     assert_eq!(classes(false), [Class::NoneFound]);
+}
+
+/// A server with more workers than are looked at: they are this process's own children here, that wait.
+#[test]
+fn processes_beyond_the_bound_are_told_and_lower_the_confidence() {
+    let workers: Vec<Child> = (0..WATCHED_MAX + 5)
+        .map(|_| Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("a process to look at"))
+        .collect();
+    let services: Vec<(u32, Role)> = workers.iter().map(|worker| (worker.id(), Role::Service)).collect();
+    let mut watch = Watch::new(&services, true, "workers".to_owned());
+    let few = Watch::new(&services[..WATCHED_MAX - 1], true, "workers".to_owned());
+    let (told, latest) = (watch.words.clone(), watch.latest.clone());
+    let (looked, seen) = watch.during(Duration::ZERO, None, || {
+        let until = Nanos::now().after(PATIENCE);
+        while latest.lock().expect("no looker has panicked").is_none() && Nanos::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Nanos::now() < until
+    });
+    for mut worker in workers {
+        let _ = worker.kill();
+        let _ = worker.wait();
+    }
+    assert!(looked);
+    assert_eq!(told, "workers (only 64 of 70 are looked at)");
+    assert_eq!((few.words.as_str(), few.with_role(Role::Service).len()), ("workers", WATCHED_MAX - 1));
+    assert_eq!(watch.with_role(Role::Service).len(), WATCHED_MAX - 1, "and the generator");
+    let mut seen = seen.expect("a load that goes on is looked at");
+    let sure = |samples: &Samples| findings(samples, true)[0].confidence;
+    let unseen =
+        seen.unseen.iter().position(|unseen| unseen.to_string() == "/proc/*/task: only 64 of 70 are looked at");
+    let less = sure(&seen);
+    seen.unseen.remove(unseen.expect("it is told"));
+    assert!(less < sure(&seen) || seen.unseen.len() > 10, "{:?}", seen.unseen);
 }
