@@ -25,7 +25,7 @@ pub struct Sockets<C> {
 }
 
 /// What [`Sockets::wait`] writes to; outside, so that connections can be changed while it is read.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Ready {
     events: Vec<Event>,
     /// Whether connections wait to be taken.
