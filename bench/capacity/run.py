@@ -49,16 +49,12 @@ CASES = {
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", default=",".join(CASES), help=f"comma-separated, of {', '.join(CASES)}")
+    parser.add_argument("--cases", type=cli.some_of(CASES), default=",".join(CASES), help=f"comma-separated, of {', '.join(CASES)}")
     parser.add_argument("--times", type=int, default=10, help="searches of each")
     parser.add_argument("--disturbed-most", type=int, default=10, help="searches of each that may be done again")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
-    given = parser.parse_args()
-    given.cases = given.cases.split(",")
-    if unknown := set(given.cases) - set(CASES):
-        parser.error(f"unknown cases {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
-    return given
+    return parser.parse_args()
 
 
 def check_of(port, late_us):

@@ -1,5 +1,6 @@
 """Tests of what the drivers rely on."""
 
+import argparse
 import json
 import os
 import shutil
@@ -15,10 +16,18 @@ import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import data, generators, plot, postgres, process, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, generators, plot, postgres, process, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Answer, Connection  # noqa: E402
 
 SPIN_S = 0.3
+
+
+class Arguments(unittest.TestCase):
+    def test_only_what_is_known_can_be_named(self):
+        some = cli.some_of(["a", "b", "c"])
+        self.assertEqual(some("c,a"), ["c", "a"])
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "unknown: , x; there are a, b, c"):
+            some("a,x,")
 
 
 class Statistics(unittest.TestCase):

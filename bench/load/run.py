@@ -25,7 +25,7 @@ BYTES_PER_CONNECTION = 8_192
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", default=",".join(CASES), help=f"comma-separated, of {', '.join(CASES)}")
+    parser.add_argument("--cases", type=cli.some_of(CASES), default=",".join(CASES), help=f"comma-separated, of {', '.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=int, default=5, help="per generator and round")
     parser.add_argument("--connections", type=int, default=50)
@@ -34,11 +34,7 @@ def arguments():
                         help="share of the machine that other work may take before a round is repeated")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
-    given = parser.parse_args()
-    given.cases = given.cases.split(",")
-    if unknown := set(given.cases) - set(CASES):
-        parser.error(f"unknown cases {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
-    return given
+    return parser.parse_args()
 
 
 class Rounds:

@@ -71,13 +71,10 @@ def arguments():
     parser.add_argument("--capacity", default="4MiB", help="of the cache")
     parser.add_argument("--delay-ms", type=float, default=18.0, help="per row")
     parser.add_argument("--reads-in-flight", type=int, default=4)
-    parser.add_argument("--variants", default="with,without")
+    parser.add_argument("--variants", type=cli.some_of(PROTECTED), default=",".join(PROTECTED))
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
     given = parser.parse_args()
     given.factors = [float(factor) for factor in given.factors.split(",")]
-    given.variants = given.variants.split(",")
-    if unknown := set(given.variants) - set(PROTECTED):
-        parser.error(f"unknown variants {', '.join(sorted(unknown))}")
     return given
 
 

@@ -22,7 +22,7 @@ DEFAULT_POSITION = "6f1d2c3b4a5e6978-1000"
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--subjects", default=",".join(ALL[:4]),
+    parser.add_argument("--subjects", type=cli.some_of(ALL), default=",".join(ALL[:4]),
                         help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache; "
                              "library: hyper alone; hotrow-postgres: hotrow over PostgreSQL instead of SQLite; "
                              "hotrow-limits: hotrow with a rate limit per client)")
@@ -36,11 +36,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="serve")
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
-    given = parser.parse_args()
-    given.subjects = given.subjects.split(",")
-    if unknown := set(given.subjects) - set(ALL):
-        parser.error(f"unknown subjects {', '.join(sorted(unknown))}; there are {', '.join(ALL)}")
-    return given
+    return parser.parse_args()
 
 
 class Field:

@@ -15,31 +15,23 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::time::{ClockId, clock_gettime};
+use sockets::{Ready, Sockets};
 
 use check::Check;
 use random::Random;
 use schedule::{Bucket, Fate, Law, Schedule};
 
 const USAGE: &str = "usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED";
-/// Connections open at once; more are closed at once.
-const CONNECTIONS_MAX: usize = 4_096;
-const EVENTS_MAX: usize = 256;
-const BACKLOG: i32 = 1_024;
 const REQUEST_BYTES_MAX: usize = 4 << 10;
-const LISTENER: u64 = u64::MAX;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
 const CHECK_PATH: &[u8] = b"GET /_check ";
 
 struct Server {
-    epoll: OwnedFd,
-    listener: OwnedFd,
-    connections: Vec<Option<Connection>>,
-    free: Vec<usize>,
+    sockets: Sockets<Connection>,
     schedule: Schedule,
     /// Answers that wait for their time, which comes in this order: when, and on which connection.
     leaving: VecDeque<(u64, usize, u64)>,
@@ -56,19 +48,8 @@ struct Connection {
 
 impl Server {
     fn bind(address: SocketAddr, law: Law) -> Result<Self, Errno> {
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let listener = net::socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_reuseaddr(&listener, true)?;
-        net::bind(&listener, &address)?;
-        net::listen(&listener, BACKLOG)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         Ok(Self {
-            epoll,
-            listener,
-            connections: Vec::new(),
-            free: Vec::new(),
+            sockets: Sockets::bind(address)?,
             schedule: Schedule::new(law),
             leaving: VecDeque::new(),
             check: Check::default(),
@@ -77,52 +58,31 @@ impl Server {
     }
 
     fn run(&mut self) -> Result<(), Errno> {
-        let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
+        let mut ready = Ready::default();
         loop {
-            events.clear();
             let patience = self.leaving.front().map(|(at_ns, ..)| timespec(at_ns.saturating_sub(now_ns())));
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
+            self.sockets.wait(&mut ready, patience.as_ref())?;
+            if ready.listener {
+                let opened = &mut self.opened;
+                self.sockets.accept(|socket| {
+                    *opened += 1;
+                    Connection { socket, number: *opened, request: Vec::new() }
+                });
             }
-            for event in &events {
-                match event.data.u64() {
-                    LISTENER => self.accept(),
-                    at => self.read(at as usize),
-                }
+            for place in ready.places() {
+                self.read(place);
             }
             self.let_leave();
         }
     }
 
-    /// Takes every waiting connection; what cannot be taken is dropped, for there is nobody to tell.
-    fn accept(&mut self) {
-        while let Ok(socket) = net::accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-            let at = self.free.pop().unwrap_or(self.connections.len());
-            let ready = at < CONNECTIONS_MAX
-                && sockopt::set_tcp_nodelay(&socket, true).is_ok()
-                && epoll::add(&self.epoll, &socket, EventData::new_u64(at as u64), EventFlags::IN).is_ok();
-            if !ready {
-                if at < self.connections.len() {
-                    self.free.push(at);
-                }
-                continue;
-            }
-            if at == self.connections.len() {
-                self.connections.push(None);
-            }
-            self.opened += 1;
-            self.connections[at] = Some(Connection { socket, number: self.opened, request: Vec::new() });
-        }
-    }
-
     fn read(&mut self, at: usize) {
         let mut buffer = [0; REQUEST_BYTES_MAX];
-        let Some(connection) = self.connections[at].as_mut() else { return };
-        let bytes = match net::recv(&connection.socket, &mut buffer, RecvFlags::empty()) {
+        let Some(connection) = self.sockets.at(at) else { return };
+        let bytes = match recv(&connection.socket, &mut buffer, RecvFlags::empty()) {
             Err(Errno::AGAIN | Errno::INTR) => return,
             Ok((bytes, _)) if bytes > 0 && connection.request.len() + bytes <= REQUEST_BYTES_MAX => bytes,
-            Ok(_) | Err(_) => return self.close(at),
+            Ok(_) | Err(_) => return self.sockets.close(at),
         };
         connection.request.extend_from_slice(&buffer[..bytes]);
         // Requests have no body, and nobody sends a second before the answer to the first.
@@ -150,7 +110,7 @@ impl Server {
             }
             self.leaving.pop_front();
             self.check.left(now_ns - time_ns);
-            if self.connections[at].as_ref().is_some_and(|connection| connection.number == number) {
+            if self.sockets.at(at).is_some_and(|connection| connection.number == number) {
                 self.send(at, OK);
             }
         }
@@ -158,16 +118,10 @@ impl Server {
 
     /// Answers are so short that a socket takes them whole, or is no good.
     fn send(&mut self, at: usize, answer: &[u8]) {
-        let Some(connection) = &self.connections[at] else { return };
-        if net::send(&connection.socket, answer, SendFlags::NOSIGNAL) != Ok(answer.len()) {
-            self.close(at);
+        let Some(connection) = self.sockets.at(at) else { return };
+        if send(&connection.socket, answer, SendFlags::NOSIGNAL) != Ok(answer.len()) {
+            self.sockets.close(at);
         }
-    }
-
-    /// Dropping the socket closes it, which takes it out of the epoll set as well.
-    fn close(&mut self, at: usize) {
-        self.connections[at] = None;
-        self.free.push(at);
     }
 }
 

@@ -41,11 +41,6 @@ impl Connection {
         Self { socket, partial: Vec::new(), unsent: Vec::new() }
     }
 
-    /// The socket.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
     /// What it waits for.
     pub fn state(&self) -> State {
         if self.unsent.is_empty() { State::Reading } else { State::Writing }
@@ -101,6 +96,12 @@ impl Connection {
             Err(Errno::AGAIN | Errno::INTR) => State::Writing,
             Err(_) => State::Closed,
         }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -12,29 +12,19 @@ mod date;
 mod records;
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use sockets::{Readiness, Ready, Sockets};
 
 use connection::{Connection, State};
 use date::Date;
 use records::Records;
 
 const USAGE: &str = "usage: floor ADDR RECORDS_FILE";
-/// Connections open at once; more are closed at once.
-const CONNECTIONS_MAX: usize = 4_096;
-const EVENTS_MAX: usize = 256;
-const BACKLOG: i32 = 1_024;
-const LISTENER: u64 = u64::MAX;
 
 struct Server {
-    epoll: OwnedFd,
-    listener: OwnedFd,
-    connections: Vec<Option<Connection>>,
-    free: Vec<usize>,
+    sockets: Sockets<Connection>,
     records: Records,
     date: Date,
     input: Vec<u8>,
@@ -43,20 +33,8 @@ struct Server {
 
 impl Server {
     fn bind(address: SocketAddr, records: Records) -> Result<Self, Errno> {
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let listener = net::socket_with(family, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_reuseaddr(&listener, true)?;
-        sockopt::set_socket_reuseport(&listener, true)?;
-        net::bind(&listener, &address)?;
-        net::listen(&listener, BACKLOG)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         Ok(Self {
-            epoll,
-            listener,
-            connections: Vec::new(),
-            free: Vec::new(),
+            sockets: Sockets::bind(address)?,
             records,
             date: Date::now(),
             input: vec![0; connection::INPUT_BYTES_MAX],
@@ -65,55 +43,28 @@ impl Server {
     }
 
     fn run(&mut self) -> Result<(), Errno> {
-        let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
+        let mut ready = Ready::default();
         loop {
-            events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
-                Ok(_) => {}
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error),
-            }
+            self.sockets.wait(&mut ready, None)?;
             self.date.refresh();
-            for event in &events {
-                match event.data.u64() {
-                    LISTENER => self.accept(),
-                    at => self.serve(at as usize)?,
-                }
+            if ready.listener {
+                self.sockets.accept(Connection::new);
+            }
+            for place in ready.places() {
+                self.serve(place)?;
             }
         }
     }
 
-    /// Takes every waiting connection; what cannot be taken is dropped, for there is nobody to tell.
-    fn accept(&mut self) {
-        while let Ok(socket) = net::accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-            let at = self.free.pop().unwrap_or(self.connections.len());
-            let ready = at < CONNECTIONS_MAX
-                && sockopt::set_tcp_nodelay(&socket, true).is_ok()
-                && epoll::add(&self.epoll, &socket, EventData::new_u64(at as u64), EventFlags::IN).is_ok();
-            if !ready {
-                if at < self.connections.len() {
-                    self.free.push(at);
-                }
-                continue;
-            }
-            if at == self.connections.len() {
-                self.connections.push(None);
-            }
-            self.connections[at] = Some(Connection::new(socket));
-        }
-    }
-
-    fn serve(&mut self, at: usize) -> Result<(), Errno> {
-        let Some(connection) = self.connections[at].as_mut() else { return Ok(()) };
+    fn serve(&mut self, place: usize) -> Result<(), Errno> {
+        let Some(connection) = self.sockets.at(place) else { return Ok(()) };
         let before = connection.state();
         let after = connection.advance(&self.records, &self.date, &mut self.input, &mut self.output);
         if after == State::Closed {
-            // Dropping the socket closes it, which takes it out of the epoll set as well.
-            self.connections[at] = None;
-            self.free.push(at);
+            self.sockets.close(place);
         } else if after != before {
-            let flags = if after == State::Writing { EventFlags::OUT } else { EventFlags::IN };
-            epoll::modify(&self.epoll, connection.socket(), EventData::new_u64(at as u64), flags)?;
+            let readiness = if after == State::Writing { Readiness::Writable } else { Readiness::Readable };
+            self.sockets.await_other(place, readiness)?;
         }
         Ok(())
     }

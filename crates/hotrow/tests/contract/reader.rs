@@ -15,6 +15,8 @@ use crate::rows::{Random, Sizes};
 /// How long a reader waits that was refused, as clients do. Refusals come at once: without it an outage of a second would be most
 /// of what a run sees.
 const BACK_OFF: Duration = Duration::from_millis(2);
+/// Of ordinary readers, per request.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// How readers behave; chances in per cent.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +32,24 @@ pub(crate) struct Taste {
     pub(crate) conditional: u64,
     /// Requests that go out together on one connection.
     pub(crate) pipeline: usize,
+    /// After each request, for all of a pipeline together. Without one a few readers take all CPUs, and long runs read, and judge, a multiple of
+    /// what they have to.
+    pub(crate) pause: Duration,
 }
 
 impl Default for Taste {
     fn default() -> Self {
-        Self { recent: 50, anywhere: 20, batch: 4, no_cache: 4, at_least: 4, session: 8, conditional: 12, pipeline: 1 }
+        Self {
+            recent: 50,
+            anywhere: 20,
+            batch: 4,
+            no_cache: 4,
+            at_least: 4,
+            session: 8,
+            conditional: 12,
+            pipeline: 1,
+            pause: PAUSE,
+        }
     }
 }
 
@@ -44,9 +59,10 @@ impl Taste {
         Self { at_least: 0, session: 0, ..Self::default() }
     }
 
-    /// Nothing but ordinary reads of single records.
+    /// Nothing but ordinary reads of single records, as fast as they go.
     pub(crate) fn plain() -> Self {
-        Self { batch: 0, no_cache: 0, at_least: 0, session: 0, conditional: 0, ..Self::default() }
+        let pause = Duration::ZERO;
+        Self { batch: 0, no_cache: 0, at_least: 0, session: 0, conditional: 0, pause, ..Self::default() }
     }
 }
 
@@ -85,8 +101,10 @@ impl Reader {
             let instance = self.random.one_of(&instances);
             let asks: Vec<Ask> = (0..self.taste.pipeline).map(|_| self.choose()).collect();
             self.ask(instance, &asks);
-            if matches!(self.seen.last(), Some(Observation { seen: Seen::Refused(_), .. })) {
-                std::thread::sleep(BACK_OFF);
+            let refused = matches!(self.seen.last(), Some(Observation { seen: Seen::Refused(_), .. }));
+            let pause = if refused { BACK_OFF } else { self.taste.pause * asks.len() as u32 };
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
             }
         }
         self.seen
