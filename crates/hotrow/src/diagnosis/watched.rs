@@ -136,7 +136,10 @@ mod tests {
         let args = WatchArgs { proxy_pid: vec![proxy], ..WatchArgs::default() };
         let here = Address::Tcp(listener.local_addr().expect("bound"));
         let words = watch(&args, &here).expect("both are there").words;
-        assert!(words.starts_with("process ") && words.ends_with(&format!("behind the proxy, process {proxy}")), "{words}");
+        assert!(
+            words.starts_with("process ") && words.ends_with(&format!("behind the proxy, process {proxy}")),
+            "{words}"
+        );
     }
 
     #[test]
