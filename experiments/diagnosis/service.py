@@ -1,10 +1,11 @@
-"""A small HTTP service for the worked examples of docs/diagnosis.md: a thread for each connection.
+"""A small HTTP service for the worked examples of docs/diagnosis.md.
 
-service.py 8080 --work-ms 2 [--processes 2]      computes for so long, for each answer
-service.py 8080 --database 8081 [--pool 4]       asks a database, over so many connections
-service.py 8080 --database-ms 5                  is that database: answers each line after so long
+service.py 8080 --work-ms 1 [--processes 2]      computes for so long for each answer, in one thread (of each process)
+service.py 8080 --database 8081 [--pool 4]       a thread for each connection; asks a database, over so many connections
+service.py 8081 --database-ms 5                  is that database: answers each line after so long
+service.py 8080 --body-bytes 60000               answers with a text
 """
-import argparse, os, queue, random, socket, threading, time
+import argparse, os, queue, random, selectors, socket, threading, time
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("port", type=int)
@@ -45,24 +46,54 @@ def ask():
     pool.put(connection)
 
 
+def answer(connection):
+    if args.database:
+        ask()
+    connection.sendall(ANSWER)
+
+
 def http(connection):
     for _ in lines(connection, b"\r\n\r\n"):
-        until = time.thread_time() + args.work_ms / 1000
-        while time.thread_time() < until:
-            pass
-        if args.database:
-            ask()
-        connection.sendall(ANSWER)
+        answer(connection)
+
+
+def accept():
+    connection, _ = listener.accept()
+    connection.setblocking(True)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def one_thread():
+    """Computes in a loop over events. Takes each thing that it receives for a request, which is enough without pipelining."""
+    events = selectors.DefaultSelector()
+    events.register(listener, selectors.EVENT_READ)
+    listener.setblocking(False)
+    while True:
+        for ready, _ in events.select():
+            if ready.fileobj is listener:
+                try:
+                    events.register(accept(), selectors.EVENT_READ)
+                except BlockingIOError:
+                    pass  # the other process was quicker
+            elif ready.fileobj.recv(65536):
+                until = time.thread_time() + args.work_ms / 1000
+                while time.thread_time() < until:
+                    pass
+                answer(ready.fileobj)
+            else:
+                events.unregister(ready.fileobj)
+                ready.fileobj.close()
 
 
 listener = socket.create_server(("127.0.0.1", args.port), backlog=1024)
 for _ in range(args.processes - 1):
     if os.fork() == 0:
         break
+if args.work_ms:
+    one_thread()
 for _ in range(args.pool if args.database else 0):
     pool.put(socket.create_connection(("127.0.0.1", args.database)))
 serve = http if args.database_ms is None else database
 while True:
-    connection, _ = listener.accept()
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+    threading.Thread(target=serve, args=(accept(),), daemon=True).start()
