@@ -12,11 +12,11 @@ use crate::history::Ns;
 use crate::observation::{Observation, Seen, Wish};
 use crate::rows::{Random, Sizes};
 
-/// How long a reader waits that was refused, as clients do. Refusals come at once: without it an outage of a second would be most
-/// of what a run sees.
-const BACK_OFF: Duration = Duration::from_millis(2);
-/// Of ordinary readers, per request.
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long a reader waits that was refused, as clients do, per request. Refusals come at once: without it an outage of a second would
+/// be most of what a run sees.
+const BACK_OFF: Duration = Duration::from_millis(4);
+/// Of ordinary readers, per request; shorter by so much that refusals stay few.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// How readers behave; chances in per cent.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ impl Reader {
             let asks: Vec<Ask> = (0..self.taste.pipeline).map(|_| self.choose()).collect();
             self.ask(instance, &asks);
             let refused = matches!(self.seen.last(), Some(Observation { seen: Seen::Refused(_), .. }));
-            let pause = if refused { BACK_OFF } else { self.taste.pause * asks.len() as u32 };
+            let pause = if refused { BACK_OFF } else { self.taste.pause } * asks.len() as u32;
             if !pause.is_zero() {
                 std::thread::sleep(pause);
             }
