@@ -69,8 +69,8 @@ pub(super) enum Prediction {
     Stays(f64, f64),
     /// At most so many times the rate, which is below 1; more refutes.
     Falls(f64),
-    /// At least so many times the rate, which is below 1; less refutes.
-    Holds(f64),
+    /// At least so many times the rate, which is below 1; less than the second refutes.
+    Holds(f64, f64),
     /// The generator is no longer the limit, or the rate rises by so much.
     Relieves(f64),
     /// Failures, and connections that are dropped, end.
@@ -164,7 +164,7 @@ impl Effect {
         }
         // Also when it was so before: what the target would have done nobody knows.
         let filled = self.mostly(|(_, changed)| changed.generator_limited);
-        let slowed = came == Came::False && matches!(prediction, Prediction::Holds(_));
+        let slowed = came == Came::False && matches!(prediction, Prediction::Holds(..));
         if filled && !generator_may_be_full && (slowed || self.hidden_by_generator()) {
             return Came::Unclear("with this change the generator was the limit".to_owned());
         }
@@ -334,7 +334,8 @@ impl Prediction {
             Self::Rises(from, below) => (from, below, true),
             Self::Stays(up_to, above) => (up_to, above, false),
             Self::Falls(to) => (to, to, false),
-            Self::Holds(at) | Self::Relieves(at) => (at, at, true),
+            Self::Holds(at, below) => (at, below, true),
+            Self::Relieves(at) => (at, at, true),
             Self::FailuresEnd | Self::FewUnread(_) => return None,
         };
         Some(Edges { confirms, refutes, above })
@@ -349,7 +350,9 @@ impl Prediction {
             Self::Rises(from, _) => format!("at least {from:.2} times the rate"),
             Self::Stays(up_to, above) => format!("at most {up_to:.2} times the rate; above {above:.2} it is wrong"),
             Self::Falls(to) => format!("at most {to:.2} times the rate"),
-            Self::Holds(at) => format!("at least {at:.2} times the rate: it hardly falls"),
+            Self::Holds(at, below) => {
+                format!("at least {at:.2} times the rate: it hardly falls; below {below:.2} it is wrong")
+            }
             Self::Relieves(from) => {
                 format!("at least {from:.2} times the rate, or a generator that is no longer the limit")
             }

@@ -27,8 +27,13 @@ const BURN_ALL: f64 = 0.2;
 const BURN_IDLE: f64 = 0.5;
 /// Less than this, in CPUs, tells nothing.
 const BURN_LEAST_CORES: f64 = 0.05;
-/// The rate that is left when CPUs are the limit, at most, and when they are not, at least.
+/// The rate that is left when CPUs are the limit, at most.
 const BURN_LEFT: f64 = 0.92;
+/// Whoever needs no CPU loses at most this part of what is taken away; more than the second part refutes. In between it may be a single
+/// thread, or one lock, that the slices met.
+const BURN_FELT: (f64, f64) = (0.4, 0.75);
+/// With less than this part of the CPUs idle, they may be the limit after all.
+const IDLE_FEW: f64 = 0.25;
 /// A quota that is smaller by this costs about as much.
 const QUOTA: f64 = 0.8;
 /// At most this is left of the rate then.
@@ -115,7 +120,12 @@ pub(super) fn leads_to(expectation: &Expectation, came: &Came, scene: &Scene) ->
         (Change::Connections(n), Prediction::Stays(..), Came::False) if n > scene.connections => {
             Some(Class::TooFewConnections)
         }
-        (Change::BurnCpus(_), Prediction::Holds(_), Came::False) => Some(Class::AllCpus),
+        // Where many are idle, it is a thread or a lock that the slices met.
+        (Change::BurnCpus(_), Prediction::Holds(..), Came::False)
+            if scene.idle_cores.is_some_and(|idle| idle < IDLE_FEW * scene.cpus as f64) =>
+        {
+            Some(Class::AllCpus)
+        }
         _ => None,
     }
 }
@@ -236,7 +246,10 @@ fn idle(scene: &Scene) -> Result<Expectation, String> {
         Some(idle) => (idle * BURN_IDLE).min(BURN_ALL * scene.cpus as f64),
     };
     all_usable(scene)?;
-    let burn = Expectation { change: Change::BurnCpus(cores), prediction: Prediction::Holds(BURN_LEFT) };
+    // What a service that needs them all would lose.
+    let share = cores / scene.cpus as f64;
+    let prediction = Prediction::Holds(1.0 - BURN_FELT.0 * share, 1.0 - BURN_FELT.1 * share);
+    let burn = Expectation { change: Change::BurnCpus(cores), prediction };
     (cores >= BURN_LEAST_CORES).then_some(burn).ok_or_else(|| "hardly any CPU time is idle".to_owned())
 }
 

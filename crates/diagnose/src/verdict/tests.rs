@@ -170,11 +170,12 @@ fn what_is_true_is_confirmed() {
 #[test]
 fn a_wrong_first_guess_leads_to_the_right_one() {
     let full = Scene { idle_cores: Some(0.05), ..scene() };
+    let nearly_full = Scene { idle_cores: Some(0.9), ..scene() };
     for (guesses, scene, server, right) in [
         (&[Class::External][..], scene(), server(by_connections), Class::TooFewConnections),
         (&[Class::OneThread, Class::TooFewConnections], scene(), server(by_connections), Class::TooFewConnections),
         (&[Class::NoneFound], scene(), server(by_connections), Class::TooFewConnections),
-        (&[Class::Lock], scene(), server(all_cpus), Class::AllCpus),
+        (&[Class::Lock], nearly_full, server(all_cpus), Class::AllCpus),
         (&[Class::Generator, Class::AllCpus], full, server(all_cpus), Class::AllCpus),
         (&[Class::Generator, Class::OneThread], scene(), server(flat), Class::OneThread),
         (&[Class::TooFewConnections, Class::External], scene(), server(flat), Class::External),
@@ -199,6 +200,21 @@ fn a_wrong_first_guess_leads_to_the_right_one() {
             assert!(verdict.tried.iter().any(|tried| tried.proof == Proof::Refuted), "{verdict:#?}");
         }
     }
+}
+
+/// Half of the CPUs are idle: that the slices meet the one thread that works does not make the CPUs the limit.
+#[test]
+fn slices_that_meet_a_single_thread_accuse_no_cpus() {
+    let met = |part: f64| {
+        move |change: Option<Change>| match change {
+            Some(Change::BurnCpus(cores)) => Heard::Measured(rps(1000.0 * (1.0 - part * cores / 4.0))),
+            other => Heard::Measured(flat(other)),
+        }
+    };
+    let verdict = prove_with(&[Class::Lock], scene(), met(0.6));
+    assert_eq!((verdict.finding.class, verdict.proof), (Class::Lock, Proof::NotTestable), "{verdict:#?}");
+    let verdict = prove_with(&[Class::Lock], scene(), met(1.0));
+    assert_eq!((verdict.finding.class, verdict.proof), (Class::Lock, Proof::Refuted), "{verdict:#?}");
 }
 
 #[test]
