@@ -228,7 +228,8 @@ impl Looking<'_> {
                 let mut samples = self.between(&first, &now);
                 self.sampler.survey(&mut samples);
                 found = Some(samples);
-                whole_at = whole_at.saturating_mul(2);
+                // What comes after a length that is known are the last answers, not the load.
+                whole_at = length.map_or(whole_at.saturating_mul(2), |_| Duration::MAX);
             }
             if !goes_on {
                 return found;

@@ -33,6 +33,8 @@ pub struct Trouble {
     pub syncookies_sent: u64,
     /// Connections refused because that queue was full and cookies are off.
     pub half_open_drops: u64,
+    /// Segments of which the other side said that it had them already (D-SACK, RFC 2883): they were sent again for nothing.
+    pub sent_for_nothing: u64,
     /// Times that an answer did not come and the segment was sent again.
     pub timeouts: u64,
     /// Sockets that found no memory for TCP.
@@ -66,6 +68,7 @@ pub fn parse_trouble(text: &str) -> Option<Trouble> {
         listen_drops: value("ListenDrops")?,
         syncookies_sent: value("SyncookiesSent").unwrap_or_default(),
         half_open_drops: value("TCPReqQFullDrop").unwrap_or_default(),
+        sent_for_nothing: value("TCPDSACKRecv").unwrap_or_default(),
         timeouts: value("TCPTimeouts").unwrap_or_default(),
         memory_pressures: value("TCPMemoryPressures").unwrap_or_default(),
         aborts_on_memory: value("TCPAbortOnMemory").unwrap_or_default(),
@@ -120,11 +123,13 @@ impl Trouble {
             listen_drops: self.listen_drops.saturating_sub(earlier.listen_drops),
             syncookies_sent: self.syncookies_sent.saturating_sub(earlier.syncookies_sent),
             half_open_drops: self.half_open_drops.saturating_sub(earlier.half_open_drops),
+            sent_for_nothing: self.sent_for_nothing.saturating_sub(earlier.sent_for_nothing),
             timeouts: self.timeouts.saturating_sub(earlier.timeouts),
             memory_pressures: self.memory_pressures.saturating_sub(earlier.memory_pressures),
             aborts_on_memory: self.aborts_on_memory.saturating_sub(earlier.aborts_on_memory),
         }
     }
+
     /// Together with those of another network namespace.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
@@ -133,6 +138,7 @@ impl Trouble {
             listen_drops: self.listen_drops.saturating_add(other.listen_drops),
             syncookies_sent: self.syncookies_sent.saturating_add(other.syncookies_sent),
             half_open_drops: self.half_open_drops.saturating_add(other.half_open_drops),
+            sent_for_nothing: self.sent_for_nothing.saturating_add(other.sent_for_nothing),
             timeouts: self.timeouts.saturating_add(other.timeouts),
             memory_pressures: self.memory_pressures.saturating_add(other.memory_pressures),
             aborts_on_memory: self.aborts_on_memory.saturating_add(other.aborts_on_memory),

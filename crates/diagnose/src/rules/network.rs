@@ -107,16 +107,19 @@ fn queued(samples: &Samples) -> Option<Finding> {
 
 fn loss(samples: &Samples) -> Option<Finding> {
     let segments = samples.segments.filter(|segments| segments.sent >= SEGMENTS_MIN)?;
-    let again = segments.retransmitted as f64 / segments.sent as f64;
+    let trouble = samples.trouble.unwrap_or_default();
+    // A probe for a lost tail (RFC 8985) is sent again also when only the answer is slow; a full accept queue drops what the way did not.
+    let lost = segments.retransmitted.saturating_sub(trouble.sent_for_nothing).saturating_sub(trouble.listen_drops);
+    let again = lost as f64 / segments.sent as f64;
     let dropped = samples.softnet.map_or(0, |softnet| softnet.dropped);
     if again < RETRANSMITTED {
         return None;
     }
     let mut evidence = vec![format!(
-        "{} of {} segments were sent again ({:.1} %)",
-        segments.retransmitted,
+        "{lost} of {} segments were lost and sent again ({:.1} %), besides {} that were sent again for nothing or that a listener dropped",
         segments.sent,
-        again * 100.0
+        again * 100.0,
+        segments.retransmitted - lost
     )];
     if dropped > 0 {
         evidence.push(format!("{dropped} packets found the queue of a CPU full (softnet_stat)"));

@@ -174,7 +174,7 @@ fn without_a_limit_none_is_found() {
 /// Half of what a rule asks for is not enough for it.
 #[test]
 fn weak_signs_are_no_findings() {
-    let weak: [fn(&mut Samples); 12] = [
+    let weak: [fn(&mut Samples); 13] = [
         |s| s.cores = vec![CpuShares { busy: 0.85, ..CpuShares::default() }; 4],
         |s| s.processes[0] = process(10, Role::Service, &[0.85, 0.1]),
         // Two busy threads are no single one.
@@ -182,6 +182,11 @@ fn weak_signs_are_no_findings() {
         |s| s.processes[0].group = Some(Counters { periods: 3, throttled_periods: 3, ..Counters::default() }),
         |s| s.cores = vec![CpuShares { busy: 0.3, steal: 0.3, ..CpuShares::default() }; 4],
         |s| s.links = vec![Link { sent_bits_per_s: 9.4e8, speed_bits_per_s: None, ..Link::default() }],
+        |s| {
+            // The other side had them, or a full queue dropped them.
+            s.segments = Some(Segments { sent: 3_000, retransmitted: 80, ..Segments::default() });
+            s.trouble = Some(Trouble { sent_for_nothing: 40, listen_drops: 35, ..Trouble::default() });
+        },
         |s| s.segments = Some(Segments { sent: 50, retransmitted: 50, ..Segments::default() }),
         |s| s.disks[0].utilisation = 0.99,
         |s| s.memory_pressure = Some(0.5),

@@ -1,164 +1,150 @@
 //! Threads that take CPU time from everybody, in short slices.
 //!
-//! Slices fall due at an even pace, whoever else wants the CPUs. A thread that competes with sixteen others gets a
-//! seventeenth of a CPU, so a slice may take long; while one is due and nobody is free to take it, there is one thread more.
+//! Each sleeps by a timer of its own, so that the kernel wakes it where it was: on CPUs that are idle the slices then disturb
+//! nobody. A thread that competes with sixteen others gets a seventeenth of a CPU; while less is taken than is due, there is one thread
+//! more.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time that is taken at once: many small slices meet everybody, few large ones meet one thread.
-const SLICE: Duration = Duration::from_micros(800);
-/// How often slices fall due.
-const TICK: Duration = Duration::from_millis(2);
-/// A pause of the pacing thread that is longer is not made up for.
-const PAUSE_MAX: Duration = Duration::from_millis(10);
-/// What one thread takes of a CPU that nobody else wants.
-const SHARE_EACH: f64 = 0.25;
-/// Most threads that take slices.
+/// A thread takes its share of each stretch of this length.
+const STRETCH: Duration = Duration::from_millis(4);
+/// Most of a CPU that one of the first threads takes: many small slices meet everybody, few large ones meet one thread.
+const SHARE_MAX: f64 = 0.25;
+/// What may be due at most, in stretches: what was missed before is a part of the time, not a debt.
+const DUE_MAX: f64 = 2.0;
+/// How often it is looked whether enough is taken, in stretches.
+const LOOK: u32 = 3;
+/// Less than this part of what was to be taken since the last look is not enough.
+const ENOUGH: f64 = 0.85;
+/// Most threads.
 const THREADS_MAX: usize = 256;
 
 /// Burns until it is dropped.
 pub(super) struct Burner {
     shared: Arc<Shared>,
-    pacing: Option<JoinHandle<()>>,
     begun: Instant,
 }
 
 /// What the threads have in common.
 struct Shared {
     cores: f64,
-    queue: Mutex<Queue>,
-    changed: Condvar,
+    /// What a thread takes at once.
+    slice: Duration,
     over: AtomicBool,
     used_ns: AtomicU64,
+    due: Mutex<Due>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Slices that nobody has taken yet, and who waits for one.
-#[derive(Default)]
-struct Queue {
-    due: usize,
-    waiting: usize,
+/// CPU time that is to be taken by now.
+struct Due {
+    time: Duration,
+    at: Instant,
 }
 
 impl Burner {
-    /// Takes so many CPUs, if it can be had.
+    /// Takes so many CPUs, if they can be had.
     ///
     /// # Errors
     /// When a thread cannot be started.
     pub(super) fn start(cores: f64) -> io::Result<Self> {
+        let count = ((cores / SHARE_MAX).ceil() as usize).clamp(1, THREADS_MAX);
+        let begun = Instant::now();
         let shared = Arc::new(Shared {
             cores,
-            queue: Mutex::default(),
-            changed: Condvar::new(),
+            slice: STRETCH.mul_f64((cores / count as f64).clamp(0.0, 1.0)),
             over: AtomicBool::new(false),
             used_ns: AtomicU64::new(0),
+            due: Mutex::new(Due { time: Duration::ZERO, at: begun }),
+            threads: Mutex::default(),
         });
-        let mut burner = Self { shared: shared.clone(), pacing: None, begun: Instant::now() };
-        let mut threads = Vec::new();
-        for index in 0..((cores / SHARE_EACH).ceil() as usize).clamp(1, THREADS_MAX) {
-            match shared.worker(index) {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    shared.end(threads);
-                    return Err(error);
-                }
-            }
+        // From here on it ends its threads when it is dropped.
+        let burner = Self { shared, begun };
+        for first in (0..count).map(|index| index == 0) {
+            burner.shared.add(first)?;
         }
-        burner.pacing = Some(Builder::new().name("burn-pace".to_owned()).spawn(move || shared.pace(threads))?);
         Ok(burner)
     }
 
     /// What it has taken until now, in CPUs.
     pub(super) fn taken_cores(&self) -> f64 {
-        let used = Duration::from_nanos(self.shared.used_ns.load(Ordering::Relaxed));
-        used.as_secs_f64() / self.begun.elapsed().as_secs_f64().max(1e-9)
+        self.shared.used().as_secs_f64() / self.begun.elapsed().as_secs_f64().max(1e-9)
     }
 }
 
 impl Drop for Burner {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
-        if let Some(pacing) = self.pacing.take() {
-            // It does not panic, and if it did it would burn no more.
-            let _ = pacing.join();
-        }
-        self.shared.end(Vec::new());
-    }
-}
-
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // It is whole after each of its changes.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn worker(self: &Arc<Self>, index: usize) -> io::Result<JoinHandle<()>> {
-        let shared = self.clone();
-        Builder::new().name(format!("burn-{index}")).spawn(move || while shared.take() {})
-    }
-
-    /// Waits for a slice and uses it; false when it is over.
-    fn take(&self) -> bool {
-        let mut queue = self.queue();
-        queue.waiting += 1;
-        while queue.due == 0 && !self.over.load(Ordering::Relaxed) {
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-        queue.waiting -= 1;
-        queue.due = queue.due.saturating_sub(1);
-        drop(queue);
-        if self.over.load(Ordering::Relaxed) {
-            return false;
-        }
-        let begun = cpu_time();
-        let mut used = Duration::ZERO;
-        while used < SLICE && !self.over.load(Ordering::Relaxed) {
-            std::hint::spin_loop();
-            used = cpu_time().saturating_sub(begun);
-        }
-        self.used_ns.fetch_add(u64::try_from(used.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        true
-    }
-
-    /// Lets slices fall due, and starts threads for those that nobody takes.
-    fn pace(self: Arc<Self>, mut threads: Vec<JoinHandle<()>>) {
-        let (mut last, mut credit) = (Instant::now(), Duration::ZERO);
-        while !self.over.load(Ordering::Relaxed) {
-            std::thread::sleep(TICK);
-            let now = Instant::now();
-            credit += now.saturating_duration_since(last).min(PAUSE_MAX).mul_f64(self.cores);
-            last = now;
-            let slices = (credit.as_nanos() / SLICE.as_nanos()) as usize;
-            credit -= SLICE * u32::try_from(slices).unwrap_or(u32::MAX);
-            let mut queue = self.queue();
-            // What nobody can take in time is lost, not a debt: at most a slice for each thread waits.
-            queue.due = (queue.due + slices).min(threads.len());
-            let missing = queue.due > queue.waiting && threads.len() < THREADS_MAX;
-            drop(queue);
-            self.changed.notify_all();
-            if missing {
-                // Without one more the others take what they can, which `taken_cores` tells.
-                threads.extend(self.worker(threads.len()));
-            }
-        }
-        self.end(threads);
-    }
-
-    /// Ends the threads.
-    fn end(&self, threads: Vec<JoinHandle<()>>) {
-        self.over.store(true, Ordering::Relaxed);
-        // Who looked before waits by now: looking and waiting happen under the lock.
-        drop(self.queue());
-        self.changed.notify_all();
+        // The first, which adds others, looks at `over` under the same lock.
+        let threads = std::mem::take(&mut *self.shared.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             // They do not panic, and if one did it would burn no more.
             let _ = thread.join();
         }
+    }
+}
+
+impl Shared {
+    fn used(&self) -> Duration {
+        Duration::from_nanos(self.used_ns.load(Ordering::Relaxed))
+    }
+
+    /// One thread more, of those that look (`first`) or of the others. None is added once it is over.
+    fn add(self: &Arc<Self>, first: bool) -> io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.over.load(Ordering::Relaxed) || threads.len() >= THREADS_MAX {
+            return Ok(());
+        }
+        let (shared, name) = (self.clone(), format!("burn-{}", threads.len()));
+        threads.push(Builder::new().name(name).spawn(move || shared.run(first))?);
+        Ok(())
+    }
+
+    /// Uses what is due of its slices, one in each stretch.
+    fn run(self: Arc<Self>, first: bool) {
+        let (mut looked, mut used_before) = (Instant::now(), Duration::ZERO);
+        while !self.over.load(Ordering::Relaxed) {
+            let next = Instant::now() + STRETCH;
+            self.burn(self.claim());
+            if first && looked.elapsed() >= STRETCH * LOOK {
+                let used = self.used();
+                let wanted = looked.elapsed().mul_f64(self.cores * ENOUGH);
+                if used.saturating_sub(used_before) < wanted {
+                    // Without it the others take what they can, which `taken_cores` tells.
+                    let _ = self.add(false);
+                }
+                (looked, used_before) = (Instant::now(), used);
+            }
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// A slice, or what is left of what is due.
+    fn claim(&self) -> Duration {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let most = STRETCH.mul_f64(DUE_MAX * self.cores);
+        due.time = (due.time + now.saturating_duration_since(due.at).mul_f64(self.cores)).min(most);
+        due.at = now;
+        let slice = self.slice.min(due.time);
+        due.time -= slice;
+        slice
+    }
+
+    fn burn(&self, slice: Duration) {
+        let begun = cpu_time();
+        let mut used = Duration::ZERO;
+        while used < slice && !self.over.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+            used = cpu_time().saturating_sub(begun);
+        }
+        self.used_ns.fetch_add(u64::try_from(used.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -190,7 +176,7 @@ mod tests {
         assert!(used(&burner, Duration::from_millis(60)));
         let (taken, took) = (burner.taken_cores(), burner.begun.elapsed());
         // Slices that are under way may be a little longer each.
-        let most = 0.3 + 4.0 * SLICE.as_secs_f64() / took.as_secs_f64();
+        let most = 0.3 + 4.0 * STRETCH.as_secs_f64() / took.as_secs_f64();
         assert!(taken > 0.0 && taken <= most * 1.1, "{taken} of a CPU in {took:?}");
     }
 
@@ -208,13 +194,12 @@ mod tests {
                 });
             }
             let wanted = 0.2 * cores as f64;
-            let mut burner = Burner::start(wanted).expect("threads");
+            let burner = Burner::start(wanted).expect("threads");
             // The first moments, until there are enough of them, do not count. Others may want the CPUs too.
             let best = (0..40).map(|_| {
-                burner.begun = Instant::now();
-                burner.shared.used_ns.store(0, Ordering::Relaxed);
+                let (before, begun) = (burner.shared.used(), Instant::now());
                 std::thread::sleep(Duration::from_millis(300));
-                burner.taken_cores()
+                (burner.shared.used() - before).as_secs_f64() / begun.elapsed().as_secs_f64()
             });
             let enough = best.into_iter().any(|taken| taken > 0.75 * wanted);
             over.store(true, Ordering::Relaxed);

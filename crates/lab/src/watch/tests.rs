@@ -79,3 +79,15 @@ fn processes_beyond_the_bound_are_told_and_lower_the_confidence() {
     seen.unseen.remove(unseen.expect("it is told"));
     assert!(less < sure(&seen) || seen.unseen.len() > 10, "{:?}", seen.unseen);
 }
+
+/// After its length a load only waits for its last answers. A machine that stands still may look late: then again.
+#[test]
+fn the_last_answers_are_no_part_of_what_is_seen() {
+    let length = Duration::from_millis(300);
+    let seen = (0..10).any(|_| {
+        let mut watch = Watch::new(&[], true, "");
+        let ((), samples) = watch.during(Duration::ZERO, Some(length), || std::thread::sleep(length * 4));
+        samples.expect("it was long enough").span < length * 3 / 2
+    });
+    assert!(seen);
+}
