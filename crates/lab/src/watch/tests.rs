@@ -85,7 +85,7 @@ fn processes_beyond_the_bound_are_told_and_lower_the_confidence() {
 fn the_last_answers_are_no_part_of_what_is_seen() {
     let length = Duration::from_millis(300);
     let seen = (0..10).any(|_| {
-        let mut watch = Watch::new(&[], true, "");
+        let mut watch = Watch::new(&[], true, String::new());
         let ((), samples) = watch.during(Duration::ZERO, Some(length), || std::thread::sleep(length * 4));
         samples.expect("it was long enough").span < length * 3 / 2
     });
