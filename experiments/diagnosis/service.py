@@ -5,7 +5,7 @@ service.py 8080 --database 8081 [--pool 4]       a thread for each connection; a
 service.py 8081 --database-ms 5                  is that database: answers each line after so long
 service.py 8080 --body-bytes 60000               answers with a text
 """
-import argparse, os, queue, random, selectors, socket, threading, time
+import argparse, os, queue, random, selectors, socket, sys, threading, time
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("port", type=int)
@@ -42,7 +42,9 @@ def database(connection):
 def ask():
     connection = pool.get()
     connection.sendall(b"query\n")
-    connection.recv(65536)
+    if not connection.recv(65536):
+        print("the database has gone", file=sys.stderr)
+        os._exit(1)
     pool.put(connection)
 
 
@@ -64,6 +66,20 @@ def accept():
     return connection
 
 
+def compute(connection):
+    """Works for a request and answers it; false when the client has gone."""
+    try:
+        if not connection.recv(65536):
+            return False
+        until = time.thread_time() + args.work_ms / 1000
+        while time.thread_time() < until:
+            pass
+        answer(connection)
+    except OSError:
+        return False
+    return True
+
+
 def one_thread():
     """Computes in a loop over events. Takes each thing that it receives for a request, which is enough without pipelining."""
     events = selectors.DefaultSelector()
@@ -76,12 +92,7 @@ def one_thread():
                     events.register(accept(), selectors.EVENT_READ)
                 except BlockingIOError:
                     pass  # the other process was quicker
-            elif ready.fileobj.recv(65536):
-                until = time.thread_time() + args.work_ms / 1000
-                while time.thread_time() < until:
-                    pass
-                answer(ready.fileobj)
-            else:
+            elif not compute(ready.fileobj):
                 events.unregister(ready.fileobj)
                 ready.fileobj.close()
 

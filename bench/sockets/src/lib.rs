@@ -114,7 +114,8 @@ impl<C> Sockets<C> {
 
     /// Drops the connection, and its socket with it: that closes it and takes it out of the epoll set as well.
     pub fn close(&mut self, place: usize) {
-        self.connections[place] = None;
-        self.free.push(place);
+        if self.connections.get_mut(place).and_then(Option::take).is_some() {
+            self.free.push(place);
+        }
     }
 }

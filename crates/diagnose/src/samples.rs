@@ -421,7 +421,7 @@ impl AcceptQueue {
     /// Whether the next one is dropped, or finds room for one at most; not where its room is not told.
     #[must_use]
     pub fn is_full(self) -> bool {
-        self.most.is_some_and(|most| self.waiting >= most)
+        self.most.is_some_and(|most| self.waiting > 0 && self.waiting >= most)
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use self::effect::{Came, Effect};
 pub use self::effect::{Measured, Noise};
+pub use self::plan::CONNECTIONS_RISE;
 use self::plan::{Combine, Expectation, Plan};
 use crate::rules::finding::{Class, Finding};
 
@@ -66,7 +67,7 @@ pub struct Scene {
     pub generator_throttled: bool,
     /// Share of the connections on which a request lay unread, 0 to 1; none where it was not seen.
     pub unread_share: Option<f64>,
-    /// Half of the answers came within this time.
+    /// Half of the answers came within this time, and nearly all within a few times it.
     pub answer_typical: Duration,
     /// The folder of the cgroup whose share of CPU held the target up most; none where none did.
     pub most_throttled: Option<Arc<Path>>,

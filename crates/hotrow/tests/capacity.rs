@@ -162,13 +162,14 @@ fn a_server_that_limits_itself_is_found_out() {
         let ended = report["end"] == "found" || report["end"] == "time";
         if ended && status == Some(0) && near {
             let steps = report["steps"].as_array().expect("a list");
-            assert!(steps.len() > 6 && steps.iter().any(|step| step["purpose"] == "plateau"), "{report:#}");
+            assert!(steps.iter().any(|step| step["purpose"] == "plateau"), "{report:#}");
             assert!(steps.iter().all(|step| step["slo"].as_array().is_some_and(|slo| slo.len() == 2)), "{report:#}");
             assert_eq!((&report["local"], report["proven"].is_boolean()), (&Value::Bool(true), true));
             // Whether there was time left to test it, only this machine knows.
             assert!(report["limit"]["class"].is_string(), "{report:#}");
             assert_eq!(report["next"].as_array().map(Vec::len), Some(6));
-            assert!(report["interval"]["noise"]["plateaus"].as_u64() >= Some(1), "{report:#}");
+            let plateaus = if report["end"] == "found" { 2 } else { 1 };
+            assert!(report["interval"]["noise"]["plateaus"].as_u64() >= Some(plateaus), "{report:#}");
             // The listener is this test.
             let watched = report["watched"].as_str().expect("words");
             assert!(watched.contains(&std::process::id().to_string()), "{watched}");

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hotrow_diagnose::probe::group::PERIODS_MIN;
 use hotrow_diagnose::rules::finding::{Class, Finding};
 use hotrow_diagnose::samples::{Role, Samples};
 use hotrow_diagnose::verdict::{Change, Heard, Measured, Pace, Prover, Step};
@@ -43,8 +44,10 @@ const ANSWERS_MIN: f64 = 20.0;
 /// Whatever a trial waits for, an answer or a connection, it waits for twice its length and this at most: what takes longer says
 /// no more, and the time for tests is short.
 const PATIENCE_SPARE: Duration = Duration::from_secs(1);
-/// Where half of the answers came within this part of a trial, one is waited for half of the trial: what never comes is seen within it.
+/// Where typical answers came within this part of a trial, one is waited for half of the trial: what never comes is seen within it.
 const QUICK_PART: u32 = 16;
+/// Of a hundred answers that came, all but one may take so many times as long for that.
+const TAIL: u32 = 4;
 /// Less than this part of the CPU time that was to be taken away is too little to tell anything.
 const TAKEN_LEAST: f64 = 0.7;
 /// Open files of this process besides connections.
@@ -133,7 +136,7 @@ pub fn scene(config: &Config, outcome: &Outcome, samples: &Samples, local: bool)
         generator_us_per_request: outcome.cpu_us_per_request().unwrap_or(0.0),
         generator_throttled: throttled,
         unread_share: service.filter_map(|process| process.unread_share).reduce(f64::max),
-        answer_typical: Duration::from_nanos(outcome.total.latency.quantile(0.5).map_or(u64::MAX, Known::ns)),
+        answer_typical: answer_typical(outcome),
         most_throttled: most_throttled(samples),
         quota: false,
     }
@@ -142,10 +145,18 @@ pub fn scene(config: &Config, outcome: &Outcome, samples: &Samples, local: bool)
 /// The group that held a process of the service up in the largest share of its periods; none where none did.
 fn most_throttled(samples: &Samples) -> Option<Arc<Path>> {
     let shares = samples.with_role(Role::Service).filter_map(|process| {
-        let group = process.group.filter(|group| group.throttled_periods > 0)?;
+        let group = process.group.filter(|group| group.throttled_periods > 0 && group.periods >= PERIODS_MIN)?;
         Some((process.held_in.clone()?, group.throttled_periods as f64 / group.periods.max(1) as f64))
     });
     shares.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(group, _)| group)
+}
+
+/// The median, or a part of what all but one of a hundred answers took where that is more.
+fn answer_typical(outcome: &Outcome) -> Duration {
+    let latency = &outcome.total.latency;
+    let median = latency.quantile(0.5).map_or(u64::MAX, Known::ns);
+    let tail = latency.answered.value_at_quantile(0.99).unwrap_or_default() / u64::from(TAIL);
+    Duration::from_nanos(median.max(tail))
 }
 
 /// Open files allow so many.
@@ -226,8 +237,9 @@ impl Trials<'_> {
         let (stop, length) = (self.stop, self.limits.trial);
         let trial = Trial { number: self.number, suspicion, words, config };
         tell(Told::Begins(&trial));
-        let (outcome, samples) = self.watch.during(warmup, Some(length), || {
-            run::run(&trial.config, stop, &mut |second, record| tell(Told::Second(second, record)))
+        let (outcome, samples) = self.watch.during(warmup, Some(length), |begin| {
+            let told = &mut |second: &Second, record: &Record| tell(Told::Second(second, record));
+            run::run_telling(&trial.config, stop, &mut |at| begin.at(at), told)
         });
         let taken = burner.map(|burner| burner.taken_cores());
         if let Ok(outcome) = &outcome {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, Thread};
 use std::time::Duration;
 
@@ -105,23 +105,25 @@ impl Watch {
         pids
     }
 
-    /// Loads, and looks at the machine meanwhile; nothing was seen of a load that ended before its measurement began.
+    /// Loads, and looks at the machine meanwhile: from `warmup` after the moment that `load` tells as its begin. Nothing was seen of
+    /// a load that ended before its measurement began, or told of none.
     pub fn during<T>(
         &mut self,
         warmup: Duration,
         length: Option<Duration>,
-        load: impl FnOnce() -> T,
+        load: impl FnOnce(&Begin<'_>) -> T,
     ) -> (T, Option<Samples>) {
-        let (over, begun) = (AtomicBool::new(false), Nanos::now());
+        let (over, begin, begun) = (AtomicBool::new(false), OnceLock::new(), Nanos::now());
         let glance = if self.glances { GLANCE } else { Duration::MAX };
         let (roles, latest, beyond) = (&self.roles, &self.latest, self.beyond.as_ref());
-        let mut looking = Looking { sampler: &mut self.sampler, roles, beyond, latest, glance, over: &over };
+        let (over, at) = (&over, &begin);
+        let mut looking = Looking { sampler: &mut self.sampler, roles, beyond, latest, glance, at, over };
         std::thread::scope(|scope| {
             let look = move || (looking.look(warmup, length), thread_cpu());
             // Without a thread to look from, nothing is seen.
             let looker = Builder::new().name("watch".to_owned()).spawn_scoped(scope, look).ok();
-            let ending = Ending { over: &over, looker: looker.as_ref().map(|looker| looker.thread().clone()) };
-            let done = load();
+            let ending = Ending { over, looker: looker.as_ref().map(|looker| looker.thread().clone()) };
+            let done = load(&Begin { at, looker: ending.looker.as_ref() });
             drop(ending);
             let (seen, cpu) = looker.and_then(|looker| looker.join().ok()).unwrap_or_default();
             self.cpu += cpu;
@@ -181,6 +183,22 @@ fn says_something_of_remote(class: Class) -> bool {
     )
 }
 
+/// Who loads tells by it when the load begins: until then connections are opened, which may take long.
+pub struct Begin<'a> {
+    at: &'a OnceLock<Nanos>,
+    looker: Option<&'a Thread>,
+}
+
+impl Begin<'_> {
+    /// The load begins at this moment. Only the first call counts.
+    pub fn at(&self, moment: Nanos) {
+        let _ = self.at.set(moment);
+        if let Some(looker) = self.looker {
+            looker.unpark();
+        }
+    }
+}
+
 /// Tells whoever looks that the load is over when it is dropped, which a load that panics does too: the scope waits for that thread.
 struct Ending<'a> {
     over: &'a AtomicBool,
@@ -203,12 +221,20 @@ struct Looking<'a> {
     beyond: Option<&'a Unseen>,
     latest: &'a Latest,
     glance: Duration,
+    at: &'a OnceLock<Nanos>,
     over: &'a AtomicBool,
 }
 
 impl Looking<'_> {
     fn look(&mut self, warmup: Duration, length: Option<Duration>) -> Option<Samples> {
-        if !sleep(warmup, self.over) {
+        let begin = loop {
+            match self.at.get() {
+                Some(begin) => break *begin,
+                None if self.over.load(Ordering::Relaxed) => return None,
+                None => std::thread::park_timeout(NAP),
+            }
+        };
+        if !sleep_until(begin.after(warmup), self.over) {
             return None;
         }
         let first = self.sampler.sample_end(Nanos::now());
@@ -258,7 +284,10 @@ fn beyond(all: usize) -> Option<Unseen> {
 
 /// Whether the whole time passed before it was over.
 pub fn sleep(time: Duration, over: &AtomicBool) -> bool {
-    let until = Nanos::now().after(time);
+    sleep_until(Nanos::now().after(time), over)
+}
+
+fn sleep_until(until: Nanos, over: &AtomicBool) -> bool {
     loop {
         let now = Nanos::now();
         if over.load(Ordering::Relaxed) {

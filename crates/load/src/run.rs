@@ -159,6 +159,19 @@ pub fn run(
     stop: &Arc<AtomicBool>,
     on_second: &mut dyn FnMut(&Second, &Record),
 ) -> Result<Outcome, RunError> {
+    run_telling(config, stop, &mut |_| {}, on_second)
+}
+
+/// The same, which also calls `on_begin` when all connections are open, with the moment at which the schedule begins.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_telling(
+    config: &Config,
+    stop: &Arc<AtomicBool>,
+    on_begin: &mut dyn FnMut(Nanos),
+    on_second: &mut dyn FnMut(&Second, &Record),
+) -> Result<Outcome, RunError> {
     config.check()?;
     let config = Arc::new(config.clone());
     // Workers that have begun must end, whatever happens here.
@@ -178,6 +191,7 @@ pub fn run(
     for start in &crew.starts {
         start.send(begin).map_err(|_| RunError::Panicked)?;
     }
+    on_begin(begin);
     let mut sum = Sum::new(&config, begin);
     while !sum.complete() {
         match messages.recv_timeout(STOP_LOOK) {

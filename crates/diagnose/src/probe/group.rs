@@ -16,7 +16,7 @@ const V1_NO_LIMIT_BYTES: u64 = 1 << 62;
 /// Deepest nesting of groups that is followed.
 const DEPTH_MAX: usize = 64;
 /// Fewer periods than this tell nothing of how a group is held up.
-pub(crate) const PERIODS_MIN: u64 = 5;
+pub const PERIODS_MIN: u64 = 5;
 
 /// Which controller holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,9 +84,13 @@ const ALL_STATES: u32 = (1 << 13) - (1 << 1);
 /// The attribute with `struct tcp_info`.
 const INET_DIAG_INFO: u16 = 2;
 /// Offsets.
+/// What a connection's timer waits for (tcp_diag_get_info in net/ipv4/inet_diag.c).
+const RETRANSMISSION: u8 = 1;
+
 mod at {
     // In `struct inet_diag_msg`.
     pub(super) const STATE: usize = 1;
+    pub(super) const TIMER: usize = 2;
     pub(super) const RETRANSMITS: usize = 3;
     pub(super) const LOCAL_PORT: usize = 4;
     pub(super) const PEER_PORT: usize = 6;
@@ -151,7 +155,11 @@ fn messages(mut bytes: &[u8], mut each: impl FnMut(&[u8])) -> Part {
         let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) else { return Part::Refused(0) };
         let Some(body) = bytes.get(HEADING_BYTES..length as usize) else { return Part::Refused(0) };
         match kind {
-            NLMSG_DONE => return Part::Done,
+            // A dump that fails in the middle says so at its end (netlink_dump in net/netlink/af_netlink.c).
+            NLMSG_DONE => {
+                let error = u32_at(body, 0).map_or(0, |error| error as i32);
+                return if error < 0 { Part::Refused(error.saturating_neg()) } else { Part::Done };
+            }
             NLMSG_ERROR => return Part::Refused(u32_at(body, 0).map_or(0, |error| (error as i32).saturating_neg())),
             SOCK_DIAG_BY_FAMILY => each(body),
             _ => {}
@@ -172,7 +180,8 @@ fn socket(body: &[u8]) -> Option<Socket> {
         unsent_bytes: if listens { 0 } else { written.into() },
         unread: unread.into(),
         backlog: listens.then(|| written.into()),
-        retransmits: (*body.get(at::RETRANSMITS)?).into(),
+        // Else they are probes of an idle connection, or of one whose window is closed.
+        retransmits: if *body.get(at::TIMER)? == RETRANSMISSION { (*body.get(at::RETRANSMITS)?).into() } else { 0 },
         inode: u32_at(body, at::INODE)?.into(),
     })
 }

@@ -33,7 +33,7 @@ pub struct Trouble {
     pub syncookies_sent: u64,
     /// Connections refused because that queue was full and cookies are off.
     pub half_open_drops: u64,
-    /// Segments of which the other side said that it had them already (D-SACK, RFC 2883): they were sent again for nothing.
+    /// Segments of which the other side said that it had them already (D-SACK, RFC 2883): they were sent again for nothing. Before 5.9 what is counted are such answers.
     pub sent_for_nothing: u64,
     /// Times that an answer did not come and the segment was sent again.
     pub timeouts: u64,
@@ -68,7 +68,7 @@ pub fn parse_trouble(text: &str) -> Option<Trouble> {
         listen_drops: value("ListenDrops")?,
         syncookies_sent: value("SyncookiesSent").unwrap_or_default(),
         half_open_drops: value("TCPReqQFullDrop").unwrap_or_default(),
-        sent_for_nothing: value("TCPDSACKRecv").unwrap_or_default(),
+        sent_for_nothing: value("TCPDSACKRecvSegs").or_else(|| value("TCPDSACKRecv")).unwrap_or_default(),
         timeouts: value("TCPTimeouts").unwrap_or_default(),
         memory_pressures: value("TCPMemoryPressures").unwrap_or_default(),
         aborts_on_memory: value("TCPAbortOnMemory").unwrap_or_default(),

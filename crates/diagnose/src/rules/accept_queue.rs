@@ -8,8 +8,8 @@ use crate::samples::{AcceptQueue, Load, Role, Samples};
 const OVERFLOWS_PER_S: f64 = 0.5;
 /// From this rate on there are many.
 const OVERFLOWS_FULL_PER_S: f64 = 10.0;
-/// Whoever finds the queue full tries again after a second (TCP_TIMEOUT_INIT in include/net/tcp.h), then after two, four, …
-const RETRY_S: f64 = 1.0;
+/// Whoever finds the queue full tries again after so long at least (TCP_RTO_MIN in include/net/tcp.h; a second for the first segment).
+const RETRY_S: f64 = 0.2;
 /// From this share of the generator's connections on, that stand still or fail, the queue limits.
 const HURT: f64 = 0.05;
 /// From this share on there is no doubt.
@@ -33,14 +33,16 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     }
     let (queue, untaken) = (queue(samples), untaken(samples));
     let mut evidence = vec![format!(
-        "{} connections found the queue of a listener full and {} were dropped (ListenOverflows, ListenDrops)",
+        "{} times a segment found the queue of a listener full, and {} were dropped (ListenOverflows, ListenDrops)",
         trouble.listen_overflows, trouble.listen_drops
     )];
     let sure = match samples.load {
         Some(load) => {
             let hurt = hurt(load, per_s, untaken).filter(|hurt| *hurt >= HURT_TOLD)?;
             evidence.push(words(load, per_s, untaken));
-            let failed = load.failed_connects_per_s > 0.0;
+            let failed =
+                load.connects_per_s.is_some_and(|tried| load.failed_connects_per_s.min(per_s) >= SHOWS * tried)
+                    && load.failed_connects_per_s > 0.0;
             graded(hurt) * doubt(queue, untaken, failed)
         }
         None => confidence(per_s, OVERFLOWS_PER_S, OVERFLOWS_FULL_PER_S) * NO_LOAD_DOUBT,
@@ -72,8 +74,10 @@ fn untaken(samples: &Samples) -> Option<f64> {
 
 /// Share of the generator's connections that fail or stand still for it, 0 to 1; none where they cannot be meant.
 fn hurt(load: Load, per_s: f64, untaken: Option<f64>) -> Option<f64> {
-    let failed = load.connects_per_s.filter(|tried| *tried > 0.0).map(|tried| load.failed_connects_per_s / tried);
-    // Each stands still for a second at least; but who opens none finds no queue full.
+    // No more of them can fail for it than found it full.
+    let failed = load.failed_connects_per_s.min(per_s);
+    let failed = load.connects_per_s.filter(|tried| *tried > 0.0).map(|tried| failed / tried);
+    // Each makes a connection stand still for that time at least; but who opens none finds no queue full.
     let opens = load.connects_per_s.is_none_or(|tried| tried > 0.0);
     let still = (opens && load.connections > 0).then(|| (per_s * RETRY_S / load.connections as f64).min(1.0));
     [untaken, failed, still].into_iter().flatten().reduce(f64::max)

@@ -109,7 +109,9 @@ fn loss(samples: &Samples) -> Option<Finding> {
     let segments = samples.segments.filter(|segments| segments.sent >= SEGMENTS_MIN)?;
     let trouble = samples.trouble.unwrap_or_default();
     // A probe for a lost tail (RFC 8985) is sent again also when only the answer is slow; a full accept queue drops what the way did not.
-    let lost = segments.retransmitted.saturating_sub(trouble.sent_for_nothing).saturating_sub(trouble.listen_drops);
+    let here = samples.processes.iter().any(|process| matches!(process.role, Role::Service | Role::Proxy));
+    let dropped_here = if here { trouble.listen_drops } else { 0 };
+    let lost = segments.retransmitted.saturating_sub(trouble.sent_for_nothing).saturating_sub(dropped_here);
     let again = lost as f64 / segments.sent as f64;
     let dropped = samples.softnet.map_or(0, |softnet| softnet.dropped);
     if again < RETRANSMITTED {

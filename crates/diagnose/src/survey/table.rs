@@ -22,6 +22,8 @@ const PARTS_MAX: usize = 4096;
 const ANSWER_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
 /// The kernel's parts are 32 KiB at most (net/netlink/af_netlink.c).
 const PART_BYTES_MAX: usize = 64 << 10;
+/// Numbers of errors are smaller (MAX_ERRNO in include/linux/err.h).
+const ERRNO_END: i32 = 4096;
 /// From this share of the ports on, if all that are in TIME_WAIT were of one address, those are looked at one by one.
 const PORTS_MATTER: f64 = 0.9;
 
@@ -71,7 +73,7 @@ impl Table {
         let mut used = take(&self.sockets);
         let could_be = used.saturating_add(time_wait);
         if !self.with_time_wait && could_be as f64 >= PORTS_MATTER * ports.count() as f64 {
-            used = take(&told(Wanted::TimeWait).unwrap_or_default());
+            used = take(&told(Wanted::TimeWait).ok()?);
         }
         Some(Level { used, most: ports.count() })
     }
@@ -104,7 +106,9 @@ pub(super) fn ask(family: Family, wanted: Wanted, mut each: impl FnMut(&[u8]) ->
         match each(&buffer[..length]) {
             Part::More => {}
             Part::Done => break,
-            Part::Refused(error) => return Err(Errno::from_raw_os_error(error)),
+            // What no kernel answers is no number of an error.
+            Part::Refused(error) if (1..ERRNO_END).contains(&error) => return Err(Errno::from_raw_os_error(error)),
+            Part::Refused(_) => return Err(Errno::PROTO),
         }
     }
     Ok(())

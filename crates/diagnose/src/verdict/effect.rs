@@ -140,11 +140,10 @@ impl Effect {
 
     /// Whether what was predicted came. `generator_may_be_full`: it does not matter whether the generator had time left.
     pub(super) fn came(&self, prediction: Prediction, generator_may_be_full: bool) -> Came {
-        if let Some(why) = &self.impossible {
-            return Came::Impossible(why.clone());
-        }
+        // What could be compared before counts.
         if self.pairs.len() < ROUNDS_MIN {
-            return Came::Unclear("there were too few trials".to_owned());
+            let few = || Came::Unclear("there were too few trials".to_owned());
+            return self.impossible.clone().map_or_else(few, Came::Impossible);
         }
         let noise = self.noise().map_or(0.0, |noise| noise.share());
         let (ratio, off) = (self.ratio(), noise * NOISE_LEFT / self.pairs.len() as f64);
@@ -216,10 +215,15 @@ impl Effect {
         if !failed && !overflows {
             return Came::Unclear("the same load did not fail again".to_owned());
         }
+        if let Some(why) = self.fails_more() {
+            return Came::Unclear(why);
+        }
         let part = |there: bool, before: f64, after: f64| if there { after / before } else { 0.0 };
+        let same = part(overflows, before.overflows_per_s, after.overflows_per_s);
         let left = part(failed, before.failed_share, after.failed_share)
-            // A hundred times the answers with as many dropped connections is less trouble.
-            .max(part(overflows, before.overflows_per_answer, after.overflows_per_answer));
+            // A hundred times the answers with half as many dropped connections is less trouble; with as many, they are somebody else's.
+            .max(part(overflows, before.overflows_per_answer, after.overflows_per_answer))
+            .max(if same >= TROUBLE_GOES_ON { same } else { 0.0 });
         if left <= TROUBLE_ENDED {
             Came::True
         } else if left >= TROUBLE_GOES_ON {

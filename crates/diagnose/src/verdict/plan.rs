@@ -10,7 +10,7 @@ use super::{Change, Pace, Proof, Scene};
 use crate::rules::finding::Class;
 
 /// More connections that bring this many times the rate show that they were too few.
-const CONNECTIONS_RISE: f64 = 1.25;
+pub const CONNECTIONS_RISE: f64 = 1.25;
 /// Up to this many times the rate is no rise.
 const CONNECTIONS_STAY: f64 = 1.1;
 /// One more thread of the generator brings at least so many times the rate where it was the limit.
@@ -25,8 +25,8 @@ const GENERATOR_FULL: f64 = 0.95;
 const BURN_ALL: f64 = 0.2;
 /// The part of what is idle that is taken away when they are not: whoever needs no CPU does not feel it.
 const BURN_IDLE: f64 = 0.5;
-/// Less than this, in CPUs, tells nothing.
-const BURN_LEAST_CORES: f64 = 0.05;
+/// Less than this part of all CPUs has an effect that noise hides.
+const BURN_LEAST: f64 = 0.1;
 /// The rate that is left when CPUs are the limit, at most.
 const BURN_LEFT: f64 = 0.92;
 /// Whoever needs no CPU loses at most this part of what is taken away; more than the second part refutes. In between it may be a single
@@ -250,7 +250,7 @@ fn idle(scene: &Scene) -> Result<Expectation, String> {
     let share = cores / scene.cpus as f64;
     let prediction = Prediction::Holds(1.0 - BURN_FELT.0 * share, 1.0 - BURN_FELT.1 * share);
     let burn = Expectation { change: Change::BurnCpus(cores), prediction };
-    (cores >= BURN_LEAST_CORES).then_some(burn).ok_or_else(|| "hardly any CPU time is idle".to_owned())
+    (share >= BURN_LEAST).then_some(burn).ok_or_else(|| "hardly any CPU time is idle".to_owned())
 }
 
 /// Whether CPU time can be taken from all CPUs, or why not: where this process may use fewer, it would take more of those, and of a

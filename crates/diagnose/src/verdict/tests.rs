@@ -425,6 +425,23 @@ fn dropped_connections_are_weighed_against_answers() {
 }
 
 #[test]
+fn what_a_change_leaves_as_it_was_is_not_what_it_ended() {
+    let each = Scene { keepalive: false, ..scene() };
+    let elsewhere = |change: Option<Change>| match change {
+        Some(Change::Keepalive) => Measured { overflows_per_s: 2.0, ..rps(30_000.0) },
+        _ => Measured { overflows_per_s: 2.0, ..rps(190.0) },
+    };
+    let verdict = prove(&[Class::AcceptQueue], each.clone(), server(elsewhere));
+    assert_eq!(verdict.proof, Proof::Refuted, "{verdict:#?}");
+    let fails_instead = |change: Option<Change>| match change {
+        None => Measured { overflows_per_s: 140.0, ..rps(190.0) },
+        _ => Measured { failed_share: 0.4, ..rps(190.0) },
+    };
+    let verdict = prove(&[Class::AcceptQueue], each, server(fails_instead));
+    assert_eq!(verdict.proof, Proof::NotTestable, "{verdict:#?}");
+}
+
+#[test]
 fn it_can_be_broken_off_and_keeps_what_it_has() {
     let mut loads = 0;
     let verdict = prove_with(&[Class::External, Class::AllCpus], scene(), |change| {

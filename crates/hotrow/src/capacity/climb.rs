@@ -74,7 +74,8 @@ fn load(
     let config = Config { plan, seed, connections, threads, ..task.config.clone() };
     task.shown.begins(&config);
     let mut told = |second: &Second, record: &Record| task.shown.second(second, record);
-    let (outcome, samples) = watch.during(warmup, Some(length), || run::run(&config, task.stop, &mut told));
+    let (outcome, samples) = watch
+        .during(warmup, Some(length), |begin| run::run_telling(&config, task.stop, &mut |at| begin.at(at), &mut told));
     let outcome = outcome?;
     if outcome.end == outcome::End::Interrupted {
         return Err(RunError::InterruptedBefore);

@@ -2,6 +2,7 @@
 //! connections, CPU, workers, bandwidth, the external system. Pure.
 
 use hotrow_diagnose::rules::finding::{Class, Finding};
+use hotrow_diagnose::verdict::CONNECTIONS_RISE;
 
 /// From this share of all CPUs on, more workers would only wait for each other.
 const CPU_LEFT_BELOW: f64 = 0.8;
@@ -100,9 +101,10 @@ fn connections(facts: &Facts<'_>) -> Advice {
     }
     match facts.connections_wanted {
         _ if facts.more_connections_tried => advice(what, State::Fine, "more of them brought no more"),
-        // Beyond that it would be a finding.
         _ if let Some(times) = facts.more_connections_brought => {
-            advice(what, State::Fine, format!("tested: twice as many brought {times:.2} times the rate"))
+            let (state, more) =
+                if times >= CONNECTIONS_RISE { (State::Do, ": try more with -c") } else { (State::Fine, "") };
+            advice(what, state, format!("tested: twice as many brought {times:.2} times the rate{more}"))
         }
         Some(wanted) if wanted > facts.connections as f64 => advice(
             what,

@@ -113,7 +113,9 @@ fn load(task: &Task<'_>, watch: &mut Watch, trial: &Trial, number: u64) -> Resul
         task.shown.second(second, record);
         counted.add(second, record);
     };
-    let (outcome, samples) = watch.during(trial.warmup, Some(trial.length), || run::run(&config, task.stop, &mut told));
+    let (outcome, samples) = watch.during(trial.warmup, Some(trial.length), |begin| {
+        run::run_telling(&config, task.stop, &mut |at| begin.at(at), &mut told)
+    });
     let outcome = match outcome {
         Ok(outcome) if outcome.end == outcome::End::Interrupted => return Ok(Loaded::Interrupted),
         Ok(outcome) => outcome,

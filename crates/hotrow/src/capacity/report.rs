@@ -19,6 +19,9 @@ const WIDE: f64 = 1.1;
 
 const HARM: &str =
     "Ended to do no more harm: a step lost more than --abort-errors allows, or had no right answer at all";
+/// The same of a closed loop, which asks again only when it is answered.
+const HARM_CLOSED: &str = "Ended to do no more harm: a step lost more than --abort-errors allows, or had no right answer at all (where \
+                           answers take longer than a step, give it a longer --step)";
 /// Rounds at the same number of connections of which the best brings this many times what the worst does.
 const ROUNDS_DIFFER: f64 = 1.5;
 
@@ -232,7 +235,7 @@ impl Closed {
         let times = |(_, low, high): &(usize, f64, f64)| high / low.max(f64::MIN_POSITIVE);
         let worst = self.levels.iter().filter(|level| level.rates_rps.len() > 1).map(ends);
         let (connections, low, high) = worst.max_by(|one, other| times(one).total_cmp(&times(other)))?;
-        (high >= low * ROUNDS_DIFFER).then(|| {
+        (high > 0.0 && high >= low * ROUNDS_DIFFER).then(|| {
             format!(
                 "Too noisy for a statement that is sure: {} brought {} requests/s in one round and {} in another. The target, or \
                  its machine, changed meanwhile; measure again when it is at rest, or take a longer --step.",
@@ -246,7 +249,7 @@ impl Closed {
     fn answer(&self) -> String {
         let Some((connections, _)) = self.knee else {
             let before = match self.end {
-                closed::End::Harmed => HARM,
+                closed::End::Harmed => HARM_CLOSED,
                 closed::End::Interrupted => "Interrupted",
                 closed::End::TimeUp => "The time was up (give it more --time)",
                 closed::End::GeneratorLimited => {
@@ -270,7 +273,7 @@ impl Closed {
                  threads (-t), or load from another machine."
             ),
             closed::End::TimeUp => format!("The time was up: {reached} so far. Give it more --time."),
-            closed::End::Harmed => format!("{HARM}: {reached} until then."),
+            closed::End::Harmed => format!("{HARM_CLOSED}: {reached} until then."),
             closed::End::Interrupted => format!("Interrupted: {reached} until then."),
         }
     }

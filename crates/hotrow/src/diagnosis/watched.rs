@@ -38,8 +38,9 @@ pub fn watch(args: &WatchArgs, address: &Address) -> Result<Watch, String> {
     let (mut pids, mut words) = chosen(args, address, here)?;
     if let Some(proxies) = numbers(Path::new(PROC), "--proxy-pid", &args.proxy_pid)? {
         let in_front = with_descendants(&args.proxy_pid);
-        // Who listens on the URL's port is the proxy, most often: it is no service too.
-        pids.retain(|pid| !in_front.contains(pid));
+        // Who listens on the URL's port is the proxy, most often: it is no service too. Who was named as one is, though the proxy started it.
+        let named = |pid: &u32| args.pid.contains(pid) && !args.proxy_pid.contains(pid);
+        pids.retain(|pid| named(pid) || !in_front.contains(pid));
         words = match pids.as_slice() {
             [] => format!("the proxy, process {proxies}; --pid names the service behind it"),
             _ => format!("{words}, behind the proxy, process {proxies}"),
@@ -52,11 +53,11 @@ pub fn watch(args: &WatchArgs, address: &Address) -> Result<Watch, String> {
 
 /// Processes as an option names them, in words; none where it was not given.
 fn numbers(proc: &Path, option: &str, pids: &[u32]) -> Result<Option<String>, String> {
-    if let Some(pid) = pids.iter().find(|pid| process::stat(proc, **pid).is_err()) {
-        return Err(format!("{option} {pid}: there is no such process, or it may not be seen"));
-    }
-    if let Some(pid) = pids.iter().find(|pid| is_of_kernel(proc, **pid)) {
-        return Err(format!("{option} {pid}: it is a thread of the kernel, which serves no requests"));
+    for pid in pids {
+        let gone = |_| format!("{option} {pid}: there is no such process, or it may not be seen");
+        if process::stat(proc, *pid).map_err(gone)?.kernel {
+            return Err(format!("{option} {pid}: it is a thread of the kernel, which serves no requests"));
+        }
     }
     let words: Vec<String> = pids.iter().map(u32::to_string).collect();
     Ok((!words.is_empty()).then(|| words.join(", ")))
@@ -97,18 +98,6 @@ fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, 
         Address::Unix(_) => (Vec::new(), "the machine; --pid names the process behind the socket".to_owned()),
         Address::Tcp(_) => (Vec::new(), "only what TCP and timing show: the target is not on this machine".to_owned()),
     })
-}
-
-fn is_of_kernel(proc: &Path, pid: u32) -> bool {
-    std::fs::read_to_string(proc.join(format!("{pid}/stat"))).is_ok_and(|stat| has_kernel_flag(&stat))
-}
-
-/// By the ninth field of `/proc/PID/stat` (proc_pid_stat(5)); the name before it may hold anything.
-fn has_kernel_flag(stat: &str) -> bool {
-    /// `PF_KTHREAD` in include/linux/sched.h.
-    const KERNEL_THREAD: u32 = 0x0020_0000;
-    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u32>().ok());
-    flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
 }
 
 #[cfg(test)]
@@ -167,11 +156,22 @@ mod tests {
         assert_eq!(words, "--proxy-pid 4294967295: there is no such process, or it may not be seen");
     }
 
+    /// As behind an entry point that is the proxy and starts the service.
     #[test]
-    fn threads_of_the_kernel_are_known_by_their_flag() {
-        assert!(has_kernel_flag("14 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0"));
-        assert!(!has_kernel_flag("15 (a) 1 2 3 4 5 6) S 1 15 15 0 -1 4194560 0 0"));
-        assert!(!has_kernel_flag("") && !has_kernel_flag("1 (a) S x"));
-        assert!(!is_of_kernel(Path::new(PROC), std::process::id()));
+    fn a_service_that_the_proxy_started_is_the_service() {
+        let service = Sleeper::new();
+        let (proxy, service) = (std::process::id(), service.0.id());
+        let args = WatchArgs { pid: vec![service], proxy_pid: vec![proxy], ..WatchArgs::default() };
+        let elsewhere = Address::Tcp(SocketAddr::from(([192, 0, 2, 1], 80)));
+        let watch = watch(&args, &elsewhere).expect("both are there");
+        assert_eq!(watch.with_role(Role::Service), vec![service]);
+    }
+
+    #[test]
+    fn threads_of_the_kernel_serve_nobody() {
+        // Process 2 is the parent of them all, where they can be seen.
+        let kernel = process::stat(Path::new(PROC), 2).is_ok_and(|stat| stat.kernel);
+        let refused = numbers(Path::new(PROC), "--pid", &[2]);
+        assert!(!kernel || refused.is_err_and(|words| words.contains("a thread of the kernel")));
     }
 }

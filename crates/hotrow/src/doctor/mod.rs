@@ -49,13 +49,14 @@ pub fn doctor(args: &DoctorArgs) -> Result<Exit, DoctorError> {
     let verdicts = examine(&Limits::read(&Root::machine(), rustix::param::page_size() as u64), &goal);
     let mut shown = Vec::new();
     let demonstrated = args.demonstrate.map_or(Ok(()), |what| demonstrate::show(what, &goal, &mut shown));
-    if args.json {
-        files::print(std::io::stdout(), &json::line(&goal, &verdicts, &shown))?;
+    let printed = if args.json {
+        files::print(std::io::stdout(), &json::line(&goal, &verdicts, &shown))
     } else {
-        files::print(std::io::stdout(), text::report(&goal, &verdicts, &shown).trim_end())?;
-    }
+        files::print(std::io::stdout(), text::report(&goal, &verdicts, &shown).trim_end())
+    };
     // What was shown before it is told first.
     demonstrated?;
+    printed?;
     if shown.iter().any(|shown| !shown.holds()) {
         return Ok(Exit::Failed);
     }

@@ -8,6 +8,7 @@ use hotrow_lab::report::numbers::{micros, number, percent, ratio, ratio_ends};
 use hotrow_lab::report::{self, ReportError};
 use hotrow_measure::statistics::{self, Comparison, VALUES_MIN, Verdict};
 
+use super::files::{self, Unwritable};
 use super::kept::{self, Kept, NoResult};
 use crate::cli::Exit;
 
@@ -42,6 +43,9 @@ pub enum CompareError {
     /// A file is no result.
     #[error(transparent)]
     NoResult(#[from] NoResult),
+    /// Standard output cannot be written.
+    #[error(transparent)]
+    Output(#[from] Unwritable),
     /// The page cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -53,10 +57,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, CompareError> {
     };
     let (a, b) = (read(&args.file_a, &args.side_a)?, read(&args.file_b, &args.side_b)?);
     let document = document(&a, &b);
-    super::tell(std::io::stdout(), report::text::render(&document).trim_end());
+    let printed = files::print(std::io::stdout(), report::text::render(&document).trim_end());
     if let Some(file) = &args.html {
         report::replace(file, &report::html::render(&document))?;
     }
+    printed?;
     Ok(Exit::Fine)
 }
 

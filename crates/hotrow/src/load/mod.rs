@@ -65,7 +65,7 @@ pub enum LoadError {
     /// Calibrating failed.
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
-    /// A file could not be written to its end. The report was printed before.
+    /// A file, or standard output, could not be written to its end.
     #[error("{0}; it is not complete")]
     Output(Unwritable),
     /// Results cannot be compared.
@@ -131,7 +131,8 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         csv.iter_mut().for_each(|csv| csv.second(second));
     };
     let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
-    let (outcome, samples) = watch.during(warmup, length, || run::run(&config, &stop, &mut told));
+    let (outcome, samples) =
+        watch.during(warmup, length, |begin| run::run_telling(&config, &stop, &mut |at| begin.at(at), &mut told));
     let outcome = outcome?;
     let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes), &shown);
     drop(shown);
@@ -167,7 +168,7 @@ fn find(
     let findings = watch.judge(samples, outcome);
     // Of what was broken off, or went nowhere, there is nothing to repeat.
     let testable = args.prove && outcome.end == End::Complete && outcome.total.counts.ok > 0;
-    let untestable = args.prove && outcome.total.counts.ok == 0;
+    let untestable = args.prove && outcome.end != End::Interrupted && outcome.total.counts.ok == 0;
     let verdict = testable.then(|| {
         let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
         shown.tests(args.prove_time, || format!("the run: {:.0} answered/s", outcome.throughput_rps()));
@@ -175,7 +176,7 @@ fn find(
         prove::prove(config, watch, (findings.clone(), scene.clone()), limits, stop, &mut told)
     });
     let verdict = verdict.or_else(|| {
-        let why = "no request was answered, so there is nothing to compare with";
+        let why = "no request was answered as expected, so there is nothing to compare with";
         untestable.then(|| prove::untested(findings.clone(), scene, why))
     });
     let interrupted = testable && stop.load(Ordering::Relaxed);

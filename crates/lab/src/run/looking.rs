@@ -12,7 +12,7 @@ use hotrow_load::plan::Extent;
 
 use super::standing::Standing;
 use crate::results::{self, Part};
-use crate::watch::Watch;
+use crate::watch::{Begin, Watch};
 
 const PROC: &str = "/proc";
 /// Connections are opened in this part of a measurement, all at once; that is not what limits the rest.
@@ -54,7 +54,7 @@ impl Looking {
     }
 
     /// Loads, and looks meanwhile; nothing was seen of a load that ended at once.
-    pub(super) fn during<T>(&mut self, extent: Extent, load: impl FnOnce() -> T) -> (T, Option<Samples>) {
+    pub(super) fn during<T>(&mut self, extent: Extent, load: impl FnOnce(&Begin<'_>) -> T) -> (T, Option<Samples>) {
         // A number of requests may end it before its time.
         let length = extent.duration.filter(|_| extent.requests.is_none());
         let opening = length.map_or(OPENING_OF_REQUESTS, |length| length.mul_f64(OPENING));

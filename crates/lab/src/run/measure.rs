@@ -101,7 +101,8 @@ fn load(
     }
     let mut looking = Looking::at(standing);
     let before = Sample::take(subject.service, standing, stage)?;
-    let (outcome, seen) = looking.during(load.extent, || generator::run(&config, stop, &mut |_, _| {}));
+    let (outcome, seen) = looking
+        .during(load.extent, |begin| generator::run_telling(&config, stop, &mut |at| begin.at(at), &mut |_, _| {}));
     let outcome = outcome.map_err(|e| words(&e))?;
     let after = Sample::take(subject.service, standing, stage)?;
     let io = after.io.since(&before.io);

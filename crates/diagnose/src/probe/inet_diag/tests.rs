@@ -32,7 +32,7 @@ fn sockets_of_both_families_are_read() {
     let message = |family: u8, state: State, local: &[u8], [rqueue, wqueue]: [u32; 2]| {
         let mut body = [0; ANSWER_BYTES];
         (body[0], body[at::STATE], body[at::RETRANSMITS]) = (family, state as u8, 3);
-        body[at::LOCAL_PORT..at::PEER].fill(0);
+        body[at::TIMER] = if state == State::Established { RETRANSMISSION } else { 0 };
         body[at::LOCAL_PORT..at::LOCAL].copy_from_slice(&[0x1f, 0x90, 0xc0, 0x01]);
         body[at::LOCAL..at::LOCAL + local.len()].copy_from_slice(local);
         body[at::RQUEUE..at::WQUEUE].copy_from_slice(&rqueue.to_ne_bytes());
@@ -87,6 +87,8 @@ fn refusals_and_what_no_kernel_writes_end_the_answer() {
         bytes
     };
     assert_eq!(parsed(&message(NLMSG_ERROR, &(-2_i32).to_ne_bytes())).1, Part::Refused(2));
+    assert_eq!(parsed(&message(NLMSG_DONE, &(-2_i32).to_ne_bytes())).1, Part::Refused(2));
+    assert_eq!(parsed(&message(NLMSG_DONE, &0_i32.to_ne_bytes())).1, Part::Done);
     assert_eq!(parsed(&message(NLMSG_ERROR, &i32::MIN.to_ne_bytes())).1, Part::Refused(i32::MAX));
     assert_eq!(parsed(&message(NLMSG_ERROR, &[])).1, Part::Refused(0));
     assert_eq!(parsed(&message(SOCK_DIAG_BY_FAMILY, &[0; 9])), (Vec::new(), Part::More));
