@@ -78,7 +78,11 @@ fn a_services_cpu_limit_is_found_at_the_machine() {
         let findings = measurement["findings"].as_array().expect("it was looked at");
         let found = findings.iter().any(|finding| finding["class"] == "Throttled");
         // Its processes are called by their names.
-        if found && report.contains("CPU limit of the service") && report.contains("the group of app was held up in") {
+        if found
+            && report.contains("CPU limit of the service")
+            && report.contains("the group of app (")
+            && report.contains(" was held up in ")
+        {
             return;
         }
         assert!(tried < TRIES_MAX, "{measurement:#}\n{report}");

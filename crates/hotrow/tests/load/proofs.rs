@@ -65,7 +65,7 @@ fn an_interruption_of_its_tests_leaves_the_run_complete() {
     let arguments = ["-d", "1s", "-c", "4", "--prove", "--prove-time", "60s", "--json", "--progress", "lines", &url];
     let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.starts_with("test: ")), "something is tested");
+    assert!(lines.any(|line| line.starts_with("test ")), "something is tested");
     kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
     let rest: Vec<String> = lines.collect();
     let (status, out, _) = outcome(child.wait_with_output().expect("it ends"));
