@@ -123,6 +123,21 @@ def as_markdown(found, disturbed):
     return f"{words}\n\n" + report.table(["case", "truth/s", "capacity/s", "error", "interval", "holds the truth", "s"], rows)
 
 
+def search_all(given, binary, server, folder, kept):
+    found, disturbed = kept
+    for time in range(given.times):
+        for name in given.cases:
+            while True:
+                one = search(binary, server, name, given.seed + time, folder)
+                if one["check"]["late_share"] <= LATE_SHARE:
+                    break
+                disturbed[name].append(one)
+                if len(disturbed[name]) > given.disturbed_most:
+                    raise Failed(f"{len(disturbed[name])} searches of {name} were disturbed: more than {100 * LATE_SHARE:g} % of the "
+                                 "server's answers left late by half of the objective's time; is the machine at rest?")
+            found[name].append(one)
+
+
 def main():
     given = arguments()
     binary = subjects.hotrow_binary()
@@ -131,17 +146,14 @@ def main():
     server = subjects.build("known-limit")
     found, disturbed = {name: [] for name in given.cases}, {name: [] for name in given.cases}
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
-        for time in range(given.times):
-            for name in given.cases:
-                while True:
-                    one = search(binary, server, name, given.seed + time, folder)
-                    if one["check"]["late_share"] <= LATE_SHARE:
-                        break
-                    disturbed[name].append(one)
-                    if len(disturbed[name]) > given.disturbed_most:
-                        raise Failed(f"{len(disturbed[name])} searches of {name} were disturbed: more than {100 * LATE_SHARE:g} % of the "
-                                     "server's answers left late by half of the objective's time; is the machine at rest?")
-                found[name].append(one)
+        try:
+            search_all(given, binary, server, folder, (found, disturbed))
+        except KeyboardInterrupt:
+            # What was found until then is as true.
+            print("interrupted: what was found is kept", file=sys.stderr)
+    found = {name: runs for name, runs in found.items() if runs}
+    if not found:
+        raise Failed("interrupted before the first search had ended")
     options = {name: {key: CASES[name][key] for key in ("law", "truth", "options")} for name in given.cases}
     results = {"settings": vars(given), "constructions": options, "cases": found, "disturbed": disturbed}
     return report.keep("capacity", results, as_markdown(found, disturbed), judge(found), given.runs)
