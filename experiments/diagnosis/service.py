@@ -1,16 +1,13 @@
 """A small HTTP service for the worked examples of docs/diagnosis.md.
 
-service.py 8080 --work-ms 1 [--processes 2]      computes for so long for each answer, in one thread (of each process)
 service.py 8080 --database 8081 [--pool 4]       a thread for each connection; asks a database, over so many connections
 service.py 8081 --database-ms 5                  is that database: answers each line after so long
 service.py 8080 --body-bytes 60000               answers with a text
 """
-import argparse, os, queue, random, selectors, socket, sys, threading, time
+import argparse, os, queue, random, socket, sys, threading, time
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("port", type=int)
-arguments.add_argument("--work-ms", type=float, default=0)
-arguments.add_argument("--processes", type=int, default=1)
 arguments.add_argument("--database", type=int)
 arguments.add_argument("--pool", type=int, default=4)
 arguments.add_argument("--database-ms", type=float)
@@ -61,48 +58,11 @@ def http(connection):
 
 def accept():
     connection, _ = listener.accept()
-    connection.setblocking(True)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def compute(connection):
-    """Works for a request and answers it; false when the client has gone."""
-    try:
-        if not connection.recv(65536):
-            return False
-        until = time.thread_time() + args.work_ms / 1000
-        while time.thread_time() < until:
-            pass
-        answer(connection)
-    except OSError:
-        return False
-    return True
-
-
-def one_thread():
-    """Computes in a loop over events. Takes each thing that it receives for a request, which is enough without pipelining."""
-    events = selectors.DefaultSelector()
-    events.register(listener, selectors.EVENT_READ)
-    listener.setblocking(False)
-    while True:
-        for ready, _ in events.select():
-            if ready.fileobj is listener:
-                try:
-                    events.register(accept(), selectors.EVENT_READ)
-                except BlockingIOError:
-                    pass  # the other process was quicker
-            elif not compute(ready.fileobj):
-                events.unregister(ready.fileobj)
-                ready.fileobj.close()
-
-
 listener = socket.create_server(("127.0.0.1", args.port), backlog=1024)
-for _ in range(args.processes - 1):
-    if os.fork() == 0:
-        break
-if args.work_ms:
-    one_thread()
 for _ in range(args.pool if args.database else 0):
     pool.put(socket.create_connection(("127.0.0.1", args.database)))
 serve = http if args.database_ms is None else database

@@ -40,9 +40,7 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
         Some(load) => {
             let hurt = hurt(load, per_s, untaken).filter(|hurt| *hurt >= HURT_TOLD)?;
             evidence.push(words(load, per_s, untaken));
-            let failed =
-                load.connects_per_s.is_some_and(|tried| load.failed_connects_per_s.min(per_s) >= SHOWS * tried)
-                    && load.failed_connects_per_s > 0.0;
+            let failed = failed(load, per_s).is_some_and(|share| share >= SHOWS);
             graded(hurt) * doubt(queue, untaken, failed)
         }
         None => confidence(per_s, OVERFLOWS_PER_S, OVERFLOWS_FULL_PER_S) * NO_LOAD_DOUBT,
@@ -74,13 +72,15 @@ fn untaken(samples: &Samples) -> Option<f64> {
 
 /// Share of the generator's connections that fail or stand still for it, 0 to 1; none where they cannot be meant.
 fn hurt(load: Load, per_s: f64, untaken: Option<f64>) -> Option<f64> {
-    // No more of them can fail for it than found it full.
-    let failed = load.failed_connects_per_s.min(per_s);
-    let failed = load.connects_per_s.filter(|tried| *tried > 0.0).map(|tried| failed / tried);
     // Each makes a connection stand still for that time at least; but who opens none finds no queue full.
     let opens = load.connects_per_s.is_none_or(|tried| tried > 0.0);
     let still = (opens && load.connections > 0).then(|| (per_s * RETRY_S / load.connections as f64).min(1.0));
-    [untaken, failed, still].into_iter().flatten().reduce(f64::max)
+    [untaken, failed(load, per_s), still].into_iter().flatten().reduce(f64::max)
+}
+
+/// Share of the new connections that may have failed for it: no more than found it full.
+fn failed(load: Load, per_s: f64) -> Option<f64> {
+    load.connects_per_s.filter(|tried| *tried > 0.0).map(|tried| load.failed_connects_per_s.min(per_s) / tried)
 }
 
 fn graded(hurt: f64) -> f64 {

@@ -53,10 +53,14 @@ keepalive = false
 /// Runs it once; the results, and the report in Markdown.
 fn run(folder: &Path) -> (Value, String) {
     std::fs::write(folder.join("limit.toml"), EXPERIMENT).unwrap();
-    let out = folder.join("out");
-    let _ = std::fs::remove_dir_all(&out);
+    lab_run(&folder.join("limit.toml"), &folder.join("out"), &[])
+}
+
+/// Runs an experiment, anew where it has run before; the results, and the report in Markdown.
+pub(super) fn lab_run(file: &Path, out: &Path, options: &[&str]) -> (Value, String) {
+    let _ = std::fs::remove_dir_all(out);
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
-    command.args(["lab", "run"]).arg(folder.join("limit.toml")).arg("--out").arg(&out);
+    command.args(["lab", "run"]).arg(file).arg("--out").arg(out).args(options);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();

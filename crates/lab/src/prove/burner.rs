@@ -1,8 +1,8 @@
 //! Threads that take CPU time from everybody, in short slices.
 //!
 //! Each sleeps by a timer of its own, so that the kernel wakes it where it was: on CPUs that are idle the slices then disturb
-//! nobody. A thread that competes with sixteen others gets a seventeenth of a CPU; while less is taken than is due, there is one thread
-//! more.
+//! nobody. A thread that competes with sixteen others gets a seventeenth of a CPU; while less is taken than is due, there are half
+//! as many threads more.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
