@@ -98,3 +98,15 @@ fn a_closed_output_is_no_crash() {
     let status = command.args(["check", "--config", &file]).stdout(full()).stderr(full()).status().expect("it starts");
     assert_eq!(status.code(), Some(0));
 }
+
+#[test]
+fn a_result_that_cannot_be_told_is_a_failure() {
+    for args in [["lab", "list", "w1"], ["lab", "nginx", "--for=w12"], ["lab", "models", "--list"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
+        let output = command.args(args).stdout(full).output().expect("it starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {err}");
+        assert!(err.starts_with("hotrow lab: standard output cannot be written: No space left"), "{args:?}: {err}");
+    }
+}

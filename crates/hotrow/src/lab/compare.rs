@@ -24,9 +24,10 @@ pub(super) struct CompareArgs {
 
 pub(super) fn run(args: &CompareArgs) -> Result<Exit, LabError> {
     let document = report::compare::document(&report::read(&args.a)?, &report::read(&args.b)?)?;
-    super::tell(report::text::render(&document).trim_end());
+    let told = super::tell(report::text::render(&document).trim_end());
     if let Some(file) = &args.html {
         report::replace(file, &report::html::render(&document))?;
     }
+    told?;
     Ok(Exit::Fine)
 }

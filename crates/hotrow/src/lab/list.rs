@@ -20,7 +20,7 @@ pub(super) struct ListArgs {
 pub(super) fn run(args: &ListArgs) -> Result<Exit, LabError> {
     if let Some(name) = &args.name {
         let shipped = super::run::shipped(name)?;
-        tell(shipped.text.trim_end());
+        tell(shipped.text.trim_end())?;
         return Ok(Exit::Fine);
     }
     let width = SHIPPED.iter().map(|shipped| shipped.name.len()).max().unwrap_or(0);
@@ -29,7 +29,7 @@ pub(super) fn run(args: &ListArgs) -> Result<Exit, LabError> {
             Experiment::parse(shipped.name, shipped.name, shipped.text, Path::new("."), &Overrides::default())?;
         let (setups, rows) = (experiment.setups.len(), experiment.rows.len());
         let title = &experiment.about.title;
-        tell(&format!("{:<width$}  {title} ({setups} set-ups, {rows} rows)", shipped.name));
+        tell(&format!("{:<width$}  {title} ({setups} set-ups, {rows} rows)", shipped.name))?;
     }
     Ok(Exit::Fine)
 }

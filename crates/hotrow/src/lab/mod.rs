@@ -15,7 +15,6 @@ mod run;
 mod supervise;
 mod utc;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -27,6 +26,7 @@ use hotrow_lab::run::RunError;
 use hotrow_lab::run::store::StoreError;
 
 use crate::cli::Exit;
+use crate::load::{Unwritable, files};
 
 /// Arguments of `lab`.
 #[derive(Debug, Args)]
@@ -96,6 +96,9 @@ pub enum LabError {
         /// The run's folder.
         folder: PathBuf,
     },
+    /// The result could not be told.
+    #[error(transparent)]
+    Output(#[from] Unwritable),
     /// There is nothing to go on with.
     #[error("{0} is complete; there is nothing left to measure")]
     Complete(PathBuf),
@@ -212,7 +215,7 @@ pub fn lab(args: &LabArgs) -> Result<Exit, LabError> {
     }
 }
 
-/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
-fn tell(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+/// Writes a result on standard output.
+fn tell(text: &str) -> Result<(), LabError> {
+    Ok(files::print(std::io::stdout(), text)?)
 }

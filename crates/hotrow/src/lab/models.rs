@@ -80,7 +80,7 @@ fn scale(text: &str) -> Result<Scale, String> {
 pub(super) fn run(args: &ModelsArgs) -> Result<Exit, LabError> {
     let cores = models::cores();
     if args.list {
-        list(cores);
+        list(cores)?;
         return Ok(Exit::Fine);
     }
     let plan = plan(args, cores)?;
@@ -99,10 +99,10 @@ pub(super) fn run(args: &ModelsArgs) -> Result<Exit, LabError> {
     let written = report::write(&out, &results)?;
     if args.json {
         // Plain data: it was written to a file just now.
-        tell(&serde_json::to_string(&results).unwrap_or_default());
+        tell(&serde_json::to_string(&results).unwrap_or_default())?;
     } else {
-        tell(text::render(&report::summary(&results)).trim_end());
-        tell(&format!("\n{}\n{}", written.html.display(), written.markdown.display()));
+        tell(text::render(&report::summary(&results)).trim_end())?;
+        tell(&format!("\n{}\n{}", written.html.display(), written.markdown.display()))?;
     }
     Ok(match results.models.iter().any(failed) {
         _ if interrupted => Exit::Interrupted,
@@ -138,10 +138,11 @@ pub(super) fn child(args: &ModelArgs) -> Result<Exit, LabError> {
     Ok(Exit::Fine)
 }
 
-fn list(cores: usize) {
+fn list(cores: usize) -> Result<(), LabError> {
     for about in models::list(cores) {
-        tell(&format!("{}\n    {}\n    {}", about.name, about.lines[0], about.lines[1]));
+        tell(&format!("{}\n    {}\n    {}", about.name, about.lines[0], about.lines[1]))?;
     }
+    Ok(())
 }
 
 fn plan(args: &ModelsArgs, cores: usize) -> Result<Plan, LabError> {

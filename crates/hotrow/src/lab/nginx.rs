@@ -1,6 +1,5 @@
 //! `hotrow lab nginx`: prints the configuration of a set-up for the user's own nginx.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use clap::{Args, ValueEnum};
 use hotrow_lab::nginx::{Backend, Cache, Form, Front, NginxError, Tls, configuration};
 
 use self::setups::{SETUPS, Setup};
-use super::LabError;
+use super::{LabError, tell};
 use crate::cli::Exit;
 
 mod setups;
@@ -67,11 +66,11 @@ enum FormArg {
 
 pub(super) fn run(args: &NginxArgs) -> Result<Exit, LabError> {
     let Some(setup) = args.setup else {
-        tell(&setups::list());
+        tell(setups::list().trim_end())?;
         return Ok(Exit::Fine);
     };
     let front = front(args, setup)?;
-    tell(&format!("{}{}", head(setup, &front), configuration(&front)));
+    tell(format!("{}{}", head(setup, &front), configuration(&front)).trim_end())?;
     Ok(Exit::Fine)
 }
 
@@ -152,9 +151,4 @@ fn backend(text: &str) -> Result<(Option<u32>, SocketAddr), String> {
     };
     let address = address.parse().map_err(|_| format!("{address:?} must be IP:PORT, as in 127.0.0.1:9001"))?;
     Ok((weight, address))
-}
-
-/// Writes text. Nobody may be listening: a closed pipe is no reason to fail.
-fn tell(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -17,6 +17,6 @@ pub(super) struct ReportArgs {
 
 pub(super) fn run(args: &ReportArgs) -> Result<Exit, LabError> {
     let written = hotrow_lab::report::write(&args.dir)?;
-    super::tell(&format!("{}\n\n{}\n{}", written.answer, written.html.display(), written.markdown.display()));
+    super::tell(&format!("{}\n\n{}\n{}", written.answer, written.html.display(), written.markdown.display()))?;
     Ok(Exit::Fine)
 }

@@ -102,8 +102,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, LabError> {
 /// The report of what was measured until now.
 fn report(folder: &Path) -> Result<(), LabError> {
     let written = hotrow_lab::report::write(folder)?;
-    super::tell(&format!("{}\n\n{}\n{}", written.answer, written.html.display(), written.markdown.display()));
-    Ok(())
+    super::tell(&format!("{}\n\n{}\n{}", written.answer, written.html.display(), written.markdown.display()))
 }
 
 /// A new run.

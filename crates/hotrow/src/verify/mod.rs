@@ -16,6 +16,7 @@ use hotrow_verify::run::{self, RunError};
 use self::args::VerifyArgs;
 pub use self::resolve::Refused;
 use crate::cli::Exit;
+use crate::load::{Unwritable, files};
 use crate::signals;
 
 /// Why there is no result.
@@ -27,6 +28,9 @@ pub enum VerifyError {
     /// The run could not begin.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The result could not be told.
+    #[error(transparent)]
+    Output(#[from] Unwritable),
     /// Signals cannot be heard.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
@@ -38,7 +42,7 @@ impl VerifyError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Refused(_) | Self::Run(RunError::NoTable { .. } | RunError::Foreign { .. }) => Exit::Usage,
-            Self::Run(_) | Self::Signals(_) => Exit::Failed,
+            Self::Run(_) | Self::Output(_) | Self::Signals(_) => Exit::Failed,
         }
     }
 }
@@ -52,28 +56,24 @@ pub fn verify(args: &VerifyArgs) -> Result<Exit, VerifyError> {
     let plan = resolve::resolve(args)?;
     if plan.instances.is_empty() && plan.balancers.is_empty() {
         run::create_table(&plan)?;
-        tell(std::io::stdout(), &format!("the table {} is there, with its first rows", plan.table.name));
+        files::print(std::io::stdout(), &format!("the table {} is there, with its first rows", plan.table.name))?;
         return Ok(Exit::Fine);
     }
     let progress = !args.quiet && std::io::stderr().is_terminal();
     let report = run::run(&plan, &stop, &mut |state| {
         if progress {
-            tell(std::io::stderr(), &text::progress(state));
+            // Nobody may be looking.
+            let _ = writeln!(std::io::stderr(), "{}", text::progress(state));
         }
     })?;
     if args.json {
-        tell(std::io::stdout(), &json::line(&plan, &report));
+        files::print(std::io::stdout(), &json::line(&plan, &report))?;
     } else {
-        tell(std::io::stdout(), text::report(&plan, &report).trim_end());
+        files::print(std::io::stdout(), text::report(&plan, &report).trim_end())?;
     }
     Ok(match report.verdict() {
         Verdict::Kept => Exit::Fine,
         Verdict::Broken | Verdict::Unproven => Exit::Failed,
         Verdict::Interrupted => Exit::Interrupted,
     })
-}
-
-/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
-fn tell(mut out: impl Write, line: &str) {
-    let _ = writeln!(out, "{line}");
 }
