@@ -23,7 +23,7 @@ SEARCH_TIMEOUT_S = 900
 # again.
 LATE_SHARE = 0.003
 BUCKET_RPS, QUEUE_RPS = 7_000, 10_000
-BURST = 700
+BURST = 70
 QUICK = ["--start-rate", "1000", "--step", "1s", "--plateau", "4s"]
 P99_MS, BUCKET_P99_MS, ERRORS = 10, 50, 0.01
 
@@ -34,14 +34,14 @@ def knee():
 
 
 # The bucket that delays gets even arrivals: random ones would queue before it, and its limit would lie below its rate. In the
-# one that refuses a share of errors is reached where what exceeds its rate is that share; its stock is so large that chance
-# makes no difference.
+# one that refuses a share of errors is reached where what exceeds its rate is that share; its stock takes up what a machine delays by
+# some ms, and is a small part of what a step asks for.
 CASES = {
     "bucket": {"law": ["delays", BUCKET_RPS, 1], "truth": BUCKET_RPS, "late_us": BUCKET_P99_MS * 500, "seconds": BUCKET_SECONDS,
                "options": [*QUICK, "--slo", f"p99<{BUCKET_P99_MS}ms", "--arrivals", "uniform"]},
     "refusing": {"law": ["refuses", BUCKET_RPS, BURST], "truth": BUCKET_RPS / (1 - ERRORS), "late_us": BUCKET_P99_MS * 500,
                  "seconds": BUCKET_SECONDS,
-                 "options": [*QUICK, "--slo", f"p99<{BUCKET_P99_MS}ms,errors<{ERRORS * 100:g}%"]},
+                 "options": [*QUICK, "--slo", f"p99<{BUCKET_P99_MS}ms,errors<{ERRORS * 100:g}%", "--arrivals", "uniform"]},
     "queue": {"law": ["queue", QUEUE_RPS, None], "truth": knee(), "late_us": P99_MS * 500, "seconds": None,
               "options": ["--start-rate", "1000", "--slo", f"p99<{P99_MS}ms", "-c", "500"]},
 }

@@ -72,10 +72,10 @@ fn an_idle_connection_that_is_closed_costs_no_request() {
             steps
         });
         let mut config =
-            scripted::open(server.address, 100.0, hotrow_load::plan::Arrivals::Uniform, Duration::from_millis(300));
+            scripted::open(server.address, 20.0, hotrow_load::plan::Arrivals::Uniform, Duration::from_secs(1));
         config.connections = 2;
         let counts = outcome(&config).total.counts;
-        let fine = (counts.ok, counts.errors, counts.unsent) == (30, NONE, 0) && counts.reconnects >= 5;
+        let fine = (counts.ok, counts.errors, counts.unsent) == (20, NONE, 0) && counts.reconnects >= 5;
         if fine { Ok(()) } else { Err(format!("{counts:?}")) }
     });
 }
@@ -156,7 +156,7 @@ fn an_answer_without_an_end_holds_nothing_up() {
     (config.connections, config.timeout) = (2, Duration::from_millis(300));
     let begun = std::time::Instant::now();
     let counts = outcome(&config).total.counts;
-    assert!(counts.ok > 100 && counts.timeouts == 1 && counts.errors == NONE, "{counts:?}");
+    assert!(counts.ok > 100 && (1..=4).contains(&counts.timeouts) && counts.errors == NONE, "{counts:?}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 

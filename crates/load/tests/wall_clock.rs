@@ -16,8 +16,8 @@ use scripted::{Server, open, outcome};
 
 /// Set in the process whose clock is stepped: the time of the first step after its beginning, in ms.
 const STEP: &str = "STEP_MS";
-const STEP_MS: u64 = 500;
-const RUN: Duration = Duration::from_millis(1600);
+const STEP_MS: u64 = 1500;
+const RUN: Duration = Duration::from_millis(3500);
 const RATE: f64 = 200.0;
 const DELAY: Duration = Duration::from_millis(5);
 /// How slow a busy machine may be.

@@ -181,7 +181,7 @@ fn large_bodies_arrive_whole() {
         }
     });
     let mut config = config(address, 6);
-    config.connections = 2;
+    (config.connections, config.timeout) = (2, Duration::from_secs(60));
     config.requests = Mix::new(
         &[Description {
             method: "POST",

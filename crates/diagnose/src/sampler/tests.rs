@@ -13,8 +13,10 @@ fn this_machine_is_sampled_and_the_cost_is_told() {
     let (before, after) = (first.cpu.unwrap(), second.cpu.unwrap());
     assert!(after.context_switches >= before.context_switches, "{after:?}");
     assert!(second.memory.unwrap().total > 0 && second.load.unwrap().threads > 0);
-    let cpu = |process: &Process| process.tasks.as_ref().unwrap().iter().map(|task| task.cpu).sum::<Duration>();
     assert_eq!(second.processes[0].pid, own);
+    // This thread's: those of other tests may end between the two.
+    let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    let cpu = |process: &Process| process.tasks.as_ref().unwrap().iter().find(|task| task.tid == this).unwrap().cpu;
     assert!(cpu(&second.processes[0]) >= cpu(&first.processes[0]));
     let cost = sampler.cost();
     assert!(cost.cpu > Duration::ZERO && cost.samples == 2 && cost.span == Duration::from_millis(100), "{cost:?}");

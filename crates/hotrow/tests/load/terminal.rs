@@ -32,10 +32,11 @@ struct OnTerminal {
 
 impl OnTerminal {
     fn start((columns, rows): (u16, u16), term: &str, arguments: &[&str]) -> Self {
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        let terminal =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pseudo-terminal");
         grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("its other end");
         let name = ptsname(&terminal, Vec::new()).expect("its name");
-        let side = open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other end");
+        let side = open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).expect("its other end");
         let terminal = File::from(terminal);
         resize(&terminal, columns, rows);
         let before = tcgetattr(&terminal).expect("its modes");

@@ -196,11 +196,11 @@ fn a_clients_deadline_is_kept_and_what_comes_after_it_is_not_read() {
 fn the_time_that_a_body_takes_is_not_the_databases() {
     const BODY: &str = r#"{"ids":[1,2]}"#;
     let database = Database::with_products(3);
-    let config = Config::new(database.path()).collection("products").set("limits.request_timeout", "\"300ms\"");
+    let config = Config::new(database.path()).collection("products").set("limits.request_timeout", "\"2s\"");
     let server = Server::start(&config);
     let mut client = server.client();
     client.send(format!("POST /products HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", BODY.len()));
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(2200));
     client.send(BODY);
     let answer = client.answer();
     assert_eq!((answer.status, answer.cache()), (200, "miss"), "{answer:?}");

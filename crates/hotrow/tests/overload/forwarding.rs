@@ -1,6 +1,6 @@
 //! A real nginx in front, and clients with addresses of their own (all of 127.0.0.0/8 is this machine).
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -14,7 +14,7 @@ pub(crate) struct Nginx {
 
 impl Nginx {
     pub(crate) fn start(folder: &Path, backend: SocketAddr) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port");
+        let address = SocketAddr::from(([127, 0, 0, 1], hotrow_lab::stage::free_port().expect("a free port")));
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {}/{kind};", folder.display()));
         let text = format!(

@@ -60,7 +60,9 @@ fn a_burst_gets_exactly_its_size_and_then_a_429_that_says_all() {
     let limit = numbers(&[("r", 0), ("t", wait_s)]);
     assert_eq!(items(refused.header("ratelimit").unwrap()), [("clients".to_owned(), limit)]);
     let head = client.request("HEAD", "/products/1", &[], b"");
-    assert_eq!((head.status, head.body.len(), retry_after_s(&head)), (429, 0, wait_s));
+    assert_eq!((head.status, head.body.len()), (429, 0));
+    // A second may have passed.
+    assert!((wait_s.saturating_sub(1)..=wait_s).contains(&retry_after_s(&head)), "{head:?}");
     let missing = client.get("/products/no-id");
     assert_eq!(missing.status, 429, "a bad id costs as much as a good one");
     assert_eq!(client.get("/nothing/1").status, 404, "what is served nowhere costs nothing");
@@ -141,13 +143,13 @@ fn a_leaky_bucket_holds_back_and_refuses_what_would_wait_too_long() {
     (0..5).for_each(|_| assert_eq!(client.get("/products/1").cache(), "hit"));
     // Five intervals of 50 ms, the first of which may have begun before.
     assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
-    let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
     clients.iter_mut().for_each(|client| client.send("GET /products/1 HTTP/1.1\r\nHost: h\r\n\r\n"));
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().status).collect();
     let refused = statuses.iter().filter(|status| **status == 429).count();
     assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
     // Ten wait for at most 500 ms; a slow machine sends the last when some of them are through.
-    assert!((1..=10).contains(&refused), "{statuses:?}");
+    assert!((1..=50).contains(&refused), "{statuses:?}");
     assert!(server.metrics().sum("hotrow_rate_delayed_total", &[("rule", "even")]) >= 10.0);
 }
 
@@ -178,10 +180,11 @@ fn a_turn_that_comes_after_the_deadline_is_not_waited_for() {
 #[test]
 fn those_who_are_held_back_have_bounded_places() {
     let (_database, server) = start(&[
-        ("limits.rate.even.rate", "\"1/s\""),
+        ("limits.rate.even.rate", "\"4/m\""),
         ("limits.rate.even.kind", "\"leaky_bucket\""),
         ("limits.rate.even.max_wait", "\"60s\""),
         ("limits.requests_in_flight", "2"),
+        ("limits.request_timeout", "\"60s\""),
     ]);
     let mut held: Vec<Client> = (0..2).map(|_| server.client()).collect();
     held.iter_mut().for_each(|client| client.send("GET /products/1 HTTP/1.1\r\nHost: h\r\n\r\n"));
@@ -278,8 +281,10 @@ fn rules_change_while_they_are_at_work_and_only_by_who_may() {
     }
     let get = server.admin_client().get_with(path, &[("Authorization", &bearer)]);
     assert_eq!((get.status, get.header("allow")), (405, Some("POST")));
-    let log = server.log();
-    assert!(log.contains("rate limit changed by request") && log.contains("100/s"), "{log}");
+    await_until("the change to be told", SOON, || {
+        let log = server.log();
+        log.contains("rate limit changed by request") && log.contains("100/s")
+    });
 }
 
 #[test]

@@ -84,7 +84,9 @@ fn a_query_that_takes_too_long_is_ended_at_the_server() {
     };
     std::thread::scope(|scope| {
         let locked = scope.spawn(|| {
-            shop.server.batch("BEGIN; LOCK TABLE products IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3); COMMIT");
+            let sql = "BEGIN; LOCK TABLE products IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(60); COMMIT";
+            // It is ended.
+            _ = shop.server.try_query(sql);
         });
         await_until("the lock", SOON, || {
             count("mode = 'AccessExclusiveLock' AND granted AND relation = 'products'::regclass") != "0"
@@ -93,6 +95,7 @@ fn a_query_that_takes_too_long_is_ended_at_the_server() {
         let waiting = "NOT granted AND query LIKE '%pg_current_snapshot%'";
         await_until("the server to have given it up", SOON, || count(waiting) == "0");
         assert!(!locked.is_finished(), "that was the lock's end and not the query's");
+        shop.server.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
         locked.join().expect("the lock goes");
     });
     await_until("reads to work again", SOON, || server.get("/products/2").status == 200);

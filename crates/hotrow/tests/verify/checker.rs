@@ -26,6 +26,8 @@ pub(crate) fn granting(config: Config) -> Config {
         .set(&format!("collections.{NAME}.allow_no_cache"), "true")
         .set(&format!("collections.{NAME}.allow_min_position"), "true")
         .set("cache.capacity", "\"1MiB\"")
+        // The promise that the checker holds the service to, and waits out.
+        .set("cache.max_staleness", "\"1s\"")
         .set("listen.workers", "2")
         .set("limits.checks_per_s", "50")
 }

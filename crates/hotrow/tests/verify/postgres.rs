@@ -173,7 +173,7 @@ mod taken_out {
 #[test]
 fn a_sound_service_passes_while_its_connections_are_cut() {
     let world = World::<Postgres>::alone(&[]);
-    let mut checker = world.check(&["-d", "6s", "--rate", "200"]);
+    let mut checker = world.check_at_work(&["-d", "6s", "--rate", "200"]);
     while checker.runs() {
         proxy(&world).cut(&FEED);
         pass_while(&mut checker, Duration::from_millis(700));

@@ -63,6 +63,14 @@ impl<S: Stage> World<S> {
         Checker::against(&self.stage.config(), &self.instances(), &arguments)
     }
 
+    /// A checker that has begun to read: from here on what is done falls into what it reports.
+    pub(crate) fn check_at_work(&self, more: &[&str]) -> Checker {
+        let hits = || self.one.metrics().sum("hotrow_lookups_total", &[("result", "hit")]);
+        let mut checker = self.check(more);
+        await_until("the checker to read", 2 * SOON, || hits() > 100.0 || !checker.runs());
+        checker
+    }
+
     /// Losses of the feed that the first instance has counted.
     pub(crate) fn losses(&self) -> f64 {
         self.one.metrics().sum("hotrow_feed_losses_total", &[])

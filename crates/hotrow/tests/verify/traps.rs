@@ -53,7 +53,7 @@ pub(crate) fn assert_found<S: Stage>(traps: &[Trap<S>], fixes: &str) {
     let trap = traps.iter().find(|trap| trap.fixes == fixes).expect("a trap for these fixes");
     let mut world = World::<S>::alone(&[("HOTROW_SABOTAGE", fixes)]);
     let duration = format!("{}s", FOUND_WITHIN.as_secs());
-    let mut checker = world.check(&[&FEW_KEYS[..], &["-d", &duration]].concat());
+    let mut checker = world.check_at_work(&[&FEW_KEYS[..], &["-d", &duration]].concat());
     while checker.runs() {
         (trap.spring)(&mut world);
     }

@@ -100,8 +100,10 @@ impl Evidence {
     /// What the kernel tells now. Maps are counted in a buffer on the stack, for near the limit there may be no memory.
     #[must_use]
     pub fn now(error: &str) -> Self {
+        // First what changes while thousands of maps are counted: threads that end give memory back.
+        let machine = Self::of_machine();
         let maps = count_lines(Path::new("/proc/self/maps"));
-        Self { error: error.to_owned(), maps, ..Self::of_machine() }
+        Self { error: error.to_owned(), maps, ..machine }
     }
 
     /// The same without the maps, which take milliseconds to count when there are thousands.

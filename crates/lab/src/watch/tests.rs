@@ -100,7 +100,7 @@ fn the_last_answers_are_no_part_of_what_is_seen() {
             std::thread::sleep(length * 4);
             at
         });
-        let seen = samples.expect("it was long enough");
+        let Some(seen) = samples else { return false };
         assert!(told > begun && seen.span >= length.mul_f64(LOOKED_AT));
         seen.span < length * 3 / 2
     });

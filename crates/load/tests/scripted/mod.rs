@@ -196,8 +196,11 @@ pub fn try_run(config: &Config) -> Result<Outcome, RunError> {
     run(config, &Arc::new(AtomicBool::new(false)), &mut |_, _| {})
 }
 
-/// Tries of a test that judges times.
-const TRIES: u32 = 6;
+/// A test that judges times is tried so often, and for so long, before it fails: whoever takes the CPU may do so for some time.
+const TRIES: usize = 6;
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// Tests that judge times do not run beside each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -205,13 +208,16 @@ static ALONE: Mutex<()> = Mutex::new(());
 pub fn one_try(mut test: impl FnMut() -> Result<(), String>) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut complaints = Vec::new();
-    for _ in 0..TRIES {
+    let (begun, mut pause) = (Instant::now(), Duration::from_millis(500));
+    while complaints.len() < TRIES || begun.elapsed() < PATIENCE {
         match test() {
             Ok(()) => return,
             Err(complaint) => complaints.push(complaint),
         }
+        std::thread::sleep(pause);
+        pause = PAUSE_MAX.min(2 * pause);
     }
-    panic!("failed {TRIES} times: {complaints:#?}");
+    panic!("failed {} times: {complaints:#?}", complaints.len());
 }
 
 /// A complaint unless `value` is within `tolerance` (a share) of `expected`.

@@ -17,6 +17,7 @@ use crate::guard::Shared;
 use crate::guard::phase::{Activity, Overdue};
 use crate::metrics::CloseCause;
 
+const SWEEP_INTERVAL_NS: u64 = SWEEP_INTERVAL.as_nanos() as u64;
 /// Among how many connections one to be closed is looked for.
 const RECLAIM_LOOKS: usize = 32;
 /// Connections that were told to make room and have not closed yet, per worker. By so many may the limit be passed for the moment.
@@ -105,9 +106,10 @@ impl Registry {
 
     /// Notes the time and wakes every connection whose time is over.
     pub(crate) fn sweep(&self, now: Nanos) {
-        self.shared.now.set(now);
+        let last = self.shared.now.replace(now);
         let draining = self.draining.get();
         for entry in &*self.connections.borrow() {
+            entry.activity.forward(last, Nanos(now.0.saturating_sub(SWEEP_INTERVAL_NS)));
             if draining || entry.activity.overdue(now, SWEEP_INTERVAL, &self.shared.limits, false).is_some() {
                 entry.look.set(true);
                 entry.activity.wake();

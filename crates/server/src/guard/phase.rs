@@ -122,6 +122,14 @@ impl Activity {
         }
     }
 
+    /// What was noted at `from` may have been as late as `to`: a worker that was held up noted the time of its last sweep. No limit is to
+    /// run out early for that.
+    pub fn forward(&self, from: Nanos, to: Nanos) {
+        let later = |noted: Nanos| if noted == from { noted.max(to) } else { noted };
+        self.since.set(later(self.since.get()));
+        self.blocked_since.set(self.blocked_since.get().map(later));
+    }
+
     /// Whether a limit has run out at `now`. The notes are up to `slack` older than what they note.
     #[must_use]
     pub fn overdue(&self, now: Nanos, slack: Duration, limits: &Limits, draining: bool) -> Option<Overdue> {
@@ -208,6 +216,22 @@ mod tests {
         activity.write_blocked(at(4_100));
         assert_eq!(overdue(&activity, 8_199, false), None);
         assert_eq!(overdue(&activity, 8_200, false), Some(Overdue::Write));
+    }
+
+    #[test]
+    fn what_a_held_up_worker_noted_too_early_is_forwarded() {
+        let (old, new) = (Activity::new(at(0)), Activity::new(at(1_000)));
+        new.enter(Phase::Handling, at(1_000));
+        new.write_blocked(at(1_000));
+        // The sweep that was due at 1,100 came at 3,000: the notes of 1,000 may be of 2,999.
+        for activity in [&old, &new] {
+            activity.forward(at(1_000), at(2_900));
+        }
+        assert_eq!(overdue(&old, 3_100, false), Some(Overdue::Idle));
+        assert_eq!(overdue(&new, 6_999, false), None);
+        assert_eq!(overdue(&new, 7_000, false), Some(Overdue::Write));
+        new.forward(at(2_900), at(2_800));
+        assert_eq!(overdue(&new, 7_000, false), Some(Overdue::Write), "never backwards");
     }
 
     #[test]

@@ -116,8 +116,7 @@ fn is_in_other(key: u32) -> bool {
 
 #[test]
 fn a_file_overwritten_with_garbage_gives_no_wrong_answer() {
-    let script =
-        "size=$(stat -c %s \"$1\"); dd if=/dev/urandom of=\"$1\" bs=4096 count=$((size / 4096)) conv=notrunc 2>&1";
+    let script = "size=$(stat -c %s \"$1\"); tr '\\0' '\\377' </dev/zero | dd iflag=fullblock of=\"$1\" bs=4096 count=$((size / 4096)) conv=notrunc 2>&1";
     damage_and_restore(script, true);
 }
 
@@ -134,7 +133,7 @@ fn a_file_cut_to_nothing_gives_no_wrong_answer() {
 #[test]
 fn garbage_within_the_file_gives_no_wrong_answer() {
     // The first page stays whole, so nothing but a read of the others can find it.
-    let script = "size=$(stat -c %s \"$1\"); dd if=/dev/urandom of=\"$1\" bs=4096 seek=1 count=$((size / 4096 - 1)) conv=notrunc 2>&1";
+    let script = "size=$(stat -c %s \"$1\"); tr '\\0' '\\377' </dev/zero | dd iflag=fullblock of=\"$1\" bs=4096 seek=1 count=$((size / 4096 - 1)) conv=notrunc 2>&1";
     damage_and_restore(script, false);
 }
 

@@ -13,7 +13,7 @@ use crate::run::MAX_STALENESS;
 /// Connections that send requests while the process is stopped.
 const PROBES: usize = 20;
 /// Times that a stop is repeated before it must have shown something.
-const ROUNDS_MAX: usize = 8;
+const ROUNDS_MAX: usize = 30;
 /// Beyond the bound by so much, for what was committed first must be overdue when the requests are sent.
 const BEYOND: Duration = Duration::from_millis(300);
 

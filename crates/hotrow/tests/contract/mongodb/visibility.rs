@@ -33,9 +33,9 @@ impl Hidden {
         let board = Arc::clone(&run.board);
         let standin = run.database.standin();
         standin.hold_visibility();
-        let updates = standin.commands("update");
+        let (updates, before) = (standin.commands("update"), standin.now());
         let commit = std::thread::spawn(move || session.commit(&[Step::Update { row, way: 2 }], &board));
-        await_until("the commit to wait", SOON, || standin.commands("update") > updates);
+        await_until("the commit to wait", SOON, || standin.commands("update") > updates && standin.now() > before);
         Self { key, version, commit }
     }
 

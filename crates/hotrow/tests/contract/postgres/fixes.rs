@@ -117,7 +117,9 @@ mod taken_out {
 #[test]
 fn stalled_readers_do_not_harm_hits() {
     let mut run = super::scene::stage(&[]);
-    let config = super::scene::config(&run).set("source.read_timeout", "\"500ms\"");
+    // Far more than a busy machine is late.
+    let config =
+        super::scene::config(&run).set("source.read_timeout", "\"500ms\"").set("cache.max_staleness", "\"3s\"");
     let instance = run.serve(&config, &[]);
     run.start_writers();
     let mut reader = run.reader(Taste::plain());
@@ -126,6 +128,7 @@ fn stalled_readers_do_not_harm_hits() {
     assert_eq!(reader.get(instance, KEY).outcome, Outcome::Hit);
     let refused = reader.get(instance, OTHER).seen.clone();
     assert_eq!(refused, crate::observation::Seen::Refused(504), "the read's time is over");
+    run.pass(std::time::Duration::from_millis(3500));
     assert_eq!(reader.get(instance, KEY).outcome, Outcome::Hit, "the feed goes on, so entries stay good");
     run.database.proxy.release(&[Class::Readers], &BOTH);
     await_until("reads to work again", SOON, || reader.get(instance, OTHER).seen == first(OTHER));

@@ -136,7 +136,8 @@ fn a_position_past_a_change_that_stays_hidden_is_a_time_out() {
     let position = Token { log: run.database.incarnation(), at: run.database.log_end() }.to_string();
     let answer =
         run.server(instance).client().get_with(&format!("/items/{KEY}"), &[("Hotrow-Min-Position", &position)]);
-    assert_eq!(answer.status, 504, "{answer:?}");
+    // 503 where its time is over before the next try begins.
+    assert!([503, 504].contains(&answer.status), "{answer:?}");
     hidden.end(&run);
     run.finish(None, true);
 }

@@ -71,13 +71,18 @@ impl Database {
         while took < least {
             // Far from it in large steps, for every attempt takes its time.
             work += if took < least / 4 { work } else { work / 3 };
-            let started = Instant::now();
-            let burn: i64 = self
-                .connection
-                .query_row(&format!("SELECT hex(zeroblob({work})) {BURN}"), [], |row| row.get(0))
-                .expect("burn");
-            took = started.elapsed();
-            assert_eq!(burn, 0);
+            let measured = || {
+                let started = Instant::now();
+                let sql = format!("SELECT hex(zeroblob({work})) {BURN}");
+                let burn: i64 = self.connection.query_row(&sql, [], |row| row.get(0)).expect("burn");
+                assert_eq!(burn, 0);
+                started.elapsed()
+            };
+            // Other work on this machine makes none of them shorter. Long ones need no second look.
+            took = measured();
+            for _ in 0..2 {
+                took = if took < Duration::from_millis(300) || took >= least { took.min(measured()) } else { took };
+            }
         }
         self.execute(&format!(
             "CREATE TABLE slow(id INTEGER PRIMARY KEY, work INTEGER NOT NULL,

@@ -23,6 +23,27 @@ pub use server::{Ended, Server};
 /// How long anything may take that ought to happen soon. Generous, for the tests run beside each other on two cores.
 pub const SOON: Duration = Duration::from_secs(15);
 
+/// Looks again and again for `time`, until nine of ten looks in such a time found it in time: a machine that stands still makes some late,
+/// what is late by itself stays so.
+///
+/// # Panics
+/// When that does not come about; `what` is named.
+#[track_caller]
+pub fn await_mostly(what: &str, time: Duration, mut in_time: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON + 3 * time;
+    loop {
+        let (begun, mut looks, mut late) = (Instant::now(), 0, 0);
+        while begun.elapsed() < time {
+            looks += 1;
+            late += u32::from(!in_time());
+        }
+        if late * 10 <= looks {
+            return;
+        }
+        assert!(Instant::now() < end, "{what}: {late} of {looks} looks in {time:?} found it late");
+    }
+}
+
 /// Looks every millisecond until `condition` holds.
 ///
 /// # Panics

@@ -107,7 +107,7 @@ fn midnight(before_s: u64) -> bool {
 /// Asks all again and again until some time after midnight; the date is then the answer.
 fn ask_over(midnight: Duration, dates: &Dates, right: &[Nginx]) -> String {
     let (mut hits, mut today) = (0, None);
-    while since_1970() < midnight + AFTER {
+    while since_1970() < midnight + AFTER || today.is_none() {
         for nginx in right {
             let asked = since_1970();
             let reply = date(nginx.address());

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hotrow_lab::nginx::{Backend, Form, Front, argv, check, configuration, find, write};
+use hotrow_lab::stage::free_port;
 
 /// What does not happen within this time does not happen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -124,7 +125,7 @@ pub(super) struct Nginx {
 
 /// A front with one worker in a folder of its own, on a free port.
 pub(super) fn front(form: Form, backends: Vec<Backend>, folder: &tempfile::TempDir) -> Front {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let port = free_port().expect("a free port");
     // Fronts of one test may share the folder.
     let mut front = Front::new(form, port, backends, folder.path().join(port.to_string()));
     front.workers = Some(1);

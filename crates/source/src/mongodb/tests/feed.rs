@@ -55,8 +55,7 @@ fn an_idle_database_stays_fresh() {
             assert!(age < 10_000_000_000, "stale by {age} ns");
             now.0 - from.0 > 500_000_000
         });
-        let age = Nanos::now().0 - engine.sink.newest_advance().unwrap().0;
-        assert!(age < 2_000_000_000, "stale by {age} ns");
+        wait("less than two seconds", || Nanos::now().0 - engine.sink.newest_advance().unwrap().0 < 2_000_000_000);
     }
 }
 

@@ -58,8 +58,8 @@ fn a_history_that_is_gone_is_a_loud_loss() {
     standin.refuse_connections(true);
     standin.cut(None);
     wait("no stream", || standin.streams() == 0 || standin.connections() == 0);
-    standin.refuse_connections(false);
     standin.trouble("watch", Trouble::Cut);
+    standin.refuse_connections(false);
     place.insert("things", [doc! { "_id": 1 }]);
     standin.prune_oplog();
     standin.cut(None);
@@ -148,14 +148,15 @@ fn a_slow_read_ends_in_time_and_a_read_survives_one_cut() {
     let place = Place::on_standin();
     place.insert("things", [doc! { "_id": 1 }]);
     let mut wanted = config(place.url(), &["things"]);
-    wanted.read_timeout = Duration::from_millis(300);
+    // The driver looks for a server no more often than twice a second.
+    wanted.read_timeout = Duration::from_secs(3);
     let engine = Engine::launch(wanted, Hooks::default(), |_| {});
     engine.settle();
     let standin = place.standin();
     standin.trouble("find", Trouble::Hold);
     let begun = Instant::now();
     assert!(matches!(engine.read(0, &["1"]), Err(ReadError::Timeout { .. })));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(20));
     standin.calm("find");
     wait("the next read", || engine.read(0, &["1"]).is_ok());
     standin.trouble_times("find", Trouble::Cut, Some(1));

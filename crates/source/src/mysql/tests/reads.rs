@@ -214,7 +214,7 @@ fn a_connection_that_died_is_replaced_and_a_slow_query_ends() {
     let mut server = Server::start(&[]);
     server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     let mut settings = config(&server.url(), &["t(id)"]);
-    settings.read_timeout = std::time::Duration::from_millis(700);
+    settings.read_timeout = std::time::Duration::from_secs(3);
     let reader = Reader::open(settings);
     assert_eq!(reader.told(0, &["1"]), [r#"{"id":1}"#]);
     server.batch("SELECT concat('KILL ', id) INTO @k FROM information_schema.processlist WHERE user = 'root' AND command = 'Sleep' AND db = database() LIMIT 1; EXECUTE IMMEDIATE @k");

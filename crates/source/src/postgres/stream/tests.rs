@@ -178,13 +178,13 @@ async fn a_client_certificate_is_shown() {
 #[tokio::test]
 async fn what_does_not_answer_right_is_given_up() {
     let host = |port| Target::parse(&format!("user=u host=h hostaddr=127.0.0.1 port={port}")).unwrap();
-    let soon = || Instant::now() + Duration::from_millis(200);
+    let (soon, in_time) = (|| Instant::now() + Duration::from_millis(200), || Instant::now() + Duration::from_secs(10));
     let silent = host(serve(Answer::Nothing).await);
     let timeout = open(&silent, &silent.hosts[0], Encryption::IfOffered, soon()).await.unwrap_err();
     assert!(matches!(timeout, ConnectError::Timeout { step: "asking for TLS", .. }), "{timeout}");
     assert!(!timeout.may_be_for_encryption());
     let other = host(serve(Answer::Nonsense).await);
-    let nonsense = open(&other, &other.hosts[0], Encryption::IfOffered, soon()).await.unwrap_err();
+    let nonsense = open(&other, &other.hosts[0], Encryption::IfOffered, in_time()).await.unwrap_err();
     assert!(matches!(nonsense, ConnectError::Tls { .. }) && nonsense.may_be_for_encryption());
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let nobody = host(free);

@@ -42,7 +42,8 @@ fn a_slow_query_is_given_up_and_its_connection_kept() {
     let server = Server::start(&[]);
     server.batch(TABLE);
     let mut short = config(&server.url(), &["t(id)"]);
-    short.read_timeout = Duration::from_millis(300);
+    // One connection: what it is kept for must be over before the next read.
+    (short.read_timeout, short.reads_in_flight) = (Duration::from_secs(1), 1);
     let reader = Reader::open(short);
     reader.text(0, "1");
     let pid = server.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'hotrow'");
@@ -61,7 +62,9 @@ fn a_slow_query_is_given_up_and_its_connection_kept() {
 fn a_read_nobody_waits_for_is_cancelled() {
     let server = Server::start(&[]);
     server.batch(TABLE);
-    let reader = Reader::on(&server, &["t(id)"]);
+    let mut one = config(&server.url(), &["t(id)"]);
+    one.reads_in_flight = 1;
+    let reader = Reader::open(one);
     reader.text(0, "1");
     let lock = Lock::take(&server);
     let reading = reader.reading(0, &["1"]);
@@ -146,14 +149,14 @@ fn a_server_that_stands_still_costs_no_more_than_the_time_limit() {
     let server = Server::start(&[]);
     server.batch(TABLE);
     let mut short = config(&server.url(), &["t(id)"]);
-    (short.read_timeout, short.connect_timeout) = (Duration::from_millis(300), Duration::from_millis(300));
+    (short.read_timeout, short.connect_timeout) = (Duration::from_secs(2), Duration::from_secs(2));
     let reader = Reader::open(short);
     reader.text(0, "1");
     server.pause();
-    for _ in 0..4 {
+    for _ in 0..2 {
         let begun = Instant::now();
         assert!(reader.read(0, &["1"]).is_err());
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
     server.resume();
     wait("reads to work again", || reader.read(0, &["1"]).is_ok());

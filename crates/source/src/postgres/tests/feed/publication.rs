@@ -102,7 +102,7 @@ fn damage_while_it_runs_is_a_loss() {
         "DROP PUBLICATION hotrow",
         "ALTER PUBLICATION hotrow DROP TABLE a",
         "BEGIN; ALTER PUBLICATION hotrow DROP TABLE a; ALTER PUBLICATION hotrow ADD TABLE a; COMMIT",
-        "DROP PUBLICATION hotrow; CREATE PUBLICATION hotrow FOR ALL TABLES",
+        "BEGIN; DROP PUBLICATION hotrow; CREATE PUBLICATION hotrow FOR ALL TABLES; COMMIT",
     ] {
         let from = feed.sink.len();
         server.batch(sql);

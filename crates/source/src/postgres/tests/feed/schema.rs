@@ -122,8 +122,11 @@ fn partitions_come_under_their_tables_name() {
     assert_eq!(feed.keys(&server, "UPDATE m2 SET x = 'y'"), [key(2, 15)]);
     // Into another partition: a delete and an insert.
     assert_eq!(feed.keys(&server, "UPDATE m SET day = 6 WHERE id = 2"), [key(2, 15), key(2, 6)]);
+    let from = feed.sink.len();
     let events = feed.delivered(&server, "TRUNCATE m");
-    assert!(matches!(&events[..], [Event::Flush(_, FlushCause::Bulk, Some(_)), ..]), "{events:?}");
+    assert!(events.iter().any(|e| matches!(e, Event::Flush(_, FlushCause::Bulk, Some(_)))), "{events:?}");
+    // Its partitions have other files now, which the catalogue tells a little later.
+    reshaped(&feed, from, 0);
     // What no feed tells is found in the catalogue.
     for sql in [
         "TRUNCATE m1",

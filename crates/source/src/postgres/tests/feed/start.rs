@@ -57,16 +57,28 @@ fn too_few_wal_senders_are_told() {
     assert_eq!(server.query("SELECT count(*) FROM pg_publication"), "0");
 }
 
+/// A transaction that runs until this goes, also when the test fails.
+struct Slowpoke<'a>(&'a Server);
+
+impl Drop for Slowpoke<'_> {
+    fn drop(&mut self) {
+        let all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'slowpoke'";
+        _ = self.0.try_query(all);
+    }
+}
+
 #[test]
 fn a_running_transaction_holds_the_start_up_and_is_named() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE u (id int)");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            server.batch(
-                "SET application_name = 'slowpoke'; BEGIN; INSERT INTO u VALUES (1); SELECT pg_sleep(2); COMMIT",
-            );
+            let sql =
+                "SET application_name = 'slowpoke'; BEGIN; INSERT INTO u VALUES (1); SELECT pg_sleep(600); COMMIT";
+            // It is ended.
+            _ = server.try_query(sql);
         });
+        let slowpoke = Slowpoke(&server);
         until(&server, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
         let feed = Feed::launch(config(server.url(), &["a(id)"]), |_| {});
         let waits =
@@ -75,6 +87,7 @@ fn a_running_transaction_holds_the_start_up_and_is_named() {
         assert_eq!(feed.sink.since(0), [], "nothing starts before it ends");
         let who = crate::postgres::tests::recorder::blockers(&server, None);
         assert!(who.len() == 1 && who[0].contains("slowpoke") && !who[0].contains("INSERT"), "{who:?}");
+        drop(slowpoke);
         feed.settle();
     });
 }
