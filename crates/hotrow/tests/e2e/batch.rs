@@ -205,7 +205,7 @@ fn the_cold_ids_of_a_batch_are_one_query() {
 #[test]
 fn a_batch_tells_its_worst_outcome_and_its_largest_position() {
     let database = Database::with_products(5);
-    database.add_slow_table(Duration::from_millis(300));
+    database.add_slow_table(Duration::from_millis(700));
     let config = Config::new(database.path())
         .collection("products")
         .collection("slow")

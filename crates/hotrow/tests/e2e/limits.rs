@@ -88,7 +88,7 @@ fn connections_over_the_limit_get_503() {
 #[test]
 fn requests_in_flight_are_bounded_and_hits_are_not_among_them() {
     let database = Database::new();
-    database.add_slow_table(std::time::Duration::from_millis(500));
+    database.add_slow_table(std::time::Duration::from_millis(900));
     let config = Config::new(database.path()).collection("slow").set("limits.requests_in_flight", "2");
     let server = Server::start(&config);
     let mut client = server.client();

@@ -47,7 +47,7 @@ fn a_thousand_who_ask_for_one_cold_key_are_one_query() {
     raise_open_files();
     let database = Database::new();
     // Slow enough that all have asked before it is answered.
-    database.add_slow_table(Duration::from_millis(700));
+    database.add_slow_table(Duration::from_millis(1000));
     let server = Server::start(&Config::new(database.path()).set("listen.workers", "2").collection("slow"));
     let answers = all_at_once(&server, 1000, |_| "/slow/1".to_owned());
     assert!(answers.iter().all(|answer| answer.status == 200 && answer.body == answers[0].body));
@@ -149,7 +149,7 @@ fn without_a_cache_every_request_reads() {
 #[test]
 fn waiting_keys_are_bounded_and_hits_are_not_refused() {
     let database = Database::new();
-    database.add_slow_table(Duration::from_millis(700));
+    database.add_slow_table(Duration::from_millis(1000));
     let config = Config::new(database.path())
         .set("source.reads_in_flight", "1")
         .set("limits.concurrency.queue", "\"fifo\"")
@@ -176,7 +176,7 @@ fn waiting_keys_are_bounded_and_hits_are_not_refused() {
 #[test]
 fn hits_do_not_wait_behind_misses() {
     let database = Database::new();
-    database.add_slow_table(Duration::from_millis(700));
+    database.add_slow_table(Duration::from_millis(1000));
     let config = Config::new(database.path())
         .set("source.reads_in_flight", "1")
         .set("limits.concurrency.queue", "\"fifo\"")

@@ -209,7 +209,7 @@ fn every_storage_class_has_its_json_form() {
 #[test]
 fn the_first_asks_the_second_waits_the_third_hits() {
     let database = Database::new();
-    database.add_slow_table(Duration::from_millis(300));
+    database.add_slow_table(Duration::from_millis(700));
     let server = Server::start(&Config::new(database.path()).collection("slow"));
     let (mut first, mut second) = (server.client(), server.client());
     first.send("GET /slow/1 HTTP/1.1\r\nHost: h\r\n\r\n");
