@@ -180,7 +180,7 @@ fn a_turn_that_comes_after_the_deadline_is_not_waited_for() {
 #[test]
 fn those_who_are_held_back_have_bounded_places() {
     let (_database, server) = start(&[
-        ("limits.rate.even.rate", "\"4/m\""),
+        ("limits.rate.even.rate", "\"20/m\""),
         ("limits.rate.even.kind", "\"leaky_bucket\""),
         ("limits.rate.even.max_wait", "\"60s\""),
         ("limits.requests_in_flight", "2"),
@@ -191,6 +191,7 @@ fn those_who_are_held_back_have_bounded_places() {
     await_until("two to wait", SOON, || server.metrics().sum("hotrow_requests_waiting", &[]) == 2.0);
     assert_eq!(server.get("/products/1").problem(503).0, "Overloaded");
     drop(held);
+    // When their turns come: who closes its side may still want its answer.
     await_until("those who left to free their places", SOON, || {
         server.metrics().sum("hotrow_requests_waiting", &[]) == 0.0
     });

@@ -162,6 +162,7 @@ fn a_standing_queue_for_the_database_refuses_low_priority_alone() {
         // What the waits tell is shown here; a queue that turns newest first, and refuses by itself, in `concurrency`.
         .set("limits.concurrency.queue", "\"fifo\"")
         .set("limits.shed.priority_header", "true")
+        .set("limits.shed.queue_delay_target", "\"20ms\"")
         .set("limits.shed.queue_delay_interval", "\"200ms\"");
     let server = Server::start(&config);
     let mut crowd: Vec<Client> = (0..8).map(|_| server.client()).collect();
