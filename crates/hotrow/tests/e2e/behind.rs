@@ -184,7 +184,6 @@ fn a_writer_that_holds_the_lock_harms_nobody() {
     let server = Server::start(&config(&database, "refuse").set("cache.max_staleness", "\"1h\""));
     let mut client = server.client();
     database.execute("BEGIN EXCLUSIVE; UPDATE products SET price = 1");
-    let begun = Instant::now();
     // Several times younger than the lock: the feed gets past it.
     for _ in 0..5 {
         let since = Instant::now();
@@ -194,7 +193,6 @@ fn a_writer_that_holds_the_lock_harms_nobody() {
             server.metrics().sum("hotrow_feed_staleness_seconds", &[]) < since.elapsed().as_secs_f64()
         });
     }
-    assert!(begun.elapsed() > Duration::ZERO);
     assert_eq!(client.get("/products/2").json()["price"], 200, "a cold one, too");
     assert_eq!(server.admin_client().get("/readyz").status, 200);
     database.execute("COMMIT");

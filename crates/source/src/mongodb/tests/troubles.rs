@@ -27,8 +27,9 @@ fn cut_connections_lose_nothing() {
             }
         }
     });
-    // The last one before a cut may be told again: once too often harms nobody.
-    keys.dedup();
+    // The last one before a cut may be told again, which harms nobody; no other one.
+    let at_a_cut = [5, 10, 15, 20].map(|n| engine.key(0, &n.to_string()));
+    keys.dedup_by(|again, key| again == key && at_a_cut.contains(key));
     assert_eq!(keys, wanted, "each one, in order, and no loss between them");
     wait("a read", || engine.read(0, &["20"]).is_ok());
 }
