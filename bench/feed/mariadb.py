@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""From COMMIT to visible over HTTP with MariaDB, and what the feed costs the server: see lib/feed.py.
+"""Measures the time from COMMIT to visible over HTTP with MariaDB, and the feed's cost in the
+server: see lib/feed.py.
 
-The feed has a user of its own, so that its sessions can be told from the readers'. The server does not wait for the disk
-(sync_binlog and innodb_flush_log_at_trx_commit are 0): samples begin when COMMIT has returned, and a slow disk would only keep
-the rate from being reached.
+The feed has its own user, which distinguishes its sessions from the readers'. The server does not
+wait for the disk (sync_binlog and innodb_flush_log_at_trx_commit are 0): samples begin after COMMIT
+has returned, and a slow disk would only limit the rate.
 """
 
 import os
@@ -24,18 +25,24 @@ def start(folder):
 
 
 def serve(folder, server):
-    return subjects.start_hotrow_over(folder, server.url("reader"), core="0-1", source=f'feed_url = "{server.url("feed")}"')
+    return subjects.start_hotrow_over(
+        folder, server.url("reader"), core="0-1", source=f'feed_url = "{server.url("feed")}"'
+    )
 
 
 def parts(server):
     deadline = time.monotonic() + SETTLE_S
     while True:
         sessions = server.threads_of("feed")
-        threads = {"dump": [thread for thread, command in sessions if command.startswith("Binlog Dump")],
-                   "sql": [thread for thread, command in sessions if not command.startswith("Binlog Dump")]}
+        threads = {
+            "dump": [thread for thread, command in sessions if command.startswith("Binlog Dump")],
+            "sql": [
+                thread for thread, command in sessions if not command.startswith("Binlog Dump")
+            ],
+        }
         if len(threads["dump"]) == 1 and threads["sql"]:
             break
-        # The server notices with its next heartbeat that the sessions of the checks at the start are gone.
+        # The server notices the end of the startup checks' sessions with its next heartbeat.
         if time.monotonic() > deadline:
             raise Failed(f"the feed has one dump thread and a session, not {sessions}")
         time.sleep(0.1)
@@ -46,7 +53,7 @@ def connect(server):
     session = mariadb.Session(server.port)
 
     def commit(revision, key):
-        # One round trip and one commit, as most services write.
+        # One round trip and one commit, like most services.
         session.run(f"UPDATE shop.products SET revision = {revision} WHERE id = {key}")
 
     return commit

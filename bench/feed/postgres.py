@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""From COMMIT to visible over HTTP with PostgreSQL, and what the feed costs the server: see lib/feed.py.
+"""Measures the time from COMMIT to visible over HTTP with PostgreSQL, and the feed's cost in the
+server: see lib/feed.py.
 
-The parts are the feed's walsender and its SQL session. The server does not wait for the disk (fsync off): samples begin when
-COMMIT has returned, and a slow disk would only keep the rate from being reached.
+The parts are the feed's walsender and its SQL session. The server does not wait for the disk (fsync
+off): samples begin after COMMIT has returned, and a slow disk would only limit the rate.
 """
 
 import os
@@ -23,8 +24,12 @@ def serve(folder, server):
 
 
 def parts(server):
-    pids = {"walsender": server.backends("backend_type = 'walsender'"),
-            "sql": server.backends("backend_type = 'client backend' AND application_name LIKE '%feed%'")}
+    pids = {
+        "walsender": server.backends("backend_type = 'walsender'"),
+        "sql": server.backends(
+            "backend_type = 'client backend' AND application_name LIKE '%feed%'"
+        ),
+    }
     if any(len(found) != 1 for found in pids.values()):
         raise Failed(f"the feed has one walsender and one session, not {pids}")
     return lambda: {name: sum(map(process.cpu_ns, found)) for name, found in pids.items()}
@@ -34,7 +39,7 @@ def connect(server):
     session = postgres.Session(server.port)
 
     def commit(revision, key):
-        # One round trip and one commit, as most services write.
+        # One round trip and one commit, like most services.
         session.run(f"UPDATE products SET revision = {revision} WHERE id = {key}")
 
     return commit

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""From COMMIT to visible over HTTP with SQLite, at a steady rate of writes by another process.
+"""Measures the time from COMMIT to visible over HTTP with SQLite, at a steady rate of writes by
+another process.
 
-lib/freshness.py says what a sample is.
+lib/freshness.py defines a sample.
 """
 
 import contextlib
@@ -31,17 +32,20 @@ def writer(database):
 def main():
     parser = freshness.parser(__doc__)
     parser.add_argument("--rate", type=int, default=1_000, help="writes per second")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         database = os.path.join(folder, "products.db")
-        data.generate(database, 2 * given.keys, given.body_bytes)
+        data.generate(database, 2 * args.keys, args.body_bytes)
         process = subjects.start_hotrow(folder, database)
         try:
-            results, table, verdict = freshness.measure(process.port, lambda: writer(database), given.rate, given,
-                                                        contextlib.nullcontext())
+            results, table, verdict = freshness.measure(
+                process.port, lambda: writer(database), args.rate, args, contextlib.nullcontext()
+            )
         finally:
             process.end()
-    return report.keep("feed-sqlite", {"settings": vars(given), **results}, table, [verdict], given.runs)
+    return report.keep(
+        "feed-sqlite", {"settings": vars(args), **results}, table, [verdict], args.runs
+    )
 
 
 if __name__ == "__main__":

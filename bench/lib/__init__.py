@@ -1,1 +1,1 @@
-"""What the benchmark scripts share. Python's standard library only."""
+"""Code shared by the benchmark scripts. Python's standard library only."""

@@ -1,4 +1,4 @@
-"""How every measurement begins and ends."""
+"""Start and end of every measurement."""
 
 import argparse
 import sys
@@ -7,19 +7,21 @@ from lib.process import Failed
 
 
 def some_of(known):
-    """The type of an argument that names some of `known`, with commas between them."""
+    """Returns the type of an argument with comma-separated names out of `known`."""
 
     def parse(text):
         names = text.split(",")
         if unknown := sorted(set(names) - set(known)):
-            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+            raise argparse.ArgumentTypeError(
+                f"unknown: {', '.join(unknown)}; there are {', '.join(known)}"
+            )
         return names
 
     return parse
 
 
 def run(main):
-    """Runs `main` and exits with its status; a measurement that says nothing exits with 1."""
+    """Runs `main` and exits with its status; a measurement without a result exits with 1."""
     try:
         sys.exit(main())
     except Failed as failure:

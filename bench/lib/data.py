@@ -1,21 +1,34 @@
-"""SQLite databases with the table `products`, and their rows as the JSON that every subject serves."""
+"""SQLite databases with the table `products`, and their rows as the JSON of every subject."""
 
 import json
 import os
 import sqlite3
 
 COLUMNS = ["id", "sku", "name", "category", "price_cents", "stock", "revision", "description"]
-WORDS = "durable light quiet compact foldable washable solid oak steel linen blue grey green warm bright simple".split()
+WORDS = (
+    "durable light quiet compact foldable washable solid oak "
+    "steel linen blue grey green warm bright simple"
+).split()
 ROWS_PER_INSERT = 5_000
 
 
 def product(number, body_bytes):
-    """Row `number` (from 1) whose JSON has exactly `body_bytes` bytes."""
-    row = [number, f"SKU-{number:08d}", f"{WORDS[number % 16].title()} product {number}", WORDS[number * 7 % 16],
-           100 + number * 37 % 99_900, number * 13 % 1_000, 0, ""]
+    """Returns row `number` (from 1), whose JSON has exactly `body_bytes` bytes."""
+    row = [
+        number,
+        f"SKU-{number:08d}",
+        f"{WORDS[number % 16].title()} product {number}",
+        WORDS[number * 7 % 16],
+        100 + number * 37 % 99_900,
+        number * 13 % 1_000,
+        0,
+        "",
+    ]
     missing = body_bytes - len(as_json(row))
     if missing < 0:
-        raise ValueError(f"row {number} takes at least {body_bytes - missing} bytes as JSON, not {body_bytes}")
+        raise ValueError(
+            f"row {number} takes at least {body_bytes - missing} bytes as JSON, not {body_bytes}"
+        )
     text, at = [], number
     length = 0
     while length < missing:
@@ -38,10 +51,15 @@ def generate(path, count, body_bytes):
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = OFF")
-    db.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, sku TEXT NOT NULL, name TEXT NOT NULL, category TEXT NOT NULL,"
-               " price_cents INTEGER NOT NULL, stock INTEGER NOT NULL, revision INTEGER NOT NULL, description TEXT NOT NULL)")
+    db.execute(
+        "CREATE TABLE products (id INTEGER PRIMARY KEY, sku TEXT NOT NULL, name TEXT NOT NULL,"
+        " category TEXT NOT NULL, price_cents INTEGER NOT NULL, stock INTEGER NOT NULL,"
+        " revision INTEGER NOT NULL, description TEXT NOT NULL)"
+    )
     for start in range(1, count + 1, ROWS_PER_INSERT):
-        rows = (product(n, body_bytes) for n in range(start, min(start + ROWS_PER_INSERT, count + 1)))
+        rows = (
+            product(n, body_bytes) for n in range(start, min(start + ROWS_PER_INSERT, count + 1))
+        )
         db.execute("BEGIN")
         db.executemany("INSERT INTO products VALUES (?,?,?,?,?,?,?,?)", rows)
         db.execute("COMMIT")
@@ -50,13 +68,15 @@ def generate(path, count, body_bytes):
 
 
 def generate_small(path, count):
-    """Many small records: `{"id":N,"value":N}`."""
+    """Writes many small records: `{"id":N,"value":N}`."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = OFF")
     db.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, value INTEGER NOT NULL)")
     db.execute("BEGIN")
-    db.executemany("INSERT INTO products VALUES (?,?)", ((n, n * 7 % 1_000) for n in range(1, count + 1)))
+    db.executemany(
+        "INSERT INTO products VALUES (?,?)", ((n, n * 7 % 1_000) for n in range(1, count + 1))
+    )
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -1,7 +1,7 @@
-"""Load generators beside each other: how each is called, and what a run of one costs.
+"""Load generators: their command lines, and the cost of a run.
 
-Requests are those that the target counted, the same for all; CPU time is the kernel's account of the generator's process;
-the rate is over the life of that process, the start of it included.
+Requests are those that the target counted. CPU time is the kernel's account of the generator's
+process. The rate covers the life of that process, with its start.
 """
 
 import json
@@ -16,13 +16,16 @@ from lib.http import Connection
 from lib.process import Failed, Process, busy_s, free_port
 
 TOOLS = os.path.join(host.REPOSITORY, "bench", "target", "tools", "bin")
-"""Where bench/load/setup.sh puts what no package has."""
+"""Folder in which bench/load/setup.sh installs tools without a package."""
 INSTALL = {
-    "wrk": "apt install wrk", "ab": "apt install apache2-utils", "h2load": "apt install nghttp2-client",
-    "oha": "bench/load/setup.sh", "hey": "bench/load/setup.sh",
+    "wrk": "apt install wrk",
+    "ab": "apt install apache2-utils",
+    "h2load": "apt install nghttp2-client",
+    "oha": "bench/load/setup.sh",
+    "hey": "bench/load/setup.sh",
 }
 AB_REQUESTS_MAX = 4_000_000
-"""ab takes memory for each request beforehand, so their number cannot be unlimited."""
+"""Bound of ab's requests, because it allocates memory for each of them beforehand."""
 
 NGINX_CONF = """\
 worker_processes 1;
@@ -48,19 +51,25 @@ http {{
 
 
 class Target:
-    """nginx with one worker on core 0 that answers `return 200` and counts."""
+    """nginx with one worker on core 0 that answers `return 200` and counts requests."""
 
     def __init__(self, folder):
         port = free_port()
         conf = os.path.join(folder, "nginx.conf")
         with open(conf, "w") as file:
-            file.write(NGINX_CONF.format(user="user root;\n" if os.geteuid() == 0 else "", prefix=folder, port=port))
+            file.write(
+                NGINX_CONF.format(
+                    user="user root;\n" if os.geteuid() == 0 else "", prefix=folder, port=port
+                )
+            )
         binary = shutil.which("nginx") or "/usr/sbin/nginx"
-        self.process = Process("nginx", [binary, "-p", folder, "-c", conf, "-g", "daemon off;"], port, folder)
+        self.process = Process(
+            "nginx", [binary, "-p", folder, "-c", conf, "-g", "daemon off;"], port, folder
+        )
         self.url = f"http://127.0.0.1:{port}/"
 
     def requests(self):
-        """Requests so far, this one included."""
+        """Returns the requests so far, with this one."""
         connection = Connection(self.process.port)
         text = connection.get("/counts").body.decode()
         connection.close()
@@ -71,36 +80,87 @@ class Target:
 
 
 def binary(name):
-    """The path of a generator, or None."""
+    """Returns the path of a generator, or None."""
     if name.startswith("hotrow"):
         return subjects.hotrow_binary()
     return shutil.which(name, path=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
 
 
 def version(name):
-    arguments = {"wrk": ["-v"], "ab": ["-V"], "h2load": ["--version"], "oha": ["--version"], "hotrow": ["--version"]}
+    arguments = {
+        "wrk": ["-v"],
+        "ab": ["-V"],
+        "h2load": ["--version"],
+        "oha": ["--version"],
+        "hotrow": ["--version"],
+    }
     if name not in arguments:
         return None
-    done = subprocess.run([binary(name), *arguments[name]], capture_output=True, text=True, timeout=20)
+    done = subprocess.run(
+        [binary(name), *arguments[name]], capture_output=True, text=True, timeout=20
+    )
     return (done.stdout + done.stderr).strip().splitlines()[0]
 
 
 def command(name, url, seconds, connections=50, rate=None, keepalive=True):
-    """The command line: one thread, `connections` connections; with `rate` an open loop of so many requests per second."""
+    """Returns the command line: one thread, `connections` connections, and with `rate` an open loop
+    of so many requests per second.
+    """
     path, c, t = binary(name), str(connections), f"{seconds}s"
     if name == "hotrow":
-        return [path, "load", "--json", "--quiet", "-t", "1", "-c", c, "-d", t,
-                *(["--rate", str(rate)] if rate else []), *([] if keepalive else ["--no-keepalive"]), url]
+        return [
+            path,
+            "load",
+            "--json",
+            "--quiet",
+            "-t",
+            "1",
+            "-c",
+            c,
+            "-d",
+            t,
+            *(["--rate", str(rate)] if rate else []),
+            *([] if keepalive else ["--no-keepalive"]),
+            url,
+        ]
     if name == "oha":
-        # With the correction for coordinated omission, which is what an open loop of ours always has.
-        return [path, "--no-tui", "-c", c, "-z", t, *(["-q", str(rate), "--latency-correction"] if rate else []),
-                *([] if keepalive else ["--disable-keepalive"]), url]
+        # With the correction for coordinated omission, which hotrow's open loop always has.
+        return [
+            path,
+            "--no-tui",
+            "-c",
+            c,
+            "-z",
+            t,
+            *(["-q", str(rate), "--latency-correction"] if rate else []),
+            *([] if keepalive else ["--disable-keepalive"]),
+            url,
+        ]
     if rate:
         raise ValueError(f"{name} has no open loop")
     if name == "wrk":
-        return [path, "-t1", f"-c{c}", f"-d{t}", "--latency", *([] if keepalive else ["-H", "Connection: close"]), url]
+        return [
+            path,
+            "-t1",
+            f"-c{c}",
+            f"-d{t}",
+            "--latency",
+            *([] if keepalive else ["-H", "Connection: close"]),
+            url,
+        ]
     if name == "ab":
-        return [path, "-q", *(["-k"] if keepalive else []), "-c", c, "-t", str(seconds), "-n", str(AB_REQUESTS_MAX), url]
+        return [
+            path,
+            "-q",
+            *(["-k"] if keepalive else []),
+            "-c",
+            c,
+            "-t",
+            str(seconds),
+            "-n",
+            str(AB_REQUESTS_MAX),
+            url,
+        ]
     if not keepalive:
         raise ValueError(f"{name} is not called without keep-alive here")
     if name == "h2load":
@@ -111,7 +171,7 @@ def command(name, url, seconds, connections=50, rate=None, keepalive=True):
 
 
 def _peak_bytes(pid):
-    """The largest resident size so far of the program that runs now; None when it has ended."""
+    """Returns the largest resident size so far; None after the process has ended."""
     try:
         with open(f"/proc/{pid}/status") as file:
             for line in file:
@@ -123,17 +183,23 @@ def _peak_bytes(pid):
 
 
 def measured(target, name, seconds, core=1, **how):
-    """One run, weighed. Raises Failed when it fails or its own count is not the target's."""
+    """Runs a generator and returns its costs. Raises Failed if it fails or its count is not the
+    target's.
+    """
     line = command(name, target.url, seconds, **how)
     asked = target.requests()
     cpu, busy, begun = target.process.cpu_ns(), busy_s(), time.monotonic()
     out_path = os.path.join(os.path.dirname(target.process.log), "generator.out")
     with open(out_path, "wb") as out:
-        child = subprocess.Popen(["taskset", "-c", str(core), *line], stdout=out, stderr=subprocess.STDOUT,
-                                 stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            ["taskset", "-c", str(core), *line],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
     peak = 0
     while True:
-        # Not through Popen.wait: its answer has no account of this one child.
+        # Popen.wait does not return the usage of this child alone.
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
         if pid:
             break
@@ -165,9 +231,14 @@ def measured(target, name, seconds, core=1, **how):
 
 
 def _report(text, requests):
-    """What hotrow says itself; its count must be the target's, but for requests in flight when it ended."""
-    said = json.loads(text)
-    said.pop("seconds", None)
-    if abs(said["requests"]["sent"] - requests) > said["target"]["connections"]:
-        raise Failed(f"hotrow says that it sent {said['requests']['sent']} requests, the target counted {requests}")
-    return said
+    """Returns hotrow's report, whose count must equal the target's up to the requests in flight at
+    the end.
+    """
+    load_json = json.loads(text)
+    load_json.pop("seconds", None)
+    if abs(load_json["requests"]["sent"] - requests) > load_json["target"]["connections"]:
+        raise Failed(
+            f"hotrow reports {load_json['requests']['sent']} sent requests, "
+            f"the target counted {requests}"
+        )
+    return load_json

@@ -1,4 +1,4 @@
-"""What a kept run says about where it was made."""
+"""Description of the host, saved with a run."""
 
 import datetime
 import os
@@ -36,7 +36,18 @@ def describe():
             "memory": _field("/proc/meminfo", "MemTotal"),
             "load_average": os.getloadavg(),
         },
-        "commit": _first_line(["git", "-C", REPOSITORY, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]),
+        "commit": _first_line(
+            [
+                "git",
+                "-C",
+                REPOSITORY,
+                "describe",
+                "--always",
+                "--dirty",
+                "--abbrev=12",
+                "--exclude=*",
+            ]
+        ),
         "command": [os.path.basename(sys.executable), *sys.argv],
         "versions": {
             "python": platform.python_version(),

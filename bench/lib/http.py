@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client on a raw socket: keeps the bytes of an answer as they were sent."""
+"""Small HTTP/1.1 client on a raw socket, which keeps the bytes of an answer as they were sent."""
 
 import socket
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ TIMEOUT_S = 30
 @dataclass
 class Answer:
     status: int
-    head: bytes  # status line to the empty line, both included
+    head: bytes  # from the status line to the empty line
     body: bytes
 
     def header(self, name):
@@ -40,11 +40,13 @@ class Connection:
         return got
 
     def get(self, path, extra=""):
-        return self.exchange(f"GET {path} HTTP/1.1\r\nHost: bench\r\n{extra}\r\n".encode())
+        return self.exchange(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{extra}\r\n".encode())
 
     def post(self, path, body):
-        head = (f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\n\r\n")
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
         return self.exchange(head.encode() + body)
 
     def exchange(self, request):

@@ -1,4 +1,6 @@
-"""A private MariaDB server with the table `products`, and a client that speaks just enough of its protocol."""
+"""Private MariaDB server with the table `products`, and a client for the needed part of its
+protocol.
+"""
 
 import os
 import pwd
@@ -11,51 +13,82 @@ import time
 from lib import data, process
 from lib.process import Failed, Process, free_port
 
-COLUMNS = ("id INT PRIMARY KEY, sku VARCHAR(64) NOT NULL, name VARCHAR(128) NOT NULL, category VARCHAR(64) NOT NULL,"
-           " price_cents INT NOT NULL, stock INT NOT NULL, revision INT NOT NULL, description TEXT NOT NULL")
-# As an operator would have it for a change feed, with the data in memory.
-SETTINGS = {"log-bin": "binlog", "server-id": "1", "binlog-format": "ROW", "binlog-row-metadata": "FULL",
-            "innodb-buffer-pool-size": "1G", "innodb-log-file-size": "1G", "skip-name-resolve": "ON"}
+COLUMNS = (
+    "id INT PRIMARY KEY, sku VARCHAR(64) NOT NULL, name VARCHAR(128) NOT NULL,"
+    " category VARCHAR(64) NOT NULL, price_cents INT NOT NULL, stock INT NOT NULL,"
+    " revision INT NOT NULL, description TEXT NOT NULL"
+)
+# Settings for a change feed, with the data in memory.
+SETTINGS = {
+    "log-bin": "binlog",
+    "server-id": "1",
+    "binlog-format": "ROW",
+    "binlog-row-metadata": "FULL",
+    "innodb-buffer-pool-size": "1G",
+    "innodb-log-file-size": "1G",
+    "skip-name-resolve": "ON",
+}
 TIMEOUT_S = 60
 ROWS_AT_ONCE = 500
 
 
 def _program(*names):
     for name in names:
-        path = shutil.which(name) or next((p for p in [f"/usr/sbin/{name}"] if os.access(p, os.X_OK)), None)
+        path = shutil.which(name) or next(
+            (p for p in [f"/usr/sbin/{name}"] if os.access(p, os.X_OK)), None
+        )
         if path:
             return path
     raise Failed(f"there is no MariaDB: {names[0]} is not in PATH")
 
 
 def _as_owner():
-    """The words before a command that make it run as somebody whom the server accepts: it refuses root."""
+    """Returns the prefix of a command that runs it as an unprivileged user, because the server
+    refuses root.
+    """
     if os.geteuid() != 0:
         return []
     return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
 
 
 class Server(Process):
-    """Started in a folder of its own below `folder`."""
+    """Server in a folder of its own below `folder`."""
 
     def __init__(self, folder, settings=None, core="0-1"):
-        os.chmod(folder, 0o711)  # its owner has to pass through
+        os.chmod(folder, 0o711)  # the server's user needs access
         place = os.path.join(folder, "mariadb")
         os.mkdir(place)
         if os.geteuid() == 0:
             owner = pwd.getpwnam("nobody")
             os.chown(place, owner.pw_uid, owner.pw_gid)
         place_of_data, self.socket = os.path.join(place, "data"), os.path.join(place, "s")
-        made = subprocess.run([*_as_owner(), _program("mariadb-install-db", "mysql_install_db"), "--no-defaults",
-                               f"--datadir={place_of_data}", "--auth-root-authentication-method=normal", "--skip-test-db"],
-                              capture_output=True, text=True, cwd="/")
+        made = subprocess.run(
+            [
+                *_as_owner(),
+                _program("mariadb-install-db", "mysql_install_db"),
+                "--no-defaults",
+                f"--datadir={place_of_data}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
         if made.returncode != 0:
             raise Failed(f"mariadb-install-db failed:\n{made.stderr[-2000:]}")
         self.settings = {**SETTINGS, **(settings or {})}
         port = free_port()
-        command = [*_as_owner(), _program("mariadbd", "mysqld"), "--no-defaults", f"--datadir={place_of_data}",
-                   f"--socket={self.socket}", f"--port={port}", "--bind-address=127.0.0.1",
-                   *(f"--{name}={value}" for name, value in self.settings.items())]
+        command = [
+            *_as_owner(),
+            _program("mariadbd", "mysqld"),
+            "--no-defaults",
+            f"--datadir={place_of_data}",
+            f"--socket={self.socket}",
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            *(f"--{name}={value}" for name, value in self.settings.items()),
+        ]
         super().__init__("mariadb", command, port, folder, core)
         self._await_sessions()
 
@@ -77,20 +110,28 @@ class Server(Process):
             session.run(f"CREATE TABLE shop.products ({COLUMNS}) ENGINE=InnoDB")
             rows = [data.product(number, body_bytes) for number in range(1, count + 1)]
             for at in range(0, count, ROWS_AT_ONCE):
-                values = ",".join("(" + ",".join(_literal(v) for v in row) + ")" for row in rows[at : at + ROWS_AT_ONCE])
+                values = ",".join(
+                    "(" + ",".join(_literal(v) for v in row) + ")"
+                    for row in rows[at : at + ROWS_AT_ONCE]
+                )
                 session.run(f"INSERT INTO shop.products VALUES {values}")
             for user in ["reader", "feed"]:
                 session.run(f"CREATE USER {user}@'%'")
                 session.run(f"GRANT SELECT ON shop.* TO {user}@'%'")
-                session.run(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SLAVE MONITOR ON *.* TO {user}@'%'")
+                session.run(
+                    f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SLAVE MONITOR ON *.* TO "
+                    f"{user}@'%'"
+                )
 
     def url(self, user):
         return f"mysql://{user}@127.0.0.1:{self.port}/shop"
 
     def threads_of(self, user):
-        """(thread, command) of the user's sessions."""
+        """Returns (thread, command) of the user's sessions."""
         with Session(self.port) as session:
-            rows = session.run(f"SELECT TID, COMMAND FROM information_schema.PROCESSLIST WHERE USER = '{user}'")
+            rows = session.run(
+                f"SELECT TID, COMMAND FROM information_schema.PROCESSLIST WHERE USER = '{user}'"
+            )
         return [(int(thread), command) for thread, command in rows]
 
     def thread_cpu_ns(self, thread):
@@ -105,16 +146,21 @@ def _literal(value):
 
 
 class Session:
-    """A connection without a password that runs text queries."""
+    """Connection without a password that runs text queries."""
 
     def __init__(self, port, user="root"):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.held = b""
         self._packet()
-        # CLIENT_PROTOCOL_41, CLIENT_TRANSACTIONS, CLIENT_SECURE_CONNECTION, CLIENT_PLUGIN_AUTH; no password.
+        # CLIENT_PROTOCOL_41, CLIENT_TRANSACTIONS, CLIENT_SECURE_CONNECTION and CLIENT_PLUGIN_AUTH;
+        # no password.
         flags = 0x200 | 0x2000 | 0x8000 | 0x80000
-        answer = struct.pack("<IIB23x", flags, 1 << 24, 45) + user.encode() + b"\0\0mysql_native_password\0"
+        answer = (
+            struct.pack("<IIB23x", flags, 1 << 24, 45)
+            + user.encode()
+            + b"\0\0mysql_native_password\0"
+        )
         self._send(1, answer)
         self._fine(self._packet())
 
@@ -125,13 +171,13 @@ class Session:
         self.socket.close()
 
     def run(self, sql):
-        """The rows of one statement, each a list of texts or None."""
+        """Returns the rows of one statement, each a list of texts or None."""
         self._send(0, b"\x03" + sql.encode())
         first = self._packet()
         if first[0] in (0x00, 0xFF):
             self._fine(first)
             return []
-        for _ in range(first[0] + 1):  # the columns and their end
+        for _ in range(first[0] + 1):  # the columns and the end packet
             self._packet()
         rows = []
         while True:

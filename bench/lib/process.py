@@ -1,4 +1,4 @@
-"""Processes that are measured: pinned, waited for, their CPU time read, stopped and continued, ended."""
+"""Measured processes: start, pinning, CPU time, memory, stop and continue, end."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ STOP_TIMEOUT_S = 10
 
 
 class Failed(Exception):
-    """A run that says nothing; the message is for the user."""
+    """A run without a result; the message is for the user."""
 
 
 def free_port():
@@ -21,7 +21,7 @@ def free_port():
 
 
 def tree(pid):
-    """The process and all its descendants."""
+    """Returns the process and all its descendants."""
     found = [pid]
     for parent in found:
         try:
@@ -34,16 +34,18 @@ def tree(pid):
 
 
 def cpu_ns(pid):
-    """CPU time of the whole process tree in nanoseconds, user and kernel, threads that ended included.
+    """Returns the CPU time of the process tree in ns, user and kernel, with ended threads.
 
-    The clock is the one that clock_getcpuclockid(3) gives for a process: the complement of its id, shifted, and 2 for the
-    scheduler's count (linux/posix-timers.h).
+    The clock is that of clock_getcpuclockid(3): the complement of the process id, shifted, and 2
+    for the scheduler's count (linux/posix-timers.h).
     """
     return sum(time.clock_gettime_ns((~process << 3) | 2) for process in tree(pid))
 
 
 def cpu_ticks_s(pid):
-    """The same from utime and stime in /proc/PID/stat, in seconds with a resolution of one tick: a check of `cpu_ns`."""
+    """Returns the same from utime and stime in /proc/PID/stat, in s with a resolution of one tick,
+    to check `cpu_ns`.
+    """
     total = 0
     for process in tree(pid):
         with open(f"/proc/{process}/stat") as file:
@@ -53,9 +55,13 @@ def cpu_ticks_s(pid):
 
 
 def busy_s():
-    """CPU time that the whole machine has spent on anything, time stolen by its hypervisor included, in seconds."""
+    """Returns the CPU time that the whole machine has used, with time stolen by its hypervisor, in
+    s.
+    """
     with open("/proc/stat") as file:
-        user, nice, system, _idle, _wait, irq, softirq, steal, *_ = map(int, file.readline().split()[1:])
+        user, nice, system, _idle, _wait, irq, softirq, steal, *_ = map(
+            int, file.readline().split()[1:]
+        )
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
@@ -70,15 +76,20 @@ def rss_bytes(pid):
 
 
 class Process:
-    """A server on one core. Its output goes to a log file that is shown when it does not start."""
+    """Server on one core. Its output goes to a log file, which is shown if it does not start."""
 
     def __init__(self, name, command, port, folder, core=0, environment=None):
         self.name, self.port = name, port
         self.command = ["taskset", "-c", str(core), *command]
         self.log = os.path.join(folder, f"{name}.log")
         with open(self.log, "wb") as log:
-            self.child = subprocess.Popen(self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                          env={**os.environ, **(environment or {})})
+            self.child = subprocess.Popen(
+                self.command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **(environment or {})},
+            )
         self.pid = self.child.pid
         try:
             self._wait_until_it_listens()
@@ -97,7 +108,10 @@ class Process:
             except OSError:
                 time.sleep(0.02)
         with open(self.log, errors="replace") as log:
-            raise Failed(f"{self.name} does not listen on port {self.port}: {' '.join(self.command)}\n{log.read()[-2000:]}")
+            raise Failed(
+                f"{self.name} does not listen on port {self.port}: {' '.join(self.command)}\n"
+                f"{log.read()[-2000:]}"
+            )
 
     def _signal(self, number):
         for pid in tree(self.pid):
@@ -107,7 +121,7 @@ class Process:
                 pass
 
     def pause(self):
-        """Takes the process off its core while another one is measured."""
+        """Stops the process while another one is measured."""
         self._signal(signal.SIGSTOP)
 
     def resume(self):

@@ -1,4 +1,4 @@
-"""Kept runs: bench/runs/<date>-<name>.json with everything, and a Markdown table beside it."""
+"""Saved runs: bench/runs/<date>-<name>.json with all results, and a Markdown table beside it."""
 
 import datetime
 import json
@@ -9,13 +9,22 @@ from lib import host
 
 
 def verdict(name, figure, aim, unit="", at_most=True, interval=None):
-    """Judges a figure against an aim. `figure` None: it was not measured, which is not reached either."""
+    """Judges a figure against an aim. `figure` None: it was not measured, so the aim is not
+    reached.
+    """
     if figure is None:
         outcome = "not measured"
     else:
         outcome = "reached" if (figure <= aim if at_most else figure >= aim) else "not reached"
-    return {"name": name, "figure": figure, "aim": aim, "at_most": at_most, "unit": unit, "outcome": outcome,
-            "interval": interval}
+    return {
+        "name": name,
+        "figure": figure,
+        "aim": aim,
+        "at_most": at_most,
+        "unit": unit,
+        "outcome": outcome,
+        "interval": interval,
+    }
 
 
 def _number(value):
@@ -32,7 +41,8 @@ def verdict_line(v):
     interval = ""
     if v["interval"]:
         interval = f" [95 %: {_number(v['interval'][0])}–{_number(v['interval'][1])}]"
-    return f"- {v['name']}: **{_number(v['figure'])}{unit}**{interval}, aim {sign} {_number(v['aim'])}{unit}: {v['outcome']}"
+    figure = f"**{_number(v['figure'])}{unit}**{interval}"
+    return f"- {v['name']}: {figure}, aim {sign} {_number(v['aim'])}{unit}: {v['outcome']}"
 
 
 def table(heads, rows):
@@ -41,20 +51,26 @@ def table(heads, rows):
 
 
 def keep(name, results, markdown, verdicts, directory=None, more=None):
-    """Writes both files and `more` ({ending: text}), prints the Markdown, and returns the exit status: 0, or 3 when an aim was missed."""
+    """Writes both files and `more` ({ending: text}), and prints the Markdown.
+
+    Returns the exit status: 0, or 3 if an aim was missed.
+    """
     run = {"schema": f"hotrow-bench-{name}/1", **host.describe(), "verdicts": verdicts, **results}
     about = run["host"]
-    text = "\n".join([
-        f"# {name}, {run['time']}",
-        "",
-        f"`{' '.join(run['command'])}`, commit {run['commit']}, {about['cpu']}, {about['cores']} cores, "
-        f"Linux {about['kernel']}, {about['memory']}",
-        "",
-        markdown,
-        "",
-        *[verdict_line(v) for v in verdicts],
-        "",
-    ])
+    text = "\n".join(
+        [
+            f"# {name}, {run['time']}",
+            "",
+            f"`{' '.join(run['command'])}`, commit {run['commit']}, "
+            f"{about['cpu']}, {about['cores']} cores, "
+            f"Linux {about['kernel']}, {about['memory']}",
+            "",
+            markdown,
+            "",
+            *[verdict_line(v) for v in verdicts],
+            "",
+        ]
+    )
     print(text)
     if directory != "-":
         directory = directory or os.path.join(host.REPOSITORY, "bench", "runs")

@@ -12,14 +12,17 @@ def median(values):
 
 
 def percentile(values, percent):
-    """Nearest rank: a value that was really measured."""
+    """Returns the nearest rank, which is a measured value."""
     ordered = sorted(values)
     rank = max(0, -(-len(ordered) * percent // 100) - 1)
     return ordered[int(min(rank, len(ordered) - 1))]
 
 
 def bootstrap_median(values, seed=1):
-    """Percentile bootstrap of the median: (low, high) at CONFIDENCE. The seed is fixed so that a report repeats."""
+    """Returns (low, high) of the median at CONFIDENCE by percentile bootstrap.
+
+    The seed is fixed, so that a report is reproducible.
+    """
     generator = random.Random(seed)
     medians = sorted(
         statistics.median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES)
@@ -29,7 +32,7 @@ def bootstrap_median(values, seed=1):
 
 
 def ratio(numerators, denominators):
-    """Pair by pair, for pairs of one round: their noise is shared and falls out."""
+    """Returns the ratio by pairs of one round, whose shared noise cancels out."""
     ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
     low, high = bootstrap_median(ratios)
     return {"median": median(ratios), "low": low, "high": high, "pairs": ratios}

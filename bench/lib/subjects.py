@@ -1,4 +1,4 @@
-"""Building and starting what is measured: hotrow, the floor, Gin with Ristretto, nginx."""
+"""Build and start of the subjects: hotrow, the floor, Gin with Ristretto, nginx."""
 
 import hashlib
 import os
@@ -16,7 +16,9 @@ READY_TIMEOUT_S = 30
 
 
 def _run(command, cwd, environment=None):
-    done = subprocess.run(command, cwd=cwd, env={**os.environ, **(environment or {})}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **(environment or {})}, capture_output=True, text=True
+    )
     if done.returncode != 0:
         raise Failed(f"`{' '.join(command)}` in {cwd} failed:\n{done.stderr[-2000:]}")
 
@@ -26,30 +28,39 @@ def _target(default):
 
 
 def hotrow_binary():
-    """The binary to measure, or None: $HOTROW, else release/hotrow in the target folder."""
-    given = os.environ.get("HOTROW")
-    path = given or os.path.join(_target(os.path.join(host.REPOSITORY, "target")), "release", "hotrow")
-    if given and not os.path.exists(path):
+    """Returns the binary to measure, or None: $HOTROW, else release/hotrow in the target folder."""
+    configured = os.environ.get("HOTROW")
+    path = configured or os.path.join(
+        _target(os.path.join(host.REPOSITORY, "target")), "release", "hotrow"
+    )
+    if configured and not os.path.exists(path):
         raise Failed(f"HOTROW={path} does not exist")
     return path if os.path.exists(path) else None
 
 
 def build(name):
-    """A crate of the bench workspace: `floor`, `library` or `known-limit`."""
+    """Builds a crate of the bench workspace: `floor`, `library` or `known-limit`."""
     _run(["cargo", "build", "--release", "--locked", "-p", name], BENCH)
     return os.path.join(_target(os.path.join(BENCH, "target")), "release", name)
 
 
 def build_gin(folder):
     binary = os.path.join(folder, "gin-ristretto")
-    _run(["go", "build", "-o", binary, "."], os.path.join(BENCH, "serve", "gin"),
-         {"GOFLAGS": "-mod=mod", "CGO_ENABLED": "1"})
+    _run(
+        ["go", "build", "-o", binary, "."],
+        os.path.join(BENCH, "serve", "gin"),
+        {"GOFLAGS": "-mod=mod", "CGO_ENABLED": "1"},
+    )
     return binary
 
 
 def build_pgx(folder):
     binary = os.path.join(folder, "pgx-service")
-    _run(["go", "build", "-o", binary, "."], os.path.join(BENCH, "serve", "pgx"), {"CGO_ENABLED": "0"})
+    _run(
+        ["go", "build", "-o", binary, "."],
+        os.path.join(BENCH, "serve", "pgx"),
+        {"CGO_ENABLED": "0"},
+    )
     return binary
 
 
@@ -69,7 +80,7 @@ key = "id"
 {more}
 """
 
-# A budget per client that is never used up: each request is counted, none is refused.
+# A budget per client that is never used up: each request is counted and none is refused.
 LIMITS = """\
 [limits.rate.clients]
 rate = "10000000/s"
@@ -77,23 +88,43 @@ rate = "10000000/s"
 
 
 def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0, more=""):
-    """Over a SQLite file, watched with triggers: one worker on one core."""
-    return start_hotrow_over(folder, f"sqlite:{database}", capacity, name, core, source='watch = "triggers"', more=more)
+    """Starts hotrow over a SQLite file, watched with triggers: one worker on one core."""
+    return start_hotrow_over(
+        folder, f"sqlite:{database}", capacity, name, core, source='watch = "triggers"', more=more
+    )
 
 
-def start_hotrow_over(folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source="", more=""):
-    """`source`: more lines of that section; `more`: more sections. `admin_port` of the process is the admin listener's. Ready when it returns."""
+def start_hotrow_over(
+    folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source="", more=""
+):
+    """Starts hotrow and waits until it is ready.
+
+    `source`: more lines of that section; `more`: more sections. The result's `admin_port` is the
+    admin listener's.
+    """
     port, admin = free_port(), free_port()
-    config = HOTROW_TOML.format(port=port, admin=admin, url=url, capacity=capacity, workers=workers, source=source,
-                                more=more)
+    config = HOTROW_TOML.format(
+        port=port,
+        admin=admin,
+        url=url,
+        capacity=capacity,
+        workers=workers,
+        source=source,
+        more=more,
+    )
     return start_configured(folder, config, port, admin, name, core)
 
 
 def start_configured(folder, config, port, admin, name="hotrow", core="0-1"):
-    """With a whole configuration, which names these ports. Ready when it returns."""
+    """Starts hotrow with a whole configuration, which contains these ports, and waits until it is
+    ready.
+    """
     binary = hotrow_binary()
     if binary is None:
-        raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the binary")
+        raise Failed(
+            "there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the "
+            "binary"
+        )
     path = os.path.join(folder, f"{name}.toml")
     with open(path, "w") as file:
         file.write(config)
@@ -113,7 +144,9 @@ def _await_ready(process):
             return
         if time.monotonic() > deadline:
             process.end()
-            raise Failed(f"{process.name} is not ready after {READY_TIMEOUT_S} s: {answer.body[:500]!r}")
+            raise Failed(
+                f"{process.name} is not ready after {READY_TIMEOUT_S} s: {answer.body[:500]!r}"
+            )
         time.sleep(0.02)
 
 
@@ -124,7 +157,7 @@ def start_pgx(folder, url, pool, core):
 
 
 def start_replayer(name, folder, records):
-    """`floor` or `library`: both answer from a file of records."""
+    """Starts `floor` or `library`, which answer from a file of records."""
     port = free_port()
     return Process(name, [build(name), f"127.0.0.1:{port}", records], port, folder)
 
@@ -132,11 +165,13 @@ def start_replayer(name, folder, records):
 def start_gin(folder, binary, database, position):
     port = free_port()
     command = [binary, "-listen", f"127.0.0.1:{port}", "-database", database, "-position", position]
-    return Process("gin", command, port, folder, environment={"GOMAXPROCS": "1", "GIN_MODE": "release"})
+    return Process(
+        "gin", command, port, folder, environment={"GOMAXPROCS": "1", "GIN_MODE": "release"}
+    )
 
 
-# The settings that cost or save CPU time on a hit are the ones an operator would choose: no access log, no time-outs of
-# kept-alive connections within a run, cache files in memory, keys in shared memory.
+# Settings that affect the CPU time of a hit are those that an operator would choose: no access log,
+# no time-outs of kept connections within a run, cache files in memory, keys in shared memory.
 NGINX_CONF = """\
 {user}worker_processes 1;
 pid {prefix}/nginx.pid;
@@ -154,7 +189,8 @@ http {{
     uwsgi_temp_path {prefix}/uwsgi;
     scgi_temp_path {prefix}/scgi;
     {open_file_cache}
-    proxy_cache_path {cache} levels=1:2 keys_zone=products:32m inactive=1d max_size=1g use_temp_path=off;
+    proxy_cache_path {cache} levels=1:2 keys_zone=products:32m inactive=1d max_size=1g
+        use_temp_path=off;
     map $http_bench_probe $probed {{ default ""; 1 $upstream_cache_status; }}
     upstream backend {{ server 127.0.0.1:{backend}; keepalive 16; }}
     server {{
@@ -176,22 +212,31 @@ OPEN_FILE_CACHE = "open_file_cache max=20000 inactive=1d; open_file_cache_valid 
 
 
 def start_nginx(folder, backend_port, name="nginx", open_files=False):
-    """A private nginx: own prefix, own pid file, in the foreground; its cache in memory."""
+    """Starts a private nginx in the foreground, with its own prefix and pid file, and its cache in
+    memory.
+    """
     prefix = os.path.join(folder, name)
     cache = os.path.join(prefix, "cache")
     os.makedirs(prefix)
     port = free_port()
     conf = os.path.join(prefix, "nginx.conf")
     with open(conf, "w") as file:
-        file.write(NGINX_CONF.format(
-            user="user root;\n" if os.geteuid() == 0 else "", prefix=prefix, cache=cache, port=port, backend=backend_port,
-            open_file_cache=OPEN_FILE_CACHE if open_files else ""))
+        file.write(
+            NGINX_CONF.format(
+                user="user root;\n" if os.geteuid() == 0 else "",
+                prefix=prefix,
+                cache=cache,
+                port=port,
+                backend=backend_port,
+                open_file_cache=OPEN_FILE_CACHE if open_files else "",
+            )
+        )
     binary = shutil.which("nginx") or "/usr/sbin/nginx"
     return Process(name, [binary, "-p", prefix, "-c", conf, "-g", "daemon off;"], port, folder)
 
 
 def capture(port, ids):
-    """The answers of a running hotrow to cached reads, byte by byte: {id: Answer}."""
+    """Returns the answers of a running hotrow to cached reads, byte by byte: {id: Answer}."""
     connection = Connection(port)
     answers = {}
     for number in ids:
@@ -209,22 +254,30 @@ def capture(port, ids):
 
 
 def synthetic(ids, body_bytes):
-    """What a hit looks like, for runs without hotrow: the same fields with values of the same kind."""
+    """Returns answers like those of hits, for runs without hotrow: the same fields with similar
+    values.
+    """
     from lib.http import Answer
 
     answers = {}
     for number in ids:
         body = data.as_json(data.product(number, body_bytes))
         tag = hashlib.blake2b(body, digest_size=8).hexdigest()
-        head = (f'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\netag: "{tag}"\r\ncache-control: no-cache\r\n'
-                f"age: 0\r\nhotrow-cache: hit\r\nhotrow-position: 6f1d2c3b4a5e6978-1000\r\ncontent-length: {len(body)}\r\n"
-                f"date: Fri, 01 Jan 2021 00:00:00 GMT\r\n\r\n")
+        head = (
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+            f'etag: "{tag}"\r\ncache-control: no-cache\r\n'
+            "age: 0\r\nhotrow-cache: hit\r\nhotrow-position: 6f1d2c3b4a5e6978-1000\r\n"
+            f"content-length: {len(body)}\r\n"
+            f"date: Fri, 01 Jan 2021 00:00:00 GMT\r\n\r\n"
+        )
         answers[number] = Answer(200, head.encode(), body)
     return answers
 
 
 def write_records(path, answers):
-    """The floor's file: per record a line `ID HEAD_BYTES BODY_BYTES DATE_AT`, head and body, a newline."""
+    """Writes the floor's file: per record a line `ID HEAD_BYTES BODY_BYTES DATE_AT`, head and body,
+    a newline.
+    """
     with open(path, "wb") as file:
         for number, answer in answers.items():
             date_at = answer.head.lower().find(b"\r\ndate: ")

@@ -1,4 +1,4 @@
-"""Tests of what the drivers rely on."""
+"""Tests of the library."""
 
 import argparse
 import json
@@ -16,7 +16,8 @@ import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import cli, data, generators, plot, postgres, process, report, stats, subjects, wrk  # noqa: E402
+from lib import cli, data, generators, plot, postgres, process  # noqa: E402
+from lib import report, stats, subjects, wrk  # noqa: E402
 from lib.http import Answer, Connection  # noqa: E402
 
 SPIN_S = 0.3
@@ -33,11 +34,13 @@ class Arguments(unittest.TestCase):
 class Statistics(unittest.TestCase):
     def test_percentile_is_nearest_rank(self):
         values = list(range(1, 101))
-        self.assertEqual([stats.percentile(values, p) for p in (1, 50, 99, 99.9, 100)], [1, 50, 99, 100, 100])
+        self.assertEqual(
+            [stats.percentile(values, p) for p in (1, 50, 99, 99.9, 100)], [1, 50, 99, 100, 100]
+        )
         self.assertEqual(stats.percentile([7], 99), 7)
 
     def test_ratio_is_taken_pair_by_pair(self):
-        # Both double in the second half: the noise is shared, so the ratio has none.
+        # Both values double in the second half: the noise is shared, so the ratio has none.
         ratio = stats.ratio([2, 2, 4, 4], [1, 1, 2, 2])
         self.assertEqual((ratio["median"], ratio["low"], ratio["high"]), (2, 2, 2))
 
@@ -57,11 +60,22 @@ class Verdicts(unittest.TestCase):
 
 class Plot(unittest.TestCase):
     def test_every_point_is_drawn_inside(self):
-        chart = plot.lines("a < b", "x", "y", {"one": [(50, 50), (1_000, 95)], "two": [(50, 50), (1_000, 0)]})
+        chart = plot.lines(
+            "a < b", "x", "y", {"one": [(50, 50), (1_000, 95)], "two": [(50, 50), (1_000, 0)]}
+        )
         root = xml.etree.ElementTree.fromstring(chart)
-        points = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter("{http://www.w3.org/2000/svg}circle")]
+        points = [
+            (float(c.get("cx")), float(c.get("cy")))
+            for c in root.iter("{http://www.w3.org/2000/svg}circle")
+        ]
         self.assertEqual(len(points), 4)
-        self.assertTrue(all(plot.LEFT <= x <= plot.WIDTH and plot.TOP <= y <= plot.HEIGHT - plot.BOTTOM for x, y in points), points)
+        self.assertTrue(
+            all(
+                plot.LEFT <= x <= plot.WIDTH and plot.TOP <= y <= plot.HEIGHT - plot.BOTTOM
+                for x, y in points
+            ),
+            points,
+        )
         self.assertLess(points[1][1], points[0][1])
 
 
@@ -88,8 +102,13 @@ class Records(unittest.TestCase):
 
     def test_heads_differ_by_more_than_the_date(self):
         head = subjects.synthetic([7], 200)[7].head
-        self.assertEqual(subjects.without_date(head), subjects.without_date(head.replace(b"01 Jan 2021", b"02 Feb 2022")))
-        self.assertNotEqual(subjects.without_date(head), subjects.without_date(head.replace(b"age: 0", b"age: 1")))
+        self.assertEqual(
+            subjects.without_date(head),
+            subjects.without_date(head.replace(b"01 Jan 2021", b"02 Feb 2022")),
+        )
+        self.assertNotEqual(
+            subjects.without_date(head), subjects.without_date(head.replace(b"age: 0", b"age: 1"))
+        )
 
 
 class Http(unittest.TestCase):
@@ -101,7 +120,7 @@ class Http(unittest.TestCase):
             client.recv(1 << 16)
             for piece in pieces:
                 client.sendall(piece)
-                time.sleep(0.01)  # so that pieces tend to arrive apart; either way the answer is the same
+                time.sleep(0.01)  # the pieces tend to arrive apart
             client.close()
 
         thread = threading.Thread(target=serve)
@@ -116,10 +135,18 @@ class Http(unittest.TestCase):
 
     def test_answers_in_pieces(self):
         answer = self.exchange([b"HTTP/1.1 200 OK\r\nContent-Le", b"ngth: 5\r\n\r\nab", b"cde"])
-        self.assertEqual((answer.status, answer.body, answer.header("content-length")), (200, b"abcde", "5"))
+        self.assertEqual(
+            (answer.status, answer.body, answer.header("content-length")), (200, b"abcde", "5")
+        )
 
     def test_chunks(self):
-        answer = self.exchange([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", b"c\r\n2\r\nde\r\n", b"0\r\n\r\n"])
+        answer = self.exchange(
+            [
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab",
+                b"c\r\n2\r\nde\r\n",
+                b"0\r\n\r\n",
+            ]
+        )
         self.assertEqual(answer.body, b"abcde")
 
     def test_an_answer_that_breaks_off_is_an_error(self):
@@ -127,7 +154,10 @@ class Http(unittest.TestCase):
             self.exchange([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"])
 
     def test_names_are_compared_without_case(self):
-        self.assertEqual(Answer(200, b"HTTP/1.1 200 OK\r\nETag: 1\r\nage: 0\r\n\r\n", b"").names(), ["age", "etag"])
+        self.assertEqual(
+            Answer(200, b"HTTP/1.1 200 OK\r\nETag: 1\r\nage: 0\r\n\r\n", b"").names(),
+            ["age", "etag"],
+        )
 
 
 class Postgres(unittest.TestCase):
@@ -141,9 +171,14 @@ class Postgres(unittest.TestCase):
             try:
                 server.load_products(1_500, 319)
                 with postgres.Session(server.port) as session:
-                    self.assertEqual(session.run("SELECT 1; SELECT count(*), NULL FROM products"), [["1"], ["1500", None]])
-                    self.assertEqual(session.run("SELECT * FROM products WHERE id = 7"),
-                                     [[str(value) for value in data.product(7, 319)]])
+                    self.assertEqual(
+                        session.run("SELECT 1; SELECT count(*), NULL FROM products"),
+                        [["1"], ["1500", None]],
+                    )
+                    self.assertEqual(
+                        session.run("SELECT * FROM products WHERE id = 7"),
+                        [[str(value) for value in data.product(7, 319)]],
+                    )
                     with self.assertRaises(process.Failed):
                         session.run("SELECT nonsense")
                     self.assertEqual(session.run("SELECT 2"), [["2"]])
@@ -154,17 +189,32 @@ class Postgres(unittest.TestCase):
 
 class Processes(unittest.TestCase):
     def test_cpu_time_counts_children_and_ended_threads(self):
-        spin = f"import time\nend = time.process_time() + {SPIN_S}\nwhile time.process_time() < end: pass\n"
-        thread = ("import threading, time\ndef spin():\n end = time.thread_time() + " + str(SPIN_S) +
-                  "\n while time.thread_time() < end: pass\nt = threading.Thread(target=spin); t.start(); t.join()\n")
+        spin = (
+            f"import time\nend = time.process_time() + {SPIN_S}\n"
+            "while time.process_time() < end: pass\n"
+        )
+        thread = (
+            "import threading, time\ndef spin():\n end = time.thread_time() + "
+            + str(SPIN_S)
+            + "\n while time.thread_time() < end: pass\n"
+            + "t = threading.Thread(target=spin); t.start(); t.join()\n"
+        )
         wait = "print('done', flush=True); import sys; sys.stdin.read()"
-        parent = ("import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE)\n"
-                  "sys.stdin.read()\nchild.stdin.close(); child.wait()\n")
-        for command in ([sys.executable, "-c", thread + wait], [sys.executable, "-c", parent, spin + wait]):
+        parent = (
+            "import subprocess, sys\n"
+            "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE)\n"
+            "sys.stdin.read()\nchild.stdin.close(); child.wait()\n"
+        )
+        for command in (
+            [sys.executable, "-c", thread + wait],
+            [sys.executable, "-c", parent, spin + wait],
+        ):
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self.assertEqual(child.stdout.readline(), b"done\n")
             self.assertGreaterEqual(process.cpu_ns(child.pid), SPIN_S * 1e9)
-            self.assertAlmostEqual(process.cpu_ns(child.pid) / 1e9, process.cpu_ticks_s(child.pid), delta=0.05)
+            self.assertAlmostEqual(
+                process.cpu_ns(child.pid) / 1e9, process.cpu_ticks_s(child.pid), delta=0.05
+            )
             child.stdin.close()
             child.wait()
             child.stdout.close()
@@ -173,7 +223,9 @@ class Processes(unittest.TestCase):
 class Rounds(unittest.TestCase):
     @staticmethod
     def rounds(foreign_shares):
-        return lambda number: {"a": {"foreign_share": foreign_shares[number], "cpu_us_per_request": 1.0}}
+        return lambda number: {
+            "a": {"foreign_share": foreign_shares[number], "cpu_us_per_request": 1.0}
+        }
 
     def test_disturbed_rounds_are_repeated(self):
         quiet, disturbed = wrk.quiet_rounds(3, 0.05, self.rounds([0, 0.5, 0.01, 0.2, 0]))
@@ -193,7 +245,9 @@ class Rounds(unittest.TestCase):
 
 class Generators(unittest.TestCase):
     def test_each_is_called_for_the_same_load(self):
-        known = {name: shutil.which("true") for name in ("hotrow", "wrk", "ab", "h2load", "oha", "hey")}
+        known = {
+            name: shutil.which("true") for name in ("hotrow", "wrk", "ab", "h2load", "oha", "hey")
+        }
         with unittest.mock.patch.object(generators, "binary", known.get):
             for name in known:
                 words = " ".join(generators.command(name, "http://a/", 5, connections=50))
@@ -205,19 +259,30 @@ class Generators(unittest.TestCase):
             with self.assertRaises(ValueError):
                 generators.command("wrk", "http://a/", 5, rate=100)
 
-    @unittest.skipUnless(shutil.which("ab") and shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "needs ab and nginx")
+    @unittest.skipUnless(
+        shutil.which("ab") and shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"),
+        "needs ab and nginx",
+    )
     def test_a_run_is_weighed_by_what_the_target_counted(self):
         with tempfile.TemporaryDirectory() as folder:
             target = generators.Target(folder)
             try:
                 before = target.requests()
                 result = generators.measured(target, "ab", 1, connections=5)
-                self.assertEqual(target.requests() - before, result["requests"] + 3, "and those that asked for the count")
+                self.assertEqual(
+                    target.requests() - before,
+                    result["requests"] + 3,
+                    "and those that asked for the count",
+                )
             finally:
                 target.end()
             self.assertGreater(result["requests"], 100)
             self.assertGreater(result["peak_bytes"], 1 << 20)
-            self.assertAlmostEqual(result["cpu_us_per_request"] * result["throughput_rps"] / 1e6, result["cpu_share"], places=6)
+            self.assertAlmostEqual(
+                result["cpu_us_per_request"] * result["throughput_rps"] / 1e6,
+                result["cpu_share"],
+                places=6,
+            )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What `hotrow load` costs beside wrk, ab, h2load, oha and hey, interleaved, against one nginx that answers `return 200`."""
+"""Cost of `hotrow load` and of wrk, ab, h2load, oha and hey, interleaved, against one nginx that
+answers `return 200`.
+"""
 
 import argparse
 import os
@@ -25,13 +27,26 @@ BYTES_PER_CONNECTION = 8_192
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=cli.some_of(CASES), default=",".join(CASES), help=f"comma-separated, of {', '.join(CASES)}")
+    parser.add_argument(
+        "--cases",
+        type=cli.some_of(CASES),
+        default=",".join(CASES),
+        help=f"comma-separated, of {', '.join(CASES)}",
+    )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=int, default=5, help="per generator and round")
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--rate", type=int, help="of the open loop; by default half of what hotrow reaches in the closed one")
-    parser.add_argument("--foreign-limit", type=float, default=wrk.FOREIGN_LIMIT,
-                        help="share of the machine that other work may take before a round is repeated")
+    parser.add_argument(
+        "--rate",
+        type=int,
+        help="of the open loop; by default half of what hotrow reaches in the closed one",
+    )
+    parser.add_argument(
+        "--foreign-limit",
+        type=float,
+        default=wrk.FOREIGN_LIMIT,
+        help="share of the machine that other work may take before a round is repeated",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
     return parser.parse_args()
@@ -40,47 +55,74 @@ def arguments():
 class Rounds:
     """Rounds of runs in random order, one case after the other."""
 
-    def __init__(self, target, given):
-        self.target, self.given = target, given
-        self.order = random.Random(given.seed)
+    def __init__(self, target, args):
+        self.target, self.args = target, args
+        self.order = random.Random(args.seed)
         self.left_out = sorted(name for name in CLOSED if generators.binary(name) is None)
         for name in self.left_out:
-            print(f"{name} is missing and left out; to have it: {generators.INSTALL[name]}", file=sys.stderr)
+            print(
+                f"{name} is missing and left out; to have it: {generators.INSTALL[name]}",
+                file=sys.stderr,
+            )
 
     def run(self, case, runs, rounds=None):
-        """`runs`: {label: (generator, how)}. Gives {label: [result, …]} and the disturbed rounds."""
+        """Returns {label: [result, …]} and the disturbed rounds. `runs`: {label: (generator,
+        how)}.
+        """
         runs = {label: run for label, run in runs.items() if run[0] not in self.left_out}
 
         def one_round(_):
             results = {}
             for label in self.order.sample(sorted(runs), k=len(runs)):
                 name, how = runs[label]
-                results[label] = generators.measured(self.target, name, self.given.seconds, **how)
+                results[label] = generators.measured(self.target, name, self.args.seconds, **how)
             return {label: results[label] for label in runs}
 
         print(f"{case}:", file=sys.stderr)
-        quiet, disturbed = wrk.quiet_rounds(rounds or self.given.rounds, self.given.foreign_limit, one_round)
-        return {"rounds": {label: [results[label] for results in quiet] for label in runs}, "disturbed": disturbed}
+        quiet, disturbed = wrk.quiet_rounds(
+            rounds or self.args.rounds, self.args.foreign_limit, one_round
+        )
+        return {
+            "rounds": {label: [results[label] for results in quiet] for label in runs},
+            "disturbed": disturbed,
+        }
 
 
-def measure(rounds, given):
-    few = max(3, given.rounds // 4)
-    with_connections = {"connections": given.connections}
+def measure(rounds, args):
+    few = max(3, args.rounds // 4)
+    with_connections = {"connections": args.connections}
     measured = {}
-    if "closed" in given.cases:
-        measured["closed"] = rounds.run("closed", {name: (name, with_connections) for name in CLOSED})
-    if "open" in given.cases:
-        rate = given.rate or half_of_the_maximum(rounds, measured, with_connections)
+    if "closed" in args.cases:
+        measured["closed"] = rounds.run(
+            "closed", {name: (name, with_connections) for name in CLOSED}
+        )
+    if "open" in args.cases:
+        rate = args.rate or half_of_the_maximum(rounds, measured, with_connections)
         at_rate = {**with_connections, "rate": rate}
-        measured["open"] = {"rate": rate, **rounds.run(f"open, {rate} requests/s", {
-            "hotrow closed": ("hotrow", with_connections), "hotrow": ("hotrow", at_rate), "oha": ("oha", at_rate)})}
-    if "no-keepalive" in given.cases:
+        measured["open"] = {
+            "rate": rate,
+            **rounds.run(
+                f"open, {rate} requests/s",
+                {
+                    "hotrow closed": ("hotrow", with_connections),
+                    "hotrow": ("hotrow", at_rate),
+                    "oha": ("oha", at_rate),
+                },
+            ),
+        }
+    if "no-keepalive" in args.cases:
         closing = {**with_connections, "keepalive": False}
-        measured["no-keepalive"] = rounds.run("no keep-alive", {name: (name, closing) for name in NO_KEEPALIVE})
-    if "memory" in given.cases:
-        measured["memory"] = rounds.run("memory", {f"{n} connections": ("hotrow", {"connections": n}) for n in (FEW, MANY)}, few)
-    if "lag" in given.cases:
-        measured["lag"] = rounds.run("lag", {"hotrow": ("hotrow", {**with_connections, "rate": RATE_OF_LAG})}, few)
+        measured["no-keepalive"] = rounds.run(
+            "no keep-alive", {name: (name, closing) for name in NO_KEEPALIVE}
+        )
+    if "memory" in args.cases:
+        measured["memory"] = rounds.run(
+            "memory", {f"{n} connections": ("hotrow", {"connections": n}) for n in (FEW, MANY)}, few
+        )
+    if "lag" in args.cases:
+        measured["lag"] = rounds.run(
+            "lag", {"hotrow": ("hotrow", {**with_connections, "rate": RATE_OF_LAG})}, few
+        )
     return measured
 
 
@@ -96,11 +138,13 @@ def each(case, label, field):
 
 
 def lag_p99(case):
-    return stats.median([result["report"]["schedule_lag_us"]["p99"] for result in case["rounds"]["hotrow"]])
+    return stats.median(
+        [result["report"]["schedule_lag_us"]["p99"] for result in case["rounds"]["hotrow"]]
+    )
 
 
 class Judge:
-    """Ratios pair by pair, and what they are to be."""
+    """Verdicts on ratios, pair by pair, and on figures."""
 
     def __init__(self):
         self.ratios, self.verdicts = {}, []
@@ -110,8 +154,15 @@ class Judge:
         ratio = stats.ratio(*pairs) if pairs and all(pairs) else None
         if ratio:
             self.ratios[name] = ratio
-        self.verdicts.append(report.verdict(name, ratio and ratio["median"], aim, at_most=at_most,
-                                            interval=(ratio["low"], ratio["high"]) if ratio else None))
+        self.verdicts.append(
+            report.verdict(
+                name,
+                ratio and ratio["median"],
+                aim,
+                at_most=at_most,
+                interval=(ratio["low"], ratio["high"]) if ratio else None,
+            )
+        )
 
     def figure(self, name, figure, aim, unit):
         self.verdicts.append(report.verdict(name, figure, aim, unit))
@@ -121,19 +172,55 @@ def judge(measured):
     judge = Judge()
     cpu, rate = "cpu_us_per_request", "throughput_rps"
     if closed := measured.get("closed"):
-        judge.ratio("closed loop, CPU per request, hotrow/wrk", closed, "hotrow", "wrk", cpu, CPU_TO_WRK)
-        judge.ratio("closed loop, requests per second, hotrow/wrk", closed, "hotrow", "wrk", rate, RATE_TO_WRK, at_most=False)
+        judge.ratio(
+            "closed loop, CPU per request, hotrow/wrk", closed, "hotrow", "wrk", cpu, CPU_TO_WRK
+        )
+        judge.ratio(
+            "closed loop, requests per second, hotrow/wrk",
+            closed,
+            "hotrow",
+            "wrk",
+            rate,
+            RATE_TO_WRK,
+            at_most=False,
+        )
     if opened := measured.get("open"):
-        judge.ratio("open loop, CPU per request, to its own closed loop", opened, "hotrow", "hotrow closed", cpu, OPEN_TO_CLOSED)
-        judge.ratio("open loop, CPU per request, hotrow/oha", opened, "hotrow", "oha", cpu, OPEN_TO_OHA)
-        judge.figure("open loop at half of the maximum, schedule lag p99", lag_p99(opened), LAG_P99_US, "µs")
+        judge.ratio(
+            "open loop, CPU per request, to its own closed loop",
+            opened,
+            "hotrow",
+            "hotrow closed",
+            cpu,
+            OPEN_TO_CLOSED,
+        )
+        judge.ratio(
+            "open loop, CPU per request, hotrow/oha", opened, "hotrow", "oha", cpu, OPEN_TO_OHA
+        )
+        judge.figure(
+            "open loop at half of the maximum, schedule lag p99", lag_p99(opened), LAG_P99_US, "µs"
+        )
     if closing := measured.get("no-keepalive"):
-        judge.ratio("no keep-alive, requests per second, hotrow/wrk", closing, "hotrow", "wrk", rate, RATE_TO_WRK, at_most=False)
+        judge.ratio(
+            "no keep-alive, requests per second, hotrow/wrk",
+            closing,
+            "hotrow",
+            "wrk",
+            rate,
+            RATE_TO_WRK,
+            at_most=False,
+        )
     if memory := measured.get("memory"):
         peaks = [stats.median(each(memory, f"{n} connections", "peak_bytes")) for n in (FEW, MANY)]
-        judge.figure("memory per connection beyond the base", (peaks[1] - peaks[0]) / (MANY - FEW), BYTES_PER_CONNECTION, "bytes")
+        judge.figure(
+            "memory per connection beyond the base",
+            (peaks[1] - peaks[0]) / (MANY - FEW),
+            BYTES_PER_CONNECTION,
+            "bytes",
+        )
     if lag := measured.get("lag"):
-        judge.figure(f"schedule lag p99 at {RATE_OF_LAG} requests per second", lag_p99(lag), LAG_P99_US, "µs")
+        judge.figure(
+            f"schedule lag p99 at {RATE_OF_LAG} requests per second", lag_p99(lag), LAG_P99_US, "µs"
+        )
     return judge
 
 
@@ -144,29 +231,56 @@ def as_markdown(measured):
             cpu = each(found, label, "cpu_us_per_request")
             low, high = stats.bootstrap_median(cpu)
             of = lambda field: stats.median(each(found, label, field))  # noqa: E731
-            rows.append([case, label, f"{stats.median(cpu):.2f} [{low:.2f}–{high:.2f}]", f"{of('throughput_rps'):,.0f}",
-                         f"{100 * of('cpu_share'):.0f} %", f"{100 * of('target_cpu_share'):.0f} %", f"{of('peak_bytes') / 1e6:.1f}"])
-    return report.table(["case", "generator", "CPU µs per request", "requests/s", "share of its core", "nginx's share",
-                         "peak, MB"], rows)
+            rows.append(
+                [
+                    case,
+                    label,
+                    f"{stats.median(cpu):.2f} [{low:.2f}–{high:.2f}]",
+                    f"{of('throughput_rps'):,.0f}",
+                    f"{100 * of('cpu_share'):.0f} %",
+                    f"{100 * of('target_cpu_share'):.0f} %",
+                    f"{of('peak_bytes') / 1e6:.1f}",
+                ]
+            )
+    return report.table(
+        [
+            "case",
+            "generator",
+            "CPU µs per request",
+            "requests/s",
+            "share of its core",
+            "nginx's share",
+            "peak, MB",
+        ],
+        rows,
+    )
 
 
 def main():
-    given = arguments()
+    args = arguments()
     if generators.binary("hotrow") is None:
-        raise Failed("there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the binary")
+        raise Failed(
+            "there is no hotrow to measure: run `cargo build --release`, or set HOTROW to the "
+            "binary"
+        )
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         target = generators.Target(folder)
         try:
-            rounds = Rounds(target, given)
-            measured = measure(rounds, given)
+            rounds = Rounds(target, args)
+            measured = measure(rounds, args)
         finally:
             target.end()
     judged = judge(measured)
     versions = {name: generators.version(name) for name in CLOSED if name not in rounds.left_out}
-    # There is no package of wrk2, the other open-loop generator of repute.
-    results = {"settings": vars(given), "generators": versions, "left_out": ["wrk2", *rounds.left_out],
-               "ratios": judged.ratios, "measured": measured}
-    return report.keep("load", results, as_markdown(measured), judged.verdicts, given.runs)
+    # wrk2, the other well-known open-loop generator, has no package.
+    results = {
+        "settings": vars(args),
+        "generators": versions,
+        "left_out": ["wrk2", *rounds.left_out],
+        "ratios": judged.ratios,
+        "measured": measured,
+    }
+    return report.keep("load", results, as_markdown(measured), judged.verdicts, args.runs)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Items per second and core in batches of cached ids, asked for by GET and by POST."""
+"""Items per second and core in batches of cached ids, by GET and by POST."""
 
 import argparse
 import json
@@ -25,30 +25,42 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=4, help="per form and round")
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--foreign-limit", type=float, default=wrk.FOREIGN_LIMIT,
-                        help="share of the machine that other work may take before a round is repeated")
+    parser.add_argument(
+        "--foreign-limit",
+        type=float,
+        default=wrk.FOREIGN_LIMIT,
+        help="share of the machine that other work may take before a round is repeated",
+    )
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
     return parser.parse_args()
 
 
-def requests(form, given):
-    """1,000 batches of different random ids."""
+def requests(form, args):
+    """Returns 1,000 batches of different random ids."""
     choose = random.Random(1)
-    batches = [choose.sample(range(1, given.ids + 1), given.batch) for _ in range(1_000)]
+    batches = [choose.sample(range(1, args.ids + 1), args.batch) for _ in range(1_000)]
     if form == "GET":
         return [("GET", f"/products?ids={','.join(map(str, batch))}", "") for batch in batches]
-    return [("POST", "/products", json.dumps({"ids": batch}, separators=(",", ":"))) for batch in batches]
+    return [
+        ("POST", "/products", json.dumps({"ids": batch}, separators=(",", ":")))
+        for batch in batches
+    ]
 
 
-def probe(port, form, given):
-    """Fills the cache and proves that one batch is answered whole, from the cache, with the rows' values."""
+def probe(port, form, args):
+    """Fills the cache and checks that one batch is answered from the cache with the rows'
+    values.
+    """
     connection = Connection(port)
-    for number in range(1, given.ids + 1):
+    for number in range(1, args.ids + 1):
         connection.get(f"/products/{number}")
-    _, path, body = requests(form, given)[0]
+    _, path, body = requests(form, args)[0]
     answer = connection.get(path) if form == "GET" else connection.post(path, body.encode())
-    asked = json.loads(requests("POST", given)[0][2])["ids"]
-    expected = {str(number): json.loads(data.as_json(data.product(number, given.body_bytes))) for number in asked}
+    asked = json.loads(requests("POST", args)[0][2])["ids"]
+    expected = {
+        str(number): json.loads(data.as_json(data.product(number, args.body_bytes)))
+        for number in asked
+    }
     got = json.loads(answer.body) if answer.status == 200 else None
     if got != {"items": expected, "missing": []}:
         raise Failed(f"the batch by {form} is wrong: {answer.head.decode()}{answer.body[:300]!r}")
@@ -58,29 +70,31 @@ def probe(port, form, given):
 
 
 def main():
-    given = arguments()
+    args = arguments()
     forms = ["GET", "POST"]
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         database = os.path.join(folder, "products.db")
-        data.generate(database, given.ids, given.body_bytes)
+        data.generate(database, args.ids, args.body_bytes)
         files = {form: os.path.join(folder, form) for form in forms}
         for form in forms:
-            wrk.write_requests(files[form], requests(form, given))
+            wrk.write_requests(files[form], requests(form, args))
         process = subjects.start_hotrow(folder, database)
 
         def one_round(number):
             results = {}
             for form in random.Random(number).sample(forms, k=2):
-                result = wrk.measured(process, files[form], given.seconds, connections=given.connections)
-                result["items_per_cpu_second"] = given.batch * 1e6 / result["cpu_us_per_request"]
-                result["items_per_second"] = given.batch * result["throughput_rps"]
+                result = wrk.measured(
+                    process, files[form], args.seconds, connections=args.connections
+                )
+                result["items_per_cpu_second"] = args.batch * 1e6 / result["cpu_us_per_request"]
+                result["items_per_second"] = args.batch * result["throughput_rps"]
                 results[form] = result
             return results
 
         try:
             for form in forms:
-                probe(process.port, form, given)
-            quiet, disturbed = wrk.quiet_rounds(given.rounds, given.foreign_limit, one_round)
+                probe(process.port, form, args)
+            quiet, disturbed = wrk.quiet_rounds(args.rounds, args.foreign_limit, one_round)
         finally:
             process.end()
     rounds = {form: [results[form] for results in quiet] for form in forms}
@@ -89,14 +103,41 @@ def main():
         per_cpu = [r["items_per_cpu_second"] for r in rounds[form]]
         interval = stats.bootstrap_median(per_cpu)
         latency = [r["latency_us"]["p99"] for r in rounds[form]]
-        rows.append([form, f"{stats.median(per_cpu):,.0f} [{interval[0]:,.0f}–{interval[1]:,.0f}]",
-                     f"{stats.median([r['items_per_second'] for r in rounds[form]]):,.0f}",
-                     f"{100 * stats.median([r['cpu_share'] for r in rounds[form]]):.0f} %", f"{stats.median(latency):.0f}"])
-        verdicts.append(report.verdict(f"items per second and core, batches of {given.batch} by {form}",
-                                       stats.median(per_cpu), AIM_ITEMS, at_most=False, interval=interval))
-    table = report.table(["form", "items per second of the server's CPU time", "items/s seen by wrk", "share of its core",
-                          "p99 µs"], rows)
-    return report.keep("batch", {"settings": vars(given), "rounds": rounds, "disturbed_rounds": disturbed}, table, verdicts, given.runs)
+        rows.append(
+            [
+                form,
+                f"{stats.median(per_cpu):,.0f} [{interval[0]:,.0f}–{interval[1]:,.0f}]",
+                f"{stats.median([r['items_per_second'] for r in rounds[form]]):,.0f}",
+                f"{100 * stats.median([r['cpu_share'] for r in rounds[form]]):.0f} %",
+                f"{stats.median(latency):.0f}",
+            ]
+        )
+        verdicts.append(
+            report.verdict(
+                f"items per second and core, batches of {args.batch} by {form}",
+                stats.median(per_cpu),
+                AIM_ITEMS,
+                at_most=False,
+                interval=interval,
+            )
+        )
+    table = report.table(
+        [
+            "form",
+            "items per second of the server's CPU time",
+            "items/s seen by wrk",
+            "share of its core",
+            "p99 µs",
+        ],
+        rows,
+    )
+    return report.keep(
+        "batch",
+        {"settings": vars(args), "rounds": rounds, "disturbed_rounds": disturbed},
+        table,
+        verdicts,
+        args.runs,
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Memory: bytes per entry beyond key and body, and the resident size of 30,000 entries of 1.2 kB."""
+"""Memory: bytes per entry beyond key and body, and the resident size of 30,000 entries of 1.2
+kB.
+"""
 
 import argparse
 import json
@@ -43,7 +45,7 @@ def collection_status(process):
 
 
 def fill(process, count):
-    """Reads all ids in batches; returns the bytes of all bodies as a client sees them."""
+    """Reads all ids in batches; returns the bytes of all bodies."""
     connection = Connection(process.port)
     body_bytes = 0
     for start in range(1, count + 1, BATCH):
@@ -51,8 +53,13 @@ def fill(process, count):
         answer = connection.post("/products", json.dumps({"ids": ids}).encode())
         items = json.loads(answer.body).get("items", {}) if answer.status == 200 else {}
         if len(items) != len(ids):
-            raise Failed(f"the batch from {start} answers {answer.head!r} with {len(items)} of {len(ids)} items")
-        body_bytes += sum(len(json.dumps(item, separators=(",", ":")).encode()) for item in items.values())
+            raise Failed(
+                f"the batch from {start} answers {answer.head!r} with {len(items)} of {len(ids)} "
+                f"items"
+            )
+        body_bytes += sum(
+            len(json.dumps(item, separators=(",", ":")).encode()) for item in items.values()
+        )
     connection.close()
     return body_bytes
 
@@ -62,7 +69,7 @@ def case(name, folder, count, generate):
     generate(database)
     process = subjects.start_hotrow(folder, database, capacity="2GiB", name=f"hotrow-{name}")
     try:
-        # One read first: what the first request sets up once is no cost of an entry.
+        # One read first, so that one-time allocations do not count as the cost of an entry.
         Connection(process.port).get("/products/1")
         time.sleep(SETTLE_S)
         empty = process.rss_bytes()
@@ -72,10 +79,16 @@ def case(name, folder, count, generate):
     finally:
         process.end()
     if status["entries"] != count:
-        raise Failed(f"{name}: the cache holds {status['entries']} of {count} entries; nothing follows from its size")
+        raise Failed(
+            f"{name}: the cache holds {status['entries']} of {count} entries; nothing follows from "
+            f"its size"
+        )
     payload = body_bytes / count + KEY_BYTES
     return {
-        "entries": count, "body_bytes_mean": body_bytes / count, "rss_empty_bytes": empty, "rss_full_bytes": full,
+        "entries": count,
+        "body_bytes_mean": body_bytes / count,
+        "rss_empty_bytes": empty,
+        "rss_full_bytes": full,
         "status_bytes": status["bytes"],
         "overhead_bytes_by_rss": (full - empty) / count - payload,
         "overhead_bytes_by_status": status["bytes"] / count - payload,
@@ -83,26 +96,66 @@ def case(name, folder, count, generate):
 
 
 def main():
-    given = arguments()
+    args = arguments()
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-") as folder:
         cases = {
-            "large": case("large", folder, given.large, lambda path: data.generate(path, given.large, given.large_bytes)),
-            "small": case("small", folder, given.small, lambda path: data.generate_small(path, given.small)),
+            "large": case(
+                "large",
+                folder,
+                args.large,
+                lambda path: data.generate(path, args.large, args.large_bytes),
+            ),
+            "small": case(
+                "small", folder, args.small, lambda path: data.generate_small(path, args.small)
+            ),
         }
-    rows = [[name, f"{c['entries']:,}", f"{c['body_bytes_mean']:,.0f}", f"{c['rss_empty_bytes'] / 1e6:.1f}",
-             f"{c['rss_full_bytes'] / 1e6:.1f}", f"{c['overhead_bytes_by_rss']:.0f}", f"{c['overhead_bytes_by_status']:.0f}"]
-            for name, c in cases.items()]
-    table = report.table(["case", "entries", "body bytes", "RSS empty, MB", "RSS full, MB",
-                          "bytes per entry beyond key and body, by RSS", "the same by /status"], rows)
-    verdicts = [
-        report.verdict("bytes per entry beyond key and body, by RSS, small bodies",
-                       cases["small"]["overhead_bytes_by_rss"], AIM_OVERHEAD_BYTES, "bytes"),
-        report.verdict("bytes per entry beyond key and body, by /status, small bodies",
-                       cases["small"]["overhead_bytes_by_status"], AIM_OVERHEAD_BYTES, "bytes"),
-        report.verdict(f"resident size with {given.large:,} entries of {given.large_bytes:,} bytes",
-                       cases["large"]["rss_full_bytes"] / 1e6, AIM_RESIDENT_MB, "MB"),
+    rows = [
+        [
+            name,
+            f"{c['entries']:,}",
+            f"{c['body_bytes_mean']:,.0f}",
+            f"{c['rss_empty_bytes'] / 1e6:.1f}",
+            f"{c['rss_full_bytes'] / 1e6:.1f}",
+            f"{c['overhead_bytes_by_rss']:.0f}",
+            f"{c['overhead_bytes_by_status']:.0f}",
+        ]
+        for name, c in cases.items()
     ]
-    return report.keep("memory", {"settings": vars(given), "cases": cases}, table, verdicts, given.runs)
+    table = report.table(
+        [
+            "case",
+            "entries",
+            "body bytes",
+            "RSS empty, MB",
+            "RSS full, MB",
+            "bytes per entry beyond key and body, by RSS",
+            "the same by /status",
+        ],
+        rows,
+    )
+    verdicts = [
+        report.verdict(
+            "bytes per entry beyond key and body, by RSS, small bodies",
+            cases["small"]["overhead_bytes_by_rss"],
+            AIM_OVERHEAD_BYTES,
+            "bytes",
+        ),
+        report.verdict(
+            "bytes per entry beyond key and body, by /status, small bodies",
+            cases["small"]["overhead_bytes_by_status"],
+            AIM_OVERHEAD_BYTES,
+            "bytes",
+        ),
+        report.verdict(
+            f"resident size with {args.large:,} entries of {args.large_bytes:,} bytes",
+            cases["large"]["rss_full_bytes"] / 1e6,
+            AIM_RESIDENT_MB,
+            "MB",
+        ),
+    ]
+    return report.keep(
+        "memory", {"settings": vars(args), "cases": cases}, table, verdicts, args.runs
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""CPU time per cached read: hotrow against the floor, Gin + Ristretto and an nginx proxy_cache hit, interleaved."""
+"""CPU time per cached read: hotrow, the floor, Gin + Ristretto and an nginx proxy_cache hit,
+interleaved.
+"""
 
 import argparse
 import os
@@ -14,25 +16,47 @@ from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
 AIMS = {"floor": 1.15, "gin": 0.65, "nginx": 0.55}
-ALL = ["hotrow", "floor", "gin", "nginx", "nginx-files", "library", "hotrow-postgres", "hotrow-limits"]
-# A hit knows nothing of the engine; the aim leaves room for the noise of a run.
+ALL = [
+    "hotrow",
+    "floor",
+    "gin",
+    "nginx",
+    "nginx-files",
+    "library",
+    "hotrow-postgres",
+    "hotrow-limits",
+]
+# A hit does not depend on the engine; the aim allows for a run's noise.
 AIM_POSTGRES = 1.05
 DEFAULT_POSITION = "6f1d2c3b4a5e6978-1000"
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--subjects", type=cli.some_of(ALL), default=",".join(ALL[:4]),
-                        help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache; "
-                             "library: hyper alone; hotrow-postgres: hotrow over PostgreSQL instead of SQLite; "
-                             "hotrow-limits: hotrow with a rate limit per client)")
+    parser.add_argument(
+        "--subjects",
+        type=cli.some_of(ALL),
+        default=",".join(ALL[:4]),
+        help=f"comma-separated, of {', '.join(ALL)} (nginx-files: nginx with open_file_cache; "
+        "library: hyper alone; hotrow-postgres: hotrow over PostgreSQL instead of SQLite; "
+        "hotrow-limits: hotrow with a rate limit per client)",
+    )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=int, default=5, help="per subject and round")
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--ids", type=int, default=1_000, help="cached ids that are asked for; 1: the single-id form")
+    parser.add_argument(
+        "--ids",
+        type=int,
+        default=1_000,
+        help="cached ids that are asked for; 1: the single-id form",
+    )
     parser.add_argument("--body-bytes", type=int, default=319)
-    parser.add_argument("--foreign-limit", type=float, default=wrk.FOREIGN_LIMIT,
-                        help="share of the machine that other work may take before a round is repeated")
+    parser.add_argument(
+        "--foreign-limit",
+        type=float,
+        default=wrk.FOREIGN_LIMIT,
+        help="share of the machine that other work may take before a round is repeated",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="serve")
     parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
@@ -40,19 +64,21 @@ def arguments():
 
 
 class Field:
-    """All subjects, running, with the same records."""
+    """All running subjects, with the same records."""
 
-    def __init__(self, given, folder):
+    def __init__(self, args, folder):
         self.running = {}
         self.server = None
         self.folder = folder
-        self.ids = list(range(1, given.ids + 1))
-        random.Random(given.seed).shuffle(self.ids)
+        self.ids = list(range(1, args.ids + 1))
+        random.Random(args.seed).shuffle(self.ids)
         self.requests = os.path.join(folder, "requests")
-        wrk.write_requests(self.requests, [("GET", f"/products/{number}", "") for number in self.ids])
-        self.body_bytes = given.body_bytes
+        wrk.write_requests(
+            self.requests, [("GET", f"/products/{number}", "") for number in self.ids]
+        )
+        self.body_bytes = args.body_bytes
         self.database = os.path.join(folder, "products.db")
-        data.generate(self.database, max(10_000, given.ids), given.body_bytes)
+        data.generate(self.database, max(10_000, args.ids), args.body_bytes)
 
     def start(self, names):
         if "hotrow" in names:
@@ -62,7 +88,7 @@ class Field:
             self.answers = subjects.synthetic(self.ids, self.body_bytes)
         records = os.path.join(self.folder, "records")
         subjects.write_records(records, self.answers)
-        # The floor always runs: it is nginx's backend.
+        # The floor always runs, because it is nginx's backend.
         for name in ["floor", *({"library"} & set(names))]:
             self._keep(name, subjects.start_replayer(name, self.folder, records))
         if "gin" in names:
@@ -72,21 +98,33 @@ class Field:
         for name in ("nginx", "nginx-files"):
             if name in names:
                 backend = self.running["floor"].port
-                self._keep(name, subjects.start_nginx(self.folder, backend, name, open_files=name == "nginx-files"))
+                self._keep(
+                    name,
+                    subjects.start_nginx(
+                        self.folder, backend, name, open_files=name == "nginx-files"
+                    ),
+                )
 
         if "hotrow-limits" in names:
-            self._keep("hotrow-limits",
-                       subjects.start_hotrow(self.folder, self.database, name="hotrow-limits", more=subjects.LIMITS))
+            self._keep(
+                "hotrow-limits",
+                subjects.start_hotrow(
+                    self.folder, self.database, name="hotrow-limits", more=subjects.LIMITS
+                ),
+            )
         if "hotrow-postgres" in names:
             self.server = postgres.Server(self.folder)
             self.server.load_products(max(10_000, len(self.ids)), self.body_bytes)
-            self._keep("hotrow-postgres", subjects.start_hotrow_over(self.folder, self.server.url, name="hotrow-postgres"))
+            self._keep(
+                "hotrow-postgres",
+                subjects.start_hotrow_over(self.folder, self.server.url, name="hotrow-postgres"),
+            )
 
     def _keep(self, name, process):
         self.running[name] = process
 
     def probe(self, name):
-        """Proves that a subject serves every id from its cache, with the same body and the same fields."""
+        """Checks that a subject serves every id from its cache, with the same body and fields."""
         connection = Connection(self.running[name].port)
         expected_names = self.answers[self.ids[0]].names()
         # Ristretto drops sets under contention, so filling is repeated until every id is a hit.
@@ -95,17 +133,29 @@ class Field:
             if all(cached):
                 connection.close()
                 return
-        raise Failed(f"{name}: {cached.count(False)} of {len(cached)} ids are still no hits after five passes")
+        raise Failed(
+            f"{name}: {cached.count(False)} of {len(cached)} ids are still no hits after five "
+            f"passes"
+        )
 
     def _is_hit(self, name, connection, number, expected_names):
         probing = name.startswith("nginx")
         answer = connection.get(f"/products/{number}", "Bench-Probe: 1\r\n" if probing else "")
         expected = self.answers[number]
-        names = [field for field in answer.names() if field not in ("x-cache-status", "server", "connection")]
+        names = [
+            field
+            for field in answer.names()
+            if field not in ("x-cache-status", "server", "connection")
+        ]
         if answer.status != 200 or answer.body != expected.body or names != expected_names:
-            raise Failed(f"{name} answers /products/{number} with\n{answer.head.decode()}{answer.body.decode()}\n"
-                         f"instead of\n{expected.head.decode()}{expected.body.decode()}")
-        if name == "floor" and subjects.without_date(answer.head) != subjects.without_date(expected.head):
+            raise Failed(
+                f"{name} answers /products/{number} "
+                f"with\n{answer.head.decode()}{answer.body.decode()}\n"
+                f"instead of\n{expected.head.decode()}{expected.body.decode()}"
+            )
+        if name == "floor" and subjects.without_date(answer.head) != subjects.without_date(
+            expected.head
+        ):
             raise Failed(f"the floor's head {answer.head!r} differs from {expected.head!r}")
         return answer.header("x-cache-status" if probing else "hotrow-cache").lower() == "hit"
 
@@ -116,25 +166,29 @@ class Field:
             self.server.end()
 
 
-def measure(field, given):
-    """In each round all subjects in random order, the others stopped meanwhile: ({subject: [result, …]}, disturbed rounds)."""
-    order = random.Random(given.seed)
+def measure(field, args):
+    """Runs rounds of all subjects in random order, the others stopped: ({subject: [result, …]},
+    disturbed rounds).
+    """
+    order = random.Random(args.seed)
     for process in field.running.values():
         process.pause()
 
     def one_round(_):
         results = {}
-        for name in order.sample(given.subjects, k=len(given.subjects)):
+        for name in order.sample(args.subjects, k=len(args.subjects)):
             process = field.running[name]
             process.resume()
             try:
-                results[name] = wrk.measured(process, field.requests, given.seconds, connections=given.connections)
+                results[name] = wrk.measured(
+                    process, field.requests, args.seconds, connections=args.connections
+                )
             finally:
                 process.pause()
         return results
 
-    quiet, disturbed = wrk.quiet_rounds(given.rounds, given.foreign_limit, one_round)
-    return {name: [results[name] for results in quiet] for name in given.subjects}, disturbed
+    quiet, disturbed = wrk.quiet_rounds(args.rounds, args.foreign_limit, one_round)
+    return {name: [results[name] for results in quiet] for name in args.subjects}, disturbed
 
 
 def summarise(rounds):
@@ -146,7 +200,10 @@ def summarise(rounds):
             "cpu_us_interval": stats.bootstrap_median(cpu),
             "throughput_rps": stats.median([r["throughput_rps"] for r in results]),
             "cpu_share": stats.median([r["cpu_share"] for r in results]),
-            "latency_us": {p: stats.median([r["latency_us"][p] for r in results]) for p in ("p50", "p90", "p99", "p999")},
+            "latency_us": {
+                p: stats.median([r["latency_us"][p] for r in results])
+                for p in ("p50", "p90", "p99", "p999")
+            },
         }
     return summary
 
@@ -158,14 +215,32 @@ def ratios_and_verdicts(rounds):
     for against, aim in AIMS.items():
         ratio = ratios.get(f"hotrow/{against}")
         interval = (ratio["low"], ratio["high"]) if ratio else None
-        verdicts.append(report.verdict(f"CPU per cached read, hotrow/{against}", ratio and ratio["median"], aim,
-                                       interval=interval))
+        verdicts.append(
+            report.verdict(
+                f"CPU per cached read, hotrow/{against}",
+                ratio and ratio["median"],
+                aim,
+                interval=interval,
+            )
+        )
     if limits := ratios.get("hotrow-limits/floor"):
-        verdicts.append(report.verdict("CPU per cached read, with a rate limit per client, to the floor", limits["median"],
-                                       AIMS["floor"], interval=(limits["low"], limits["high"])))
+        verdicts.append(
+            report.verdict(
+                "CPU per cached read, with a rate limit per client, to the floor",
+                limits["median"],
+                AIMS["floor"],
+                interval=(limits["low"], limits["high"]),
+            )
+        )
     if over_postgres := ratios.get("hotrow-postgres/hotrow"):
-        verdicts.append(report.verdict("CPU per cached read, over PostgreSQL to over SQLite", over_postgres["median"], AIM_POSTGRES,
-                                       interval=(over_postgres["low"], over_postgres["high"])))
+        verdicts.append(
+            report.verdict(
+                "CPU per cached read, over PostgreSQL to over SQLite",
+                over_postgres["median"],
+                AIM_POSTGRES,
+                interval=(over_postgres["low"], over_postgres["high"]),
+            )
+        )
     return ratios, verdicts
 
 
@@ -175,36 +250,64 @@ def as_markdown(summary, ratios):
         low, high = s["cpu_us_interval"]
         to_floor = ratios.get(f"{name}/floor")
         latency = s["latency_us"]
-        rows.append([name, f"{s['cpu_us_per_request']:.2f} [{low:.2f}–{high:.2f}]",
-                     f"{to_floor['median']:.3f} [{to_floor['low']:.3f}–{to_floor['high']:.3f}]" if to_floor else "1",
-                     f"{s['throughput_rps']:,.0f}", f"{100 * s['cpu_share']:.0f} %",
-                     f"{latency['p50']:.0f} / {latency['p99']:.0f} / {latency['p999']:.0f}"])
-    return report.table(["subject", "CPU µs per request", "to the floor, pair by pair", "requests/s", "share of its core",
-                         "latency p50 / p99 / p99.9 µs"], rows)
+        rows.append(
+            [
+                name,
+                f"{s['cpu_us_per_request']:.2f} [{low:.2f}–{high:.2f}]",
+                f"{to_floor['median']:.3f} [{to_floor['low']:.3f}–{to_floor['high']:.3f}]"
+                if to_floor
+                else "1",
+                f"{s['throughput_rps']:,.0f}",
+                f"{100 * s['cpu_share']:.0f} %",
+                f"{latency['p50']:.0f} / {latency['p99']:.0f} / {latency['p999']:.0f}",
+            ]
+        )
+    return report.table(
+        [
+            "subject",
+            "CPU µs per request",
+            "to the floor, pair by pair",
+            "requests/s",
+            "share of its core",
+            "latency p50 / p99 / p99.9 µs",
+        ],
+        rows,
+    )
 
 
 def main():
-    given = arguments()
-    if "hotrow" in given.subjects and subjects.hotrow_binary() is None:
-        raise Failed("there is no hotrow to measure: run `cargo build --release`, set HOTROW to the binary, "
-                     "or leave it out with --subjects floor,gin,nginx")
+    args = arguments()
+    if "hotrow" in args.subjects and subjects.hotrow_binary() is None:
+        raise Failed(
+            "there is no hotrow to measure: run `cargo build --release`, set HOTROW to the binary, "
+            "or leave it out with --subjects floor,gin,nginx"
+        )
     shared_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="hotrow-bench-", dir=shared_memory) as folder:
-        field = Field(given, folder)
+        field = Field(args, folder)
         try:
-            field.start(given.subjects)
+            field.start(args.subjects)
             for name in field.running:
                 field.probe(name)
-            rounds, disturbed = measure(field, given)
+            rounds, disturbed = measure(field, args)
         finally:
             field.end()
     summary = summarise(rounds)
     ratios, verdicts = ratios_and_verdicts(rounds)
-    heads = {"answer": field.answers[field.ids[0]].head.decode(), "source": "hotrow" if "hotrow" in given.subjects else "made up"}
-    settings = {**vars(given), "subjects": given.subjects}
-    results = {"settings": settings, "summary": summary, "ratios": ratios, "head": heads, "rounds": rounds,
-               "disturbed_rounds": disturbed}
-    return report.keep(given.name, results, as_markdown(summary, ratios), verdicts, given.runs)
+    heads = {
+        "answer": field.answers[field.ids[0]].head.decode(),
+        "source": "hotrow" if "hotrow" in args.subjects else "made up",
+    }
+    settings = {**vars(args), "subjects": args.subjects}
+    results = {
+        "settings": settings,
+        "summary": summary,
+        "ratios": ratios,
+        "head": heads,
+        "rounds": rounds,
+        "disturbed_rounds": disturbed,
+    }
+    return report.keep(args.name, results, as_markdown(summary, ratios), verdicts, args.runs)
 
 
 if __name__ == "__main__":

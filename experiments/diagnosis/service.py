@@ -1,8 +1,8 @@
 """A small HTTP service for the worked examples of docs/diagnosis.md.
 
-service.py 8080 --database 8081 [--pool 4]       a thread for each connection; asks a database, over so many connections
-service.py 8081 --database-ms 5                  is that database: answers each line after so long
-service.py 8080 --body-bytes 60000               answers with a text
+service.py 8080 --database 8081 [--pool 4]       a thread per connection; queries a database over a pool
+service.py 8081 --database-ms 5                  the database: answers each line after a delay
+service.py 8080 --body-bytes 60000               responds with a text
 """
 import argparse, os, queue, random, socket, sys, threading, time
 
@@ -21,7 +21,7 @@ pool = queue.Queue()
 
 
 def lines(connection, end):
-    """What a client sends, up to each `end`."""
+    """Yields the received data, split at each `end`."""
     received = b""
     while more := connection.recv(65536):
         received += more

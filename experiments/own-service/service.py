@@ -5,8 +5,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class Service(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # keeps connections
-    wbufsize = -1                  # one packet per answer, not one for the head and one for the body
+    protocol_version = "HTTP/1.1"  # keep-alive
+    wbufsize = -1                  # one packet per response instead of two
     served, lock = 0, threading.Lock()
 
     def do_GET(self):

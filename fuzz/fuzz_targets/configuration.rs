@@ -6,7 +6,8 @@ use std::env::VarError;
 use hotrow::config::{Overrides, parse};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    if let Err(error) = parse(text, "f.toml", &|_| Err(VarError::NotPresent), &Overrides::default()) {
+    let unset = |_: &str| Err(VarError::NotPresent);
+    if let Err(error) = parse(text, "f.toml", &unset, &Overrides::default()) {
         assert!(!error.problems.is_empty() && !error.to_string().is_empty());
     }
 });

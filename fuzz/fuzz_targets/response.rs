@@ -1,4 +1,5 @@
-//! Any bytes of a server are answers or malformed, the same however they are cut; see `hotrow_load::response::fuzzing`.
+//! Any bytes of a server are answers or malformed, the same for every split; see
+//! `hotrow_load::response::fuzzing`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hotrow_load::response::fuzzing::answers(bytes));

@@ -1,6 +1,7 @@
-//! HTTP servers whose limit is known by construction, for a tool that looks for limits: a token bucket that delays or refuses what
-//! exceeds it, and a queue with one worker whose work is random (M/M/1). One epoll loop; nothing is worked, only waited, so that
-//! the limit does not depend on the machine. `GET /_check` tells how late its answers left and what its work came to.
+//! HTTP servers whose limit is known by construction, to test tools that search for limits: a token
+//! bucket that delays or refuses requests beyond it, and a queue with one worker and random work
+//! (M/M/1). One epoll loop; work is only waited for, so the limit does not depend on the machine.
+//! `GET /_check` returns how late the answers left and the mean of the work.
 //!
 //! usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED
 
@@ -22,21 +23,24 @@ use sockets::{Ready, Sockets};
 
 use check::Check;
 use random::Random;
-use schedule::{Bucket, Fate, Law, Schedule};
+use schedule::{Bucket, Decision, LimitKind, Schedule};
 
-const USAGE: &str = "usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED";
+const USAGE: &str =
+    "usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED";
 const REQUEST_BYTES_MAX: usize = 4 << 10;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+const REFUSED: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
 const CHECK_PATH: &[u8] = b"GET /_check ";
 
 struct Server {
     sockets: Sockets<Connection>,
     schedule: Schedule,
-    /// Answers that wait for their time, which comes in this order: when, and on which connection.
+    /// Answers not sent yet, in the order of their times: time, place and number of the connection.
     leaving: VecDeque<(u64, usize, u64)>,
     check: Check,
-    /// Connections so far: one that is gone must not get the answer of another in its place.
+    /// Connections so far. The number distinguishes a connection from a later one in the same
+    /// place.
     opened: u64,
 }
 
@@ -47,10 +51,10 @@ struct Connection {
 }
 
 impl Server {
-    fn bind(address: SocketAddr, law: Law) -> Result<Self, Errno> {
+    fn bind(address: SocketAddr, limit_kind: LimitKind) -> Result<Self, Errno> {
         Ok(Self {
             sockets: Sockets::bind(address)?,
-            schedule: Schedule::new(law),
+            schedule: Schedule::new(limit_kind),
             leaving: VecDeque::new(),
             check: Check::default(),
             opened: 0,
@@ -60,8 +64,9 @@ impl Server {
     fn run(&mut self) -> Result<(), Errno> {
         let mut ready = Ready::default();
         loop {
-            let patience = self.leaving.front().map(|(at_ns, ..)| timespec(at_ns.saturating_sub(now_ns())));
-            self.sockets.wait(&mut ready, patience.as_ref())?;
+            let timeout =
+                self.leaving.front().map(|(at_ns, ..)| timespec(at_ns.saturating_sub(now_ns())));
+            self.sockets.wait(&mut ready, timeout.as_ref())?;
             if ready.listener {
                 let opened = &mut self.opened;
                 self.sockets.accept(|socket| {
@@ -72,7 +77,7 @@ impl Server {
             for place in ready.places() {
                 self.read(place);
             }
-            self.let_leave();
+            self.send_due();
         }
     }
 
@@ -81,28 +86,32 @@ impl Server {
         let Some(connection) = self.sockets.at(at) else { return };
         let bytes = match recv(&connection.socket, &mut buffer, RecvFlags::empty()) {
             Err(Errno::AGAIN | Errno::INTR) => return,
-            Ok((bytes, _)) if bytes > 0 && connection.request.len() + bytes <= REQUEST_BYTES_MAX => bytes,
+            Ok((bytes, _))
+                if bytes > 0 && connection.request.len() + bytes <= REQUEST_BYTES_MAX =>
+            {
+                bytes
+            }
             Ok(_) | Err(_) => return self.sockets.close(at),
         };
         connection.request.extend_from_slice(&buffer[..bytes]);
-        // Requests have no body, and nobody sends a second before the answer to the first.
+        // Requests have no body, and clients send one request at a time.
         if !connection.request.ends_with(b"\r\n\r\n") {
             return;
         }
-        let asks_check = connection.request.starts_with(CHECK_PATH);
+        let is_check = connection.request.starts_with(CHECK_PATH);
         connection.request.clear();
         let number = connection.number;
-        if asks_check {
+        if is_check {
             let answer = self.check.answer(&self.schedule);
             return self.send(at, &answer);
         }
         match self.schedule.arrival(now_ns()) {
-            Fate::LeavesAt(time_ns) => self.leaving.push_back((time_ns, at, number)),
-            Fate::Refused => self.send(at, REFUSED),
+            Decision::LeavesAt(time_ns) => self.leaving.push_back((time_ns, at, number)),
+            Decision::Refused => self.send(at, REFUSED),
         }
     }
 
-    fn let_leave(&mut self) {
+    fn send_due(&mut self) {
         while let Some((time_ns, at, number)) = self.leaving.front().copied() {
             let now_ns = now_ns();
             if time_ns > now_ns {
@@ -116,7 +125,7 @@ impl Server {
         }
     }
 
-    /// Answers are so short that a socket takes them whole, or is no good.
+    /// Answers are short, so a socket takes one whole; otherwise the connection is closed.
     fn send(&mut self, at: usize, answer: &[u8]) {
         let Some(connection) = self.sockets.at(at) else { return };
         if send(&connection.socket, answer, SendFlags::NOSIGNAL) != Ok(answer.len()) {
@@ -134,13 +143,15 @@ fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 
-fn law(words: &[String]) -> Option<Law> {
+fn limit_kind(words: &[String]) -> Option<LimitKind> {
     let [kind, rate, other] = words else { return None };
     let rate: f64 = rate.parse().ok().filter(|rate| *rate > 0.0)?;
     match kind.as_str() {
-        "delays" => Some(Law::Delays(Bucket::new(rate, other.parse().ok()?))),
-        "refuses" => Some(Law::Refuses(Bucket::new(rate, other.parse().ok()?))),
-        "queue" => Some(Law::Queue { mean_ns: 1e9 / rate, random: Random::new(other.parse().ok()?) }),
+        "delays" => Some(LimitKind::Delays(Bucket::new(rate, other.parse().ok()?))),
+        "refuses" => Some(LimitKind::Refuses(Bucket::new(rate, other.parse().ok()?))),
+        "queue" => {
+            Some(LimitKind::Queue { mean_ns: 1e9 / rate, random: Random::new(other.parse().ok()?) })
+        }
         _ => None,
     }
 }
@@ -148,11 +159,14 @@ fn law(words: &[String]) -> Option<Law> {
 fn run() -> Result<(), String> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (address, words) = arguments.split_first().ok_or(USAGE)?;
-    let address: SocketAddr = address.parse().map_err(|e| format!("{address:?} is no address: {e}"))?;
-    let law = law(words).ok_or(USAGE)?;
-    // The least there is: a sleep of this thread ends within a few µs of its time.
-    rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).map_err(|e| format!("timer slack: {e}"))?;
-    let mut server = Server::bind(address, law).map_err(|e| format!("cannot listen on {address}: {e}"))?;
+    let address: SocketAddr =
+        address.parse().map_err(|e| format!("{address:?} is no address: {e}"))?;
+    let limit_kind = limit_kind(words).ok_or(USAGE)?;
+    // The smallest slack: a sleep of this thread ends within a few µs of its time.
+    rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
+        .map_err(|e| format!("timer slack: {e}"))?;
+    let mut server = Server::bind(address, limit_kind)
+        .map_err(|e| format!("cannot listen on {address}: {e}"))?;
     server.run().map_err(|e| format!("epoll: {e}"))
 }
 

@@ -1,4 +1,4 @@
-//! Random numbers of its own: the generator that arrivals come from must not be related to the work that they bring.
+//! Random numbers independent of the load generator's: arrivals and work must not be correlated.
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Exponential with mean 1.
+    /// Returns an exponentially distributed number with mean 1.
     pub fn exponential(&mut self) -> f64 {
         let unit = (self.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64);
         -(1.0 - unit).ln()

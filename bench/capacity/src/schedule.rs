@@ -1,32 +1,33 @@
-//! When a request may leave. Times are absolute and follow from arrivals alone: what wakes up late is late for one request, and
-//! for no other.
+//! Times at which requests are answered. They are absolute and depend on arrivals alone, so a late
+//! wake-up delays one request and no other.
 
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// What comes of a request.
+/// Decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Decision {
     /// Answered with 200, not before this time, in ns.
     LeavesAt(u64),
     /// Answered with 503, at once.
     Refused,
 }
 
-/// A server's law.
+/// Kind of a server's limit.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Law {
-    /// A token bucket: one token per `gap_ns`, at most `burst` of them in stock; who comes too early waits for one.
+pub enum LimitKind {
+    /// A token bucket: one token per `gap_ns`, at most `burst` in stock. Early requests wait for a
+    /// token.
     Delays(Bucket),
-    /// The same; who comes too early is refused.
+    /// The same bucket; early requests are refused.
     Refuses(Bucket),
-    /// One worker, first come, first served; the time of each piece of work is exponential with the mean `mean_ns`.
+    /// One worker, first come, first served. Work is exponential with mean `mean_ns`.
     Queue { mean_ns: f64, random: Random },
 }
 
-/// A token bucket as a generic cell rate algorithm (ITU-T I.371, appendix): `next_ns` is when the next request is due if
-/// requests come evenly.
+/// A token bucket as a generic cell rate algorithm (ITU-T I.371, appendix); `next_ns` is the due
+/// time of the next request at an even rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bucket {
     pub gap_ns: f64,
@@ -34,41 +35,43 @@ pub struct Bucket {
     pub next_ns: f64,
 }
 
-/// Where a server stands.
+/// State of a server.
 #[derive(Debug)]
 pub struct Schedule {
-    law: Law,
-    /// When the last request that was accepted leaves.
+    limit_kind: LimitKind,
+    /// Time at which the last accepted request is answered.
     last_ns: u64,
-    /// Requests that were given work, and the work of all of them.
+    /// Number of requests with work, and their total work.
     pub works: u64,
     pub work_ns: f64,
 }
 
 impl Schedule {
-    pub fn new(law: Law) -> Self {
-        Self { law, last_ns: 0, works: 0, work_ns: 0.0 }
+    pub fn new(limit_kind: LimitKind) -> Self {
+        Self { limit_kind, last_ns: 0, works: 0, work_ns: 0.0 }
     }
 
-    /// What comes of a request that arrives now, in ns; arrivals must not go back in time.
-    pub fn arrival(&mut self, now_ns: u64) -> Fate {
-        let leaves_ns = match &mut self.law {
-            Law::Delays(bucket) => bucket.take(now_ns as f64),
-            Law::Refuses(bucket) => {
+    /// Returns the decision on a request that arrives now, in ns; arrivals must not go back in
+    /// time.
+    pub fn arrival(&mut self, now_ns: u64) -> Decision {
+        let leaves_ns = match &mut self.limit_kind {
+            LimitKind::Delays(bucket) => bucket.take(now_ns as f64),
+            LimitKind::Refuses(bucket) => {
                 if bucket.next_ns - now_ns as f64 > bucket.gap_ns * (bucket.burst - 1.0) {
-                    return Fate::Refused;
+                    return Decision::Refused;
                 }
                 bucket.take(now_ns as f64);
                 now_ns
             }
-            Law::Queue { mean_ns, random } => {
+            LimitKind::Queue { mean_ns, random } => {
                 let work_ns = random.exponential() * *mean_ns;
-                (self.works, self.work_ns) = (self.works + 1, self.work_ns + work_ns);
+                self.works += 1;
+                self.work_ns += work_ns;
                 self.last_ns.max(now_ns) + work_ns as u64
             }
         };
         self.last_ns = self.last_ns.max(leaves_ns);
-        Fate::LeavesAt(self.last_ns)
+        Decision::LeavesAt(self.last_ns)
     }
 }
 
@@ -77,7 +80,7 @@ impl Bucket {
         Self { gap_ns: Duration::from_secs(1).as_nanos() as f64 / rate, burst, next_ns: 0.0 }
     }
 
-    /// Takes a token; when there is one.
+    /// Takes a token and returns the time at which it is available.
     fn take(&mut self, now_ns: f64) -> u64 {
         let due_ns = self.next_ns.max(now_ns - self.gap_ns * (self.burst - 1.0));
         self.next_ns = due_ns + self.gap_ns;
@@ -93,33 +96,39 @@ mod tests {
 
     #[test]
     fn a_bucket_delays_what_exceeds_its_rate() {
-        let mut schedule = Schedule::new(Law::Delays(Bucket::new(1_000.0, 2.0)));
-        let at: Vec<Fate> = [0; 4].map(|ms: u64| schedule.arrival((1_000 + ms) * MS)).to_vec();
-        let leaves = |ms: u64| Fate::LeavesAt((1_000 + ms) * MS);
+        let mut schedule = Schedule::new(LimitKind::Delays(Bucket::new(1_000.0, 2.0)));
+        let at: Vec<Decision> = [0; 4].map(|ms: u64| schedule.arrival((1_000 + ms) * MS)).to_vec();
+        let leaves = |ms: u64| Decision::LeavesAt((1_000 + ms) * MS);
         assert_eq!(at, [leaves(0), leaves(0), leaves(1), leaves(2)]);
-        assert_eq!(schedule.arrival(2_000 * MS), Fate::LeavesAt(2_000 * MS));
+        assert_eq!(schedule.arrival(2_000 * MS), Decision::LeavesAt(2_000 * MS));
     }
 
     #[test]
     fn a_bucket_refuses_what_exceeds_its_rate() {
-        let mut schedule = Schedule::new(Law::Refuses(Bucket::new(1_000.0, 10.0)));
+        let mut schedule = Schedule::new(LimitKind::Refuses(Bucket::new(1_000.0, 10.0)));
         let mut accepted = |per_s: u64| {
             let times = (0..10 * per_s).map(|i| 10_000 * MS + i * 1_000 * MS / per_s);
-            times.filter(|now| schedule.arrival(*now) != Fate::Refused).count()
+            times.filter(|now| schedule.arrival(*now) != Decision::Refused).count()
         };
         assert!((10_000..=10_020).contains(&accepted(2_000)));
     }
 
     #[test]
     fn work_follows_work_and_is_exponential() {
-        let mut schedule = Schedule::new(Law::Queue { mean_ns: 1e6, random: Random::new(1) });
-        let (mut last_ns, mut longest_ns) = (0, 0);
+        let mut schedule = Schedule::new(LimitKind::Queue { mean_ns: 1e6, random: Random::new(1) });
+        let mut last_ns = 0;
+        let mut longest_ns = 0;
         for _ in 0..100_000 {
-            let Fate::LeavesAt(at_ns) = schedule.arrival(0) else { panic!("a queue refuses nothing") };
+            let Decision::LeavesAt(at_ns) = schedule.arrival(0) else {
+                panic!("a queue never refuses")
+            };
             longest_ns = longest_ns.max(at_ns - last_ns);
             last_ns = at_ns;
         }
-        assert!((last_ns as f64 / 1e11 - 1.0).abs() < 0.02 && (8 * MS..20 * MS).contains(&longest_ns), "{longest_ns}");
+        assert!(
+            (last_ns as f64 / 1e11 - 1.0).abs() < 0.02 && (8 * MS..20 * MS).contains(&longest_ns),
+            "{longest_ns}"
+        );
         assert_eq!(schedule.works, 100_000);
     }
 }

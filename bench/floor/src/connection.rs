@@ -1,4 +1,4 @@
-//! One connection: bytes in, answers out.
+//! One connection: requests in, answers out.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,49 +9,66 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::date::Date;
 use crate::records::Records;
 
-/// Bytes read at once, and so the longest request.
+/// Bytes per read, and so the longest request.
 pub const INPUT_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 32;
 const PREFIX: &str = "/products/";
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
 
-/// What a connection waits for.
+/// Event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Requests.
     Reading,
-    /// Room for the rest of its answers.
+    /// Room for the rest of the answers.
     Writing,
-    /// Nothing more.
+    /// None: the connection is closed.
     Closed,
 }
 
-/// A client's connection. Both buffers stay empty, and unallocated, while requests and answers pass in one piece.
+/// A client's connection. Both buffers stay empty and unallocated while requests and answers pass
+/// in one piece.
 pub struct Connection {
     socket: OwnedFd,
-    /// The begin of a request whose rest has not come.
+    /// Beginning of an incomplete request.
     partial: Vec<u8>,
     /// Answers that the socket did not take.
     unsent: Vec<u8>,
 }
 
 impl Connection {
-    /// For a socket that does not block.
+    /// Creates a connection from a non-blocking socket.
     pub fn new(socket: OwnedFd) -> Self {
         Self { socket, partial: Vec::new(), unsent: Vec::new() }
     }
 
-    /// What it waits for.
+    /// Returns the event that the connection waits for.
     pub fn state(&self) -> State {
         if self.unsent.is_empty() { State::Reading } else { State::Writing }
     }
 
-    /// Does what can be done now. `input` and `output` are scratch space that all connections share.
-    pub fn advance(&mut self, records: &Records, date: &Date, input: &mut [u8], output: &mut Vec<u8>) -> State {
-        if self.unsent.is_empty() { self.read(records, date, input, output) } else { self.write_unsent() }
+    /// Processes what is ready. `input` and `output` are scratch space shared by all connections.
+    pub fn advance(
+        &mut self,
+        records: &Records,
+        date: &Date,
+        input: &mut [u8],
+        output: &mut Vec<u8>,
+    ) -> State {
+        if self.unsent.is_empty() {
+            self.read(records, date, input, output)
+        } else {
+            self.write_unsent()
+        }
     }
 
-    fn read(&mut self, records: &Records, date: &Date, input: &mut [u8], output: &mut Vec<u8>) -> State {
+    fn read(
+        &mut self,
+        records: &Records,
+        date: &Date,
+        input: &mut [u8],
+        output: &mut Vec<u8>,
+    ) -> State {
         let held = self.partial.len();
         input[..held].copy_from_slice(&self.partial);
         let filled = match recv(&self.socket, &mut input[held..], RecvFlags::empty()) {
@@ -61,7 +78,9 @@ impl Connection {
             Err(_) => return State::Closed,
         };
         output.clear();
-        let Some(consumed) = answer_all(&input[..filled], records, date, output) else { return State::Closed };
+        let Some(consumed) = answer_all(&input[..filled], records, date, output) else {
+            return State::Closed;
+        };
         self.partial.clear();
         self.partial.extend_from_slice(&input[consumed..filled]);
         if self.partial.len() == input.len() {
@@ -76,13 +95,13 @@ impl Connection {
         }
         match send(&self.socket, output, SendFlags::NOSIGNAL) {
             Ok(sent) if sent == output.len() => State::Reading,
-            Ok(sent) => self.keep(&output[sent..]),
-            Err(Errno::AGAIN | Errno::INTR) => self.keep(output),
+            Ok(sent) => self.store_unsent(&output[sent..]),
+            Err(Errno::AGAIN | Errno::INTR) => self.store_unsent(output),
             Err(_) => State::Closed,
         }
     }
 
-    fn keep(&mut self, rest: &[u8]) -> State {
+    fn store_unsent(&mut self, rest: &[u8]) -> State {
         self.unsent.extend_from_slice(rest);
         State::Writing
     }
@@ -105,7 +124,8 @@ impl AsFd for Connection {
     }
 }
 
-/// Answers every whole request in `input`. Returns the bytes that they took; `None` for what is no GET request.
+/// Answers every complete request in `input`. Returns the consumed bytes; `None` for anything but a
+/// GET request.
 fn answer_all(input: &[u8], records: &Records, date: &Date, output: &mut Vec<u8>) -> Option<usize> {
     let mut consumed = 0;
     while consumed < input.len() {
@@ -136,14 +156,19 @@ mod tests {
 
     #[test]
     fn pipelined_and_partial_requests() {
-        let records = Records::parse(b"7 30 3 0\n000000000000000000000000000000abc\n").expect("well formed");
+        let records =
+            Records::parse(b"7 30 3 0\n000000000000000000000000000000abc\n").expect("well formed");
         let mut output = Vec::new();
-        let input = b"GET /products/7 HTTP/1.1\r\nhost: x\r\n\r\nGET /products/8 HTTP/1.1\r\n\r\nGET /pro";
+        let input =
+            b"GET /products/7 HTTP/1.1\r\nhost: x\r\n\r\nGET /products/8 HTTP/1.1\r\n\r\nGET /pro";
         let consumed = answer_all(input, &records, &Date::now(), &mut output);
         assert_eq!(consumed, Some(input.len() - 8));
         assert_eq!(&output[29..33], b"0abc");
         assert_eq!(&output[33..], NOT_FOUND);
-        assert_eq!(answer_all(b"POST / HTTP/1.1\r\n\r\n", &records, &Date::now(), &mut output), None);
+        assert_eq!(
+            answer_all(b"POST / HTTP/1.1\r\n\r\n", &records, &Date::now(), &mut output),
+            None
+        );
         assert_eq!(answer_all(b"\0\0", &records, &Date::now(), &mut output), None);
     }
 }

@@ -1,24 +1,25 @@
-//! The `date` field, formatted at most once a second.
+//! The `date` field, formatted at most once per second.
 
 use rustix::time::{ClockId, clock_gettime};
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The current second, as RFC 9110 section 5.6.7 writes it.
+/// The current second in the format of RFC 9110 section 5.6.7.
 pub struct Date {
     second: i64,
     text: [u8; 29],
 }
 
 impl Date {
-    /// The date now.
+    /// Returns the current date.
     pub fn now() -> Self {
         let second = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
         Self { second, text: format(second) }
     }
 
-    /// Reads the clock, and formats when a new second began.
+    /// Reads the clock and formats a new second.
     pub fn refresh(&mut self) {
         let second = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
         if second != self.second {
@@ -26,18 +27,22 @@ impl Date {
         }
     }
 
-    /// 29 bytes.
+    /// Returns the 29 bytes of the date.
     pub fn text(&self) -> &[u8; 29] {
         &self.text
     }
 }
 
-/// Seconds since 1970 as text. Days to a date: Howard Hinnant, "chrono-compatible low-level date algorithms".
+/// Formats seconds since 1970. Days to date: Howard Hinnant, "chrono-compatible low-level date
+/// algorithms".
 fn format(second: i64) -> [u8; 29] {
-    let (days, of_day) = (second.div_euclid(86_400), second.rem_euclid(86_400));
+    let days = second.div_euclid(86_400);
+    let of_day = second.rem_euclid(86_400);
     let z = days + 719_468;
-    let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;

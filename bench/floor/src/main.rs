@@ -1,11 +1,13 @@
-//! The practical floor: the least CPU time that a cached record can cost over HTTP/1.1 on this kernel.
+//! Lower bound of the CPU time for a cached record over HTTP/1.1 on this kernel.
 //!
-//! Why it is a fair floor. It sends the same bytes as the server it is compared with, head and body, so the kernel has the
-//! same work. It does the work that no server of records can leave out: wait for readiness, read, parse the request with a
-//! real parser, look the id up in a bounded cache, keep the date right, write; keep-alive and pipelining included. It does
-//! nothing else: one thread, so no lock and no atomic; each answer lies ready in one piece, so answering is one copy and a
-//! patched date; no routes, limits, time-outs, conditional requests, metrics, freshness or database. What is above this
-//! figure is the price of a server's features and libraries, what is below it is the kernel's.
+//! The bound is fair. The program sends the same bytes as the server under comparison, head and
+//! body, so the kernel has the same work. It does all that a record server must do: wait for
+//! readiness, read, parse the request with a real parser, look up the id in a bounded cache, keep
+//! the date correct, write; with keep-alive and pipelining. It does nothing else: one thread, so no
+//! locks or atomics; each answer is stored in one piece, so an answer costs one copy and a patched
+//! date; no routes, limits, time-outs, conditional requests, metrics, freshness or database. CPU
+//! time above the bound is the price of a server's features and libraries; below it is the
+//! kernel's.
 
 mod connection;
 mod date;
@@ -59,11 +61,13 @@ impl Server {
     fn serve(&mut self, place: usize) -> Result<(), Errno> {
         let Some(connection) = self.sockets.at(place) else { return Ok(()) };
         let before = connection.state();
-        let after = connection.advance(&self.records, &self.date, &mut self.input, &mut self.output);
+        let after =
+            connection.advance(&self.records, &self.date, &mut self.input, &mut self.output);
         if after == State::Closed {
             self.sockets.close(place);
         } else if after != before {
-            let readiness = if after == State::Writing { Readiness::Writable } else { Readiness::Readable };
+            let readiness =
+                if after == State::Writing { Readiness::Writable } else { Readiness::Readable };
             self.sockets.await_other(place, readiness)?;
         }
         Ok(())
@@ -72,12 +76,15 @@ impl Server {
 
 fn run() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(address), Some(file), None) = (arguments.next(), arguments.next(), arguments.next()) else {
+    let (Some(address), Some(file), None) = (arguments.next(), arguments.next(), arguments.next())
+    else {
         return Err(USAGE.to_owned());
     };
-    let address: SocketAddr = address.parse().map_err(|e| format!("{address:?} is no address: {e}"))?;
+    let address: SocketAddr =
+        address.parse().map_err(|e| format!("{address:?} is no address: {e}"))?;
     let records = Records::read(&file)?;
-    let mut server = Server::bind(address, records).map_err(|e| format!("cannot listen on {address}: {e}"))?;
+    let mut server =
+        Server::bind(address, records).map_err(|e| format!("cannot listen on {address}: {e}"))?;
     server.run().map_err(|e| format!("epoll: {e}"))
 }
 

@@ -2,31 +2,33 @@
 
 use quick_cache::unsync::Cache;
 
-/// One answer as it is sent, but for the date.
+/// One complete answer, except for the date.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Status line, header fields and body.
     pub answer: Box<[u8]>,
-    /// Where in `answer` the 29 bytes of the date are.
+    /// Offset of the date's 29 bytes in `answer`.
     pub date_at: usize,
 }
 
 const DATE_BYTES: usize = 29;
 
-/// Records by id. The single-threaded form of the cache: one thread needs no lock.
+/// Records by id, in the cache's single-threaded form, which needs no lock.
 pub struct Records(Cache<u64, Record>);
 
 impl Records {
-    /// Reads a file of records: for each a line `ID HEAD_BYTES BODY_BYTES DATE_AT`, then head and body, then a newline.
+    /// Reads a file of records, each a line `ID HEAD_BYTES BODY_BYTES DATE_AT`, then head and body,
+    /// then a newline.
     ///
     /// # Errors
-    /// A sentence for the user with the byte at which the file is wrong.
+    /// Returns a message with the byte offset of the error.
     pub fn read(path: &str) -> Result<Self, String> {
-        let bytes = std::fs::read(path).map_err(|e| format!("cannot read records from {path}: {e}"))?;
+        let bytes =
+            std::fs::read(path).map_err(|e| format!("cannot read records from {path}: {e}"))?;
         Self::parse(&bytes).map_err(|at| format!("{path} is no file of records: see byte {at}"))
     }
 
-    /// The same from memory; the error is the place of the first record that is wrong.
+    /// Parses records from memory; the error is the offset of the first invalid record.
     pub fn parse(bytes: &[u8]) -> Result<Self, usize> {
         let mut records = Vec::new();
         let mut at = 0;
@@ -35,7 +37,8 @@ impl Records {
             records.push((id, record));
             at = next;
         }
-        // Twice the room: the policy may evict before a cache is full, and a floor that misses measures nothing.
+        // Twice the room, because the policy may evict before the cache is full, and misses would
+        // distort the bound.
         let mut cache = Cache::new(2 * records.len() + 100);
         for (id, record) in records {
             cache.insert(id, record);
@@ -43,7 +46,7 @@ impl Records {
         Ok(Self(cache))
     }
 
-    /// The record of an id.
+    /// Returns the record of an id.
     pub fn get(&self, id: u64) -> Option<&Record> {
         self.0.get(&id)
     }
@@ -53,7 +56,10 @@ fn record(bytes: &[u8], at: usize) -> Option<(u64, Record, usize)> {
     let line_bytes = bytes[at..].iter().position(|byte| *byte == b'\n')?;
     let line = std::str::from_utf8(&bytes[at..at + line_bytes]).ok()?;
     let mut numbers = line.split(' ').map(|word| word.parse::<u64>().ok());
-    let (id, head, body, date_at) = (numbers.next()??, numbers.next()??, numbers.next()??, numbers.next()??);
+    let id = numbers.next()??;
+    let head = numbers.next()??;
+    let body = numbers.next()??;
+    let date_at = numbers.next()??;
     let start = at + line_bytes + 1;
     let end = start.checked_add(usize::try_from(head.checked_add(body)?).ok()?)?;
     let answer: Box<[u8]> = bytes.get(start..end)?.into();

@@ -1,4 +1,5 @@
-//! A grid of settings: which reproduce the published figures, and which do better without losing elsewhere.
+//! A grid of settings: which reproduce the published figures, and which improve on them without
+//! loss elsewhere.
 
 use std::num::NonZeroUsize;
 
@@ -8,10 +9,12 @@ use crate::published;
 use crate::trace::Trace;
 use crate::{PERCENTS, TUNED};
 
-/// Prints every setting's hit ratios, and by how much its worst cell is below the published "tuned" column.
+/// Prints each setting's hit ratios, and the largest shortfall from the published "tuned" column.
 pub fn print(traces: &[Trace]) {
-    let cells: Vec<(&Trace, f64)> = traces.iter().flat_map(|trace| PERCENTS.map(|p| (trace, p))).collect();
-    let heads: Vec<String> = cells.iter().map(|(trace, p)| format!("{} {p} %", trace.name)).collect();
+    let cells: Vec<(&Trace, f64)> =
+        traces.iter().flat_map(|trace| PERCENTS.map(|p| (trace, p))).collect();
+    let heads: Vec<String> =
+        cells.iter().map(|(trace, p)| format!("{} {p} %", trace.name)).collect();
     println!(
         "| settings | {} | mean | worst against tuned |\n|---|{}",
         heads.join(" | "),
@@ -19,7 +22,8 @@ pub fn print(traces: &[Trace]) {
     );
     for (hot, ghost, shards, estimate) in quick_grid() {
         let settings = QuickSettings { hot, ghost, shards: NonZeroUsize::new(shards), estimate };
-        let name = format!("quick_cache hot {hot} ghost {ghost} shards {shards} estimate {estimate}");
+        let name =
+            format!("quick_cache hot {hot} ghost {ghost} shards {shards} estimate {estimate}");
         row(&name, &cells, |capacity| Box::new(Quick::new(capacity, settings)));
     }
     for settings in s3_grid() {
@@ -27,7 +31,10 @@ pub fn print(traces: &[Trace]) {
         let name = match adapt {
             None => format!("S3-FIFO small {small} promote at {promote_at} ghost {ghost}"),
             Some((least, most)) => {
-                format!("S3-FIFO small {least}–{most} from {small} promote at {promote_at} ghost {ghost}")
+                format!(
+                    "S3-FIFO small {least}–{most} from {small} promote at {promote_at} ghost \
+                     {ghost}"
+                )
             }
         };
         row(&name, &cells, |capacity| Box::new(S3Fifo::new(capacity, settings)));
@@ -50,20 +57,32 @@ fn s3_grid() -> Vec<S3Settings> {
     let mut grid = Vec::new();
     for small in [0.05, 0.1, 0.2] {
         for promote_at in [1, 2] {
-            grid.extend([0.9, 2.0].map(|ghost| S3Settings { small, promote_at, adapt: None, ghost }));
+            grid.extend([0.9, 2.0].map(|ghost| S3Settings {
+                small,
+                promote_at,
+                adapt: None,
+                ghost,
+            }));
         }
     }
     for adapt in [(0.01, 0.9), (0.05, 0.9), (0.01, 0.5)] {
         for promote_at in [1, 2] {
-            grid.extend([1.0, 2.0].map(|ghost| S3Settings { small: 0.1, promote_at, adapt: Some(adapt), ghost }));
+            grid.extend([1.0, 2.0].map(|ghost| S3Settings {
+                small: 0.1,
+                promote_at,
+                adapt: Some(adapt),
+                ghost,
+            }));
         }
     }
     grid
 }
 
 fn row(name: &str, cells: &[(&Trace, f64)], build: impl Fn(usize) -> Box<dyn Policy>) {
-    let figures: Vec<f64> =
-        cells.iter().map(|(trace, p)| percent(build(trace.capacity_entries(*p)).replay(&trace.keys), trace)).collect();
+    let figures: Vec<f64> = cells
+        .iter()
+        .map(|(trace, p)| percent(build(trace.capacity_entries(*p)).replay(&trace.keys), trace))
+        .collect();
     let worst = cells
         .iter()
         .zip(&figures)

@@ -1,4 +1,4 @@
-//! Replays access traces against cache policies and prints their hit ratios beside published figures.
+//! Replay of access traces against cache policies, with hit ratios beside published figures.
 
 mod explore;
 mod measure;
@@ -26,24 +26,28 @@ Hit ratio and cost of cache policies on real traces, beside published figures.
   --json         one JSON object instead of Markdown tables
   --explore      a grid of settings instead of the table";
 
-/// A policy under test: how it is called and how to make one of a given number of entries.
+/// A policy under test: its name, and how to create it for a number of entries.
 pub struct Candidate {
     /// Column heading.
     pub name: String,
-    /// Makes an empty cache.
+    /// Creates an empty cache.
     pub build: Box<dyn Fn(usize) -> Box<dyn Policy>>,
 }
 
 impl Candidate {
-    fn new<P: Policy + 'static>(name: impl Into<String>, build: impl Fn(usize) -> P + 'static) -> Self {
+    fn new<P: Policy + 'static>(
+        name: impl Into<String>,
+        build: impl Fn(usize) -> P + 'static,
+    ) -> Self {
         Self { name: name.into(), build: Box::new(move |capacity| Box::new(build(capacity))) }
     }
 }
 
-/// The settings of the published column "tuned".
-pub const TUNED: QuickSettings = QuickSettings { hot: 0.9, ghost: 1.0, shards: Some(NonZeroUsize::MIN), estimate: 1.0 };
+/// Settings of the published column "tuned".
+pub const TUNED: QuickSettings =
+    QuickSettings { hot: 0.9, ghost: 1.0, shards: Some(NonZeroUsize::MIN), estimate: 1.0 };
 
-/// The columns of the main table. Add a policy of ours here.
+/// Columns of the main table. Add new policies here.
 fn candidates() -> Vec<Candidate> {
     let default = QuickSettings { hot: 0.97, ghost: 0.5, ..TUNED };
     let s3 = S3Settings { small: 0.1, promote_at: 1, adapt: None, ghost: 0.9 };
@@ -66,11 +70,12 @@ struct Arguments {
 
 fn arguments() -> Result<Option<Arguments>, String> {
     let mut traces = std::env::var_os("HOTROW_TRACES").map(PathBuf::from);
-    let (mut json, mut explore) = (false, false);
-    let mut given = std::env::args().skip(1);
-    while let Some(argument) = given.next() {
+    let mut json = false;
+    let mut explore = false;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--traces" => traces = Some(given.next().ok_or("--traces needs a folder")?.into()),
+            "--traces" => traces = Some(arguments.next().ok_or("--traces needs a folder")?.into()),
             "--json" => json = true,
             "--explore" => explore = true,
             "--help" | "-h" => return Ok(None),
@@ -82,7 +87,10 @@ fn arguments() -> Result<Option<Arguments>, String> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
-    let traces = TRACES.iter().map(|name| Trace::read(&arguments.traces, name)).collect::<Result<Vec<_>, _>>()?;
+    let traces = TRACES
+        .iter()
+        .map(|name| Trace::read(&arguments.traces, name))
+        .collect::<Result<Vec<_>, _>>()?;
     if arguments.explore {
         explore::print(&traces);
         return Ok(());

@@ -8,10 +8,10 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::trace::Trace;
 use crate::{Candidate, PERCENTS, opt};
 
-/// Replays per cell; the cheapest counts, for what is added to it is other work of the machine.
+/// Replays per cell; the cheapest counts, because other work of the machine only adds time.
 const REPLAYS: usize = 3;
 
-/// Counts heap bytes in use. Costs an atomic addition per allocation, the same for every policy.
+/// Allocator that counts heap bytes in use, at one atomic addition per allocation for every policy.
 struct Counting;
 
 static HEAP_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -19,22 +19,22 @@ static HEAP_BYTES: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every call is handed on to the system's allocator unchanged; only a number is kept beside it.
+// SAFETY: every call is forwarded to the system's allocator unchanged; only a counter is updated.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HEAP_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise about `layout` is handed on.
+        // SAFETY: the caller's promise about `layout` is forwarded.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         HEAP_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise about `at` and `layout` is handed on.
+        // SAFETY: the caller's promise about `at` and `layout` is forwarded.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-/// What one policy did on one trace with one capacity.
+/// Result of one policy on one trace with one capacity.
 #[derive(Debug)]
 pub struct Figure {
     /// Hits over requests, in %.
@@ -52,7 +52,7 @@ pub struct Cell {
     pub trace: &'static str,
     /// Capacity in % of the unique keys.
     pub percent: f64,
-    /// The same in entries.
+    /// Capacity in entries.
     pub capacity_entries: usize,
     /// The clairvoyant bound in %, computed here.
     pub opt_percent: f64,
@@ -60,7 +60,7 @@ pub struct Cell {
     pub figures: Vec<Figure>,
 }
 
-/// Everything that was measured.
+/// All results.
 #[derive(Debug)]
 pub struct Results {
     /// The candidates' names.
@@ -69,13 +69,13 @@ pub struct Results {
     pub cells: Vec<Cell>,
 }
 
-/// CPU time that this thread has used, in nanoseconds.
+/// Returns the CPU time of this thread, in nanoseconds.
 fn thread_cpu_ns() -> i64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Share of `hits` in the trace's requests, in %.
+/// Returns the share of `hits` in the trace's requests, in %.
 pub fn percent(hits: u64, trace: &Trace) -> f64 {
     100.0 * hits as f64 / trace.keys.len() as f64
 }
@@ -91,7 +91,8 @@ fn figure(candidate: &Candidate, trace: &Trace, capacity: usize) -> Figure {
         let hits = policy.replay(&trace.keys);
         best_ns = best_ns.min(thread_cpu_ns() - start);
         hit_percent = percent(hits, trace);
-        entry_bytes = HEAP_BYTES.load(Relaxed).saturating_sub(heap) as f64 / policy.entries().max(1) as f64;
+        entry_bytes =
+            HEAP_BYTES.load(Relaxed).saturating_sub(heap) as f64 / policy.entries().max(1) as f64;
     }
     Figure { hit_percent, cost_ns: best_ns as f64 / trace.keys.len() as f64, entry_bytes }
 }
@@ -108,7 +109,10 @@ pub fn all(traces: &[Trace], candidates: &[Candidate]) -> Results {
                 percent: percents,
                 capacity_entries: capacity,
                 opt_percent: percent(opt::hits(&trace.keys, capacity), trace),
-                figures: candidates.iter().map(|candidate| figure(candidate, trace, capacity)).collect(),
+                figures: candidates
+                    .iter()
+                    .map(|candidate| figure(candidate, trace, capacity))
+                    .collect(),
             });
         }
     }

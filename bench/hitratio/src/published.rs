@@ -1,4 +1,4 @@
-//! Figures that were published for the same traces, in % of hits: read-through, one thread.
+//! Published figures for the same traces, in % of hits: read-through, one thread.
 
 /// One row of the published table.
 #[derive(Debug)]
@@ -11,7 +11,8 @@ pub struct Row {
     pub opt: f64,
     /// quick_cache with its defaults, get and insert.
     pub quick: f64,
-    /// quick_cache with hot share 0.9 and ghost 1.0: what ours must reach within half a point in every cell.
+    /// quick_cache with hot share 0.9 and ghost 1.0, which our policy must reach within half a
+    /// point in every cell.
     pub tuned: f64,
     /// moka.
     pub moka: f64,
@@ -32,7 +33,7 @@ const fn row(trace: &'static str, percent: f64, f: Figures) -> Row {
     Row { trace, percent, opt, quick, tuned, moka, caffeine, s3fifo, sieve, lru }
 }
 
-/// The cells that both of our traces share with the published table.
+/// Cells of the published table for our two traces.
 pub const TABLE: [Row; 7] = [
     row("orm-busy", 0.5, [76.2, 62.8, 66.9, 44.8, 65.1, 66.5, 63.5, 65.7]),
     row("orm-busy", 1.0, [82.8, 71.5, 76.4, 52.3, 74.4, 75.5, 70.5, 77.0]),
@@ -43,7 +44,7 @@ pub const TABLE: [Row; 7] = [
     row("web12", 10.0, [80.0, 71.3, 71.6, 65.7, 69.9, 71.4, 71.7, 68.5]),
 ];
 
-/// The published row of a cell, if there is one.
+/// Returns the published row of a cell, if there is one.
 pub fn find(trace: &str, percent: f64) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.trace == trace && row.percent == percent)
 }

@@ -1,7 +1,8 @@
-//! What the HTTP library alone costs: hyper on one current-thread runtime, the same answers as the floor's, out of a cache.
+//! Cost of the HTTP library alone: hyper on a current-thread runtime with the floor's answers from
+//! a cache.
 //!
-//! Between the floor and the product: what this costs more than the floor is hyper and tokio, what the product costs more
-//! than this is its own. Only the header fields' order and the date's refresh are left to the library.
+//! Its cost above the floor is that of hyper and tokio; the product's cost above this one is its
+//! own. Only the order of header fields and the refresh of the date are left to the library.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -38,7 +39,10 @@ impl Body for Whole {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
     }
 
@@ -51,19 +55,24 @@ impl Body for Whole {
     }
 }
 
-/// One record of the floor's file: a line `ID HEAD_BYTES BODY_BYTES DATE_AT`, head and body, a newline.
+/// Parses one record of the floor's file: a line `ID HEAD_BYTES BODY_BYTES DATE_AT`, head and body,
+/// a newline.
 fn record(file: &[u8], at: usize) -> Option<(u64, Record, usize)> {
     let line_bytes = file.get(at..)?.iter().position(|byte| *byte == b'\n')?;
     let line = std::str::from_utf8(&file[at..at + line_bytes]).ok()?;
     let mut numbers = line.split(' ').map(|word| word.parse::<usize>().ok());
-    let (id, head_bytes, body_bytes) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let id = numbers.next()??;
+    let head_bytes = numbers.next()??;
+    let body_bytes = numbers.next()??;
     let start = at + line_bytes + 1;
     let (head, rest) = file.get(start..)?.split_at_checked(head_bytes)?;
     let mut fields = Vec::new();
-    for field in std::str::from_utf8(head).ok()?.split("\r\n").skip(1).filter(|field| !field.is_empty()) {
+    for field in
+        std::str::from_utf8(head).ok()?.split("\r\n").skip(1).filter(|field| !field.is_empty())
+    {
         let (name, value) = field.split_once(':')?;
         let name: HeaderName = name.parse().ok()?;
-        // hyper writes these two itself.
+        // hyper writes these two fields itself.
         if name != "date" && name != "content-length" {
             fields.push((name, HeaderValue::from_str(value.trim()).ok()?));
         }
@@ -77,7 +86,8 @@ fn read(path: &str) -> Result<Records, String> {
     let mut records = Vec::new();
     let mut at = 0;
     while at < file.len() {
-        let (id, record, next) = record(&file, at).ok_or_else(|| format!("{path} is wrong at byte {at}"))?;
+        let (id, record, next) =
+            record(&file, at).ok_or_else(|| format!("{path} is wrong at byte {at}"))?;
         records.push((id, Arc::new(record)));
         at = next;
     }
@@ -119,22 +129,32 @@ async fn serve(address: SocketAddr, records: Arc<Records>) -> std::io::Result<()
                 let response = answer(&records, request.uri().path());
                 async move { Ok::<_, Infallible>(response) }
             });
-            // A connection that ends badly ends; there is nobody to tell.
-            let _ = http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(stream), service).await;
+            // An error ends the connection; no one needs the message.
+            let _ = http1::Builder::new()
+                .pipeline_flush(true)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }
 
 fn run() -> Result<(), String> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(address), Some(file), None) = (arguments.next(), arguments.next(), arguments.next()) else {
+    let (Some(address), Some(file), None) = (arguments.next(), arguments.next(), arguments.next())
+    else {
         return Err(USAGE.to_owned());
     };
-    let address: SocketAddr = address.parse().map_err(|e| format!("{address:?} is no address: {e}"))?;
+    let address: SocketAddr =
+        address.parse().map_err(|e| format!("{address:?} is no address: {e}"))?;
     let records = Arc::new(read(&file)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(|e| e.to_string())?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, serve(address, records)).map_err(|e| format!("cannot serve on {address}: {e}"))
+    local
+        .block_on(&runtime, serve(address, records))
+        .map_err(|e| format!("cannot serve on {address}: {e}"))
 }
 
 fn main() -> ExitCode {

@@ -1,25 +1,25 @@
-//! What is measured.
+//! The measured cases.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use hotrow_admit::rate::Cell;
-use hotrow_admit::rate::bucket::{SharedBucket, TokenBucket};
-use hotrow_admit::rate::gcra::Gcra;
-use hotrow_admit::rate::keyed::Keyed;
-use hotrow_admit::rate::meter::Meter;
+use hotrow_admission::rate::Cell;
+use hotrow_admission::rate::bucket::{SharedBucket, TokenBucket};
+use hotrow_admission::rate::gcra::Gcra;
+use hotrow_admission::rate::keyed::Keyed;
+use hotrow_admission::rate::meter::Meter;
 use hotrow_measure::clock::Nanos;
 
 use crate::report::{Memory, Row};
 
-/// The row that is judged.
+/// Name of the row that is judged.
 pub(crate) const BY_KEY: &str = "by key: hash, look-up, decision (1,000 keys)";
-/// The rows of contention.
+/// Names of the contention rows.
 pub(crate) const ONE_KEY: &str = "one key";
 const OWN_KEYS: &str = "a key of its own each";
 
-/// Decisions between two looks at the time.
+/// Decisions between two reads of the clock.
 const CHUNK: u64 = 20_000;
 const SEED: [u64; 2] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
 
@@ -28,16 +28,17 @@ fn gcra(rate: &str, burst: u32) -> Gcra {
     Gcra(Meter::new(rate, burst, Duration::ZERO, Nanos(0)))
 }
 
-/// A client's key as the server makes it: 17 bytes.
+/// Returns a client's key in the server's format: 17 bytes.
 fn client(number: u64) -> [u8; 17] {
     let mut key = [4; 17];
     key[1..9].copy_from_slice(&number.to_le_bytes());
     key
 }
 
-/// Median time of one call over rounds of [`CHUNK`] calls; each is given its number.
+/// Returns the median time of a call over rounds of [`CHUNK`] calls; each call receives its number.
 fn row(name: &'static str, time: Duration, mut call: impl FnMut(u64)) -> Row {
-    let (mut rounds, mut number) = (Vec::new(), 0);
+    let mut rounds = Vec::new();
+    let mut number = 0;
     let begun = Instant::now();
     while begun.elapsed() < time || rounds.len() < 3 {
         let round = Instant::now();
@@ -51,14 +52,19 @@ fn row(name: &'static str, time: Duration, mut call: impl FnMut(u64)) -> Row {
     Row { name, threads: 1, ns: rounds[rounds.len() / 2] }
 }
 
-/// One thread. Virtual time goes on by a microsecond per call unless the row says otherwise.
+/// One thread. Virtual time advances by a microsecond per call unless the row's name differs.
 pub(crate) fn alone(time: Duration) -> Vec<Row> {
-    let (free, never) = (gcra("10000000/s", 1_000_000), gcra("1/h", 1));
-    let (cell, full) = (Cell::default(), Cell::default());
-    let (few, many, new) = (Keyed::new(65_536, SEED), Keyed::new(1 << 21, SEED), Keyed::new(65_536, SEED));
-    let bucket = SharedBucket::new(TokenBucket::new(Duration::from_nanos(100), 1_000_000, 1, Nanos(0)));
+    let free = gcra("10000000/s", 1_000_000);
+    let never = gcra("1/h", 1);
+    let cell = Cell::default();
+    let full = Cell::default();
+    let few = Keyed::new(65_536, SEED);
+    let many = Keyed::new(1 << 21, SEED);
+    let new = Keyed::new(65_536, SEED);
+    let bucket =
+        SharedBucket::new(TokenBucket::new(Duration::from_nanos(100), 1_000_000, 1, Nanos(0)));
     let at = |number: u64| Nanos(number * 1000);
-    // A stride that is coprime to the number of keys visits all of them, far apart.
+    // A stride coprime to the number of keys visits all of them, far apart.
     let scattered = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
     vec![
         row("the clock, for comparison", time, |_| _ = black_box(Nanos::now())),
@@ -81,11 +87,13 @@ pub(crate) fn alone(time: Duration) -> Vec<Row> {
             let key = new.hash(&client(black_box(n)));
             black_box(new.decide(key, &free, 1, at(n)));
         }),
-        row("token bucket with a lock: take", time, |n| _ = black_box(bucket.with(|b| b.take(at(n), 1)))),
+        row("token bucket with a lock: take", time, |n| {
+            _ = black_box(bucket.with(|b| b.take(at(n), 1)))
+        }),
     ]
 }
 
-/// 1 to 8 threads on one key, and on a key each.
+/// 1 to 8 threads, on one shared key and on a key each.
 pub(crate) fn contended(time: Duration) -> Vec<Row> {
     let mut rows = Vec::new();
     for threads in [1, 2, 4, 8] {
@@ -96,13 +104,16 @@ pub(crate) fn contended(time: Duration) -> Vec<Row> {
     rows
 }
 
-/// Nanoseconds per decision of one thread, when all decide at once.
+/// Returns the nanoseconds per decision of one thread while all threads decide.
 fn together(threads: usize, own: bool, time: Duration) -> f64 {
-    let (table, gcra, start) = (Keyed::new(65_536, SEED), gcra("10000000/s", 1_000_000), Barrier::new(threads));
+    let table = Keyed::new(65_536, SEED);
+    let gcra = gcra("10000000/s", 1_000_000);
+    let start = Barrier::new(threads);
     let decide = |thread: u64| {
         let key = table.hash(&client(if own { thread } else { 0 }));
         start.wait();
-        let (begun, mut decisions) = (Instant::now(), 0_u64);
+        let begun = Instant::now();
+        let mut decisions = 0_u64;
         while begun.elapsed() < time {
             for _ in 0..CHUNK {
                 black_box(table.decide(black_box(key), &gcra, 1, Nanos(decisions * 1000)));
@@ -112,17 +123,19 @@ fn together(threads: usize, own: bool, time: Duration) -> f64 {
         begun.elapsed().as_secs_f64() * 1e9 / decisions as f64
     };
     let times: Vec<f64> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads as u64).map(|thread| scope.spawn(move || decide(thread))).collect();
+        let running: Vec<_> =
+            (0..threads as u64).map(|thread| scope.spawn(move || decide(thread))).collect();
         running.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    // Together they make so many decisions a second; a thread's own time is that of all of them.
+    // The sum of the threads' rates gives the mean time of a thread.
     times.len() as f64 / times.iter().map(|ns| 1.0 / ns).sum::<f64>()
 }
 
-/// So many keys, each of which owes something, so that none can be forgotten for free.
+/// Inserts this many keys, each with a debt, so that none can be dropped for free.
 pub(crate) fn memory(keys: usize) -> Memory {
     let before = resident_bytes();
-    let (table, gcra) = (Keyed::new(keys, SEED), gcra("1/h", 10));
+    let table = Keyed::new(keys, SEED);
+    let gcra = gcra("1/h", 10);
     let begun = Instant::now();
     for number in 0..keys as u64 {
         black_box(table.decide(table.hash(&client(number)), &gcra, 1, Nanos(0)));
@@ -140,8 +153,9 @@ pub(crate) fn memory(keys: usize) -> Memory {
     }
 }
 
-/// From /proc/self/statm, in pages of 4 KiB; 0 where there is none.
+/// Returns the resident memory from /proc/self/statm, in pages of 4 KiB; 0 without that file.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0_usize) * 4096
+    statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0_usize)
+        * 4096
 }

@@ -1,8 +1,10 @@
-//! What a decision of a rate limit costs: alone, under contention, and with ten million keys.
+//! Cost of a rate-limit decision: alone, under contention, and with ten million keys.
 //!
-//! Times are medians over short rounds, so that a disturbed round does not count. The clock is read once per request by the server
-//! anyway and is not part of a decision; one row shows it. Aims: 60 ns for a decision by key, the key's hash included (the original
-//! needed 175 ns for a wait call); eight threads on one key together at least a fifth as fast as one; memory within its named bound.
+//! Times are medians over short rounds, so that a disturbed round does not count. The server reads
+//! the clock once per request anyway, so the clock is not part of a decision; one row shows it.
+//! Goals: 60 ns for a decision by key, with the key's hash (an earlier implementation needed 175 ns
+//! for a wait call); eight threads on one key together at least a fifth as fast as one; memory
+//! within its stated bound.
 
 mod cases;
 mod report;
@@ -10,19 +12,19 @@ mod report;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use report::{Aim, Report, Row};
+use report::{Goal, Report, Row};
 
 const USAGE: &str = "usage: rate [--seconds S] [--keys N] [--json FILE]
   --seconds S   time per row, 0.1 to 60 (default 1)
   --keys N      keys of the memory test, 8 to 100000000 (default 10000000)
   --json FILE   also writes the figures to FILE";
 
-/// What a decision by key may cost.
+/// Most time of a decision by key.
 const DECISION_NS_MAX: f64 = 60.0;
-/// What eight threads on one key must reach together, as a part of what one thread reaches.
+/// Least rate of eight threads together on one key, as a share of one thread's rate.
 const CONTENDED_SHARE_MIN: f64 = 0.2;
 
-/// What the process itself may grow by while it is measured.
+/// Memory growth of the process itself during the measurement.
 const PROCESS_BYTES: usize = 1 << 20;
 
 struct Options {
@@ -41,7 +43,9 @@ fn options() -> Option<Options> {
                 let seconds = value.parse().ok().filter(|s| (0.1..=60.0).contains(s))?;
                 options.time = Duration::from_secs_f64(seconds);
             }
-            "--keys" => options.keys = value.parse().ok().filter(|keys| (8..=100_000_000).contains(keys))?,
+            "--keys" => {
+                options.keys = value.parse().ok().filter(|keys| (8..=100_000_000).contains(keys))?
+            }
             "--json" => options.json = Some(value),
             _ => return None,
         }
@@ -53,20 +57,28 @@ fn measure(options: &Options) -> Report {
     let alone = cases::alone(options.time);
     let contended = cases::contended(options.time);
     let memory = cases::memory(options.keys);
-    let decision = alone.iter().find(|row| row.name == cases::BY_KEY).map_or(f64::NAN, |row| row.ns);
+    let decision =
+        alone.iter().find(|row| row.name == cases::BY_KEY).map_or(f64::NAN, |row| row.ns);
     let per_s = |threads: usize| {
-        contended.iter().find(|row| row.threads == threads && row.name == cases::ONE_KEY).map_or(f64::NAN, Row::per_s)
+        contended
+            .iter()
+            .find(|row| row.threads == threads && row.name == cases::ONE_KEY)
+            .map_or(f64::NAN, Row::per_s)
     };
-    let aims = vec![
-        Aim::at_most("a decision by key, ns", decision, DECISION_NS_MAX),
-        Aim::at_least("8 threads on one key, to 1 thread", per_s(8) / per_s(1), CONTENDED_SHARE_MIN),
-        Aim::at_most(
+    let goals = vec![
+        Goal::at_most("a decision by key, ns", decision, DECISION_NS_MAX),
+        Goal::at_least(
+            "8 threads on one key, to 1 thread",
+            per_s(8) / per_s(1),
+            CONTENDED_SHARE_MIN,
+        ),
+        Goal::at_most(
             "memory of the keys, bytes",
             memory.grown_bytes as f64,
             (memory.bound_bytes + PROCESS_BYTES) as f64,
         ),
     ];
-    Report { alone, contended, memory, aims }
+    Report { alone, contended, memory, goals }
 }
 
 fn main() -> ExitCode {
@@ -82,5 +94,5 @@ fn main() -> ExitCode {
         eprintln!("rate: cannot write {file}: {error}");
         return ExitCode::FAILURE;
     }
-    if report.aims.iter().all(|aim| aim.reached) { ExitCode::SUCCESS } else { ExitCode::from(3) }
+    if report.goals.iter().all(|goal| goal.reached) { ExitCode::SUCCESS } else { ExitCode::from(3) }
 }

@@ -1,5 +1,5 @@
-//! A listener and its connections in one epoll set: what the servers of one thread that measurements need have in common. What is
-//! read and answered is theirs.
+//! A listener and its connections in one epoll set, for the single-threaded servers of the
+//! measurements. They read and answer themselves.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,13 +9,14 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// Connections open at once; more are closed at once.
+/// Most open connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 4_096;
 const EVENTS_MAX: usize = 256;
 const BACKLOG: i32 = 1_024;
 const LISTENER: u64 = u64::MAX;
 
-/// A listener and its connections, each of which has a place: a number that is given again when it is gone.
+/// A listener and its connections. Each connection has a place, a number that is reused after it is
+/// closed.
 #[derive(Debug)]
 pub struct Sockets<C> {
     epoll: OwnedFd,
@@ -24,15 +25,15 @@ pub struct Sockets<C> {
     free: Vec<usize>,
 }
 
-/// What [`Sockets::wait`] writes to; outside, so that connections can be changed while it is read.
+/// Output of [`Sockets::wait`]; separate, so that connections can change while it is read.
 #[derive(Default)]
 pub struct Ready {
     events: Vec<Event>,
-    /// Whether connections wait to be taken.
+    /// True if connections wait to be accepted.
     pub listener: bool,
 }
 
-/// What a connection may wait for.
+/// Event that a connection can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Something to read.
@@ -42,14 +43,18 @@ pub enum Readiness {
 }
 
 impl Ready {
-    /// The places of the connections that are ready, which may have been closed since.
+    /// Returns the places of ready connections; some may have been closed since.
     pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
-        self.events.iter().map(|event| event.data.u64()).filter(|data| *data != LISTENER).map(|at| at as usize)
+        self.events
+            .iter()
+            .map(|event| event.data.u64())
+            .filter(|data| *data != LISTENER)
+            .map(|at| at as usize)
     }
 }
 
 impl<C> Sockets<C> {
-    /// Listens.
+    /// Creates a listening socket.
     pub fn bind(address: SocketAddr) -> Result<Self, Errno> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -62,11 +67,11 @@ impl<C> Sockets<C> {
         Ok(Self { epoll, listener, connections: Vec::new(), free: Vec::new() })
     }
 
-    /// Waits until something is ready, at most so long; then `ready` says what.
-    pub fn wait(&self, ready: &mut Ready, patience: Option<&Timespec>) -> Result<(), Errno> {
+    /// Waits until something is ready, at most for `timeout`, and writes it to `ready`.
+    pub fn wait(&self, ready: &mut Ready, timeout: Option<&Timespec>) -> Result<(), Errno> {
         ready.events.clear();
         ready.events.reserve(EVENTS_MAX);
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready.events), patience) {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready.events), timeout) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
@@ -74,13 +79,16 @@ impl<C> Sockets<C> {
         Ok(())
     }
 
-    /// Takes every connection that waits; what cannot be taken is dropped, for there is nobody to tell.
+    /// Accepts all waiting connections; one that cannot be set up is dropped.
     pub fn accept(&mut self, mut connection: impl FnMut(OwnedFd) -> C) {
-        while let Ok(socket) = net::accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+        while let Ok(socket) =
+            net::accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
+        {
             let at = self.free.pop().unwrap_or(self.connections.len());
             let ready = at < CONNECTIONS_MAX
                 && sockopt::set_tcp_nodelay(&socket, true).is_ok()
-                && epoll::add(&self.epoll, &socket, EventData::new_u64(at as u64), EventFlags::IN).is_ok();
+                && epoll::add(&self.epoll, &socket, EventData::new_u64(at as u64), EventFlags::IN)
+                    .is_ok();
             if !ready {
                 if at < self.connections.len() {
                     self.free.push(at);
@@ -94,12 +102,12 @@ impl<C> Sockets<C> {
         }
     }
 
-    /// The connection at a place, unless it is gone.
+    /// Returns the connection at a place, unless it is closed.
     pub fn at(&mut self, place: usize) -> Option<&mut C> {
         self.connections.get_mut(place)?.as_mut()
     }
 
-    /// What the connection at a place waits for from now on; at first it is something to read.
+    /// Sets the event that the connection waits for; initially it is `Readable`.
     pub fn await_other(&self, place: usize, readiness: Readiness) -> Result<(), Errno>
     where
         C: AsFd,
@@ -112,7 +120,7 @@ impl<C> Sockets<C> {
         epoll::modify(&self.epoll, connection, EventData::new_u64(place as u64), flags)
     }
 
-    /// Drops the connection, and its socket with it: that closes it and takes it out of the epoll set as well.
+    /// Drops the connection with its socket, which closes it and removes it from the epoll set.
     pub fn close(&mut self, place: usize) {
         if self.connections.get_mut(place).and_then(Option::take).is_some() {
             self.free.push(place);

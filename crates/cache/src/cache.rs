@@ -1,5 +1,6 @@
-//! The cache as the server sees it: look up, read what is missing, take in what changed.
+//! The cache as the server sees it: lookups, reads of missing keys, changes.
 
+mod join;
 mod lookup;
 
 use std::sync::Arc;
@@ -8,446 +9,387 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
-use crate::config::{CollectionConfig, Config, Upkeep};
-use crate::desk::{Desk, NotQueued};
-use crate::fixes::{Fix, Fixes};
-use crate::flight::{Ask, Failure, Kind, Lease, Waiter};
-use crate::freshness::{Progress, Quality, Verdict, judge, stands_in};
-use crate::key::{CollectionId, Key};
-use crate::passing::Passing;
-use crate::record::{ENTRY_OVERHEAD_BYTES, Era, Presence, Record};
+use crate::batch_loader::BatchLoader;
+use crate::config::{CollectionPolicy, Config, InvalidationMode};
+use crate::fetch_queue::{FetchQueue, NotQueued};
+use crate::flight::{Ask, FlightError, Kind, Lease, Waiter};
+use crate::freshness::{Freshness, Progress, Verdict, judge, may_serve_stale};
+use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Presence, Record};
+use crate::safeguards::{Safeguard, Safeguards};
+use crate::scan_filter::ScanFilter;
 use crate::stats::{CollectionStats, Removal, Snapshot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use crate::turn::Turn;
-use crate::version::{Mark, Position, Version};
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::version::{ChangeId, Position, Version};
 
-/// What a lookup found, or what has to be done.
+/// Outcome of a lookup, or the work that is left to do.
 #[derive(Debug)]
 pub enum Lookup<E> {
     /// The record.
-    Hit(Record, Quality),
-    /// The knowledge that there is no such record.
-    Negative(Record, Quality),
-    /// Someone reads it already, or has queued it. The waiter says so when nobody leads ([`crate::flight::Waited::Lead`]).
-    Wait(Waiter<E>),
-    /// This request queued the read: call [`Cache::turn`] and carry out what it gives, then wait.
-    Fill(Waiter<E>),
-    /// The cache is off: like `Fill`, and the answer is this request's alone.
+    Hit(Record, Freshness),
+    /// The knowledge that the record does not exist.
+    Negative(Record, Freshness),
+    /// Another request has queued or sent the read. The waiter resolves to
+    /// [`crate::flight::Waited::Lead`] when no task is left to carry the read out.
+    Coalesced(Waiter<E>),
+    /// This request queued the read: call [`Cache::batch_loader`], carry out its batches, then
+    /// wait.
+    Miss(Waiter<E>),
+    /// The cache is off: like `Miss`, but the answer is not shared with other requests.
     Bypass(Waiter<E>),
-    /// Not answered.
-    Refused(Refusal<E>),
+    /// The request gets no answer.
+    Refused(LookupError<E>),
 }
 
-/// Why a lookup is refused.
+/// Reason for which a lookup is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal<E> {
+pub enum LookupError<E> {
     /// Too many keys of the collection wait for the database.
     QueueFull,
-    /// The read would end after the request's deadline.
+    /// The read would end after the deadline of the request.
     TooLate,
     /// The feed is behind and the policy is to refuse.
     Behind,
-    /// The key was read within `error_ttl`, in vain.
-    Failed(Failure<E>),
+    /// A read of the key failed less than `error_ttl` ago.
+    Failed(FlightError<E>),
 }
 
-/// Which answers a request accepts.
+/// Constraint on the answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Any that the contract allows.
-    Any,
-    /// Likewise, for someone who roams over everything: what he finds does not count as used, and what is read for him alone
-    /// is kept only if he asked for it lately, or while there is room for all.
-    Passing,
-    /// Only of a read that begins after the request arrived (`no-cache`).
-    New,
+pub enum ReadMode {
+    /// Any answer that the contract allows.
+    Normal,
+    /// Like `Normal`, for a client that scans: a hit does not count as a use, and a record read for
+    /// scanning clients alone is admitted only when one of them requested it recently, or while the
+    /// cache has room.
+    NoAdmit,
+    /// Only an answer of a read that begins after the request arrived (`no-cache`).
+    Revalidate,
 }
 
-/// The cache. `E` is the source's error, shared among waiters.
+/// The cache. `E` is the error of the source; all waiters of a read share it.
 pub struct Cache<E> {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) collections: Box<[Collection<E>]>,
     pub(crate) stats: Arc<[CollectionStats]>,
-    pub(crate) passing: Passing,
+    pub(crate) scan_filter: ScanFilter,
     progress: Progress,
     hasher: FixedState,
-    losses_total: std::sync::atomic::AtomicU64,
-    pub(crate) fixes: Fixes,
+    feed_epochs_total: std::sync::atomic::AtomicU64,
+    pub(crate) safeguards: Safeguards,
 }
 
 pub(crate) struct Collection<E> {
-    pub(crate) desk: Mutex<Desk<E>>,
-    pub(crate) config: CollectionConfig,
-    era: AtomicU64,
+    pub(crate) fetch_queue: Mutex<FetchQueue<E>>,
+    pub(crate) config: CollectionPolicy,
+    epoch: AtomicU64,
     /// See [`Cache::expect_aliases`].
-    has_aliases: std::sync::atomic::AtomicBool,
+    pub(crate) has_aliases: std::sync::atomic::AtomicBool,
+    /// See [`Cache::open_gap`]; changes under the queue's lock.
+    pub(crate) has_gap: std::sync::atomic::AtomicBool,
 }
 
 impl<E> Collection<E> {
-    pub(crate) fn era(&self) -> Era {
-        Era::unpack(self.era.load(Ordering::Acquire))
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch::unpack(self.epoch.load(Ordering::Acquire))
     }
 
-    fn raise(&self, by: Era) {
-        self.era.fetch_add(by.pack(), Ordering::AcqRel);
+    pub(crate) fn raise(&self, by: Epoch) {
+        self.epoch.fetch_add(by.pack(), Ordering::AcqRel);
     }
 }
 
 impl<E: Clone> Cache<E> {
-    /// An empty cache. Collections are numbered in the order of `collections`.
+    /// Creates an empty cache. Collections are numbered in the order of `collections`.
     #[must_use]
-    pub fn new(config: Config, collections: Vec<CollectionConfig>) -> Arc<Self> {
-        let stats: Arc<[CollectionStats]> = collections.iter().map(|_| CollectionStats::default()).collect();
+    pub fn new(config: Config, collections: Vec<CollectionPolicy>) -> Arc<Self> {
+        let stats: Arc<[CollectionStats]> =
+            collections.iter().map(|_| CollectionStats::default()).collect();
         let collection = |own| Collection {
-            desk: Mutex::new(Desk::new(&config)),
+            fetch_queue: Mutex::new(FetchQueue::new(&config)),
             config: own,
-            era: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             has_aliases: std::sync::atomic::AtomicBool::new(false),
+            has_gap: std::sync::atomic::AtomicBool::new(false),
         };
         let entries = config.capacity_bytes / (config.entry_bytes_estimate + ENTRY_OVERHEAD_BYTES);
         Arc::new(Self {
             store: Store::new(&config, stats.clone()),
-            passing: Passing::new(entries),
+            scan_filter: ScanFilter::new(entries),
             collections: collections.into_iter().map(collection).collect(),
             stats,
             progress: Progress::new(),
             hasher: FixedState::with_seed(config.seed),
-            losses_total: std::sync::atomic::AtomicU64::new(0),
+            feed_epochs_total: std::sync::atomic::AtomicU64::new(0),
             config,
-            fixes: Fixes::default(),
+            safeguards: Safeguards::default(),
         })
     }
 
-    /// A record of the collection may be asked for by several keys, and the feed names one of them only. What was read by
-    /// another is given as [`crate::Fetched::Passing`], and a change does not end the lease of such a read.
+    /// Declares that several keys may name one record of the collection while the feed reports only
+    /// one of them. A record read by another key arrives as [`crate::Fetched::Uncacheable`], and a
+    /// change does not end the lease of such a read.
     pub fn expect_aliases(&self, collection: CollectionId) {
         self.collection(collection).0.has_aliases.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// The entry, if it may be served at `now`; queues nothing and does not count as a use.
+    /// Returns the entry if it may be served at `now`. Queues nothing and does not count as a use.
     #[must_use]
-    pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Quality)> {
-        // In this order for the reason given in `served`.
-        let staleness = self.doubt(now);
+    pub fn peek(&self, key: &Key, now: Nanos) -> Option<(Record, Freshness)> {
+        // The order matters; `served` gives the reason.
+        let staleness = self.effective_staleness(now);
         let record = self.store.peek(key)?;
         let (collection, _) = self.collection(key.collection());
-        match judge(&record, collection.era(), staleness, now, &self.config) {
-            Verdict::Serve(quality) => Some((record, quality)),
-            Verdict::Read | Verdict::Gone | Verdict::Refuse => None,
+        match judge(&record, collection.epoch(), staleness, now, &self.config) {
+            Verdict::Serve(freshness) => Some((record, freshness)),
+            Verdict::Read | Verdict::Flushed | Verdict::Refuse => None,
         }
     }
 
-    /// Queues a refresh of a record that was served with [`Quality::Expired`]. `true`: call [`Cache::turn`].
+    /// Queues a refresh of a record that was served with [`Freshness::Expired`]. On `true`, call
+    /// [`Cache::batch_loader`].
     #[must_use]
     pub fn refresh(&self, key: &Key) -> bool {
         let (collection, stats) = self.collection(key.collection());
-        let mut desk = collection.desk.lock();
-        if let Some(flight) = desk.current.get(key) {
-            // Queued by a turn that was cancelled, perhaps, with nobody to lead.
+        let mut fetches = collection.fetch_queue.lock();
+        if let Some(flight) = fetches.in_flight.get(key) {
+            // A cancelled loader may have left it queued with no task to lead it.
             return flight.is_queued();
         }
-        // Who served it was within the contract's bound: the watermark is the time, as far as failures need it.
-        let failed = desk.recent_failure(key, self.progress.watermark()).is_some();
-        !failed && desk.queue(&[key], Kind::Background, None, &self.config, stats).is_ok()
+        // The record was served within the contract's bound, so for failures the watermark is
+        // precise enough as the time.
+        let failed = fetches.recent_failure(key, self.progress.watermark()).is_some();
+        !failed && fetches.queue(&[key], Kind::Background, None, &self.config, stats).is_ok()
     }
 
-    /// A turn at the database for the collection: `None` when nothing waits or enough queries are under way, which then
-    /// go on until nothing waits.
+    /// Grants the right to send batches of the collection. `None` when no key waits, or when enough
+    /// loaders are running; those continue until no key waits.
     #[must_use]
-    pub fn turn(self: &Arc<Self>, collection: CollectionId) -> Option<Turn<E>> {
-        let (desk, _) = self.collection(collection);
-        let taken = desk.desk.lock().take_turn(&self.config);
-        taken.then(|| Turn::new(self.clone(), collection))
+    pub fn batch_loader(self: &Arc<Self>, collection: CollectionId) -> Option<BatchLoader<E>> {
+        let (fetches, _) = self.collection(collection);
+        let taken = fetches.fetch_queue.lock().start_loader(&self.config);
+        taken.then(|| BatchLoader::new(self.clone(), collection))
     }
 
-    /// The entry that may be served although reading it failed (`stale_if_error`).
+    /// Returns the entry that may be served because its read failed (`stale_if_error`).
     #[must_use]
-    pub fn stand_in(&self, key: &Key, now: Nanos) -> Option<Record> {
+    pub fn stale_if_error(&self, key: &Key, now: Nanos) -> Option<Record> {
         let (collection, _) = self.collection(key.collection());
-        self.store.peek(key).filter(|record| stands_in(record, collection.era(), now, &self.config))
+        self.store
+            .peek(key)
+            .filter(|record| may_serve_stale(record, collection.epoch(), now, &self.config))
     }
 
-    /// The feed reports that the record changed: its lease dies, its entry goes, and what does not see the change yet is
-    /// not kept. Reading it again is queued when it is hot, so that whoever asks next waits less; `true`: call
-    /// [`Cache::turn`].
-    pub fn invalidate(&self, key: &Key, mark: Mark) -> bool {
+    /// Applies a change that the feed reports: ends the lease of the key, removes its entry, and
+    /// keeps reads that do not see the change from being stored. A hot record is queued for a new
+    /// read so that the next request waits less; on `true`, call [`Cache::batch_loader`].
+    pub fn invalidate(&self, key: &Key, mark: ChangeId) -> bool {
         let (collection, stats) = self.collection(key.collection());
-        let mut desk = collection.desk.lock();
-        if self.fixes.has(Fix::Lease) {
-            desk.kill_lease(key);
+        let mut fetches = collection.fetch_queue.lock();
+        if self.safeguards.has(Safeguard::Lease) {
+            fetches.kill_lease(key);
         }
-        desk.fence.delivered(mark, Some(key));
-        desk.forget_failure(key);
-        let is_hot = self.config.refresh_hot && self.store.peek(key).is_some_and(|record| record.is_hot());
+        fetches.fence.delivered(mark, Some(key));
+        fetches.forget_failure(key);
+        let is_hot = self.config.prefetch_on_change
+            && self.store.peek(key).is_some_and(|record| record.is_hot());
         self.store.remove(key, Removal::Invalidated);
         stats.invalidations_total.add(1);
-        is_hot && self.refresh_changed(key, &mut desk, stats)
+        is_hot && self.refresh_changed(key, &mut fetches, stats)
     }
 
-    /// Queues the read of a hot record that changed, while requests leave room for it.
-    fn refresh_changed(&self, key: &Key, desk: &mut Desk<E>, stats: &CollectionStats) -> bool {
+    /// Queues the read of a hot record that changed, unless requests need the room in the queue.
+    fn refresh_changed(
+        &self,
+        key: &Key,
+        fetches: &mut FetchQueue<E>,
+        stats: &CollectionStats,
+    ) -> bool {
         let has_room = stats.waiting_keys.get() < self.config.waiting_keys as u64 / 2;
         let queued = has_room
-            && !desk.current.contains_key(key)
-            && desk.queue(&[key], Kind::Background, None, &self.config, stats).is_ok();
+            && !fetches.in_flight.contains_key(key)
+            && fetches.queue(&[key], Kind::Background, None, &self.config, stats).is_ok();
         stats.hot_refreshes_total.add(u64::from(queued));
         queued
     }
 
-    /// Someone asks for the entry to go.
+    /// Removes the entry at an operator's request.
     pub fn purge(&self, key: &Key) -> bool {
         let (collection, _) = self.collection(key.collection());
-        let mut desk = collection.desk.lock();
-        desk.kill_lease(key);
-        desk.forget_failure(key);
+        let mut fetches = collection.fetch_queue.lock();
+        fetches.kill_lease(key);
+        fetches.forget_failure(key);
         self.store.remove(key, Removal::Purged)
     }
 
-    /// Every record of the collection may have changed: all its entries and leases are worth nothing, in O(1). `mark` as in
-    /// [`Cache::invalidate`]; `None` when every read sees the change already.
-    pub fn flush(&self, collection: CollectionId, mark: Option<Mark>) {
+    /// Marks every record of the collection as changed: all its entries and leases become invalid,
+    /// in O(1). `mark` as in [`Cache::invalidate`]; `None` when every read already sees the change.
+    pub fn flush(&self, collection: CollectionId, mark: Option<ChangeId>) {
         let (collection, stats) = self.collection(collection);
-        // Under the desk's lock, so that no fill is judged by the era of before and kept after.
-        let mut desk = collection.desk.lock();
-        mark.into_iter().for_each(|mark| desk.fence.delivered(mark, None));
-        collection.raise(Era { loss: 0, flush: 1 });
+        // Under the queue's lock: otherwise a fill could be judged by the old epoch and stored
+        // after the flush.
+        let mut fetches = collection.fetch_queue.lock();
+        mark.into_iter().for_each(|mark| fetches.fence.delivered(mark, None));
+        collection.raise(Epoch { feed: 0, flush: 1 });
         stats.flushes_total.add(1);
     }
 
-    /// The feed may have missed changes, or starts anew: everything is stale at once, in O(1) per collection.
-    pub fn lose(&self, position: Option<Position>) {
+    /// Marks a gap in the feed, or its restart at `position`: every entry becomes stale, in O(1)
+    /// per collection.
+    pub fn mark_gap(&self, position: Option<Position>) {
         for collection in &self.collections {
-            let mut desk = collection.desk.lock();
+            let mut fetches = collection.fetch_queue.lock();
             if position.is_some() {
-                // A feed starts only when every read sees what the one before delivered.
-                desk.fence.clear();
+                // A feed starts only when every read sees what the previous feed delivered.
+                fetches.fence.clear();
             }
-            collection.raise(Era { loss: u32::from(self.fixes.has(Fix::Epoch)), flush: 0 });
+            collection
+                .raise(Epoch { feed: u32::from(self.safeguards.has(Safeguard::Epoch)), flush: 0 });
         }
-        self.progress.lose(position);
-        self.losses_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.progress.mark_gap(position);
+        self.feed_epochs_total.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Every change committed before `probe_sent_at` has been taken in, up to `position`.
+    /// Records that every change committed before `probe_sent_at` has been applied, up to
+    /// `position`.
     pub fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
         self.progress.advance(probe_sent_at, position);
     }
 
-    /// Reads sent from now on see at least `version`: changes that it sees need no fence any more.
-    pub fn visible(&self, version: &Version) {
+    /// Records that reads sent from now on see at least `version`: changes that it contains need no
+    /// fence.
+    pub fn advance_visibility(&self, version: &Version) {
         for collection in &self.collections {
-            let mut desk = collection.desk.lock();
-            if !desk.fence.is_open() {
-                desk.fence.seen(version);
+            let mut fetches = collection.fetch_queue.lock();
+            if !fetches.fence.is_open() {
+                fetches.fence.seen(version);
             }
         }
     }
 
-    /// Time for which a change may have gone unseen. Says nothing where no feed is wanted ([`Upkeep::TtlOnly`]).
+    /// Returns how long a change may have gone unseen. Meaningless without a feed
+    /// ([`InvalidationMode::TtlOnly`]).
     #[must_use]
     pub fn staleness(&self, now: Nanos) -> Duration {
         self.progress.staleness(now)
     }
 
-    /// Time for which a change of an entry may have gone unseen, as far as the TTL does not answer for it.
-    fn doubt(&self, now: Nanos) -> Duration {
-        match self.config.upkeep {
-            Upkeep::Feed => self.progress.doubt(now),
-            Upkeep::TtlOnly => Duration::ZERO,
+    /// Returns the staleness that entries are judged by: zero where the TTL alone decides.
+    fn effective_staleness(&self, now: Nanos) -> Duration {
+        match self.config.invalidation_mode {
+            InvalidationMode::Feed => self.progress.effective_staleness(now),
+            InvalidationMode::TtlOnly => Duration::ZERO,
         }
     }
 
-    /// Whether there is a feed and it is within the contract's bound, or none is wanted.
+    /// Returns whether the feed is within the contract's bound, or no feed is configured.
     #[must_use]
     pub fn is_current(&self, now: Nanos) -> bool {
-        self.doubt(now) <= self.config.max_staleness
+        self.effective_staleness(now) <= self.config.max_staleness
     }
 
-    /// The point of the log up to which changes have been taken in; `None` before the feed started or without a log.
+    /// Returns the point of the log up to which changes have been applied; `None` before the feed
+    /// started or without a log.
     #[must_use]
     pub fn applied(&self) -> Option<Position> {
         self.progress.applied()
     }
 
-    /// How old the answer's knowledge is: the lesser of the feed's staleness and the time since it was read. The feed
-    /// says nothing of a record that was read before a loss.
+    /// Returns the age of the answer: the lesser of the feed's staleness and the time since the
+    /// read. The feed does not vouch for a record that was read before a gap.
     #[must_use]
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
         let since_read = now.since(record.read_at());
         let (collection, _) = self.collection(record.collection());
-        let followed = self.config.upkeep == Upkeep::Feed && record.era() == collection.era();
+        let followed = self.config.invalidation_mode == InvalidationMode::Feed
+            && record.epoch() == collection.epoch();
         if followed { self.staleness(now).min(since_read) } else { since_read }
     }
 
-    /// A 64-bit hash of the key, for sketches.
+    /// Returns a 64-bit hash of the key, for sketches.
     #[must_use]
     pub fn hash(&self, key: &Key) -> u64 {
         use std::hash::BuildHasher;
         self.hasher.hash_one(key)
     }
 
-    /// Memory of the tables that find and rank the entries, in bytes; remembered evicted keys are in it, records not.
+    /// Returns the memory of the tables that find and rank the entries, in bytes. Includes
+    /// remembered evicted keys, excludes the records.
     #[must_use]
     pub fn policy_bytes(&self) -> u64 {
         self.store.policy_bytes()
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// One collection's counters.
+    /// Returns the counters of one collection.
     #[must_use]
     pub fn stats(&self, collection: CollectionId) -> Snapshot {
         self.collection(collection).1.snapshot()
     }
 
-    /// Times that the feed was lost or started (the epoch).
+    /// Returns how often the feed lost its position or started; each raises the feed epoch.
     #[must_use]
-    pub fn losses_total(&self) -> u64 {
-        self.losses_total.load(std::sync::atomic::Ordering::Relaxed)
+    pub fn feed_epochs_total(&self) -> u64 {
+        self.feed_epochs_total.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Test-only: takes a fix out for good.
-    #[cfg(feature = "sabotage")]
-    pub fn take_out(&self, fix: Fix) {
-        self.fixes.take_out(fix);
+    /// Disables a safeguard for the life of the process; for tests.
+    #[cfg(feature = "failpoints")]
+    pub fn disable(&self, safeguard: Safeguard) {
+        self.safeguards.disable(safeguard);
     }
 
-    /// Test-only: whether a fix is in place, for those whose place is elsewhere.
-    #[cfg(feature = "sabotage")]
+    /// Returns whether a safeguard is in place, for safeguards outside this crate; for tests.
+    #[cfg(feature = "failpoints")]
     #[must_use]
-    pub fn has(&self, fix: Fix) -> bool {
-        self.fixes.has(fix)
+    pub fn has(&self, safeguard: Safeguard) -> bool {
+        self.safeguards.has(safeguard)
     }
 
-    pub(crate) fn collection(&self, CollectionId(id): CollectionId) -> (&Collection<E>, &CollectionStats) {
+    pub(crate) fn collection(
+        &self,
+        CollectionId(id): CollectionId,
+    ) -> (&Collection<E>, &CollectionStats) {
         (&self.collections[usize::from(id)], &self.stats[usize::from(id)])
     }
 
-    /// The hit path.
-    fn served(&self, key: &Key, wish: Wish, now: Nanos) -> Served<E> {
-        // Before the entry is looked up: the watermark vouches for the entries that are left after it, and a younger one
-        // may have been set after the change that took just this entry out. The era after the watermark, for a feed
-        // that starts anew raises it before it sets one.
-        let staleness = self.doubt(now);
-        let record = if wish == Wish::Passing { self.store.peek(key) } else { self.store.get(key) };
+    /// Answers from memory: the hit path.
+    fn served(&self, key: &Key, mode: ReadMode, now: Nanos) -> Served<E> {
+        // The watermark is read before the entry is looked up. It vouches for entries that are
+        // present after it was read; a later watermark may follow the very change that removed this
+        // entry. The epoch is read after the watermark, because a feed that restarts raises the
+        // epoch before it sets the watermark.
+        let staleness = self.effective_staleness(now);
+        let record =
+            if mode == ReadMode::NoAdmit { self.store.peek(key) } else { self.store.get(key) };
         let Some(record) = record else {
             return if self.refuses(now) { Served::Refuse } else { Served::No };
         };
         let (collection, _) = self.collection(key.collection());
-        match judge(&record, collection.era(), staleness, now, &self.config) {
-            Verdict::Serve(quality) => {
-                if wish != Wish::Passing {
+        match judge(&record, collection.epoch(), staleness, now, &self.config) {
+            Verdict::Serve(freshness) => {
+                if mode != ReadMode::NoAdmit {
                     record.note_use();
                 }
                 Served::Answer(match record.presence() {
-                    Presence::Found => Lookup::Hit(record, quality),
-                    Presence::Missing => Lookup::Negative(record, quality),
+                    Presence::Found => Lookup::Hit(record, freshness),
+                    Presence::Missing => Lookup::Negative(record, freshness),
                 })
             }
             Verdict::Refuse => Served::Refuse,
-            Verdict::Read | Verdict::Gone => Served::No,
+            Verdict::Read | Verdict::Flushed => Served::No,
         }
     }
 
     fn refuses(&self, now: Nanos) -> bool {
         self.config.when_stale == crate::config::WhenStale::Refuse && !self.is_current(now)
-    }
-
-    /// Joins reads under way, or queues new ones, for keys of one collection.
-    fn join(&self, keys: &[&Key], wish: Wish, ask: Ask) -> Vec<Lookup<E>> {
-        let Some(first) = keys.first() else { return Vec::new() };
-        let (collection, stats) = self.collection(first.collection());
-        let mut desk = collection.desk.lock();
-        let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
-        let mut unread: Vec<&Key> = Vec::new();
-        for &key in keys {
-            let known = self.config.enabled.then(|| self.join_known(key, wish, ask, collection, &mut desk)).flatten();
-            if known.is_none() {
-                unread.push(key);
-            }
-            let waits = matches!(known, Some(Lookup::Wait(_)));
-            stats.waits_total.add(u64::from(waits));
-            if waits && wish != Wish::Passing {
-                self.passing.keep(self.hash(key));
-            }
-            answers.push(known);
-        }
-        self.note_readers(&unread, wish);
-        let kind = if self.config.enabled { Kind::Shared } else { Kind::Alone };
-        let (queued, refusal) = match desk.queue(&unread, kind, Some(ask), &self.config, stats) {
-            Ok(queued) => (queued, Refusal::QueueFull),
-            Err(NotQueued::Full) => (Vec::new(), Refusal::QueueFull),
-            Err(NotQueued::TooLate) => (Vec::new(), Refusal::TooLate),
-        };
-        // Joined under the lock: a queued read that nobody waits for is not begun.
-        let mut fills = queued.iter().map(|flight| match kind {
-            Kind::Alone => Lookup::Bypass(flight.join_first(ask)),
-            Kind::Shared | Kind::Background => Lookup::Fill(flight.join_first(ask)),
-        });
-        let mut new = || fills.next();
-        let answer =
-            |known: Option<Lookup<E>>| known.or_else(&mut new).unwrap_or_else(|| Lookup::Refused(refusal.clone()));
-        answers.into_iter().map(answer).collect()
-    }
-
-    /// What the desk already has for the key: an entry that came meanwhile, a failure, or a flight to join.
-    fn join_known(
-        &self,
-        key: &Key,
-        wish: Wish,
-        ask: Ask,
-        collection: &Collection<E>,
-        desk: &mut Desk<E>,
-    ) -> Option<Lookup<E>> {
-        let now = ask.at;
-        if wish != Wish::New {
-            match self.served(key, wish, now) {
-                Served::Answer(lookup) => return Some(lookup),
-                Served::Refuse => return Some(Lookup::Refused(Refusal::Behind)),
-                Served::No => self.sweep(key, collection.era()),
-            }
-        }
-        if let Some(failure) = desk.recent_failure(key, now) {
-            return Some(Lookup::Refused(Refusal::Failed(failure)));
-        }
-        let flight = desk.current.get(key)?;
-        let joinable = match flight.lease() {
-            None => flight.is_queued(),
-            Some(lease) => {
-                let aliased = collection.has_aliases.load(std::sync::atomic::Ordering::Relaxed);
-                wish != Wish::New && self.may_join(lease, collection.era(), now, aliased || desk.fence.concerns(key))
-            }
-        };
-        if joinable {
-            if !desk.is_led() {
-                // Who queued it has left without leading, perhaps; with nobody there to tell, the one who comes now leads.
-                flight.want_leader();
-            }
-            return Some(Lookup::Wait(flight.join(ask)));
-        }
-        desk.current.remove(key);
-        None
-    }
-
-    /// Whether a read that has begun answers a request of now: its lease must be of this era; and while the feed is
-    /// behind, or there may be a change that the read does not see and that will not end its lease (`untold`), the read
-    /// must have begun within the contract's bound.
-    fn may_join(&self, lease: Lease, era: Era, now: Nanos, untold: bool) -> bool {
-        let is_young = now.since(lease.started_at) <= self.config.max_staleness;
-        lease.era == era && (is_young || !untold && self.is_current(now))
-    }
-
-    /// Frees the room of a flushed entry that was asked for.
-    fn sweep(&self, key: &Key, era: Era) {
-        if self.store.peek(key).is_some_and(|record| record.era().flush != era.flush) {
-            self.store.remove(key, Removal::Flushed);
-        }
     }
 }
 

@@ -1,34 +1,35 @@
-//! Fences against Race B: changes that the feed has delivered and that a read may not see yet.
+//! Fence against Race B: changes that the feed has delivered and that a read may not see yet.
 //!
-//! Every database but SQLite sends a change when it is written to the log, before it is visible to other sessions. A read
-//! sent after the change was handled may still bring the old row, and nothing would ever invalidate it. So each such change
-//! is remembered until every read that is still to come sees it; an answer that does not see all of its key's is given to
-//! those who wait and not kept.
+//! Every database but SQLite sends a change when it is written to the log, before it is visible to
+//! other sessions. A read sent after the change was handled may still return the old row, and no
+//! later event would invalidate it. So each such change is remembered until every future read sees
+//! it. An answer that does not see all changes of its key is given to its waiters and not stored.
 
 use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 
-use crate::key::Key;
-use crate::version::{Mark, Version};
+use hotrow_types::key::Key;
+use hotrow_types::version::{ChangeId, Version};
 
-/// Transactions remembered per collection; beyond these the fence is coarser, never open.
+/// Most transactions remembered per collection; beyond it the fence is coarser, never open.
 const TRANSACTIONS_MAX: usize = 4096;
-/// Keys remembered per collection; beyond these a transaction concerns every key.
+/// Most keys remembered per collection; beyond it a transaction concerns every key.
 const KEYS_MAX: usize = 65_536;
-/// Logs whose transactions found no room, each with its last one; beyond these the fence stays closed until the feed starts
-/// anew. Only MySQL has more than one: a source of GTIDs is a log.
+/// Most logs with transactions beyond the bound, each represented by its last one; beyond it the
+/// fence stays closed until the feed restarts. Only MySQL has several logs: each source of GTIDs is
+/// one.
 const OVERFLOWS_MAX: usize = 64;
 
-/// One collection's fence. It also counts the queries under way: a change is forgotten only when no query is left that was
-/// sent before the change was known to be visible.
+/// Fence of one collection. Also counts the queries in flight: a change is forgotten only when no
+/// query remains that was sent before the change was known to be visible.
 #[derive(Debug)]
 pub(crate) struct Fence {
     hidden: Vec<Hidden>,
     keys: usize,
-    /// Transactions that found no room: a read must see everything up to each of these.
-    overflow: Vec<Mark>,
-    /// More than [`OVERFLOWS_MAX`] of them: nothing is kept any more.
+    /// Transactions beyond the bound: a read must contain everything up to each of these.
+    overflow: Vec<ChangeId>,
+    /// More than [`OVERFLOWS_MAX`] of them: nothing is stored any more.
     closed: bool,
     sent: u64,
     under_way: Vec<u64>,
@@ -38,10 +39,10 @@ pub(crate) struct Fence {
 /// A delivered transaction that some read may not see.
 #[derive(Debug)]
 struct Hidden {
-    mark: Mark,
+    mark: ChangeId,
     /// `None`: every key.
     keys: Option<HashSet<Key, FixedState>>,
-    /// Queries sent when it was known to be visible: later ones see it.
+    /// Number of queries sent when it was known to be visible; later ones see it.
     visible_at: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ impl Fence {
         }
     }
 
-    /// A query is sent; its number is for [`Self::query_ended`].
+    /// Registers a query; the returned number is for [`Self::query_ended`].
     pub(crate) fn query_sent(&mut self) -> u64 {
         self.sent += 1;
         self.under_way.push(self.sent);
@@ -71,9 +72,10 @@ impl Fence {
         self.forget();
     }
 
-    /// The feed delivered a change of `key`, or of every key. Logs in the order of visibility need no fence.
-    pub(crate) fn delivered(&mut self, mark: Mark, key: Option<&Key>) {
-        if matches!(mark, Mark::Log(_)) {
+    /// Registers a delivered change of `key`, or of every key. Changes of a log in order of
+    /// visibility need no fence.
+    pub(crate) fn delivered(&mut self, mark: ChangeId, key: Option<&Key>) {
+        if matches!(mark, ChangeId::Log(_)) {
             return;
         }
         let known = self.hidden.last().is_some_and(|last| last.mark == mark);
@@ -88,7 +90,9 @@ impl Fence {
         let Some(last) = self.hidden.last_mut() else { return };
         match (key, last.keys.as_mut()) {
             (_, None) => {}
-            (Some(key), Some(keys)) if self.keys < KEYS_MAX => self.keys += usize::from(keys.insert(key.clone())),
+            (Some(key), Some(keys)) if self.keys < KEYS_MAX => {
+                self.keys += usize::from(keys.insert(key.clone()))
+            }
             (_, Some(keys)) => {
                 self.keys -= keys.len();
                 last.keys = None;
@@ -96,8 +100,8 @@ impl Fence {
         }
     }
 
-    /// Keeps the last transaction of each log that found no room.
-    fn no_room(&mut self, mark: Mark) {
+    /// Keeps only the last transaction of each log that exceeds the bound.
+    fn no_room(&mut self, mark: ChangeId) {
         for last in &mut self.overflow {
             if let Some(later) = last.later(&mark) {
                 *last = later;
@@ -111,37 +115,41 @@ impl Fence {
         }
     }
 
-    /// Whether a delivered change of `key` may be missing in what `version` saw.
+    /// Returns whether `version` may lack a delivered change of `key`.
     pub(crate) fn hides(&self, key: &Key, version: &Version) -> bool {
-        let unseen = |hidden: &Hidden| !version.sees(&hidden.mark);
+        let unseen = |hidden: &Hidden| !version.contains(&hidden.mark);
         self.closed
-            || self.overflow.iter().any(|mark| !version.sees_all_up_to(mark))
+            || self.overflow.iter().any(|mark| !version.contains_through(mark))
             || self.hidden.iter().any(|hidden| unseen(hidden) && hidden.concerns(key))
     }
 
-    /// Whether there may be a read that does not see a delivered change of `key`.
+    /// Returns whether a read may exist that does not see a delivered change of `key`.
     pub(crate) fn concerns(&self, key: &Key) -> bool {
-        self.closed || !self.overflow.is_empty() || self.hidden.iter().any(|hidden| hidden.concerns(key))
+        self.closed
+            || !self.overflow.is_empty()
+            || self.hidden.iter().any(|hidden| hidden.concerns(key))
     }
 
-    /// Nothing is fenced.
+    /// Returns whether nothing is fenced.
     pub(crate) fn is_open(&self) -> bool {
         self.hidden.is_empty() && self.overflow.is_empty() && !self.closed
     }
 
-    /// A read has seen `version`: whatever is sent from now on sees at least that.
+    /// Records that a read has seen `version`: queries sent from now on see at least that.
     pub(crate) fn seen(&mut self, version: &Version) {
         for hidden in self.hidden.iter_mut().filter(|hidden| hidden.visible_at.is_none()) {
-            hidden.visible_at = version.sees(&hidden.mark).then_some(self.sent);
+            hidden.visible_at = version.contains(&hidden.mark).then_some(self.sent);
         }
-        // Kept for queries under way as well: it becomes a transaction of every key that is known to be visible.
-        for mark in self.overflow.extract_if(.., |mark| version.sees_all_up_to(mark)) {
+        // Kept for queries in flight as well: it becomes a transaction of every key that is known
+        // to be visible.
+        for mark in self.overflow.extract_if(.., |mark| version.contains_through(mark)) {
             self.hidden.push(Hidden { mark, keys: None, visible_at: Some(self.sent) });
         }
         self.forget();
     }
 
-    /// Another log begins: transactions of the old one say nothing.
+    /// Forgets everything: another log begins, and transactions of the old one have no meaning in
+    /// it.
     pub(crate) fn clear(&mut self) {
         self.hidden.clear();
         self.keys = 0;
@@ -174,20 +182,26 @@ mod tests {
 
     use super::*;
     use crate::testkit::key;
-    use crate::version::{Gtid, GtidSet, Position, Snapshot, SourceId};
+    use hotrow_types::version::{Gtid, GtidSet, Position, Snapshot, SourceId};
 
     fn snapshot(xmin: u64, xmax: u64, running: &[u64]) -> Version {
-        Version::Snapshot(Arc::new(Snapshot { xmin, xmax, running: running.to_vec() }))
+        Version::Snapshot {
+            incarnation: 1,
+            snapshot: Arc::new(Snapshot { xmin, xmax, running: running.to_vec() }),
+        }
     }
 
     #[test]
     fn only_the_keys_of_unseen_transactions_are_hidden() {
         let mut fence = Fence::new(1);
-        fence.delivered(Mark::Transaction(10), Some(&key(1)));
-        fence.delivered(Mark::Transaction(10), Some(&key(2)));
-        fence.delivered(Mark::Transaction(12), Some(&key(3)));
+        fence.delivered(ChangeId::Transaction(10), Some(&key(1)));
+        fence.delivered(ChangeId::Transaction(10), Some(&key(2)));
+        fence.delivered(ChangeId::Transaction(12), Some(&key(3)));
         let reads = snapshot(10, 13, &[10]);
-        assert_eq!([1, 2, 3, 4].map(|id| fence.hides(&key(id), &reads)), [true, true, false, false]);
+        assert_eq!(
+            [1, 2, 3, 4].map(|id| fence.hides(&key(id), &reads)),
+            [true, true, false, false]
+        );
         assert!(!fence.hides(&key(1), &snapshot(11, 13, &[11])));
         assert!(fence.hides(&key(1), &Version::Unknown), "when in doubt");
     }
@@ -195,17 +209,17 @@ mod tests {
     #[test]
     fn a_change_of_everything_hides_every_key() {
         let mut fence = Fence::new(1);
-        fence.delivered(Mark::Transaction(10), Some(&key(1)));
-        fence.delivered(Mark::Transaction(10), None);
+        fence.delivered(ChangeId::Transaction(10), Some(&key(1)));
+        fence.delivered(ChangeId::Transaction(10), None);
         assert!(fence.hides(&key(9), &snapshot(10, 11, &[10])));
         assert_eq!(fence.keys, 0);
     }
 
     #[test]
-    fn a_change_is_forgotten_when_no_query_is_left_that_may_not_see_it() {
+    fn a_change_is_forgotten_when_every_query_sees_it() {
         let mut fence = Fence::new(1);
         let before = fence.query_sent();
-        fence.delivered(Mark::Transaction(10), Some(&key(1)));
+        fence.delivered(ChangeId::Transaction(10), Some(&key(1)));
         let between = fence.query_sent();
         fence.seen(&snapshot(11, 11, &[]));
         let after = fence.query_sent();
@@ -219,38 +233,48 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_feed_that_runs_ahead_is_fenced() {
+    fn every_feed_ahead_of_reads_is_fenced() {
         let at = |at| Position { incarnation: 7, at };
         let source = SourceId::new(5, "").unwrap();
-        let gtid = |number| Mark::Gtid(Gtid { source, number });
+        let gtid = |number| ChangeId::Gtid(Gtid { source, number });
         let gtids = |numbers: &str| {
             Version::Gtids(Arc::new(
                 GtidSet::parse(&format!("00000000-0000-0000-0000-000000000005:{numbers}")).unwrap(),
             ))
         };
         let cases = [
-            (Mark::Commit(at(9)), Version::Log(at(8)), Version::Log(at(9))),
-            (Mark::Commit(at(9)), Version::Span { from: at(8), to: at(9) }, Version::Span { from: at(9), to: at(9) }),
+            (ChangeId::Commit(at(9)), Version::Log(at(8)), Version::Log(at(9))),
+            (
+                ChangeId::Commit(at(9)),
+                Version::Span { from: at(8), to: at(9) },
+                Version::Span { from: at(9), to: at(9) },
+            ),
             (gtid(3), gtids("1-2:4"), gtids("1-3")),
         ];
         for (mark, blind, seeing) in cases {
             let mut fence = Fence::new(1);
             fence.delivered(mark, Some(&key(1)));
-            assert!(fence.hides(&key(1), &blind) && !fence.hides(&key(1), &seeing) && !fence.hides(&key(2), &blind));
+            assert!(
+                fence.hides(&key(1), &blind)
+                    && !fence.hides(&key(1), &seeing)
+                    && !fence.hides(&key(2), &blind)
+            );
             fence.seen(&blind);
             assert!(!fence.is_open());
             fence.seen(&seeing);
             assert!(fence.is_open());
         }
         let mut fence = Fence::new(1);
-        fence.delivered(Mark::Log(at(9)), Some(&key(1)));
-        assert!(fence.is_open(), "a log that nobody sees before its rows");
+        fence.delivered(ChangeId::Log(at(9)), Some(&key(1)));
+        assert!(fence.is_open(), "a log never ahead of its rows");
     }
 
     #[test]
-    fn transactions_of_many_servers_that_find_no_room_close_the_fence() {
+    fn too_many_servers_transactions_close_the_fence() {
         let mut fence = Fence::new(1);
-        let of = |server: u128, number| Mark::Gtid(Gtid { source: SourceId::new(server, "").unwrap(), number });
+        let of = |server: u128, number| {
+            ChangeId::Gtid(Gtid { source: SourceId::new(server, "").unwrap(), number })
+        };
         (1..=TRANSACTIONS_MAX as u64).for_each(|number| fence.delivered(of(1, number), None));
         fence.delivered(of(2, 9), None);
         fence.delivered(of(2, 7), None);
@@ -262,21 +286,24 @@ mod tests {
     }
 
     #[test]
-    fn without_room_the_fence_is_coarser_and_not_open() {
+    fn without_room_the_fence_is_coarser_but_closed() {
         let mut fence = Fence::new(1);
         for xid in 1..=TRANSACTIONS_MAX as u64 + 5 {
-            fence.delivered(Mark::Transaction(xid), Some(&key(1)));
+            fence.delivered(ChangeId::Transaction(xid), Some(&key(1)));
         }
         let last = TRANSACTIONS_MAX as u64 + 5;
         assert!(fence.hides(&key(2), &snapshot(last, last + 1, &[last])));
         assert!(!fence.hides(&key(2), &snapshot(last + 1, last + 1, &[])));
         let reading = fence.query_sent();
         fence.seen(&snapshot(last + 1, last + 1, &[]));
-        assert!(fence.hides(&key(2), &snapshot(last, last + 1, &[last])), "the query of before may end later");
+        assert!(
+            fence.hides(&key(2), &snapshot(last, last + 1, &[last])),
+            "the query of before may end later"
+        );
         fence.query_ended(reading);
         assert!(fence.is_open());
         for id in 0..=KEYS_MAX as i64 {
-            fence.delivered(Mark::Transaction(last + 1), Some(&key(id)));
+            fence.delivered(ChangeId::Transaction(last + 1), Some(&key(id)));
         }
         assert!(fence.hides(&key(-1), &snapshot(last + 1, last + 2, &[last + 1])));
     }

@@ -1,8 +1,9 @@
-//! Single flight: one read of one key, and everyone who waits for it.
+//! Single flight: one read of one key and all its waiters.
 //!
-//! A flight is queued first and takes its lease when its query is sent. Requests may join a queued flight at any time,
-//! a reading one only while its lease lives (`desk` decides). A flight whose reader was cancelled goes back to the
-//! queue, and its waiters are told that one of them has to lead.
+//! A flight is queued first and takes its lease when its query is sent. Requests may join a queued
+//! flight at any time, and a flight being read only while its lease is alive (`fetch_queue`
+//! decides). A flight whose loader was cancelled returns to the queue, and one of its waiters is
+//! asked to lead.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,32 +12,34 @@ use std::task::{Context, Poll, Waker};
 
 use hotrow_measure::clock::Nanos;
 
-use crate::key::Key;
-use crate::record::{Era, Record};
+use crate::record::{Epoch, Record};
 use crate::sync::Mutex;
-use crate::version::Version;
+use hotrow_types::key::Key;
+use hotrow_types::version::Version;
 
-/// Times that a flight is put back after its reader was cancelled, before its waiters get an error.
+/// Most times that a flight is queued again after its loader was cancelled; then its waiters get an
+/// error.
 pub const ATTEMPTS_MAX: u8 = 3;
 
-/// Why a read brought no answer.
+/// Reason for which a read brought no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure<E> {
-    /// The source's own error, shared with all who wait.
+pub enum FlightError<E> {
+    /// The error of the source, shared by all waiters.
     Source(E),
-    /// The readers were cancelled [`ATTEMPTS_MAX`] times.
+    /// The loaders were cancelled [`ATTEMPTS_MAX`] times.
     Abandoned,
-    /// It was not read: the answer would have come after every deadline of those who wait, or the queue stands and newer
-    /// keys go first.
+    /// The key was not read: the answer would have come after the deadline of every waiter, or the
+    /// queue is a standing queue and newer keys go first.
     Overdue,
 }
 
-/// What a waiter is told.
+/// Result of waiting.
 #[derive(Debug)]
 pub enum Waited<E> {
     /// The answer.
-    Done(Result<Record, Failure<E>>),
-    /// Whoever read for this key was cancelled: call [`crate::Cache::turn`], carry out what it gives, and wait on.
+    Done(Result<Record, FlightError<E>>),
+    /// The loader of this key was cancelled: call [`crate::Cache::batch_loader`], carry out its
+    /// batches, and wait again.
     Lead,
 }
 
@@ -44,72 +47,72 @@ pub enum Waited<E> {
 pub(crate) struct Flight<E> {
     pub(crate) key: Key,
     pub(crate) kind: Kind,
-    /// Whether a batch begins with it; one key alone is a batch of one.
+    /// `true`: the flight begins a batch. A single key is a batch of one.
     pub(crate) is_first: bool,
     progress: Mutex<Progress<E>>,
 }
 
-/// Whose read a flight is.
+/// Kind of request that a flight serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Others may join.
+    /// Other requests may join.
     Shared,
-    /// Others may join; nobody waits yet: a refresh of an entry that is being served.
+    /// Other requests may join; none waits yet. A refresh of an entry that is being served.
     Background,
-    /// One request's own, never joined and never kept.
+    /// A single request; never joined and never stored.
     Alone,
 }
 
-/// When somebody asks, and until when an answer is of use.
+/// Time and deadline of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// A clock reading taken for this request.
     pub at: Nanos,
-    /// From then on an answer is of no use.
+    /// Time from which an answer is useless.
     pub deadline: Nanos,
 }
 
-/// The asks of those who wait for a flight.
+/// Times and deadlines of all waiters of a flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    /// When the first of them asked.
+pub(crate) struct WaiterTimes {
+    /// Time of the first request.
     pub(crate) first_at: Nanos,
-    /// When the last of them asked.
+    /// Time of the last request.
     pub(crate) last_at: Nanos,
-    /// The latest of their deadlines.
+    /// The latest deadline.
     pub(crate) deadline: Nanos,
 }
 
 #[derive(Debug)]
 struct Progress<E> {
     phase: Phase<E>,
-    /// One slot per waiter; those of waiters that left are used again, so that a read that hangs does not make them
-    /// many.
+    /// One slot per waiter. Slots of waiters that left are reused, so that a read that hangs does
+    /// not accumulate them.
     wakers: Vec<Option<Waker>>,
     free_slots: Vec<usize>,
     waiting: usize,
-    /// Of those who wait; says nothing when nobody does.
-    asked: Asked,
-    /// Somebody who waits has to lead. Only while queued.
+    /// Meaningless without waiters.
+    times: WaiterTimes,
+    /// `true`: a waiter must lead. Only while queued.
     lead: bool,
     attempts: u8,
-    /// The newest version that another flight answered for this key while this one was reading.
+    /// Newest version that another flight answered for this key while this one was in flight.
     floor: Option<Version>,
 }
 
-/// How far a flight is.
+/// Progress of a flight.
 #[derive(Debug)]
 enum Phase<E> {
     Queued,
     Reading(Lease),
-    Done(Result<Record, Failure<E>>),
+    Done(Result<Record, FlightError<E>>),
 }
 
-/// What a read may rely on: taken when the query is sent.
+/// Facts that a fill relies on, taken when the query is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub(crate) started_at: Nanos,
-    pub(crate) era: Era,
+    pub(crate) epoch: Epoch,
 }
 
 impl<E: Clone> Flight<E> {
@@ -119,7 +122,11 @@ impl<E: Clone> Flight<E> {
             wakers: Vec::new(),
             free_slots: Vec::new(),
             waiting: 0,
-            asked: Asked { first_at: Nanos::MAX, last_at: Nanos::ZERO, deadline: Nanos::ZERO },
+            times: WaiterTimes {
+                first_at: Nanos::MAX,
+                last_at: Nanos::ZERO,
+                deadline: Nanos::ZERO,
+            },
             lead: false,
             attempts: 0,
             floor: None,
@@ -127,14 +134,15 @@ impl<E: Clone> Flight<E> {
         Arc::new(Self { key, kind, is_first, progress: Mutex::new(progress) })
     }
 
-    /// Joins what this request has queued. It leads: should it leave before it has waited, another one is called.
+    /// Joins a flight that this request has queued, as its leader. If the request leaves before it
+    /// has waited, another waiter is asked to lead.
     pub(crate) fn join_first(self: &Arc<Self>, ask: Ask) -> Waiter<E> {
         let mut waiter = self.join(ask);
         waiter.called = true;
         waiter
     }
 
-    /// Whoever waits next is told to lead, if nobody waits.
+    /// Asks the next waiter to lead, if there is none yet.
     pub(crate) fn want_leader(&self) {
         let mut progress = self.progress.lock();
         progress.lead |= progress.waiting == 0 && matches!(progress.phase, Phase::Queued);
@@ -143,13 +151,14 @@ impl<E: Clone> Flight<E> {
     pub(crate) fn join(self: &Arc<Self>, ask: Ask) -> Waiter<E> {
         let mut progress = self.progress.lock();
         if progress.waiting == 0 {
-            progress.asked = Asked { first_at: ask.at, last_at: ask.at, deadline: ask.deadline };
+            progress.times =
+                WaiterTimes { first_at: ask.at, last_at: ask.at, deadline: ask.deadline };
         }
         progress.waiting += 1;
-        let asked = &mut progress.asked;
-        asked.first_at = asked.first_at.min(ask.at);
-        asked.last_at = asked.last_at.max(ask.at);
-        asked.deadline = asked.deadline.max(ask.deadline);
+        let times = &mut progress.times;
+        times.first_at = times.first_at.min(ask.at);
+        times.last_at = times.last_at.max(ask.at);
+        times.deadline = times.deadline.max(ask.deadline);
         let slot = progress.free_slots.pop().unwrap_or_else(|| {
             progress.wakers.push(None);
             progress.wakers.len() - 1
@@ -157,7 +166,7 @@ impl<E: Clone> Flight<E> {
         Waiter { flight: self.clone(), slot, called: false }
     }
 
-    /// The lease; `None` while the flight is queued or after it is done.
+    /// Returns the lease; `None` while the flight is queued and after it is done.
     pub(crate) fn lease(&self) -> Option<Lease> {
         match self.progress.lock().phase {
             Phase::Reading(lease) => Some(lease),
@@ -165,7 +174,7 @@ impl<E: Clone> Flight<E> {
         }
     }
 
-    /// Slots that were made for waiters.
+    /// Returns the number of slots made for waiters.
     #[cfg(test)]
     #[cfg(not(feature = "shuttle"))]
     pub(crate) fn slots(&self) -> usize {
@@ -180,13 +189,13 @@ impl<E: Clone> Flight<E> {
         self.progress.lock().waiting > 0
     }
 
-    /// The asks of those who wait; `None` when nobody does.
-    pub(crate) fn asked(&self) -> Option<Asked> {
+    /// Returns times and deadlines of the waiters; `None` without waiters.
+    pub(crate) fn waiter_times(&self) -> Option<WaiterTimes> {
         let progress = self.progress.lock();
-        (progress.waiting > 0).then_some(progress.asked)
+        (progress.waiting > 0).then_some(progress.times)
     }
 
-    /// Begins to read, unless nobody wants the answer any more.
+    /// Begins the read, unless no waiter is left.
     pub(crate) fn start(&self, lease: Lease) -> bool {
         let mut progress = self.progress.lock();
         let wanted = self.kind == Kind::Background || progress.waiting > 0;
@@ -198,32 +207,46 @@ impl<E: Clone> Flight<E> {
         wanted
     }
 
-    /// Notes that `version` was answered elsewhere for this key while this flight reads.
+    /// Notes that `version` was answered for this key by another flight while this one is in
+    /// flight.
     pub(crate) fn raise_floor(&self, version: &Version) {
         let mut progress = self.progress.lock();
         if !matches!(progress.phase, Phase::Reading(_)) {
             return;
         }
         progress.floor = Some(match progress.floor.take() {
-            Some(floor) if floor.covers(version) => floor,
-            // Neither covers the other: nothing that can be told covers both, so the flight has to be read again.
-            Some(floor) if !version.covers(&floor) => Version::Unknown,
+            Some(floor) if floor.dominates(version) => floor,
+            // Neither dominates the other, and no version is known that dominates both: the flight
+            // has to be read again.
+            Some(floor) if !version.dominates(&floor) => Version::Unknown,
             Some(_) | None => version.clone(),
         });
     }
 
-    /// Whether an answer of `version` may be given: nobody got a newer one while it was read. If not, the flight is
-    /// queued again, and its next read begins after that newer answer.
+    /// Returns whether an answer of `version` may be given: no newer one was answered while it was
+    /// in flight. Otherwise the flight is queued again, and its next read begins after that newer
+    /// answer.
     pub(crate) fn accept(&self, version: &Version) -> bool {
         let mut progress = self.progress.lock();
-        let good = progress.floor.as_ref().is_none_or(|floor| version.covers(floor));
+        let good = progress.floor.as_ref().is_none_or(|floor| version.dominates(floor));
         if !good {
             progress.phase = Phase::Queued;
         }
         good
     }
 
-    pub(crate) fn finish(&self, result: Result<Record, Failure<E>>) {
+    /// Queues the flight again because its query did not reach it; its next read begins later than
+    /// now.
+    pub(crate) fn requeue(&self) {
+        self.progress.lock().phase = Phase::Queued;
+    }
+
+    /// Returns whether its answer is still wanted.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.kind == Kind::Background || self.has_waiters()
+    }
+
+    pub(crate) fn finish(&self, result: Result<Record, FlightError<E>>) {
         let wakers = {
             let mut progress = self.progress.lock();
             progress.phase = Phase::Done(result);
@@ -232,8 +255,8 @@ impl<E: Clone> Flight<E> {
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// The reader was cancelled: `true` when the flight is to be queued again, `false` when it has come to its end,
-    /// because nobody waits or because this was the last attempt.
+    /// Handles the loader's cancellation. Returns `true` when the flight must be queued again,
+    /// `false` when it is done because it has no waiters or this was the last attempt.
     pub(crate) fn hand_over(&self) -> bool {
         let mut progress = self.progress.lock();
         progress.phase = Phase::Queued;
@@ -241,8 +264,8 @@ impl<E: Clone> Flight<E> {
         progress.waiting > 0 && progress.attempts < ATTEMPTS_MAX
     }
 
-    /// Tells every waiter that someone has to lead, unless somebody reads already. Not to be called under the desk's
-    /// lock: what a waker does is not known here.
+    /// Asks all waiters to lead, unless a loader is at work. Must not be called under the queue's
+    /// lock, because the code of a waker is unknown here.
     pub(crate) fn call_leader(&self) {
         let wakers: Vec<_> = {
             let mut progress = self.progress.lock();
@@ -256,13 +279,13 @@ impl<E: Clone> Flight<E> {
     }
 }
 
-/// A place among those who wait for a flight. A future; when it says [`Waited::Lead`] it can be awaited again.
-/// Dropping it gives the place up: a queued read that nobody waits for is not begun.
+/// A waiter of a flight. A future; after [`Waited::Lead`] it can be awaited again. Dropping it
+/// leaves the flight: a queued read without waiters is never begun.
 #[derive(Debug)]
 pub struct Waiter<E> {
     flight: Arc<Flight<E>>,
     slot: usize,
-    /// It is to lead and has not been polled since it was told.
+    /// `true`: it was asked to lead and has not been polled since.
     called: bool,
 }
 
@@ -281,7 +304,8 @@ impl<E: Clone> Future for Waiter<E> {
             *called = true;
             return Poll::Ready(Waited::Lead);
         }
-        // The slot was made when this waiter joined, and slots go only when the flight is done.
+        // The slot was made when this waiter joined; slots are removed only when the flight is
+        // done.
         let slot = &mut progress.wakers[*slot];
         if slot.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             *slot = Some(cx.waker().clone());
@@ -298,7 +322,7 @@ impl<E> Drop for Waiter<E> {
             *slot = None;
             progress.free_slots.push(self.slot);
         }
-        // The one who was to lead is gone, perhaps: call the others.
+        // The waiter that was to lead may be gone: ask the others.
         if (progress.lead || self.called) && matches!(progress.phase, Phase::Queued) {
             progress.lead = true;
             let wakers: Vec<_> = progress.wakers.iter_mut().filter_map(Option::take).collect();

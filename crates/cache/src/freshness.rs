@@ -1,20 +1,21 @@
-//! How far the cache may be behind the database, and what an entry is worth at a given moment.
+//! Freshness: how far the cache may be behind the database, and whether an entry may be served now.
 
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
 use crate::config::{Config, WhenStale};
-use crate::record::{Era, Record};
+use crate::record::{Epoch, Record};
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use crate::version::Position;
+use hotrow_types::version::Position;
 
-/// How far the feed has come.
+/// Progress of the feed.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// When the newest log-end probe was sent that the feed has since passed.
+    /// Time at which the newest log-end probe that the feed has passed was sent.
     watermark: AtomicU64,
-    /// 1 from a loss of the feed until the next one has passed a probe: nobody watches meanwhile.
+    /// 1 from a gap in the feed until the next feed has passed a probe: no feed vouches for the
+    /// entries.
     lost: AtomicU64,
     applied: Mutex<Option<Position>>,
 }
@@ -24,23 +25,23 @@ impl Progress {
         Self { watermark: AtomicU64::new(0), lost: AtomicU64::new(0), applied: Mutex::new(None) }
     }
 
-    /// Time for which a change may have gone unseen.
+    /// Returns how long a change may have gone unseen.
     pub(crate) fn staleness(&self, now: Nanos) -> Duration {
         now.since(self.watermark())
     }
 
-    /// The same, as far as entries can be trusted: without end while there is no feed.
-    pub(crate) fn doubt(&self, now: Nanos) -> Duration {
+    /// Returns the staleness for judging entries: infinite while there is no feed.
+    pub(crate) fn effective_staleness(&self, now: Nanos) -> Duration {
         if self.lost.load(Ordering::Acquire) == 0 { self.staleness(now) } else { Duration::MAX }
     }
 
-    /// Every change committed before this has been taken in.
+    /// Returns the time before which every committed change has been applied.
     pub(crate) fn watermark(&self) -> Nanos {
         Nanos(self.watermark.load(Ordering::Acquire))
     }
 
     pub(crate) fn advance(&self, probe_sent_at: Nanos, position: Option<Position>) {
-        // Position first: who sees the watermark may rely on everything before it.
+        // The position first: a reader of the watermark may rely on everything before it.
         *self.applied.lock() = position;
         self.watermark.store(probe_sent_at.0, Ordering::Release);
         self.lost.store(0, Ordering::Release);
@@ -50,69 +51,79 @@ impl Progress {
         *self.applied.lock()
     }
 
-    /// The feed lost its place, or starts at `position`.
-    pub(crate) fn lose(&self, position: Option<Position>) {
+    /// Marks a gap in the feed, or its restart at `position`.
+    pub(crate) fn mark_gap(&self, position: Option<Position>) {
         self.lost.store(1, Ordering::Release);
         *self.applied.lock() = position;
     }
 }
 
-/// How good an answer from the store is.
+/// Freshness of an answer from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quality {
+pub enum Freshness {
     /// Within the contract's bound.
     Fresh,
-    /// Past its TTL and within `stale_while_revalidate`: served, and the caller asks for a refresh.
+    /// Past its TTL and within `stale_while_revalidate`: served, and the caller requests a refresh.
     Expired,
-    /// Past the contract's bound and served by policy: marked.
+    /// Past the contract's bound; served by policy and marked.
     Stale,
 }
 
-/// What an entry is worth now.
+/// Verdict on an entry at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    Serve(Quality),
+    Serve(Freshness),
     /// Not to be served; it stays until a newer answer replaces it.
     Read,
-    /// Flushed: it will never be served again.
-    Gone,
+    /// Flushed: it can never be served again.
+    Flushed,
     Refuse,
 }
 
-/// Judges an entry. Pure: everything it depends on is an argument.
-pub(crate) fn judge(record: &Record, era: Era, staleness: Duration, now: Nanos, config: &Config) -> Verdict {
+/// Judges an entry. Pure: all inputs are arguments.
+pub(crate) fn judge(
+    record: &Record,
+    epoch: Epoch,
+    staleness: Duration,
+    now: Nanos,
+    config: &Config,
+) -> Verdict {
     let behind = staleness > config.max_staleness;
     if behind && config.when_stale == WhenStale::Refuse {
         return Verdict::Refuse;
     }
-    if record.era().flush != era.flush {
-        return Verdict::Gone;
+    if record.epoch().flush != epoch.flush {
+        return Verdict::Flushed;
     }
     let expired = record.expired_for(now);
     if behind && config.when_stale == WhenStale::Stale {
-        // Only point 2 of the contract is waived: an entry of before a loss is as good as any here, for whatever
-        // replaced or invalidated it has taken it out of the store.
-        return if expired.is_none() { Verdict::Serve(Quality::Stale) } else { Verdict::Read };
+        // Policy `stale` waives only point 2 of the contract. An entry from before a gap is as good
+        // as any other here, because a change that replaced or invalidated it has removed it from
+        // the store.
+        return if expired.is_none() { Verdict::Serve(Freshness::Stale) } else { Verdict::Read };
     }
-    if record.era().loss != era.loss {
+    if record.epoch().feed != epoch.feed {
         return Verdict::Read;
     }
     if behind && now.since(record.read_at()) > config.max_staleness {
         return Verdict::Read;
     }
     match expired {
-        None => Verdict::Serve(Quality::Fresh),
-        Some(past) if past < config.stale_while_revalidate && !behind => Verdict::Serve(Quality::Expired),
+        None => Verdict::Serve(Freshness::Fresh),
+        Some(past) if past < config.stale_while_revalidate && !behind => {
+            Verdict::Serve(Freshness::Expired)
+        }
         Some(_) => Verdict::Read,
     }
 }
 
-/// Whether an entry may stand in for a read that failed: never one that was invalidated or flushed (those are not in
-/// the store, or of another flush era), and only within `stale_if_error` past its TTL.
-pub(crate) fn stands_in(record: &Record, era: Era, now: Nanos, config: &Config) -> bool {
+/// Returns whether an entry may answer for a read that failed. Invalidated and flushed entries
+/// never do (they are not in the store, or of an older flush epoch), and others only within
+/// `stale_if_error` past their TTL.
+pub(crate) fn may_serve_stale(record: &Record, epoch: Epoch, now: Nanos, config: &Config) -> bool {
     let window = config.stale_if_error;
     !window.is_zero()
-        && record.era().flush == era.flush
+        && record.epoch().flush == epoch.flush
         && record.expired_for(now).unwrap_or_default() < window
         && config.when_stale != WhenStale::Refuse
 }

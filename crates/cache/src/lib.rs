@@ -1,24 +1,28 @@
-//! Decisions only: what is kept, who reads, what is stale. No I/O, no clock, no threads: time and randomness come in as
-//! arguments, so every schedule can be tested.
+//! Decisions of the cache, without I/O, clock or threads. Time and randomness are arguments, so
+//! that every schedule can be tested.
 //!
-//! Reading order: [`Cache`] (look up, invalidate), [`Turn`] (read what is missing, merged), `desk` and [`flight`]
-//! (single flight and leases; who is read next is decided by `hotrow_admit`), `fence` (changes that reads do not see yet), `freshness` (what an entry is worth), `passing` (what is not kept), `store` and [`Record`] (what is kept),
-//! [`key`], [`version`] and [`gtid`] (the types shared with the sources).
+//! Reading order: [`Cache`] (lookup and invalidation), [`BatchLoader`] (merged reads of missing
+//! keys), `fetch_queue` and [`flight`] (single flight and leases; `hotrow_admission` decides which
+//! keys are read next), `fence` (changes that a read may not see yet), `freshness` (whether an
+//! entry may be served), `scan_filter` and `collection_gap` (answers that are not stored),
+//! `min_position` (read your writes), `store` and [`Record`] (the entries). Keys, positions and
+//! versions are those of `hotrow_types`.
 
+mod batch_loader;
 mod cache;
+mod collection_gap;
 pub mod config;
-mod desk;
 mod fence;
-mod fixes;
+mod fetch_queue;
 pub mod flight;
 mod freshness;
-pub mod gtid;
-pub mod key;
+mod min_position;
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod model;
-mod passing;
 mod record;
+mod safeguards;
+mod scan_filter;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod schedules;
@@ -27,11 +31,10 @@ mod store;
 mod sync;
 #[cfg(test)]
 mod testkit;
-mod turn;
-pub mod version;
 
-pub use cache::{Cache, Lookup, Refusal, Wish};
-pub use fixes::Fix;
-pub use freshness::Quality;
+pub use batch_loader::{Answers, BatchLoader, Fetched, Interest};
+pub use cache::{Cache, Lookup, LookupError, ReadMode};
+pub use freshness::Freshness;
+pub use min_position::NotReached;
 pub use record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
-pub use turn::{Answers, Fetched, Turn};
+pub use safeguards::Safeguard;

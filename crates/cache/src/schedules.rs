@@ -1,6 +1,7 @@
-//! Schedules of threads, explored by shuttle: lookups, fills, changes, evictions, flushes, losses, new reads, and turns
-//! and waiters that are dropped. Every answer is held to what was answered and taken in before it was asked for; a
-//! waiter that is never woken is a deadlock, which shuttle reports.
+//! Thread schedules, explored by shuttle: lookups, fills, changes, evictions, flushes, gaps, new
+//! reads, and loaders and waiters that are dropped. Every answer is compared with what was answered
+//! and applied before its request. A waiter that is never woken is a deadlock, which shuttle
+//! reports.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,9 +16,9 @@ use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread;
 
 use crate::config::Config;
-use crate::flight::{Failure, Waited, Waiter};
-use crate::testkit::{Broken, FIRST, LOGGED, START, TestCache, answers, cache, config, key};
-use crate::{Lookup, Record, Wish};
+use crate::flight::{FlightError, Waited, Waiter};
+use crate::testkit::{FIRST, LOGGED, START, TestCache, TestError, answers, cache, config, key};
+use crate::{Lookup, ReadMode, Record};
 
 /// Schedules per scenario and scheduler.
 const SCHEDULES: usize = 3000;
@@ -30,27 +31,33 @@ fn explore(scenario: fn()) {
     shuttle::check_pct(scenario, SCHEDULES, DEPTH);
 }
 
-/// What one thread does.
+/// Work of one thread.
 type Act = Box<dyn FnOnce(&World) + Send>;
 
-/// One row in a database, its cache, and what clients know. The row's version is the log's point.
+/// One row in a database, its cache, and the knowledge of the clients. The row's version is the
+/// point of the log.
 struct World {
     cache: TestCache,
     row: AtomicU64,
-    /// The newest version that was answered, and the newest change that was taken in: no step of a schedule.
+    /// Newest version answered and newest change applied: not a step of a schedule.
     answered: std::sync::atomic::AtomicU64,
-    taken_in: std::sync::atomic::AtomicU64,
+    applied: std::sync::atomic::AtomicU64,
 }
 
 impl World {
     fn new(config: Config) -> Arc<Self> {
         let zero = || std::sync::atomic::AtomicU64::new(0);
-        Arc::new(Self { cache: cache(config), row: AtomicU64::new(0), answered: zero(), taken_in: zero() })
+        Arc::new(Self {
+            cache: cache(config),
+            row: AtomicU64::new(0),
+            answered: zero(),
+            applied: zero(),
+        })
     }
 
-    /// The version that a request of now must see at least.
+    /// Returns the least version that a request made now must see.
     fn floor(&self) -> u64 {
-        self.answered.load(SeqCst).max(self.taken_in.load(SeqCst))
+        self.answered.load(SeqCst).max(self.applied.load(SeqCst))
     }
 
     fn give(&self, floor: u64, record: &Record) -> u64 {
@@ -60,16 +67,16 @@ impl World {
         version
     }
 
-    /// A whole request; `None` when the read was abandoned.
-    fn get(&self, wish: Wish) -> Option<u64> {
-        self.get_at(wish, START, self.floor())
+    /// Carries out a whole request; `None` when the read was abandoned.
+    fn get(&self, mode: ReadMode) -> Option<u64> {
+        self.get_at(mode, START, self.floor())
     }
 
-    fn get_at(&self, wish: Wish, now: Nanos, floor: u64) -> Option<u64> {
-        let waiter = match self.cache.lookup(&key(KEY), wish, now) {
+    fn get_at(&self, mode: ReadMode, now: Nanos, floor: u64) -> Option<u64> {
+        let waiter = match self.cache.lookup(&key(KEY), mode, now) {
             Lookup::Hit(record, _) => return Some(self.give(floor, &record)),
-            Lookup::Wait(waiter) => waiter,
-            Lookup::Fill(waiter) | Lookup::Bypass(waiter) => {
+            Lookup::Coalesced(waiter) => waiter,
+            Lookup::Miss(waiter) | Lookup::Bypass(waiter) => {
                 self.lead();
                 waiter
             }
@@ -78,12 +85,12 @@ impl World {
         self.wait(waiter).map(|record| self.give(floor, &record))
     }
 
-    fn wait(&self, mut waiter: Waiter<Broken>) -> Option<Record> {
+    fn wait(&self, mut waiter: Waiter<TestError>) -> Option<Record> {
         loop {
             match block_on(&mut waiter) {
                 Waited::Done(Ok(record)) => return Some(record),
                 Waited::Done(Err(failure)) => {
-                    assert_eq!(failure, Failure::Abandoned);
+                    assert_eq!(failure, FlightError::Abandoned);
                     return None;
                 }
                 Waited::Lead => self.lead(),
@@ -92,26 +99,26 @@ impl World {
     }
 
     fn lead(&self) {
-        let Some(mut turn) = self.cache.turn(FIRST) else { return };
-        while let Some(keys) = turn.next_query(START) {
+        let Some(mut loader) = self.cache.batch_loader(FIRST) else { return };
+        while let Some(keys) = loader.next_batch(START) {
             let row = self.row.load(SeqCst);
-            turn.complete(answers(row, keys.len()), START);
+            loader.complete(answers(row, keys.len()), START);
         }
     }
 
-    /// A commit, and then the feed's word of it.
-    fn change(&self, take_in: impl Fn(&TestCache)) {
+    /// Commits a change, then reports it through the feed.
+    fn change(&self, apply: impl Fn(&TestCache)) {
         let version = self.row.fetch_add(1, SeqCst) + 1;
-        take_in(&self.cache);
-        self.taken_in.fetch_max(version, SeqCst);
+        apply(&self.cache);
+        self.applied.fetch_max(version, SeqCst);
     }
 
-    /// Nothing is left, and the cache agrees with the database.
+    /// Asserts that nothing is left, and that the cache agrees with the database.
     fn settle(&self) {
-        assert_eq!(self.get(Wish::Any), Some(self.row.load(SeqCst)));
+        assert_eq!(self.get(ReadMode::Normal), Some(self.row.load(SeqCst)));
         let stats = self.cache.stats(FIRST);
         assert_eq!((stats.waiting_keys, stats.queries_in_flight), (0, 0));
-        assert!(self.cache.collection(FIRST).0.desk.lock().current.is_empty());
+        assert!(self.cache.collection(FIRST).0.fetch_queue.lock().in_flight.is_empty());
         let counted = self.cache.store.recount().remove(&FIRST).unwrap_or_default();
         assert_eq!([stats.entries, stats.negative_entries, stats.bytes], counted);
     }
@@ -127,24 +134,34 @@ fn run(world: &Arc<World>, threads: Vec<Act>) {
     world.settle();
 }
 
-fn reads(n: usize, wish: Wish) -> Act {
-    Box::new(move |world| (0..n).for_each(|_| assert!(world.get(wish).is_some())))
+fn reads(n: usize, mode: ReadMode) -> Act {
+    Box::new(move |world| (0..n).for_each(|_| assert!(world.get(mode).is_some())))
 }
 
 #[test]
 fn reads_and_changes() {
     explore(|| {
-        let invalidate =
-            |world: &World| (0..2).for_each(|_| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED)));
-        run(&World::new(config()), vec![reads(2, Wish::Any), reads(2, Wish::Any), Box::new(invalidate)]);
+        let invalidate = |world: &World| {
+            (0..2).for_each(|_| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED)))
+        };
+        run(
+            &World::new(config()),
+            vec![reads(2, ReadMode::Normal), reads(2, ReadMode::Normal), Box::new(invalidate)],
+        );
     });
 }
 
 #[test]
 fn new_reads_between_reads_and_changes() {
     explore(|| {
-        let invalidate = |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
-        let threads = vec![reads(2, Wish::Any), reads(2, Wish::New), reads(1, Wish::New), Box::new(invalidate) as _];
+        let invalidate =
+            |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
+        let threads = vec![
+            reads(2, ReadMode::Normal),
+            reads(2, ReadMode::Revalidate),
+            reads(1, ReadMode::Revalidate),
+            Box::new(invalidate) as _,
+        ];
         run(&World::new(Config { reads_in_flight: 3, ..config() }), threads);
     });
 }
@@ -155,12 +172,17 @@ fn flushes_losses_and_purges() {
         let feed = |world: &World| {
             world.change(|cache| cache.flush(FIRST, None));
             world.change(|cache| {
-                cache.lose(None);
-                cache.lose(None);
+                cache.mark_gap(None);
+                cache.mark_gap(None);
             });
         };
         let purge = |world: &World| _ = world.cache.purge(&key(KEY));
-        let threads = vec![reads(2, Wish::Any), reads(2, Wish::Any), Box::new(feed) as _, Box::new(purge) as _];
+        let threads = vec![
+            reads(2, ReadMode::Normal),
+            reads(2, ReadMode::Normal),
+            Box::new(feed) as _,
+            Box::new(purge) as _,
+        ];
         run(&World::new(config()), threads);
     });
 }
@@ -171,90 +193,101 @@ fn evictions_between_reads_and_changes() {
         let world = World::new(Config { capacity_bytes: 450, ..config() });
         let others = |world: &World| {
             for id in 2..5 {
-                let Lookup::Fill(waiter) = world.cache.lookup(&key(id), Wish::Any, START) else { continue };
+                let Lookup::Miss(waiter) = world.cache.lookup(&key(id), ReadMode::Normal, START)
+                else {
+                    continue;
+                };
                 world.lead();
                 assert!(world.wait(waiter).is_some());
             }
         };
-        let invalidate = |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
-        run(&world, vec![reads(3, Wish::Any), Box::new(others), Box::new(invalidate)]);
+        let invalidate =
+            |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
+        run(&world, vec![reads(3, ReadMode::Normal), Box::new(others), Box::new(invalidate)]);
     });
 }
 
-/// Takes a turn and is cancelled before, during or after its query.
-fn cancelled_turn(world: &World) {
-    let Some(mut turn) = world.cache.turn(FIRST) else { return };
-    let Some(keys) = turn.next_query(START) else { return };
+/// Starts a loader that is cancelled before, during or after its query.
+fn cancelled_loader(world: &World) {
+    let Some(mut loader) = world.cache.batch_loader(FIRST) else { return };
+    let Some(keys) = loader.next_batch(START) else { return };
     let row = world.row.load(SeqCst);
     if row.is_multiple_of(2) {
         return;
     }
-    turn.complete(answers(row, keys.len()), START);
+    loader.complete(answers(row, keys.len()), START);
 }
 
 #[test]
-fn a_dropped_turn_leaves_nobody_waiting() {
+fn a_dropped_loader_leaves_no_waiter_behind() {
     explore(|| {
         let cancelled = |world: &World| {
-            let waiter = match world.cache.lookup(&key(KEY), Wish::Any, START) {
-                Lookup::Wait(waiter) | Lookup::Fill(waiter) => waiter,
+            let waiter = match world.cache.lookup(&key(KEY), ReadMode::Normal, START) {
+                Lookup::Coalesced(waiter) | Lookup::Miss(waiter) => waiter,
                 _ => return,
             };
-            cancelled_turn(world);
+            cancelled_loader(world);
             drop(waiter);
         };
-        let client = |world: &World| _ = world.get(Wish::Any);
-        let invalidate = |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
-        let threads: Vec<Act> = vec![Box::new(cancelled), Box::new(client), Box::new(client), Box::new(invalidate)];
+        let client = |world: &World| _ = world.get(ReadMode::Normal);
+        let invalidate =
+            |world: &World| world.change(|cache| _ = cache.invalidate(&key(KEY), LOGGED));
+        let threads: Vec<Act> =
+            vec![Box::new(cancelled), Box::new(client), Box::new(client), Box::new(invalidate)];
         run(&World::new(Config { reads_in_flight: 1, ..config() }), threads);
     });
 }
 
-/// Polls once and gives up, whatever it was told.
-fn impatient(world: &World) {
-    let mut waiter = match world.cache.lookup(&key(KEY), Wish::Any, START) {
-        Lookup::Wait(waiter) | Lookup::Fill(waiter) => waiter,
+/// Polls once and drops the waiter, with any result.
+fn poll_once_and_drop(world: &World) {
+    let mut waiter = match world.cache.lookup(&key(KEY), ReadMode::Normal, START) {
+        Lookup::Coalesced(waiter) | Lookup::Miss(waiter) => waiter,
         _ => return,
     };
-    cancelled_turn(world);
+    cancelled_loader(world);
     thread::yield_now();
-    let told = Pin::new(&mut waiter).poll(&mut Context::from_waker(Waker::noop()));
-    if let Poll::Ready(Waited::Done(Ok(record))) = told {
+    let polled = Pin::new(&mut waiter).poll(&mut Context::from_waker(Waker::noop()));
+    if let Poll::Ready(Waited::Done(Ok(record))) = polled {
         world.give(0, &record);
     }
 }
 
 #[test]
-fn one_who_leaves_when_told_to_lead_leaves_nobody_waiting() {
+fn a_leader_that_leaves_does_not_strand_other_waiters() {
     explore(|| {
-        let client = |world: &World| _ = world.get(Wish::Any);
-        let threads: Vec<Act> = vec![Box::new(impatient), Box::new(impatient), Box::new(client), Box::new(client)];
+        let client = |world: &World| _ = world.get(ReadMode::Normal);
+        let threads: Vec<Act> = vec![
+            Box::new(poll_once_and_drop),
+            Box::new(poll_once_and_drop),
+            Box::new(client),
+            Box::new(client),
+        ];
         run(&World::new(Config { reads_in_flight: 1, ..config() }), threads);
     });
 }
 
-/// A change of long ago that the feed takes in and passes just while an entry is looked up: the entry may not be taken
-/// for fresh on the word of a watermark that was set after it was found.
-fn overtaken_by(take_in: fn(&TestCache)) {
+/// A change of long ago that the feed applies and passes exactly while an entry is looked up: the
+/// entry must not count as fresh by a watermark that was set after it was found.
+fn overtaken_by(apply: fn(&TestCache)) {
     let world = World::new(config());
-    let _ = world.get(Wish::Any);
+    let _ = world.get(ReadMode::Normal);
     let late = START.after(Duration::from_secs(3));
     world.row.store(1, SeqCst);
     let feed = move |world: &World| {
-        take_in(&world.cache);
+        apply(&world.cache);
         world.cache.advance(Nanos(late.0 - 1), None);
     };
-    // Asked for 3 s after the change: it must be seen.
-    let client = move |world: &World| _ = world.get_at(Wish::Any, late, 1);
+    // Requested 3 s after the change, which must be visible.
+    let client = move |world: &World| _ = world.get_at(ReadMode::Normal, late, 1);
     run(&world, vec![Box::new(feed), Box::new(client)]);
 }
 
 #[test]
-fn a_watermark_vouches_for_no_entry_that_was_found_before_it() {
+fn a_watermark_does_not_vouch_for_entries_found_before_it() {
     explore(|| overtaken_by(|cache| _ = cache.invalidate(&key(KEY), LOGGED)));
 }
 
 #[test]
-fn a_new_feed_vouches_for_no_entry_of_the_old_one() {
-    explore(|| overtaken_by(|cache| cache.lose(None)));
+fn a_new_feed_does_not_vouch_for_older_entries() {
+    explore(|| overtaken_by(|cache| cache.mark_gap(None)));
 }

@@ -1,32 +1,38 @@
-//! Counts of what the cache decided. All of them are off the hit path: hits are counted by the server's workers.
+//! Counters of the cache's decisions. All are off the hit path; the server's workers count hits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::{Presence, Record};
 
-/// Why an entry left the store.
+/// Reason for which an entry left the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The policy needed the room.
+    /// Evicted for capacity.
     Capacity,
-    /// A newer answer took its place.
+    /// A newer answer replaced it.
     Replaced,
-    /// The feed reported a change, or an answer proved it older than what a client already got.
+    /// The feed reported a change, or an answer proved it older than one already given to a client.
     Invalidated,
-    /// Someone asked for it.
+    /// Purged by an operator.
     Purged,
-    /// It fits no shard.
+    /// Larger than any shard accepts.
     TooLarge,
-    /// Found to be of a past era (a flush or a loss of the feed) when it was looked up.
+    /// Found to be of an older epoch (a flush or a gap in the feed) by a lookup.
     Flushed,
 }
 
 impl Removal {
-    /// All causes, in the order of [`Snapshot::removed`].
-    pub const ALL: [Self; 6] =
-        [Self::Capacity, Self::Replaced, Self::Invalidated, Self::Purged, Self::TooLarge, Self::Flushed];
+    /// All reasons, in the order of [`Snapshot::removed`].
+    pub const ALL: [Self; 6] = [
+        Self::Capacity,
+        Self::Replaced,
+        Self::Invalidated,
+        Self::Purged,
+        Self::TooLarge,
+        Self::Flushed,
+    ];
 
-    /// The cause as a metric's label.
+    /// Returns the reason as a metric's label.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -53,11 +59,11 @@ macro_rules! counters {
             query_keys: [Count; 7],
         }
 
-        /// A reading of one collection's counters. `_total`s only grow.
+        /// A reading of one collection's counters. Counters named `_total` only grow.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Snapshot {
             $($(#[$doc])* pub $name: u64,)*
-            /// Entries that left, by [`Removal::ALL`].
+            /// Removed entries, by [`Removal::ALL`].
             pub removed: [u64; 6],
             /// Queries by number of keys: not cumulative, classes bounded by [`QUERY_KEYS_BOUNDS`].
             pub query_keys: [u64; 7],
@@ -76,44 +82,44 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Entries now, missing ones included.
+    /// Entries now, negative ones included.
     entries,
-    /// Those of them that say "no such record".
+    /// Negative entries now ("no such record").
     negative_entries,
-    /// Bytes that the entries count for.
+    /// Weight of the entries in bytes.
     bytes,
-    /// Reads that were queued because nobody was reading the key.
+    /// Reads queued because no read of the key was in flight.
     fills_total,
     /// Requests that joined a read.
-    waits_total,
+    coalesced_total,
     /// Queries sent.
     queries_total,
-    /// Keys in them.
-    queried_keys_total,
+    /// Keys in those queries.
+    batch_keys_total,
     /// Keys whose read failed.
     failed_keys_total,
-    /// Answers that were given to their waiters but not kept, because a change, a flush or a newer lease came between, or
-    /// because they did not see a change that the feed had delivered.
-    dead_leases_total,
-    /// Answers that were given and not kept, because only those who roam over everything asked for them.
-    passing_total,
-    /// Reads sent once more because a newer answer had been given meanwhile.
-    rereads_total,
+    /// Answers given to their waiters and not stored, because a change, a flush or a newer lease
+    /// intervened, or because they lack a change that the feed had delivered.
+    fills_discarded_total,
+    /// Answers given and not stored, because only scanning clients requested them.
+    fills_not_admitted_total,
+    /// Reads repeated because a newer answer had been given in the meantime.
+    fill_retries_total,
     /// Keys that the feed reported.
     invalidations_total,
-    /// Hot records that were queued to be read again because they changed.
+    /// Hot records queued for a new read because they changed.
     hot_refreshes_total,
     /// Flushes of the whole collection.
     flushes_total,
     /// Requests refused because too many keys were waiting.
     refused_total,
-    /// Keys refused before they were read, because the answer would have come after the deadline.
-    overdue_total,
-    /// Keys refused before they were read, because the queue stood and newer ones went first.
-    displaced_total,
-    /// 1 while the newest keys are read first, because the queue stands.
-    newest_first,
-    /// Keys that wait for a query now.
+    /// Keys rejected unread because the answer would have come after the deadline.
+    deadline_rejected_total,
+    /// Keys rejected unread because of a standing queue in which newer keys go first.
+    queue_dropped_total,
+    /// 1 while the newest keys are read first because of a standing queue.
+    lifo,
+    /// Keys waiting for a query now.
     waiting_keys,
     /// Queries at the database now.
     queries_in_flight,
@@ -135,13 +141,14 @@ impl CollectionStats {
 
     pub(crate) fn query_sent(&self, keys: u64) {
         self.queries_total.add(1);
-        self.queried_keys_total.add(keys);
-        let class = QUERY_KEYS_BOUNDS.iter().position(|&b| keys <= b).unwrap_or(QUERY_KEYS_BOUNDS.len());
+        self.batch_keys_total.add(keys);
+        let class =
+            QUERY_KEYS_BOUNDS.iter().position(|&b| keys <= b).unwrap_or(QUERY_KEYS_BOUNDS.len());
         self.query_keys[class].add(1);
     }
 }
 
-/// A counter that many threads may touch; used where a lock was taken anyway.
+/// A counter shared by threads; used where a lock was taken anyway.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 

@@ -1,6 +1,6 @@
-//! What the tests of this crate share: small caches, keys, answers, and a waker that counts.
+//! Test kit of this crate: small caches, keys, answers, and a waker that counts.
 
-// The schedules use a part of it.
+// The schedules use only some of it.
 #![cfg_attr(feature = "shuttle", allow(dead_code))]
 
 use std::future::Future;
@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use hotrow_admit::concurrency::queue;
+use hotrow_admission::concurrency::queue;
 use hotrow_measure::clock::Nanos;
 
-use crate::config::{CollectionConfig, Config, Upkeep, WhenStale};
+use crate::config::{CollectionPolicy, Config, InvalidationMode, WhenStale};
 use crate::flight::{Waited, Waiter};
-use crate::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
-use crate::version::{Mark, Position, Version};
 use crate::{Answers, Cache, Fetched, Lookup};
+use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_types::version::{ChangeId, Position, Version};
 
 /// The source's error in tests.
-pub(crate) type Broken = &'static str;
-pub(crate) type TestCache = Arc<Cache<Broken>>;
+pub(crate) type TestError = &'static str;
+pub(crate) type TestCache = Arc<Cache<TestError>>;
 
 /// The first collection.
 pub(crate) const FIRST: CollectionId = CollectionId(0);
 /// A time at which the feed of [`cache`] is current.
 pub(crate) const START: Nanos = ms(1_000_000);
 
-/// The mark of a change in a log whose order is the order of visibility.
-pub(crate) const LOGGED: Mark = Mark::Log(Position { incarnation: 1, at: 1 });
+/// Change id of a log whose order is the order of visibility.
+pub(crate) const LOGGED: ChangeId = ChangeId::Log(Position { incarnation: 1, at: 1 });
 
 pub(crate) const fn ms(n: u64) -> Nanos {
     Nanos(n * 1_000_000)
@@ -41,8 +41,8 @@ pub(crate) fn config() -> Config {
         capacity_bytes: 1 << 20,
         negative_share: 0.1,
         entry_bytes_estimate: 100,
-        upkeep: Upkeep::Feed,
-        refresh_hot: false,
+        invalidation_mode: InvalidationMode::Feed,
+        prefetch_on_change: false,
         isolate_scans: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
@@ -64,9 +64,11 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// Two collections with TTLs of 60 s, and of 10 s for what is missing; the feed has just reported.
+/// Returns a cache of two collections with TTLs of 60 s, and of 10 s for missing records; the feed
+/// has just reported.
 pub(crate) fn cache(config: Config) -> TestCache {
-    let own = CollectionConfig { ttl: Duration::from_secs(60), negative_ttl: Duration::from_secs(10) };
+    let own =
+        CollectionPolicy { ttl: Duration::from_secs(60), negative_ttl: Duration::from_secs(10) };
     let cache = Cache::new(config, vec![own.clone(), own]);
     cache.advance(START, None);
     cache
@@ -84,26 +86,26 @@ pub(crate) fn log(at: u64) -> Version {
     Version::Log(Position { incarnation: 1, at })
 }
 
-/// The same row, `at`, for each of `keys` keys, read at the log's point `at`.
-pub(crate) fn answers(at: u64, keys: usize) -> Result<Answers<Broken>, Broken> {
+/// Returns the same row, `at`, for each of `keys` keys, read at the log's point `at`.
+pub(crate) fn answers(at: u64, keys: usize) -> Result<Answers<TestError>, TestError> {
     let rows = (0..keys).map(|_| Fetched::Found(at.to_string().into_bytes())).collect();
     Ok(Answers { version: log(at), position: Some(Position { incarnation: 1, at }), rows })
 }
 
-pub(crate) fn missing(at: u64, keys: usize) -> Result<Answers<Broken>, Broken> {
+pub(crate) fn missing(at: u64, keys: usize) -> Result<Answers<TestError>, TestError> {
     let rows = (0..keys).map(|_| Fetched::Missing).collect();
     Ok(Answers { version: log(at), position: Some(Position { incarnation: 1, at }), rows })
 }
 
-/// The waiter of a lookup that has to wait.
-pub(crate) fn waiter(lookup: Lookup<Broken>) -> Waiter<Broken> {
+/// Returns the waiter of a lookup that has to wait.
+pub(crate) fn waiter(lookup: Lookup<TestError>) -> Waiter<TestError> {
     match lookup {
-        Lookup::Wait(waiter) | Lookup::Fill(waiter) | Lookup::Bypass(waiter) => waiter,
+        Lookup::Coalesced(waiter) | Lookup::Miss(waiter) | Lookup::Bypass(waiter) => waiter,
         other => panic!("nothing to wait for: {other:?}"),
     }
 }
 
-/// Counts how often it was woken.
+/// Counter of wake-ups.
 #[derive(Default)]
 pub(crate) struct Bell(AtomicUsize);
 
@@ -120,11 +122,14 @@ impl Wake for Bell {
 }
 
 /// Polls once.
-pub(crate) fn poll(waiter: &mut Waiter<Broken>) -> Option<Waited<Broken>> {
+pub(crate) fn poll(waiter: &mut Waiter<TestError>) -> Option<Waited<TestError>> {
     poll_with(waiter, &Arc::default())
 }
 
-pub(crate) fn poll_with(waiter: &mut Waiter<Broken>, bell: &Arc<Bell>) -> Option<Waited<Broken>> {
+pub(crate) fn poll_with(
+    waiter: &mut Waiter<TestError>,
+    bell: &Arc<Bell>,
+) -> Option<Waited<TestError>> {
     let waker = Waker::from(bell.clone());
     match Pin::new(waiter).poll(&mut Context::from_waker(&waker)) {
         Poll::Ready(waited) => Some(waited),
@@ -132,8 +137,9 @@ pub(crate) fn poll_with(waiter: &mut Waiter<Broken>, bell: &Arc<Bell>) -> Option
     }
 }
 
-/// The body that a finished waiter got, as the log's point that [`answers`] put there; `None` for a missing row.
-pub(crate) fn body(waited: Option<Waited<Broken>>) -> Option<u64> {
+/// Returns the body that a finished waiter got, as the log's point that [`answers`] put there;
+/// `None` for a missing row.
+pub(crate) fn body(waited: Option<Waited<TestError>>) -> Option<u64> {
     match waited {
         Some(Waited::Done(Ok(record))) => std::str::from_utf8(record.body()).unwrap().parse().ok(),
         other => panic!("no answer: {other:?}"),

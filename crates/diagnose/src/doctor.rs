@@ -1,67 +1,81 @@
-//! Does this machine allow what is wanted of it? [`examine`] is a pure function from the [`Limits`] that were read and
-//! a [`Goal`] to verdicts: each limit's value, what it allows by which formula, and how it is raised.
+//! Comparison of this machine's limits with a goal. [`evaluate`] is a pure function from
+//! [`Limits`] and a [`Goal`] to verdicts: each limit's value, the formula for what it allows, and
+//! how to raise it.
 //!
-//! Reading order: [`goal`], [`limits`] (reading), [`verdict`], then the rules: `connections`, [`rate`], [`threads`],
-//! [`memory`], `machine`; [`startup`] (what `serve` and `load` say before they begin).
+//! Reading order: [`goal`], [`limits`] (reading), [`limit_verdict`], then the rules: `connections`,
+//! [`rate`], [`threads`], [`memory`], `machine`; [`startup`] (warnings of `serve` and `load` at
+//! their start).
 
 mod connections;
 pub mod goal;
+pub mod limit_verdict;
 pub mod limits;
 mod machine;
 pub mod memory;
 pub mod rate;
 pub mod startup;
 pub mod threads;
-pub mod verdict;
 
 use self::goal::Goal;
+use self::limit_verdict::{LimitVerdict, Sufficiency, Unit};
 use self::limits::Limits;
-use self::verdict::{Enough, Unit, Verdict};
-use crate::root::{Seen, Unseen, Why};
+use crate::root::{ProbeError, ProbeErrorKind, ProbeResult};
 
-/// One limit's rule. `Ok(None)`: it does not apply here.
-type Rule = fn(&Limits, &Goal) -> Seen<Option<Verdict>>;
+/// The rule of one limit. `Ok(None)`: it does not apply here.
+type Rule = fn(&Limits, &Goal) -> ProbeResult<Option<LimitVerdict>>;
 
-/// Judges every limit; the worst first: what gives way, by how much; what could not be seen; what is tight; the rest; what
-/// concerns clients only.
+/// Evaluates every limit. Sorted by severity: limits reached below the goal (lowest margin first),
+/// unreadable, tight, sufficient, and relevant to clients only.
 #[must_use]
-pub fn examine(limits: &Limits, goal: &Goal) -> Vec<Verdict> {
-    let rules = [connections::RULES, rate::RULES, threads::RULES, memory::RULES, machine::RULES].concat();
-    let mut verdicts: Vec<Verdict> =
-        rules.into_iter().filter_map(|(name, rule)| judged(name, rule, limits, goal)).collect();
-    verdicts.sort_by(|one, other| one.enough.cmp(&other.enough).then(one.margin().total_cmp(&other.margin())));
+pub fn evaluate(limits: &Limits, goal: &Goal) -> Vec<LimitVerdict> {
+    let rules =
+        [connections::RULES, rate::RULES, threads::RULES, memory::RULES, machine::RULES].concat();
+    let mut verdicts: Vec<LimitVerdict> = rules
+        .into_iter()
+        .filter_map(|(name, rule)| evaluate_rule(name, rule, limits, goal))
+        .collect();
+    verdicts.sort_by(|one, other| {
+        one.enough.cmp(&other.enough).then(one.margin().total_cmp(&other.margin()))
+    });
     verdicts
 }
 
-fn judged(name: &'static str, rule: Rule, limits: &Limits, goal: &Goal) -> Option<Verdict> {
-    rule(limits, goal).unwrap_or_else(|unseen| Some(Verdict::unseen(name, &unseen)))
+fn evaluate_rule(
+    name: &'static str,
+    rule: Rule,
+    limits: &Limits,
+    goal: &Goal,
+) -> Option<LimitVerdict> {
+    rule(limits, goal)
+        .unwrap_or_else(|probe_error| Some(LimitVerdict::unreadable(name, &probe_error)))
 }
 
-/// Of all limits on one thing, the one that gives way first. None when no limit on it is known.
+/// Returns the limit with the lowest value for a unit; `None` when none is known.
 #[must_use]
-pub fn first_to_give_way(verdicts: &[Verdict], unit: Unit) -> Option<&Verdict> {
-    let counted = verdicts.iter().filter(|verdict| verdict.enough != Enough::Client);
-    let known = counted.filter(|v| v.allows.is_some_and(|allows| allows.unit == unit && allows.most.is_some()));
+pub fn first_limit_reached(verdicts: &[LimitVerdict], unit: Unit) -> Option<&LimitVerdict> {
+    let counted = verdicts.iter().filter(|verdict| verdict.enough != Sufficiency::Client);
+    let known = counted
+        .filter(|v| v.allows.is_some_and(|allows| allows.unit == unit && allows.max.is_some()));
     known.min_by(|one, other| one.margin().total_cmp(&other.margin()))
 }
 
-/// Whether everything that could be seen is enough for the goal.
+/// Returns whether every readable limit suffices for the goal.
 #[must_use]
-pub fn suffices(verdicts: &[Verdict]) -> bool {
-    verdicts.iter().all(|verdict| verdict.enough != Enough::No)
+pub fn suffices(verdicts: &[LimitVerdict]) -> bool {
+    verdicts.iter().all(|verdict| verdict.enough != Sufficiency::No)
 }
 
-/// A value that was read, or why it was not.
-fn see<T>(seen: &Seen<T>) -> Seen<&T> {
-    seen.as_ref().map_err(Unseen::clone)
+/// Returns a value, or the reason why it could not be read.
+fn read_value<T>(seen: &ProbeResult<T>) -> ProbeResult<&T> {
+    seen.as_ref().map_err(ProbeError::clone)
 }
 
-/// The same for what a kernel may lack: none then.
-fn see_if_there<T>(seen: &Seen<T>) -> Seen<Option<&T>> {
+/// The same for values that a kernel may lack: `None` then.
+fn read_optional<T>(seen: &ProbeResult<T>) -> ProbeResult<Option<&T>> {
     match seen {
         Ok(value) => Ok(Some(value)),
-        Err(Unseen { why: Why::Missing, .. }) => Ok(None),
-        Err(unseen) => Err(unseen.clone()),
+        Err(ProbeError { why: ProbeErrorKind::Missing, .. }) => Ok(None),
+        Err(probe_error) => Err(probe_error.clone()),
     }
 }
 

@@ -1,14 +1,16 @@
-//! What the machine says about a bottleneck. Probes read, and parse apart from reading; rules judge and read nothing.
+//! Bottleneck diagnosis from the machine's counters. Probes read files and parse them separately;
+//! rules only evaluate.
 //!
-//! Reading order: [`root`] (where files lie, and what could not be seen), [`probe`] (one file for each thing that the
-//! kernel tells), [`sampler`] (all of them, some times a second), [`samples`] (rates between two samples), [`survey`]
-//! (what costs too much for every sample), [`rules`] (what limits?), [`verdict`] (is that true?), [`doctor`] (what does this machine allow?). Older
-//! than those, and used alone: [`schedstat`] (how long threads waited for a CPU), [`process`] (what processes used, and
-//! who descends from whom), [`cgroup`] (where groups of processes are limited and counted), [`listeners`] (who listens on a
-//! port).
+//! Reading order: [`root`] (location of files, and probe errors), [`probe`] (one module per kernel
+//! source), [`sampler`] (all of them, several times a second), [`samples`] (rates between two
+//! samples), [`survey`] (probes too expensive for every sample), [`rules`] (from samples to
+//! findings), [`hypothesis`] (tests of findings), [`doctor`] (limits of this machine). Used on
+//! their own: [`schedstat`] (run-queue waits of threads), [`process`] (CPU times and ancestry of
+//! processes), [`cgroup`] (control groups), [`listeners`] (the process that listens on a port).
 
 pub mod cgroup;
 pub mod doctor;
+pub mod hypothesis;
 pub mod listeners;
 pub mod probe;
 pub mod process;
@@ -18,4 +20,3 @@ pub mod sampler;
 pub mod samples;
 pub mod schedstat;
 pub mod survey;
-pub mod verdict;

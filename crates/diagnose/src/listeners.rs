@@ -1,37 +1,43 @@
-//! Who listens on a TCP port: `/proc/net/tcp`, `/proc/net/tcp6` and `/proc/PID/fd`.
+//! The process that listens on a TCP port: `/proc/net/tcp`, `/proc/net/tcp6` and `/proc/PID/fd`.
 
 use std::path::Path;
 
-/// State of a socket that listens, as the kernel's tables print it (include/net/tcp_states.h).
+/// State of a listening socket in the kernel's tables (include/net/tcp_states.h).
 const LISTEN: &str = "0A";
 
-/// A process that listens.
+/// A listening process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// Its process id.
     pub pid: u32,
-    /// Its name, as `/proc/PID/comm` has it; at most 15 bytes.
+    /// Its name from `/proc/PID/comm`; at most 15 bytes.
     pub name: String,
 }
 
-/// The first process that listens on a port of this network namespace. None when nobody does, or when it may not be
-/// seen: other users' descriptors cannot be read without privileges. `proc` is `/proc`, or a copy of it in a test.
+/// Returns the first process that listens on a port of this network namespace. `None` when there is
+/// none, or it is not visible: other users' descriptors require privileges. `proc` is `/proc`, or a
+/// copy of it in a test.
 #[must_use]
 pub fn on_port(proc: &Path, port: u16) -> Option<Listener> {
-    let tables = ["net/tcp", "net/tcp6"].map(|table| std::fs::read_to_string(proc.join(table)).unwrap_or_default());
+    let tables = ["net/tcp", "net/tcp6"]
+        .map(|table| std::fs::read_to_string(proc.join(table)).unwrap_or_default());
     let sockets: Vec<String> = tables.iter().flat_map(|table| listening(table, port)).collect();
     if sockets.is_empty() {
         return None;
     }
-    let pids = std::fs::read_dir(proc).ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = std::fs::read_dir(proc)
+        .ok()?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let pid = pids.into_iter().find(|pid| holds(proc, *pid, &sockets))?;
     let name = std::fs::read_to_string(proc.join(pid.to_string()).join("comm")).unwrap_or_default();
     Some(Listener { pid, name: name.trim_end().to_owned() })
 }
 
-/// The sockets that listen on the port, as the links in `/proc/PID/fd` name them.
+/// Returns the sockets that listen on the port, as named by the links in `/proc/PID/fd`.
 ///
-/// `sl local_address rem_address st tx:rx tr:tm retrnsmt uid timeout inode …`; addresses are `HEX:HEX`.
+/// Lines are `sl local_address rem_address st tx:rx tr:tm retrnsmt uid timeout inode …`; addresses
+/// are `HEX:HEX`.
 fn listening(table: &str, port: u16) -> Vec<String> {
     let socket = |line: &str| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -43,8 +49,11 @@ fn listening(table: &str, port: u16) -> Vec<String> {
 }
 
 fn holds(proc: &Path, pid: u32, sockets: &[String]) -> bool {
-    let Ok(descriptors) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else { return false };
-    let mut links = descriptors.flatten().filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+    let Ok(descriptors) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else {
+        return false;
+    };
+    let mut links =
+        descriptors.flatten().filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
     links.any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str()))
 }
 
@@ -75,10 +84,13 @@ mod tests {
             std::fs::create_dir_all(proc.path().join(folder)).unwrap();
         }
         std::fs::write(proc.path().join("net/tcp"), TABLE).unwrap();
-        assert_eq!(on_port(proc.path(), 8080), None, "nobody shows the socket");
+        assert_eq!(on_port(proc.path(), 8080), None, "no process shows the socket");
         std::os::unix::fs::symlink("socket:[4711]", proc.path().join("12/fd/3")).unwrap();
         std::fs::write(proc.path().join("12/comm"), "nginx\n").unwrap();
-        assert_eq!(on_port(proc.path(), 8080), Some(Listener { pid: 12, name: "nginx".to_owned() }));
+        assert_eq!(
+            on_port(proc.path(), 8080),
+            Some(Listener { pid: 12, name: "nginx".to_owned() })
+        );
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! One file for each thing that the kernel tells: what it holds, and how its text is read. `parse` functions are pure
-//! and answer `None` to what they do not understand; [`crate::root::Root`] and [`crate::sampler::Sampler`] do the
-//! reading.
+//! One module per kernel source: the contents of the file, and its parser. `parse` functions are
+//! pure and return `None` for unknown input; [`crate::root::Root`] and [`crate::sampler::Sampler`]
+//! read the files.
 //!
-//! Reading order: [`cpu`], [`task`], [`wait`] and [`status`] (threads and processes), [`pressure`]; [`memory`], [`vmstat`];
-//! [`disk`]; [`interface`], [`tcp`], [`sockstat`], [`sockets`], [`inet_diag`], [`softnet`], [`conntrack`], [`ports`], [`namespace`]; [`group`]
-//! (cgroups); [`files`], [`limits`], [`loadavg`], [`cpuinfo`].
+//! Reading order: [`cpu`], [`task`], [`wait`] and [`status`] (threads and processes), [`pressure`];
+//! [`memory`], [`vmstat`]; [`disk`]; [`interface`], [`tcp`], [`sockstat`], [`sockets`],
+//! [`inet_diag`], [`softnet`], [`conntrack`], [`ports`], [`namespace`]; [`group`] (cgroups);
+//! [`files`], [`limits`], [`loadavg`], [`cpuinfo`].
 
 pub mod conntrack;
 pub mod cpu;
@@ -29,14 +30,15 @@ pub mod tcp;
 pub mod vmstat;
 pub mod wait;
 
-/// The next word as a number.
+/// Parses the next word as a number.
 fn number<'a, T: std::str::FromStr>(words: &mut impl Iterator<Item = &'a str>) -> Option<T> {
     words.next()?.parse().ok()
 }
 
-/// The value of `name` in lines of `name value`; the first, if there are several.
+/// Returns the first value of `name` in lines of `name value`.
 fn named<T: std::str::FromStr>(text: &str, name: &str) -> Option<T> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([' ', ':', '\t']))?;
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([' ', ':', '\t']))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 

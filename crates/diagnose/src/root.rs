@@ -1,4 +1,4 @@
-//! Where probes read: the machine itself, or a copy of its files in a test; and what could not be seen.
+//! The root folder of probes (the machine, or a copy of its files in a test), and probe errors.
 
 use std::fmt;
 use std::fs::File;
@@ -6,139 +6,147 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Most that is read of one file, in bytes; a list of 100,000 sockets is as long. What lies beyond is left out.
+/// Most bytes read of one file, the length of a list of 100,000 sockets. The rest is ignored.
 pub const READ_BYTES_MAX: u64 = 16 << 20;
-/// Room for most files at once: what is read in small parts costs a system call for each.
+/// Initial buffer size: each smaller read costs a system call.
 pub(crate) const READ_BYTES_FIRST: usize = 4096;
-/// How much of a file that cannot be understood is repeated in messages, in characters.
+/// Longest excerpt of an invalid file in messages, in characters.
 const QUOTED_CHARS_MAX: usize = 60;
 
-/// The folder below which `proc` and `sys` lie.
+/// The folder that contains `proc` and `sys`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     folder: PathBuf,
 }
 
-/// A file that told nothing, and why.
+/// A probe that failed, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("/{file}: {why}")]
-pub struct Unseen {
-    /// The file, below the root folder.
+pub struct ProbeError {
+    /// The file, relative to the root folder.
     pub file: String,
-    /// Why it told nothing.
-    pub why: Why,
+    /// The reason.
+    pub why: ProbeErrorKind,
 }
 
-/// Why a file told nothing.
+/// Reasons for a failed probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// There is none: another kernel or configuration, a container that hides it, or no Linux.
+pub enum ProbeErrorKind {
+    /// The file does not exist: another kernel or configuration, a container that hides it, or no
+    /// Linux.
     Missing,
     /// This user may not read it.
-    Forbidden,
-    /// The system refused for another reason.
+    PermissionDenied,
+    /// The system reported another error.
     Unreadable(io::ErrorKind),
-    /// It holds something else than it should; its beginning.
-    Garbled(String),
-    /// There are more of its kind than are looked at.
+    /// Its content is invalid; the beginning of it.
+    Malformed(String),
+    /// There are more items than are examined.
     TooMany {
-        /// Those that are looked at.
+        /// Examined items.
         seen: usize,
-        /// All.
+        /// All items.
         all: usize,
     },
 }
 
-/// A value, or why it could not be seen.
-pub type Seen<T> = Result<T, Unseen>;
+/// A value, or the reason why it could not be read.
+pub type ProbeResult<T> = Result<T, ProbeError>;
 
-impl fmt::Display for Why {
+impl fmt::Display for ProbeErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing if cfg!(target_os = "linux") => f.write_str("there is no such file here"),
-            Self::Missing => f.write_str("there is no such file here, for this is not Linux"),
-            Self::Forbidden => f.write_str("this user may not read it"),
+            Self::Missing => f.write_str("there is no such file here, because this is not Linux"),
+            Self::PermissionDenied => f.write_str("this user may not read it"),
             Self::Unreadable(kind) => write!(f, "it cannot be read: {kind}"),
-            Self::TooMany { seen, all } => write!(f, "only {seen} of {all} are looked at"),
-            Self::Garbled(text) => write!(f, "it holds other than it should: {text:?}"),
+            Self::TooMany { seen, all } => write!(f, "only {seen} of {all} are observed"),
+            Self::Malformed(text) => write!(f, "its content is invalid: {text:?}"),
         }
     }
 }
 
-impl Why {
-    /// What an error of the system means here.
+impl ProbeErrorKind {
+    /// Classifies a system error.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
         match error.kind() {
-            // A directory in the place of a file, or a process that ended while it was read: neither is there.
+            // A directory in the place of a file, or a process that ended during the read: the file
+            // does not exist.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
-            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            io::ErrorKind::PermissionDenied => Self::PermissionDenied,
             kind => Self::Unreadable(kind),
         }
     }
 
-    /// A file whose content makes no sense.
+    /// Creates the error of an invalid file.
     #[must_use]
-    pub fn garbled(text: &str) -> Self {
-        Self::Garbled(text.trim().chars().take(QUOTED_CHARS_MAX).collect())
+    pub fn malformed(text: &str) -> Self {
+        Self::Malformed(text.trim().chars().take(QUOTED_CHARS_MAX).collect())
     }
 }
 
 impl Root {
-    /// The machine that this runs on.
+    /// Returns the root of this machine.
     #[must_use]
     pub fn machine() -> Self {
         Self::at("/")
     }
 
-    /// A copy of a machine's files.
+    /// Returns the root of a copy of a machine's files.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where a file lies; `file` begins with `proc/` or `sys/`.
+    /// Returns the path of a file; `file` begins with `proc/` or `sys/`.
     #[must_use]
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }
 
-    /// The text of a file, at most [`READ_BYTES_MAX`] of it up to a whole line. Names of processes may hold any bytes:
-    /// what is no UTF-8 is replaced.
+    /// Reads a file, at most [`READ_BYTES_MAX`] up to a whole line. Process names may contain any
+    /// bytes: invalid UTF-8 is replaced.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub fn read(&self, file: &str) -> Seen<String> {
-        let unseen = |error: &io::Error| Unseen { file: file.to_owned(), why: Why::of(error) };
-        let opened = File::open(self.path(file)).map_err(|e| unseen(&e))?;
+    /// Fails when it cannot be read.
+    pub fn read(&self, file: &str) -> ProbeResult<String> {
+        let probe_error = |error: &io::Error| ProbeError {
+            file: file.to_owned(),
+            why: ProbeErrorKind::of(error),
+        };
+        let opened = File::open(self.path(file)).map_err(|e| probe_error(&e))?;
         let mut bytes = Vec::with_capacity(READ_BYTES_FIRST);
-        opened.take(READ_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| unseen(&e))?;
+        opened.take(READ_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| probe_error(&e))?;
         if bytes.len() as u64 == READ_BYTES_MAX {
             bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// What a parser makes of a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
-    /// When it cannot be read, or the parser makes nothing of it.
-    pub fn parse<T>(&self, file: &str, parser: impl FnOnce(&str) -> Option<T>) -> Seen<T> {
+    /// Fails when it cannot be read or parsed.
+    pub fn parse<T>(&self, file: &str, parser: impl FnOnce(&str) -> Option<T>) -> ProbeResult<T> {
         let text = self.read(file)?;
-        parser(&text).ok_or_else(|| Unseen { file: file.to_owned(), why: Why::garbled(&text) })
+        parser(&text).ok_or_else(|| ProbeError {
+            file: file.to_owned(),
+            why: ProbeErrorKind::malformed(&text),
+        })
     }
 
-    /// A file that holds one value, as most of `proc/sys` do.
+    /// Reads a file with a single value, as most in `proc/sys`.
     ///
     /// # Errors
-    /// When it cannot be read, or holds something else.
-    pub fn value<T: FromStr>(&self, file: &str) -> Seen<T> {
+    /// Fails when it cannot be read, or has other content.
+    pub fn value<T: FromStr>(&self, file: &str) -> ProbeResult<T> {
         self.parse(file, |text| text.trim().parse().ok())
     }
 }
@@ -148,21 +156,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_garbled_is_told() {
+    fn missing_or_malformed_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::at(folder.path());
         std::fs::create_dir_all(folder.path().join("proc/sys")).unwrap();
         std::fs::write(folder.path().join("proc/sys/a"), "42\n").unwrap();
         std::fs::write(folder.path().join("proc/sys/b"), b"\xffx".repeat(100)).unwrap();
         assert_eq!(root.value::<u64>("proc/sys/a"), Ok(42));
-        assert_eq!(root.value::<u64>("proc/sys/c").unwrap_err().why, Why::Missing);
-        assert_eq!(root.value::<u64>("proc/sys/a/c").unwrap_err().why, Why::Missing);
-        assert!(matches!(root.value::<u64>("proc/sys").unwrap_err().why, Why::Unreadable(_)));
-        let garbled = root.value::<u64>("proc/sys/b").unwrap_err();
-        assert!(matches!(&garbled.why, Why::Garbled(text) if text.chars().count() == QUOTED_CHARS_MAX), "{garbled}");
-        assert!(root.value::<u64>("proc/sys/c").unwrap_err().to_string().starts_with("/proc/sys/c: there is no such"));
+        assert_eq!(root.value::<u64>("proc/sys/c").unwrap_err().why, ProbeErrorKind::Missing);
+        assert_eq!(root.value::<u64>("proc/sys/a/c").unwrap_err().why, ProbeErrorKind::Missing);
+        assert!(matches!(
+            root.value::<u64>("proc/sys").unwrap_err().why,
+            ProbeErrorKind::Unreadable(_)
+        ));
+        let malformed = root.value::<u64>("proc/sys/b").unwrap_err();
+        assert!(
+            matches!(
+                &malformed.why,
+                ProbeErrorKind::Malformed(text) if text.chars().count() == QUOTED_CHARS_MAX
+            ),
+            "{malformed}"
+        );
+        assert!(
+            root.value::<u64>("proc/sys/c")
+                .unwrap_err()
+                .to_string()
+                .starts_with("/proc/sys/c: there is no such")
+        );
         let forbidden = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert_eq!(Why::of(&forbidden), Why::Forbidden);
+        assert_eq!(ProbeErrorKind::of(&forbidden), ProbeErrorKind::PermissionDenied);
     }
 
     #[test]

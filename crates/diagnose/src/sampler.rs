@@ -1,11 +1,12 @@
-//! Everything that tells about load, read together some times a second. Files stay open and buffers are used again;
-//! what it costs itself is measured.
+//! Samples of all load-related counters, several times a second. Files stay open and buffers are
+//! reused; the sampler measures its own cost.
 //!
-//! Reading order: [`Sampler`], [`Sample`], `ends` (what is read only at the ends of a stretch), `open` (a file that stays open),
-//! `threads` (those of a process); [`crate::samples`] makes rates of two samples.
+//! Reading order: [`Sampler`], [`Sample`], `endpoints` (values read only at the ends of an
+//! interval), `open_file`, `threads` (threads of a process); [`crate::samples`] derives rates from
+//! two samples.
 
-mod ends;
-mod open;
+mod endpoints;
+mod open_file;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,141 +14,144 @@ use std::time::Duration;
 
 use hotrow_measure::clock::{Nanos, thread_cpu};
 
-pub use self::ends::{End, PROCESSES_MAX, SWITCHES_THREADS_MAX};
-use self::open::Open;
-use self::threads::Threads;
-use crate::probe::group::{Counted, Groups};
+pub use self::endpoints::{EndpointSample, PROCESSES_MAX, SWITCHES_THREADS_MAX};
+use self::open_file::OpenFile;
+use self::threads::ThreadSampler;
+use crate::probe::group::{GroupStats, Groups};
 use crate::probe::{
-    conntrack, cpu, disk, files, interface, loadavg, memory, namespace, pressure, sockstat, softnet, task, tcp, vmstat,
+    conntrack, cpu, disk, files, interface, loadavg, memory, namespace, pressure, sockstat,
+    softnet, task, tcp, vmstat,
 };
-use crate::root::{Root, Seen};
+use crate::root::{ProbeResult, Root};
 use crate::samples::Samples;
 use crate::survey::survey;
 
-/// Time between two samples, unless the user says otherwise.
+/// Default time between two samples.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest time between two samples: the kernel's own figures have ticks of 10 ms.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(20);
-/// Most processes that are watched one by one.
+/// Most processes watched individually.
 pub const WATCHED_MAX: usize = 64;
-/// Most files of threads that stay open, of all processes together: a load generator needs open files for its connections.
+/// Most thread files kept open for all processes together: a load generator needs open files for
+/// its connections.
 const THREADS_OPEN_MAX: usize = 128;
-/// Longest that the sampler sleeps without looking whether it must stop.
+/// Longest sleep of the sampler between checks of its stop flag.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// Reads the machine, again and again.
+/// Samples the machine periodically.
 #[derive(Debug)]
 pub struct Sampler {
     root: Root,
-    watched: Vec<Watched>,
-    /// Those of the watched processes, each once: most are in the same.
+    watched: Vec<ProcessSampler>,
+    /// Groups of the watched processes, without duplicates: most share one.
     groups: Vec<Groups>,
-    open: Files,
-    /// Counters of the network namespaces of watched processes that are not this process's.
-    elsewhere: Vec<[Open; 2]>,
-    /// Used for every file.
+    open: ProbeFiles,
+    /// Counters of the watched processes' other network namespaces.
+    other_namespaces: Vec<[OpenFile; 2]>,
+    /// Buffer for every file.
     buffer: Vec<u8>,
     first: Option<Nanos>,
-    cost: Cost,
+    cost: SamplingCost,
 }
 
-/// A process whose threads are looked at.
+/// A process whose threads are sampled.
 #[derive(Debug)]
-struct Watched {
+struct ProcessSampler {
     pid: u32,
     /// Its own `stat`.
-    stat: Open,
-    threads: Threads,
-    /// Where it was when the watch began, as a place in [`Sampler::groups`]: moving a process between groups is rare.
+    stat: OpenFile,
+    threads: ThreadSampler,
+    /// Index in [`Sampler::groups`] at the start of the watch: processes rarely change groups.
     group: Option<usize>,
 }
 
 #[derive(Debug)]
-struct Files {
-    cpu: Open,
-    pressure: [Open; 3],
-    load: Open,
-    memory: Open,
-    vmstat: Open,
-    disks: Open,
-    interfaces: Open,
-    segments: Open,
-    trouble: Open,
-    sockets: Open,
-    softnet: Open,
-    conntrack: Open,
-    files: Open,
+struct ProbeFiles {
+    cpu: OpenFile,
+    pressure: [OpenFile; 3],
+    load: OpenFile,
+    memory: OpenFile,
+    vmstat: OpenFile,
+    disks: OpenFile,
+    interfaces: OpenFile,
+    segments: OpenFile,
+    tcp_errors: OpenFile,
+    sockets: OpenFile,
+    softnet: OpenFile,
+    conntrack: OpenFile,
+    files: OpenFile,
 }
 
-/// What one look at the machine told; each part, or why it could not be seen. Counts go on from sample to sample.
+/// One sample of the machine; each part is a value, or the reason why it could not be read.
+/// Counters are cumulative.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// When it was taken.
+    /// Time of the sample.
     pub at: Nanos,
-    /// CPUs.
-    pub cpu: Seen<cpu::CpuStat>,
-    /// Want of CPU.
-    pub cpu_pressure: Seen<pressure::Pressure>,
-    /// Want of memory.
-    pub memory_pressure: Seen<pressure::Pressure>,
-    /// Want of a disk.
-    pub io_pressure: Seen<pressure::Pressure>,
-    /// Threads.
-    pub load: Seen<loadavg::Load>,
+    /// CPU times.
+    pub cpu: ProbeResult<cpu::CpuStat>,
+    /// CPU pressure.
+    pub cpu_pressure: ProbeResult<pressure::Pressure>,
+    /// Memory pressure.
+    pub memory_pressure: ProbeResult<pressure::Pressure>,
+    /// I/O pressure.
+    pub io_pressure: ProbeResult<pressure::Pressure>,
+    /// Load and threads.
+    pub load: ProbeResult<loadavg::LoadAverage>,
     /// Memory.
-    pub memory: Seen<memory::Memory>,
-    /// What memory cost.
-    pub vmstat: Seen<vmstat::VmStat>,
+    pub memory: ProbeResult<memory::Memory>,
+    /// Page faults, reclaim and swapping.
+    pub vmstat: ProbeResult<vmstat::VmStat>,
     /// Disks.
-    pub disks: Seen<Vec<disk::Disk>>,
+    pub disks: ProbeResult<Vec<disk::Disk>>,
     /// Network interfaces.
-    pub interfaces: Seen<Vec<interface::Interface>>,
+    pub interfaces: ProbeResult<Vec<interface::Interface>>,
     /// TCP segments and connections.
-    pub segments: Seen<tcp::Segments>,
-    /// TCP's troubles.
-    pub trouble: Seen<tcp::Trouble>,
-    /// The last two of the other network namespaces in which watched processes are.
-    pub elsewhere: Vec<(Seen<tcp::Segments>, Seen<tcp::Trouble>)>,
+    pub segments: ProbeResult<tcp::Segments>,
+    /// TCP errors.
+    pub tcp_errors: ProbeResult<tcp::TcpErrors>,
+    /// Segments and errors of the watched processes' other network namespaces.
+    pub other_namespaces: Vec<(ProbeResult<tcp::Segments>, ProbeResult<tcp::TcpErrors>)>,
     /// TCP sockets.
-    pub sockets: Seen<sockstat::Sockstat>,
-    /// Packets that came in.
-    pub softnet: Seen<softnet::Softnet>,
-    /// Connections that the firewall remembers.
-    pub conntrack: Seen<u64>,
+    pub sockets: ProbeResult<sockstat::Sockstat>,
+    /// Incoming packets.
+    pub softnet: ProbeResult<softnet::Softnet>,
+    /// Entries of the firewall's table.
+    pub conntrack: ProbeResult<u64>,
     /// Open files of the machine.
-    pub files: Seen<files::FileNr>,
-    /// The processes that are watched.
-    pub processes: Vec<Process>,
-    /// What only [`Sampler::sample_end`] reads.
-    pub end: Option<End>,
+    pub files: ProbeResult<files::FileNr>,
+    /// The watched processes.
+    pub processes: Vec<ProcessSample>,
+    /// Values that only [`Sampler::sample_endpoint`] reads.
+    pub end: Option<EndpointSample>,
 }
 
-/// One process that is watched.
+/// The sample of a watched process.
 #[derive(Clone, Debug)]
-pub struct Process {
+pub struct ProcessSample {
     /// Its id.
     pub pid: u32,
     /// Its threads.
-    pub tasks: Seen<Vec<task::Task>>,
-    /// CPU time of all threads that it has had, in ticks of 10 ms.
-    pub cpu: Seen<Duration>,
-    /// What its cgroups count.
-    pub group: Option<Counted>,
+    pub tasks: ProbeResult<Vec<task::Task>>,
+    /// CPU time of all its threads, ended ones included, in ticks of 10 ms.
+    pub cpu: ProbeResult<Duration>,
+    /// Counters of its cgroups.
+    pub group: Option<GroupStats>,
 }
 
-/// What sampling itself has cost.
+/// The cost of sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// CPU time of the sampling thread, spent in this sampler.
+pub struct SamplingCost {
+    /// CPU time of the sampling thread in this sampler.
     pub cpu: Duration,
     /// Time from the first sample to the last.
     pub span: Duration,
-    /// Samples taken.
+    /// Number of samples.
     pub samples: u64,
 }
 
-impl Cost {
-    /// Share of one CPU, 0 to 1; none before the second sample.
+impl SamplingCost {
+    /// Returns the share of one CPU, 0 to 1; `None` before the second sample.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         // The first sample's cost lies before the span.
@@ -158,7 +162,8 @@ impl Cost {
 }
 
 impl Sampler {
-    /// Begins to watch a machine, and some of its processes: at most [`WATCHED_MAX`], the rest is left out.
+    /// Begins to watch a machine and at most [`WATCHED_MAX`] of its processes; the others are left
+    /// out.
     #[must_use]
     pub fn new(root: Root, pids: &[u32]) -> Self {
         let pids = pids.get(..WATCHED_MAX).unwrap_or(pids);
@@ -170,44 +175,45 @@ impl Sampler {
                 groups.len() - 1
             })
         };
-        let watch = |pid: &u32| Watched {
+        let watch = |pid: &u32| ProcessSampler {
             pid: *pid,
-            stat: Open::new(format!("proc/{pid}/stat")),
-            threads: Threads::new(*pid, open_max),
+            stat: OpenFile::new(format!("proc/{pid}/stat")),
+            threads: ThreadSampler::new(*pid, open_max),
             group: Groups::of(&root, &pid.to_string()).ok().map(&mut place),
         };
         let watched = pids.iter().map(watch).collect();
-        let elsewhere = elsewhere(&root, pids);
-        let (open, buffer, cost) = (Files::new(), Vec::new(), Cost::default());
-        Self { root, watched, groups, open, elsewhere, buffer, first: None, cost }
+        let other_namespaces = other_namespaces(&root, pids);
+        let (open, buffer, cost) = (ProbeFiles::new(), Vec::new(), SamplingCost::default());
+        Self { root, watched, groups, open, other_namespaces, buffer, first: None, cost }
     }
 
-    /// Looks at everything once, and also at all that is to be compared only between the ends of a stretch: all processes of the
-    /// machine and the switches of the watched ones' threads.
-    pub fn sample_end(&mut self, at: Nanos) -> Sample {
-        let mut sample = self.look(at, true);
+    /// Takes a sample that includes the values compared only between the ends of an interval: all
+    /// processes of the machine, and context switches of the watched threads.
+    pub fn sample_endpoint(&mut self, at: Nanos) -> Sample {
+        let mut sample = self.sample_once(at, true);
         let before = thread_cpu();
-        sample.end = Some(End::of(&self.root, self.watched.iter().map(|watched| watched.pid)));
+        sample.end =
+            Some(EndpointSample::of(&self.root, self.watched.iter().map(|watched| watched.pid)));
         self.cost.cpu += thread_cpu().saturating_sub(before);
         sample
     }
 
-    /// A [`survey`], whose cost counts as this sampler's. It takes some 50 ms.
+    /// Takes a [`survey`], whose cost counts as this sampler's. It takes about 50 ms.
     pub fn survey(&mut self, samples: &mut Samples) {
         let before = thread_cpu();
         survey(&self.root, samples);
         self.cost.cpu += thread_cpu().saturating_sub(before);
     }
 
-    /// Looks at everything once.
+    /// Takes a sample.
     pub fn sample(&mut self, at: Nanos) -> Sample {
-        self.look(at, false)
+        self.sample_once(at, false)
     }
 
-    fn look(&mut self, at: Nanos, renamed: bool) -> Sample {
+    fn sample_once(&mut self, at: Nanos, renamed: bool) -> Sample {
         let before = thread_cpu();
         let (root, buffer, open) = (&self.root, &mut self.buffer, &mut self.open);
-        let groups: Vec<Counted> = self.groups.iter().map(Groups::counted).collect();
+        let groups: Vec<GroupStats> = self.groups.iter().map(Groups::counted).collect();
         let [pressure_cpu, pressure_memory, pressure_io] = &mut open.pressure;
         let sample = Sample {
             at,
@@ -221,13 +227,21 @@ impl Sampler {
             disks: open.disks.parse(root, buffer, disk::parse),
             interfaces: open.interfaces.parse(root, buffer, interface::parse),
             segments: open.segments.parse(root, buffer, tcp::parse_segments),
-            trouble: open.trouble.parse(root, buffer, tcp::parse_trouble),
-            elsewhere: self.elsewhere.iter_mut().map(|files| counters(files, root, buffer)).collect(),
+            tcp_errors: open.tcp_errors.parse(root, buffer, tcp::parse_errors),
+            other_namespaces: self
+                .other_namespaces
+                .iter_mut()
+                .map(|files| counters(files, root, buffer))
+                .collect(),
             sockets: open.sockets.parse(root, buffer, sockstat::parse),
             softnet: open.softnet.parse(root, buffer, softnet::parse),
             conntrack: open.conntrack.parse(root, buffer, |text| text.trim().parse().ok()),
             files: open.files.parse(root, buffer, files::parse),
-            processes: self.watched.iter_mut().map(|watched| watched.look(root, buffer, &groups, renamed)).collect(),
+            processes: self
+                .watched
+                .iter_mut()
+                .map(|watched| watched.sample_once(root, buffer, &groups, renamed))
+                .collect(),
             end: None,
         };
         let first = *self.first.get_or_insert(at);
@@ -237,8 +251,8 @@ impl Sampler {
         sample
     }
 
-    /// Samples every `interval`, at least [`INTERVAL_MIN`], until `stop` is set. A look that comes late is not made up
-    /// for.
+    /// Samples every `interval`, at least [`INTERVAL_MIN`], until `stop` is set. Late samples are
+    /// not made up for.
     pub fn run(&mut self, interval: Duration, stop: &AtomicBool, mut take: impl FnMut(Sample)) {
         let interval = interval.max(INTERVAL_MIN);
         let mut due = Nanos::now();
@@ -253,50 +267,75 @@ impl Sampler {
         }
     }
 
-    /// What it has cost until now.
+    /// Returns the cost so far.
     #[must_use]
-    pub fn cost(&self) -> Cost {
+    pub fn cost(&self) -> SamplingCost {
         self.cost
     }
 }
 
-impl Watched {
-    fn look(&mut self, root: &Root, buffer: &mut Vec<u8>, groups: &[Counted], renamed: bool) -> Process {
+impl ProcessSampler {
+    fn sample_once(
+        &mut self,
+        root: &Root,
+        buffer: &mut Vec<u8>,
+        groups: &[GroupStats],
+        renamed: bool,
+    ) -> ProcessSample {
         let group = self.group.and_then(|place| groups.get(place)).cloned();
-        let cpu = self.stat.parse(root, buffer, |text| task::parse(self.pid, text).map(|task| task.cpu));
-        Process { pid: self.pid, tasks: self.threads.look(root, buffer, renamed), cpu, group }
+        let cpu =
+            self.stat.parse(root, buffer, |text| task::parse(self.pid, text).map(|task| task.cpu));
+        ProcessSample {
+            pid: self.pid,
+            tasks: self.threads.sample_once(root, buffer, renamed),
+            cpu,
+            group,
+        }
     }
 }
 
-/// Each namespace once.
-fn elsewhere(root: &Root, pids: &[u32]) -> Vec<[Open; 2]> {
+/// Lists each namespace once.
+fn other_namespaces(root: &Root, pids: &[u32]) -> Vec<[OpenFile; 2]> {
     let mut foreign = namespace::foreign(root, pids);
     foreign.sort_by(|(_, one), (_, other)| one.cmp(other));
     foreign.dedup_by(|(_, one), (_, other)| one == other);
-    foreign.iter().map(|(pid, _)| ["snmp", "netstat"].map(|file| Open::new(format!("proc/{pid}/net/{file}")))).collect()
+    foreign
+        .iter()
+        .map(|(pid, _)| {
+            ["snmp", "netstat"].map(|file| OpenFile::new(format!("proc/{pid}/net/{file}")))
+        })
+        .collect()
 }
 
-fn counters(files: &mut [Open; 2], root: &Root, buffer: &mut Vec<u8>) -> (Seen<tcp::Segments>, Seen<tcp::Trouble>) {
+fn counters(
+    files: &mut [OpenFile; 2],
+    root: &Root,
+    buffer: &mut Vec<u8>,
+) -> (ProbeResult<tcp::Segments>, ProbeResult<tcp::TcpErrors>) {
     let [segments, trouble] = files;
-    (segments.parse(root, buffer, tcp::parse_segments), trouble.parse(root, buffer, tcp::parse_trouble))
+    (
+        segments.parse(root, buffer, tcp::parse_segments),
+        trouble.parse(root, buffer, tcp::parse_errors),
+    )
 }
 
-impl Files {
+impl ProbeFiles {
     fn new() -> Self {
         Self {
-            cpu: Open::new(cpu::FILE),
-            pressure: [pressure::CPU_FILE, pressure::MEMORY_FILE, pressure::IO_FILE].map(Open::new),
-            load: Open::new(loadavg::FILE),
-            memory: Open::new(memory::FILE),
-            vmstat: Open::new(vmstat::FILE),
-            disks: Open::new(disk::FILE),
-            interfaces: Open::new(interface::FILE),
-            segments: Open::new(tcp::SNMP_FILE),
-            trouble: Open::new(tcp::NETSTAT_FILE),
-            sockets: Open::new(sockstat::FILE),
-            softnet: Open::new(softnet::FILE),
-            conntrack: Open::new(conntrack::COUNT_FILE),
-            files: Open::new(files::FILE),
+            cpu: OpenFile::new(cpu::FILE),
+            pressure: [pressure::CPU_FILE, pressure::MEMORY_FILE, pressure::IO_FILE]
+                .map(OpenFile::new),
+            load: OpenFile::new(loadavg::FILE),
+            memory: OpenFile::new(memory::FILE),
+            vmstat: OpenFile::new(vmstat::FILE),
+            disks: OpenFile::new(disk::FILE),
+            interfaces: OpenFile::new(interface::FILE),
+            segments: OpenFile::new(tcp::SNMP_FILE),
+            tcp_errors: OpenFile::new(tcp::NETSTAT_FILE),
+            sockets: OpenFile::new(sockstat::FILE),
+            softnet: OpenFile::new(softnet::FILE),
+            conntrack: OpenFile::new(conntrack::COUNT_FILE),
+            files: OpenFile::new(files::FILE),
         }
     }
 }

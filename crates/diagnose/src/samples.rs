@@ -1,6 +1,8 @@
-//! What two samples say of the time between them: rates and shares, which the [`crate::rules`] judge. Pure.
+//! Rates and shares over the interval between two samples, which the [`crate::rules`] evaluate.
+//! Pure.
 
-mod ends;
+mod endpoints;
+mod network;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,144 +11,133 @@ use std::time::Duration;
 
 use crate::probe::cpu::CpuShares;
 use crate::probe::disk::{DiskRate, is_partition};
-use crate::probe::group::Counters;
+use crate::probe::group::GroupCounters;
 use crate::probe::interface::Interface;
 use crate::probe::memory::Memory;
 use crate::probe::pressure::Pressure;
 use crate::probe::sockstat::Sockstat;
 use crate::probe::softnet::Softnet;
 use crate::probe::task::Task;
-use crate::probe::tcp::{Segments, Trouble};
+use crate::probe::tcp::{Segments, TcpErrors};
 use crate::probe::vmstat::VmStat;
-use crate::root::{Seen, Unseen};
-use crate::sampler::{End, Process, Sample};
+use crate::root::{ProbeError, ProbeResult};
+use crate::sampler::{EndpointSample, ProcessSample, Sample};
 
-/// As much may a process's own account be off: a tick of user and one of system time, at each end.
+pub use self::network::{AcceptQueue, Link, Wait, WaitReason};
+
+/// Maximum error of a process's own CPU account: a tick of user and one of system time at each end.
 const TICKS: Duration = Duration::from_millis(40);
 
-/// One stretch of time. What could not be seen is none, and named in `unseen`.
+/// One interval. Values that could not be read are `None` and listed in `probe_errors`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// How long it was.
+    /// Length.
     pub span: Duration,
-    /// What each CPU did.
+    /// CPU shares by CPU.
     pub cores: Vec<CpuShares>,
-    /// Share of the time in which some thread wanted a CPU, 0 to 1.
+    /// Share of the time in which some thread waited for a CPU, 0 to 1.
     pub cpu_pressure: Option<f64>,
     /// The same for memory.
     pub memory_pressure: Option<f64>,
-    /// The same for a disk.
+    /// The same for I/O.
     pub io_pressure: Option<f64>,
-    /// Memory at the end.
+    /// Memory at the end of the interval.
     pub memory: Option<Memory>,
-    /// What memory cost meanwhile.
+    /// Page faults, reclaim and swapping.
     pub vmstat: Option<VmStat>,
     /// Disks, without their partitions.
     pub disks: Vec<DiskRate>,
     /// Network interfaces.
     pub links: Vec<Link>,
-    /// TCP segments meanwhile, in the network namespaces of this process and of those that were watched.
+    /// TCP segments, in the network namespaces of this process and of the watched ones.
     pub segments: Option<Segments>,
-    /// TCP's troubles meanwhile, in the same.
-    pub trouble: Option<Trouble>,
-    /// Packets that came in meanwhile.
+    /// TCP errors, in the same namespaces.
+    pub tcp_errors: Option<TcpErrors>,
+    /// Incoming packets.
     pub softnet: Option<Softnet>,
-    /// TCP sockets at the end.
+    /// TCP sockets at the end of the interval.
     pub sockets: Option<Sockstat>,
-    /// Entries of the firewall's table at the end, and at most; [`crate::survey`] fills it in.
-    pub conntrack: Option<Level>,
-    /// Local ports in use towards the busiest address at the end, and all that there are; [`crate::survey`] fills them
-    /// in.
-    pub ports: Option<Level>,
-    /// The processes that were watched.
-    pub processes: Vec<Watched>,
-    /// Processes that were not watched, do not descend from those, and used CPU time: the busiest, at most five. Empty unless
-    /// both samples were taken by [`crate::sampler::Sampler::sample_end`].
-    pub others: Vec<Other>,
-    /// This process's own connections, which are the load generator's, as the kernel tells of them; [`crate::survey`] fills it
-    /// in.
+    /// Entries and size of the firewall's table at the end; filled in by [`crate::survey`].
+    pub conntrack: Option<Occupancy>,
+    /// Local ports in use towards the busiest address at the end, and their number; filled in by
+    /// [`crate::survey`].
+    pub ports: Option<Occupancy>,
+    /// The watched processes.
+    pub processes: Vec<WatchedProcess>,
+    /// The busiest processes, at most five, that were neither watched nor descend from watched
+    /// ones. Empty unless both samples come from [`crate::sampler::Sampler::sample_endpoint`].
+    pub others: Vec<OtherProcess>,
+    /// Kernel state of this process's own connections, which are the load generator's; filled in by
+    /// [`crate::survey`].
     pub connections: Option<Connections>,
-    /// What a load generator saw.
-    pub load: Option<Load>,
-    /// What could not be seen.
-    pub unseen: Vec<Unseen>,
+    /// Measurements of a load generator.
+    pub load: Option<GeneratorLoad>,
+    /// Failed probes.
+    pub probe_errors: Vec<ProbeError>,
 }
 
-/// How full something is.
+/// Use of a limited resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Level {
+pub struct Occupancy {
     /// In use.
     pub used: u64,
-    /// There are.
+    /// Available.
     pub most: u64,
 }
 
-/// One network interface.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Link {
-    /// Its name.
-    pub name: String,
-    /// Received, in bits per second.
-    pub received_bits_per_s: f64,
-    /// Sent, in bits per second.
-    pub sent_bits_per_s: f64,
-    /// Packets per second, both ways.
-    pub packets_per_s: f64,
-    /// Packets that were thrown away, both ways, per second.
-    pub dropped_per_s: f64,
-    /// What it can do each way, in bits per second; virtual ones do not tell. [`crate::survey`] fills it in.
-    pub speed_bits_per_s: Option<f64>,
-}
-
-/// What a process is in the set-up.
+/// The role of a process in the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// What is measured.
+    /// The measured service.
     #[default]
     Service,
-    /// Stands in front of it.
+    /// A proxy in front of it.
     Proxy,
-    /// Stands behind it: what it asks.
+    /// A database behind it.
     Database,
-    /// Measures.
+    /// The load generator.
     Generator,
 }
 
-/// One process.
+/// A watched process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Watched {
+pub struct WatchedProcess {
     /// Its id.
     pub pid: u32,
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Its threads, the busiest first.
     pub threads: Vec<Thread>,
-    /// What its own cgroups counted meanwhile; how it was held up, of the group that did so most, of all from the own one up.
-    pub group: Option<Counters>,
-    /// The folder of that group; none where no quota held it up.
+    /// Counters of its own cgroups; throttling is that of the most throttled group among its own
+    /// and its ancestors.
+    pub group: Option<GroupCounters>,
+    /// The folder of that group; none without throttling.
     pub held_in: Option<Arc<Path>>,
-    /// Its open files, and how many it may have; [`crate::survey`] fills them in.
-    pub files: Option<Level>,
-    /// Connections that it opened to others, by address, the most first; [`crate::survey`] fills them in.
+    /// Its open files and their limit; filled in by [`crate::survey`].
+    pub files: Option<Occupancy>,
+    /// Connections that it opened to others, by address, most first; filled in by
+    /// [`crate::survey`].
     pub peers: Vec<Peer>,
-    /// Share of its clients' connections on which a request lies unread, 0 to 1; [`crate::survey`] fills it in.
+    /// Share of its clients' connections with an unread request, 0 to 1; filled in by
+    /// [`crate::survey`].
     pub unread_share: Option<f64>,
-    /// Share of them on which something sent is not confirmed yet, 0 to 1: under way, or held up by the link or the client.
+    /// Share of them with unacknowledged data, 0 to 1: in transit, or delayed by the link or the
+    /// client.
     pub unsent_share: Option<f64>,
-    /// The fullest queue of its listeners; [`crate::survey`] fills it in.
+    /// The fullest accept queue of its listeners; filled in by [`crate::survey`].
     pub accept_queue: Option<AcceptQueue>,
-    /// Share of the connections that it opens or has opened which the other side has not taken in, 0 to 1: the first segment is not
-    /// answered, or something had to be sent again. [`crate::survey`] fills it in.
+    /// Share of the connections that it opened which the other side has not accepted, 0 to 1: the
+    /// first segment is unanswered, or a segment had to be retransmitted. Filled in by
+    /// [`crate::survey`].
     pub untaken_share: Option<f64>,
-    /// CPUs that it used, threads that have ended meanwhile or were too many to look at included; none where it could not be
-    /// seen.
+    /// CPUs that it used, including ended and unsampled threads; `None` where unknown.
     pub cores: Option<f64>,
-    /// Switches of its threads per second because they waited for something. This and the next need samples taken by
-    /// [`crate::sampler::Sampler::sample_end`].
+    /// Voluntary context switches of its threads per second. This and the next require samples of
+    /// [`crate::sampler::Sampler::sample_endpoint`].
     pub waits_per_s: Option<f64>,
-    /// Switches of its threads per second because another was to run.
+    /// Involuntary context switches of its threads per second.
     pub preempted_per_s: Option<f64>,
-    /// What its threads were found waiting for, the most frequent first; [`crate::survey`] fills it in.
+    /// Waits of its threads, the most frequent first; filled in by [`crate::survey`].
     pub waits: Vec<Wait>,
 }
 
@@ -157,113 +148,76 @@ pub struct Thread {
     pub name: String,
     /// Share of the time on a CPU, 0 to 1.
     pub busy: f64,
-    /// Share of the time that it waited for one, 0 to 1.
+    /// Share of the time on the run queue, 0 to 1.
     pub waited: Option<f64>,
 }
 
-/// Somebody that a process asks.
+/// A peer of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
     /// Open connections to it.
     pub connections: u64,
 }
 
-/// Connections that a listener holds and nobody has accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AcceptQueue {
-    /// There are so many.
-    pub waiting: u64,
-    /// With more than so many, further ones are dropped; none where that is not told.
-    pub most: Option<u64>,
-}
-
-/// What a thread stands at when it does not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WaitFor {
-    /// A lock, or a signal of another thread (futex).
-    Lock,
-    /// Whatever comes next on any of its sockets (epoll, poll, select).
-    Events,
-    /// A new connection.
-    Connection,
-    /// An answer of somebody it asks, or room to send; who that is, where it can be seen.
-    Peer(Option<SocketAddr>),
-    /// A client: its next request, or that it takes an answer.
-    Client,
-    /// A disk.
-    Disk,
-    /// The time (sleep).
-    Time,
-    /// Something else, or what may not be seen.
-    Other,
-}
-
-/// How often threads of a process were found waiting for something.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wait {
-    /// For what.
-    pub what: WaitFor,
-    /// Threads that did, on average over the looks.
-    pub threads: f64,
-}
-
-/// A process that is not part of what is measured, with those of its children that have ended meanwhile.
+/// A process outside the measurement, with its children that ended in the interval.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Other {
+pub struct OtherProcess {
     /// Its id.
     pub pid: u32,
-    /// Its name; the kernel's own threads have theirs in brackets.
+    /// Its name; kernel threads in brackets.
     pub name: String,
     /// CPUs that it used.
     pub cores: f64,
 }
 
-/// What the kernel tells of a generator's connections (`tcp_info`), added up or as means over those that were open: at most
-/// 10,000. What an older kernel does not tell is 0.
+/// Kernel state of a generator's connections (`tcp_info`), as sums or means over the open ones, at
+/// most 10,000. Values that an older kernel does not report are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Connections {
-    /// Connections that were looked at.
+    /// Connections examined.
     pub count: u64,
-    /// Mean of their smoothed round trip times.
+    /// Mean of their smoothed round-trip times.
     pub rtt: Duration,
-    /// Mean of their shortest round trip times.
+    /// Mean of their minimum round-trip times.
     pub rtt_min: Duration,
-    /// Segments that were sent again, all together, since the connections were opened.
+    /// Total retransmitted segments since the connections were opened.
     pub retransmitted: u64,
-    /// Share of the time that data was under way in which the receiver's window held it back, 0 to 1.
+    /// Share of the sending time limited by the receiver's window, 0 to 1.
     pub receiver_limited: f64,
-    /// The same of the own send buffer.
+    /// The same for the send buffer.
     pub send_buffer_limited: f64,
 }
 
-/// What a load generator saw meanwhile.
+/// Measurements of a load generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
+pub struct GeneratorLoad {
     /// Its connections.
     pub connections: u64,
-    /// Answers per second.
+    /// Responses per second.
     pub rate: f64,
-    /// Requests per second that it was asked for; none in a closed loop.
+    /// Target rate in requests per second; none in a closed loop.
     pub target_rate: Option<f64>,
-    /// Mean time from sending a request to its answer.
+    /// Mean service time.
     pub service_time: Duration,
-    /// Connections that it tried to open per second; none where that is not known.
+    /// Attempts to connect per second; none where unknown.
     pub connects_per_s: Option<f64>,
-    /// Of those, that it could not open.
+    /// Failed attempts to connect per second.
     pub failed_connects_per_s: f64,
-    /// Whether it judges itself to have been the limit.
+    /// True if it judges itself to have been the limit.
     pub was_the_limit: bool,
 }
 
 impl Samples {
-    /// The time between two samples. `role` says what each watched process is.
+    /// Derives the interval between two samples. `role` returns the role of each watched process.
     #[must_use]
     pub fn between(earlier: &Sample, later: &Sample, role: impl Fn(u32) -> Role) -> Self {
         let span = later.at.since(earlier.at);
-        let mut seen = Seer::default();
-        let pressure = |seen: &mut Seer, before: &Seen<Pressure>, after: &Seen<Pressure>| {
+        let mut seen = ErrorCollector::default();
+        let pressure = |seen: &mut ErrorCollector,
+                        before: &ProbeResult<Pressure>,
+                        after: &ProbeResult<Pressure>| {
             let (before, after) = seen.both(before, after)?;
             share(after.some.saturating_sub(before.some), span)
         };
@@ -273,10 +227,18 @@ impl Samples {
             memory_pressure: pressure(&mut seen, &earlier.memory_pressure, &later.memory_pressure),
             io_pressure: pressure(&mut seen, &earlier.io_pressure, &later.io_pressure),
             memory: seen.one(&later.memory).copied(),
-            vmstat: seen.both(&earlier.vmstat, &later.vmstat).map(|(before, after)| after.since(before)),
-            segments: seen.both(&earlier.segments, &later.segments).map(|(before, after)| after.since(before)),
-            trouble: seen.both(&earlier.trouble, &later.trouble).map(|(before, after)| after.since(before)),
-            softnet: seen.both(&earlier.softnet, &later.softnet).map(|(before, after)| after.since(before)),
+            vmstat: seen
+                .both(&earlier.vmstat, &later.vmstat)
+                .map(|(before, after)| after.since(before)),
+            segments: seen
+                .both(&earlier.segments, &later.segments)
+                .map(|(before, after)| after.since(before)),
+            tcp_errors: seen
+                .both(&earlier.tcp_errors, &later.tcp_errors)
+                .map(|(before, after)| after.since(before)),
+            softnet: seen
+                .both(&earlier.softnet, &later.softnet)
+                .map(|(before, after)| after.since(before)),
             sockets: seen.one(&later.sockets).copied(),
             ..Self::default()
         };
@@ -288,72 +250,91 @@ impl Samples {
             samples.cores = pairs.collect();
         }
         if let Some((before, after)) = seen.both(&earlier.disks, &later.disks) {
-            let whole = after.iter().filter(|disk| !after.iter().any(|other| is_partition(&disk.name, &other.name)));
-            let rate = |disk: &crate::probe::disk::Disk| disk.rate(before.iter().find(|b| b.name == disk.name)?, span);
+            let whole = after
+                .iter()
+                .filter(|disk| !after.iter().any(|other| is_partition(&disk.name, &other.name)));
+            let rate = |disk: &crate::probe::disk::Disk| {
+                disk.rate(before.iter().find(|b| b.name == disk.name)?, span)
+            };
             samples.disks = whole.filter_map(rate).collect();
         }
         if let Some((before, after)) = seen.both(&earlier.interfaces, &later.interfaces) {
-            let link = |now: &Interface| Link::between(before.iter().find(|b| b.name == now.name)?, now, span);
+            let link = |now: &Interface| {
+                Link::between(before.iter().find(|b| b.name == now.name)?, now, span)
+            };
             samples.links = after.iter().filter_map(link).collect();
         }
         let of = |pid: u32| earlier.processes.iter().find(|process| process.pid == pid);
-        let watched = |now: &Process| Watched::between(of(now.pid)?, now, span, role(now.pid), &mut seen);
+        let watched = |now: &ProcessSample| {
+            WatchedProcess::between(of(now.pid)?, now, span, role(now.pid), &mut seen)
+        };
         samples.processes = later.processes.iter().filter_map(watched).collect();
         samples.add_elsewhere(earlier, later, &mut seen);
         if let (Some(before), Some(now)) = (&earlier.end, &later.end) {
             samples.add_ends(before, now, &mut seen);
         }
-        samples.unseen = seen.unseen;
+        samples.probe_errors = seen.probe_errors;
         samples
     }
 
-    fn add_elsewhere(&mut self, earlier: &Sample, later: &Sample, seen: &mut Seer) {
-        for ((old_segments, old_trouble), (segments, trouble)) in earlier.elsewhere.iter().zip(&later.elsewhere) {
-            if let (Some((before, now)), Some(sum)) = (seen.both(old_segments, segments), &mut self.segments) {
+    fn add_elsewhere(&mut self, earlier: &Sample, later: &Sample, seen: &mut ErrorCollector) {
+        for ((old_segments, old_trouble), (segments, trouble)) in
+            earlier.other_namespaces.iter().zip(&later.other_namespaces)
+        {
+            if let (Some((before, now)), Some(sum)) =
+                (seen.both(old_segments, segments), &mut self.segments)
+            {
                 *sum = sum.and(&now.since(before));
             }
-            if let (Some((before, now)), Some(sum)) = (seen.both(old_trouble, trouble), &mut self.trouble) {
+            if let (Some((before, now)), Some(sum)) =
+                (seen.both(old_trouble, trouble), &mut self.tcp_errors)
+            {
                 *sum = sum.and(&now.since(before));
             }
         }
     }
 
-    fn add_ends(&mut self, before: &End, now: &End, seen: &mut Seer) {
-        let watched: f64 = self.processes.iter().map(Watched::cores_used).sum();
+    fn add_ends(
+        &mut self,
+        before: &EndpointSample,
+        now: &EndpointSample,
+        seen: &mut ErrorCollector,
+    ) {
+        let watched: f64 = self.processes.iter().map(WatchedProcess::cores_used).sum();
         let busy: f64 = self.cores.iter().map(|core| core.busy).sum();
         let most = (!self.cores.is_empty()).then(|| (busy - watched).max(0.0));
-        self.others = ends::others(before, now, &self.processes, self.span, most);
+        self.others = endpoints::others(before, now, &self.processes, self.span, most);
         for process in &mut self.processes {
-            let switches = ends::switches(before, now, process.pid, self.span);
+            let switches = endpoints::switches(before, now, process.pid, self.span);
             (process.waits_per_s, process.preempted_per_s) = switches.unzip();
         }
-        seen.both(&before.everyone, &now.everyone);
+        seen.both(&before.processes_of_machine, &now.processes_of_machine);
         if let Some(hidden) = &now.hidden {
             seen.one::<()>(&Err(hidden.clone()));
         }
     }
 
-    /// Mean share of all CPUs that was work, 0 to 1.
+    /// Returns the mean busy share of all CPUs, 0 to 1.
     #[must_use]
     pub fn busy(&self) -> Option<f64> {
         self.mean(|core| core.busy)
     }
 
-    /// Mean share that the hypervisor took, 0 to 1.
+    /// Returns the mean stolen share, 0 to 1.
     #[must_use]
     pub fn steal(&self) -> Option<f64> {
         self.mean(|core| core.steal)
     }
 
-    /// CPUs that had nothing to do, added up.
+    /// Returns the sum of idle CPUs.
     #[must_use]
     pub fn idle_cores(&self) -> Option<f64> {
         let idle = self.cores.iter().map(|core| (1.0 - core.busy - core.steal).max(0.0)).sum();
         (!self.cores.is_empty()).then_some(idle)
     }
 
-    /// The processes with a role.
-    pub fn with_role(&self, role: Role) -> impl Iterator<Item = &Watched> {
+    /// Returns the processes with a role.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = &WatchedProcess> {
         self.processes.iter().filter(move |process| process.role == role)
     }
 
@@ -363,28 +344,21 @@ impl Samples {
     }
 }
 
-impl Link {
-    fn between(before: &Interface, now: &Interface, span: Duration) -> Option<Self> {
-        let (received, sent) = (now.received.since(&before.received), now.sent.since(&before.sent));
-        let per_s = |count: u64| count as f64 / span.as_secs_f64();
-        (!span.is_zero()).then(|| Self {
-            name: now.name.clone(),
-            received_bits_per_s: per_s(received.bytes.saturating_mul(8)),
-            sent_bits_per_s: per_s(sent.bytes.saturating_mul(8)),
-            packets_per_s: per_s(received.packets.saturating_add(sent.packets)),
-            dropped_per_s: per_s(received.dropped.saturating_add(sent.dropped)),
-            speed_bits_per_s: None,
-        })
-    }
-}
-
-impl Watched {
-    fn between(before: &Process, now: &Process, span: Duration, role: Role, seen: &mut Seer) -> Option<Self> {
+impl WatchedProcess {
+    fn between(
+        before: &ProcessSample,
+        now: &ProcessSample,
+        span: Duration,
+        role: Role,
+        seen: &mut ErrorCollector,
+    ) -> Option<Self> {
         let (old, new) = seen.both(&before.tasks, &now.tasks)?;
         // A thread that is new began with nothing.
         let thread = |task: &Task| {
-            let earlier = old.iter().find(|other| other.tid == task.tid).cloned().unwrap_or_default();
-            let waited = task.waited.map(|waited| waited.saturating_sub(earlier.waited.unwrap_or_default()));
+            let earlier =
+                old.iter().find(|other| other.tid == task.tid).cloned().unwrap_or_default();
+            let waited =
+                task.waited.map(|waited| waited.saturating_sub(earlier.waited.unwrap_or_default()));
             Some(Thread {
                 name: task.name.clone(),
                 busy: share(task.cpu.saturating_sub(earlier.cpu), span)?,
@@ -393,66 +367,72 @@ impl Watched {
         };
         let mut threads: Vec<Thread> = new.iter().filter_map(thread).collect();
         threads.sort_by(|one, other| other.busy.total_cmp(&one.busy));
-        let group = now.group.as_ref().zip(before.group.as_ref()).map(|(now, before)| now.since(before));
+        let group =
+            now.group.as_ref().zip(before.group.as_ref()).map(|(now, before)| now.since(before));
         let (group, held_in) = group.unzip();
         let cores = match (&before.cpu, &now.cpu) {
             (Ok(before), Ok(now)) => cores(&threads, now.saturating_sub(*before), span),
             _ => None,
         };
-        Some(Self { pid: now.pid, role, threads, group, held_in: held_in.flatten(), cores, ..Self::default() })
+        Some(Self {
+            pid: now.pid,
+            role,
+            threads,
+            group,
+            held_in: held_in.flatten(),
+            cores,
+            ..Self::default()
+        })
     }
 
-    /// CPUs that it used: all of it, or where that is not known its threads that live still.
+    /// Returns the CPUs that it used; where its total is unknown, those of its living threads.
     #[must_use]
     pub fn cores_used(&self) -> f64 {
         self.cores.unwrap_or_else(|| self.threads.iter().map(|thread| thread.busy).sum())
     }
 }
 
-/// CPUs that a process used. Its own account has all threads that it ever had, but ticks of 10 ms, cut off for user and system
-/// apart; that of the threads is exact, but lacks those that have ended or were too many. So the threads' where the two agree.
+/// Returns the CPUs that a process used. Its own account covers all threads, but in ticks of 10 ms,
+/// truncated separately for user and system time. The account of its threads is exact, but lacks
+/// ended and unsampled ones. Therefore the threads' account is used where the two agree.
 fn cores(threads: &[Thread], account: Duration, span: Duration) -> Option<f64> {
     let (account, ticks) = (share(account, span)?, share(TICKS, span)?);
     let threads = threads.iter().map(|thread| thread.busy).sum::<f64>();
     Some(if (account - threads).abs() <= ticks { threads } else { account })
 }
 
-impl AcceptQueue {
-    /// Whether the next one is dropped, or finds room for one at most; not where its room is not told.
-    #[must_use]
-    pub fn is_full(self) -> bool {
-        self.most.is_some_and(|most| self.waiting > 0 && self.waiting >= most)
-    }
-}
-
-impl Level {
-    /// Share in use, 0 to 1; none of nothing.
+impl Occupancy {
+    /// Returns the share in use, 0 to 1; `None` when none are available.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         (self.most > 0).then(|| self.used as f64 / self.most as f64)
     }
 }
 
-/// Collects what could not be seen, each once.
+/// Collects probe errors without duplicates.
 #[derive(Default)]
-struct Seer {
-    unseen: Vec<Unseen>,
+struct ErrorCollector {
+    probe_errors: Vec<ProbeError>,
 }
 
-impl Seer {
-    fn one<'a, T>(&mut self, seen: &'a Seen<T>) -> Option<&'a T> {
+impl ErrorCollector {
+    fn one<'a, T>(&mut self, seen: &'a ProbeResult<T>) -> Option<&'a T> {
         match seen {
             Ok(value) => Some(value),
-            Err(unseen) => {
-                if !self.unseen.contains(unseen) {
-                    self.unseen.push(unseen.clone());
+            Err(probe_error) => {
+                if !self.probe_errors.contains(probe_error) {
+                    self.probe_errors.push(probe_error.clone());
                 }
                 None
             }
         }
     }
 
-    fn both<'a, T>(&mut self, before: &'a Seen<T>, after: &'a Seen<T>) -> Option<(&'a T, &'a T)> {
+    fn both<'a, T>(
+        &mut self,
+        before: &'a ProbeResult<T>,
+        after: &'a ProbeResult<T>,
+    ) -> Option<(&'a T, &'a T)> {
         let (before, after) = (self.one(before), self.one(after));
         before.zip(after)
     }

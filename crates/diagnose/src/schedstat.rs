@@ -1,45 +1,45 @@
-//! How long threads waited for a CPU: `/proc/PID/task/TID/schedstat`.
+//! Run-queue waits of threads: `/proc/PID/task/TID/schedstat`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the scheduler counted for one thread since it began.
+/// Scheduler counters of one thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedstat {
     /// Time on a CPU.
     pub running: Duration,
-    /// Time in which it could run and another had the CPU.
+    /// Time on the run queue.
     pub waiting: Duration,
-    /// Times it was put on a CPU.
+    /// Number of times it was scheduled.
     pub slices: u64,
 }
 
-/// Why there is no figure.
+/// Reasons for missing counters.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedstatError {
-    /// The file cannot be read; kernels without CONFIG_SCHED_INFO have none.
+    /// The file cannot be read; kernels without CONFIG_SCHED_INFO lack it.
     #[error("{path} cannot be read: {error}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// It does not hold three numbers.
+    /// It does not contain three numbers.
     #[error("{path} should hold three numbers, but is {text:?}")]
     Unexpected {
         /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// Its content.
         text: String,
     },
 }
 
-/// Reads the figures of a thread of this process. `proc` is `/proc`, or a copy of it in a test.
+/// Reads the counters of a thread of this process. `proc` is `/proc`, or a copy of it in a test.
 ///
 /// # Errors
-/// When the file cannot be read or understood.
+/// Fails when the file cannot be read or parsed.
 pub fn of_thread(proc: &Path, tid: i32) -> Result<Schedstat, SchedstatError> {
     let path = proc.join(format!("self/task/{tid}/schedstat"));
     let text = match std::fs::read_to_string(&path) {
@@ -49,15 +49,19 @@ pub fn of_thread(proc: &Path, tid: i32) -> Result<Schedstat, SchedstatError> {
     parse(&text).ok_or(SchedstatError::Unexpected { path, text })
 }
 
-/// Nanoseconds running, nanoseconds waiting, number of slices.
+/// Parses nanoseconds running, nanoseconds waiting, and the number of slices.
 fn parse(text: &str) -> Option<Schedstat> {
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
     let (running, waiting, slices) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(Schedstat { running: Duration::from_nanos(running), waiting: Duration::from_nanos(waiting), slices })
+    Some(Schedstat {
+        running: Duration::from_nanos(running),
+        waiting: Duration::from_nanos(waiting),
+        slices,
+    })
 }
 
 impl Schedstat {
-    /// What was added since `earlier`.
+    /// Returns the increase since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -84,8 +88,11 @@ mod tests {
     #[test]
     fn three_numbers_are_read() {
         let stat = of_thread(fixture("12345678 42 9\n").path(), 7).unwrap();
-        let expected =
-            Schedstat { running: Duration::from_nanos(12_345_678), waiting: Duration::from_nanos(42), slices: 9 };
+        let expected = Schedstat {
+            running: Duration::from_nanos(12_345_678),
+            waiting: Duration::from_nanos(42),
+            slices: 9,
+        };
         assert_eq!(stat, expected);
         assert_eq!(expected.since(&Schedstat { slices: 4, ..Schedstat::default() }).slices, 5);
         assert_eq!(Schedstat::default().since(&expected), Schedstat::default());
@@ -102,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_it_or_says_so() {
+    fn schedstat_is_read_or_reported_missing() {
         let main = std::process::id() as i32;
         match of_thread(Path::new("/proc"), main) {
             Ok(stat) => assert!(stat.running > Duration::ZERO),

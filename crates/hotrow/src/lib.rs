@@ -1,21 +1,24 @@
-//! The parts of the `hotrow` binary, as a library so that its tests can reach them.
+//! Library part of the `hotrow` binary, so that tests can reach its modules.
 //!
-//! Reading order: `main.rs` (every mode in one match), [`cli`], [`config`], [`serve`], [`demo`], [`load`],
-//! [`capacity`], [`diagnosis`], `screen` (the live display of both), [`lab`], [`verify`], [`doctor`], [`signals`], [`open_files`], [`logging`].
+//! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`], [`demo`],
+//! [`load`], [`capacity`], [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`],
+//! [`doctor`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
 
 pub mod capacity;
 pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod diagnosis;
-pub mod doctor;
 #[cfg(test)]
-mod documented;
+mod doc_sync;
+pub mod doctor;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
 pub mod lab;
 pub mod load;
+pub mod log_writer;
 pub mod logging;
 pub mod open_files;
-mod screen;
 pub mod serve;
-pub mod signals;
+mod tui;
 pub mod verify;

@@ -1,24 +1,25 @@
-//! Every connection is an open file: does the limit on open files allow the configured number?
+//! Check of the configured number of connections against the limit on open files, because every
+//! connection is an open file.
 
 use hotrow_server::service::ADMIN_CONNECTIONS;
 use hotrow_server::worker::BEYOND_LIMIT_MAX;
-use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Open files that are not client connections: standard streams, logs, the allocator's and the runtime's own.
+/// Open files that are not client connections: standard streams, logs, allocator and runtime.
 const FILES_BASE: usize = 64;
-/// Per worker: its listener, its event queue, wake-ups, one connection just accepted, and those that are being refused or make room.
+/// Open files per worker: its listener, its event queue, wake-ups, one connection just accepted,
+/// and those that are being rejected or evicted.
 const FILES_PER_WORKER: usize = 16 + BEYOND_LIMIT_MAX;
-/// The admin side: its worker, and all the connections it serves. They are kept free of data connections, so that who looks
-/// after the service gets in when it is full.
+/// Open files of the admin side: its worker and all its connections. They are reserved, so that an
+/// operator can connect when the data side is full.
 const FILES_ADMIN: usize = FILES_PER_WORKER + ADMIN_CONNECTIONS;
-/// Per database reader: database, WAL, shared memory, and temporary files.
+/// Open files per database reader: database, WAL, shared memory, and temporary files.
 const FILES_PER_READER: usize = 8;
-/// Fewer connections than this are not worth starting for.
+/// Minimum number of connections to start with.
 const CONNECTIONS_MIN: usize = 16;
 
-/// What the service wants to hold open.
+/// Numbers that determine the open files of the service.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct OpenFileNeeds {
     /// Client connections.
     pub connections: usize,
     /// Worker threads.
@@ -27,38 +28,26 @@ pub struct Wanted {
     pub readers: usize,
 }
 
-/// How the wish fits the limit.
+/// Result of the comparison with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It does.
+    /// All connections fit.
     Fits,
-    /// Only this many connections do.
+    /// Only this many connections fit.
     Fewer(usize),
-    /// Not even a handful does.
+    /// Fewer than the minimum fit.
     TooFew,
 }
 
-/// Raises the soft limit to the hard one and returns what holds then; `None` is unlimited.
-///
-/// When raising fails the old limit simply stays in force, and is what is returned.
+/// Compares the needed open files with a limit.
 #[must_use]
-pub fn raise_limit() -> Option<u64> {
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-        if setrlimit(Resource::Nofile, raised).is_ok() {
-            limit = getrlimit(Resource::Nofile);
-        }
-    }
-    limit.current
-}
-
-/// Compares a wish with a limit on open files.
-#[must_use]
-pub fn fit(wanted: &Wanted, limit: Option<u64>) -> Fit {
+pub fn fit(wanted: &OpenFileNeeds, limit: Option<u64>) -> Fit {
     let Some(limit) = limit else { return Fit::Fits };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let others = FILES_BASE + FILES_ADMIN + wanted.workers * FILES_PER_WORKER + wanted.readers * FILES_PER_READER;
+    let others = FILES_BASE
+        + FILES_ADMIN
+        + wanted.workers * FILES_PER_WORKER
+        + wanted.readers * FILES_PER_READER;
     match limit.saturating_sub(others) {
         left if left >= wanted.connections => Fit::Fits,
         left if left >= CONNECTIONS_MIN => Fit::Fewer(left),
@@ -72,8 +61,9 @@ mod tests {
 
     #[test]
     fn connections_fit_what_is_left() {
-        let wanted = Wanted { connections: 1000, workers: 2, readers: 4 };
-        // Two workers and the admin's with 64 each, the admin's 64 connections, four readers with 8 each.
+        let wanted = OpenFileNeeds { connections: 1000, workers: 2, readers: 4 };
+        // Two workers and the admin worker with 64 each, 64 admin connections, four readers with 8
+        // each.
         let others = 64 + 2 * 64 + (64 + 64) + 4 * 8;
         assert_eq!(fit(&wanted, None), Fit::Fits);
         assert_eq!(fit(&wanted, Some(1000 + others)), Fit::Fits);
@@ -81,11 +71,5 @@ mod tests {
         assert_eq!(fit(&wanted, Some(16 + others)), Fit::Fewer(16));
         assert_eq!(fit(&wanted, Some(15 + others)), Fit::TooFew);
         assert_eq!(fit(&wanted, Some(0)), Fit::TooFew);
-    }
-
-    #[test]
-    fn the_soft_limit_reaches_the_hard_one() {
-        let raised = raise_limit();
-        assert_eq!(raised, getrlimit(Resource::Nofile).maximum);
     }
 }

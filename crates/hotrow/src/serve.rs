@@ -1,33 +1,44 @@
 //! Composes the subsystems: the only place where cache, source and server meet.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hotrow_admission::byte_budget::Totals;
 use hotrow_cache::Cache;
-use hotrow_cache::config::Upkeep;
+#[cfg(all(feature = "failpoints", feature = "mongodb"))]
+use hotrow_cache::Safeguard;
+use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
 use hotrow_server::drain::Shutdown;
 use hotrow_server::lookups::Calendar;
-use hotrow_server::service::Service;
+use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
-use hotrow_server::sink::{CacheSink, FeedCounts, Unfollowed};
-use hotrow_source::mongodb::{self, Mongo};
-use hotrow_source::mysql::{self, Mysql};
-use hotrow_source::postgres::{self, Postgres};
-use hotrow_source::sqlite::{self, Sqlite};
-use hotrow_source::{Sink, Source};
+use hotrow_server::sink::{CacheSink, FeedCounts, TtlOnlySink};
+use hotrow_source::{LossCause, Sink, Source};
+#[cfg(feature = "mongodb")]
+use hotrow_source_mongodb::{self as mongodb, Mongo};
+#[cfg(feature = "mysql")]
+use hotrow_source_mysql::{self as mysql, Mysql};
+#[cfg(feature = "postgres")]
+use hotrow_source_postgres::{self as postgres, Postgres};
+use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
+use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::sync::watch;
 
 use crate::config::{Resolved, SourceConfig};
 use crate::doctor;
+#[cfg(feature = "failpoints")]
+use crate::failpoints::{self, Failpoints};
 use crate::logging;
-use crate::open_files::{self, Fit, Wanted};
-use crate::signals::Phase;
+use crate::open_files::{self, Fit, OpenFileNeeds};
+use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
 
-/// Where the service really listens, known once it does (port 0 asks for any free one).
+/// Addresses that the service listens on. With port 0 the system chooses a free port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The data API.
@@ -36,47 +47,121 @@ pub struct Addresses {
     pub admin: SocketAddr,
 }
 
-/// Why serving could not begin, or broke.
+/// A failure to start or to continue serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The system allows too few open files for any useful number of connections.
     #[error(
-        "the limit on open files ({limit}) leaves no room for connections; raise it, for instance with ulimit -n 20000"
+        "the limit on open files ({limit}) leaves no room for connections; raise it, for instance \
+         with ulimit -n 20000"
     )]
     OpenFiles {
         /// The hard limit.
         limit: u64,
     },
-    /// A subsystem failed; its words name the thing and what to do.
+    /// The thread that composes the subsystems panicked.
+    #[error("the main thread panicked; this is a bug in Hotrow, please report it with the log")]
+    Panic,
+    /// The signal handlers could not be installed.
+    #[error("cannot listen for signals: {0}")]
+    Signals(io::Error),
+    /// A subsystem failed; its message names the cause and the remedy.
     #[error("{0}")]
     Subsystem(String),
 }
 
-/// Serves until `phase` says to drain and the drain is done. `ready` is called once, when requests are answered.
+/// The process that a service runs in.
+#[derive(Debug)]
+pub struct Host {
+    /// Current phase: running, or draining after a stop signal.
+    pub phase: watch::Receiver<Phase>,
+    /// Supervisor of all background threads.
+    pub supervisor: Supervisor,
+    /// Faults requested by a test.
+    #[cfg(feature = "failpoints")]
+    pub failpoints: Failpoints,
+}
+
+impl Host {
+    /// Installs the signal handlers.
+    ///
+    /// # Errors
+    /// Fails if the system refuses a handler or a thread.
+    #[cfg(not(feature = "failpoints"))]
+    pub fn start(on_abort: OnAbort) -> Result<Self, ServeError> {
+        let supervisor = Supervisor::default();
+        let phase =
+            signals::listen(Hangup::Ignored, on_abort, &supervisor).map_err(ServeError::Signals)?;
+        Ok(Self { phase, supervisor })
+    }
+
+    /// Installs the signal handlers and reads the failpoints of the environment.
+    ///
+    /// # Errors
+    /// Fails if the system refuses a handler or a thread, or if a failpoint does not exist.
+    #[cfg(feature = "failpoints")]
+    pub fn start(on_abort: OnAbort) -> Result<Self, ServeError> {
+        let mut failpoints = Failpoints::from_environment().map_err(subsystem)?;
+        let supervisor =
+            Supervisor::with_panic_points(std::mem::take(&mut failpoints.panic_points));
+        let phase =
+            signals::listen(Hangup::Ignored, on_abort, &supervisor).map_err(ServeError::Signals)?;
+        Ok(Self { phase, supervisor, failpoints })
+    }
+}
+
+/// Serves until the host's phase is draining and the drain has ended. Calls `ready` once, when
+/// requests are answered.
 ///
 /// # Errors
-/// What kept it from serving.
+/// Returns the cause if serving could not start or could not continue.
 pub fn run(
-    mut resolved: Resolved,
-    phase: watch::Receiver<Phase>,
+    resolved: Resolved,
+    host: Host,
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
-    logging::start(resolved.log);
+    let log_dropped_total = Arc::default();
+    logging::start(resolved.log, &host.supervisor, Arc::clone(&log_dropped_total))
+        .map_err(subsystem)?;
+    let process = Process { supervisor: host.supervisor.clone(), log_dropped_total };
+    let supervisor = host.supervisor.clone();
+    // No replacement: this thread owns the composition of all subsystems.
+    let served = supervisor.run_once("main", || {
+        supervisor::turn();
+        prepare(resolved, host, process, ready)
+    });
+    logging::flush();
+    served.unwrap_or(Err(ServeError::Panic))
+}
+
+fn prepare(
+    mut resolved: Resolved,
+    host: Host,
+    process: Process,
+    ready: impl FnOnce(Addresses),
+) -> Result<(), ServeError> {
     for warning in &resolved.warnings {
         tracing::warn!("{warning}");
     }
     fit_connections(&mut resolved)?;
-    if let Some(short) = doctor::of_server(hotrow_server::listen::BACKLOG.unsigned_abs().into()) {
+    fit_cache(&mut resolved);
+    if let Some(short) =
+        doctor::server_warning(hotrow_server::listen::BACKLOG.unsigned_abs().into())
+    {
         tracing::warn!("{short}");
     }
-    compose(resolved, phase, ready)
+    compose(resolved, host, process, ready)
 }
 
-/// Lowers `limits.connections` to what the limit on open files allows, loudly.
+/// Lowers `limits.connections` to the limit on open files and logs a warning.
 fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
     let connections = resolved.server.limits.connections;
-    let wanted = Wanted { connections, workers: resolved.server.workers, readers: resolved.cache.reads_in_flight };
-    let limit = open_files::raise_limit();
+    let wanted = OpenFileNeeds {
+        connections,
+        workers: resolved.server.workers,
+        readers: resolved.cache.reads_in_flight,
+    };
+    let limit = hotrow_cli::open_files::raise_limit();
     match open_files::fit(&wanted, limit) {
         Fit::Fits => {}
         Fit::Fewer(fewer) => {
@@ -84,7 +169,8 @@ fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
                 connections,
                 serving_at_most = fewer,
                 open_files_limit = limit,
-                "limits.connections does not fit the limit on open files; raise the limit (ulimit -n) or lower the setting"
+                "limits.connections does not fit the limit on open files; raise the limit (ulimit \
+                 -n) or lower the setting"
             );
             resolved.server.limits.connections = fewer;
         }
@@ -93,74 +179,137 @@ fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn compose(resolved: Resolved, phase: watch::Receiver<Phase>, ready: impl FnOnce(Addresses)) -> Result<(), ServeError> {
+/// Lowers `cache.capacity` to the limit on address space, because allocation beyond that limit ends
+/// the process; logs a warning.
+fn fit_cache(resolved: &mut Resolved) {
+    let Some(left) = hotrow_server::budgets::address_space_left() else { return };
+    let capacity = resolved.cache.capacity_bytes;
+    if let Some(capacity_bytes) = Totals::cache_within(capacity, left) {
+        tracing::warn!(
+            capacity,
+            lowered_to = capacity_bytes,
+            address_space_left = left,
+            "cache.capacity does not fit the limit on address space; raise the limit (ulimit -v) \
+             or lower the setting"
+        );
+        resolved.cache.capacity_bytes = capacity_bytes;
+    }
+}
+
+fn compose(
+    resolved: Resolved,
+    host: Host,
+    process: Process,
+    ready: impl FnOnce(Addresses),
+) -> Result<(), ServeError> {
     let Resolved { server, cache, collections, source, .. } = resolved;
-    // Listeners first: a port in use is told before anything is added to the database.
-    let service = Service::bind(&server).map_err(subsystem)?;
+    // Listeners first: a port in use is reported before anything is added to the database.
+    let service = Service::bind(&server).map_err(subsystem)?.within(process);
     let addresses = Addresses { data: service.data(), admin: service.admin() };
-    let (source, follow) = open(source)?;
+    #[cfg(feature = "failpoints")]
+    let hooks = failpoints::reads::hooks(&host.failpoints.reads, &source).map_err(subsystem)?;
+    #[cfg(not(feature = "failpoints"))]
+    let hooks = Hooks::default();
+    let (source, follow) = open(source, hooks, &host)?;
     let cache = Cache::new(cache, collections);
     let served = source.schemas().iter().map(|schema| schema.collection());
     served.filter(|id| source.has_aliases(*id)).for_each(|id| cache.expect_aliases(id));
-    #[cfg(feature = "sabotage")]
-    sabotage(&cache);
+    #[cfg(feature = "failpoints")]
+    disable_safeguards(&host.failpoints, &cache);
     let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
     let counts = Arc::new(FeedCounts::default());
-    let sink: Arc<dyn Sink> = match shared.cache.config().upkeep {
-        Upkeep::Feed => Arc::new(CacheSink::new(shared.clone(), counts.clone())),
-        Upkeep::TtlOnly => Arc::new(Unfollowed::new(CacheSink::new(shared.clone(), counts.clone()))),
+    let sink: Arc<dyn Sink> = match shared.cache.config().invalidation_mode {
+        InvalidationMode::Feed => Arc::new(CacheSink::new(shared.clone(), counts.clone())),
+        InvalidationMode::TtlOnly => {
+            Arc::new(TtlOnlySink::new(CacheSink::new(shared.clone(), counts.clone())))
+        }
     };
     let stop_feed = Arc::new(AtomicBool::new(false));
-    let following = {
-        let stop = stop_feed.clone();
-        std::thread::Builder::new().name("feed".to_owned()).spawn(move || follow(sink, stop)).map_err(subsystem)?
-    };
+    let following =
+        start_feed(follow, sink, stop_feed.clone(), &host.supervisor).map_err(subsystem)?;
     let shutdown = Shutdown::new();
-    drain_on(phase, shutdown.clone()).map_err(subsystem)?;
-    let served = service.run(&server, &shared, counts, &shutdown, || ready(addresses)).map_err(subsystem);
+    drain_on(host.phase, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
+    let served =
+        service.run(&server, &shared, counts, &shutdown, || ready(addresses)).map_err(subsystem);
     stop_feed.store(true, Ordering::Release);
-    let followed = following.join().map_err(|_| subsystem("the feed panicked; this is a bug in Hotrow"));
-    served.and(followed)
+    // The supervisor catches panics; the stop flag applies between two runs too.
+    _ = following.join();
+    served
 }
 
-/// Runs a feed until the flag is set.
-type RunFeed = Box<dyn FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) + Send>;
+/// Function that runs a feed until the flag is set. It may be called again after a failure.
+type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, Arc<AtomicBool>) -> io::Result<()> + Send>;
 
-fn open(source: SourceConfig) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
+/// Starts the thread of the feed. A failure of the feed is a gap: every entry becomes stale.
+fn start_feed(
+    mut follow: RunFeed,
+    sink: Arc<dyn Sink>,
+    stop: Arc<AtomicBool>,
+    supervisor: &Supervisor,
+) -> io::Result<JoinHandle<Option<()>>> {
+    let stopping = stop.clone();
+    let losing = sink.clone();
+    supervisor.spawn(
+        "feed",
+        move || stopping.load(Ordering::Acquire),
+        move || losing.loss(LossCause::FeedFailed, "the feed failed; it starts again"),
+        move || follow(sink.clone(), stop.clone()),
+    )
+}
+
+fn open(
+    source: SourceConfig,
+    hooks: Hooks,
+    host: &Host,
+) -> Result<(Arc<dyn Source>, RunFeed), ServeError> {
     match source {
         SourceConfig::Sqlite(config) => {
-            let Sqlite { source, feed } = sqlite::open(config, sqlite::Hooks::default()).map_err(subsystem)?;
-            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+            let Sqlite { source, mut feed } =
+                sqlite::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
         }
+        #[cfg(feature = "postgres")]
         SourceConfig::Postgres(config) => {
-            let Postgres { source, feed } = postgres::open(config, postgres::Hooks::default()).map_err(subsystem)?;
-            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+            let Postgres { source, mut feed } =
+                postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
         }
+        #[cfg(feature = "mysql")]
         SourceConfig::Mysql(config) => {
-            let Mysql { source, feed } = mysql::open(config, mysql::Hooks::default()).map_err(subsystem)?;
-            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+            let Mysql { source, mut feed } =
+                mysql::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
         }
+        #[cfg(feature = "mongodb")]
         SourceConfig::Mongodb(config) => {
-            let Mongo { source, feed } = mongodb::open(config, mongodb::Hooks::default()).map_err(subsystem)?;
-            #[cfg(feature = "sabotage")]
-            if is_taken_out("fence") {
-                source.take_out_causality();
+            let Mongo { source, mut feed } =
+                mongodb::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
+            #[cfg(feature = "failpoints")]
+            if host.failpoints.disables(Safeguard::Fence) {
+                source.disable_causality();
             }
-            Ok((source, Box::new(|sink, stop| feed.run(sink, stop))))
+            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
         }
     }
 }
 
-/// Begins the drain when the process is asked to stop.
-fn drain_on(mut phase: watch::Receiver<Phase>, shutdown: Shutdown) -> std::io::Result<()> {
+/// Begins the drain when the process receives a stop signal.
+fn drain_on(
+    mut phase: watch::Receiver<Phase>,
+    shutdown: Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    std::thread::Builder::new().name("drain".to_owned()).spawn(move || {
-        // An error means that the sender is gone: nobody can ask any more.
+    let body = move || {
+        supervisor::turn();
+        // An error means that the sender is gone: no stop request can arrive.
         if runtime.block_on(phase.wait_for(|phase| *phase == Phase::Draining)).is_ok() {
-            tracing::info!("asked to stop: finishing what is in flight");
+            tracing::info!("stop requested: finishing requests in flight");
             shutdown.drain();
         }
-    })?;
+        Ok(())
+    };
+    supervisor.spawn("drain", || false, || (), body)?;
     Ok(())
 }
 
@@ -173,31 +322,19 @@ fn subsystem(error: impl std::fmt::Display) -> ServeError {
     ServeError::Subsystem(error.to_string())
 }
 
-/// Test-only: takes fixes out, named with commas between, so that the consistency test can show that they would be missed.
-#[cfg(feature = "sabotage")]
-fn sabotage(cache: &Cache<hotrow_server::Trouble>) {
-    let fixes = [
-        ("lease", hotrow_cache::Fix::Lease),
-        ("fence", hotrow_cache::Fix::Fence),
-        ("epoch", hotrow_cache::Fix::Epoch),
-        ("probe", hotrow_cache::Fix::Probe),
-    ];
-    for (_, fix) in fixes.into_iter().filter(|(name, _)| is_taken_out(name)) {
-        tracing::warn!(?fix, "HOTROW_SABOTAGE: a fix is taken out; this is a build for tests");
-        cache.take_out(fix);
+/// Disables safeguards, so that the consistency test can prove that it detects their absence.
+#[cfg(feature = "failpoints")]
+fn disable_safeguards(failpoints: &Failpoints, cache: &Cache<hotrow_server::Trouble>) {
+    for safeguard in &failpoints.safeguards {
+        tracing::warn!(?safeguard, "a safeguard is disabled; this is a build for tests");
+        cache.disable(*safeguard);
     }
-}
-
-/// Test-only: whether `HOTROW_SABOTAGE` names this fix.
-#[cfg(feature = "sabotage")]
-fn is_taken_out(fix: &str) -> bool {
-    std::env::var("HOTROW_SABOTAGE").is_ok_and(|names| names.split(',').any(|name| name == fix))
 }
 
 /// Removes from `database` what `watch = "triggers"` added.
 ///
 /// # Errors
-/// What kept it from doing so.
-pub fn unwatch(database: &Path) -> Result<sqlite::Removed, String> {
-    sqlite::unwatch(database).map_err(|error| error.to_string())
+/// Returns the reason if the database could not be opened or changed.
+pub fn uninstall_triggers(database: &Path) -> Result<sqlite::Removed, String> {
+    sqlite::uninstall_triggers(database).map_err(|error| error.to_string())
 }

@@ -1,13 +1,16 @@
-//! A TCP relay that makes a network of a loopback interface: what is read on one side is written on the other half of a
-//! round-trip time later, in order, as fast as it came.
+//! A TCP relay that adds network delay to loopback connections. Bytes read on one side are written
+//! on the other half a round-trip time later, in order and at the same rate.
 //!
-//! Opening a connection costs a round trip too. The client's `connect` is answered at once by the kernel, so the connection to
-//! the target is opened where the client's first bytes could be there: one and a half round trips later. A request on a new
-//! connection so takes two round trips, on one that is kept one, and a handshake of TLS what it takes.
+//! Opening a connection costs a round trip too. The kernel completes the client's `connect` at
+//! once, so the relay opens the connection to the target when the client's first bytes could arrive
+//! there: one and a half round trips later. A request therefore takes two round trips on a new
+//! connection and one on a kept one; a TLS handshake adds its own.
 //!
-//! One thread, edge-triggered. Its share of the CPU is to be seen apart: run it in a process of its own ([`argv`]).
+//! One thread, edge-triggered epoll. Run it in a process of its own ([`argv`]) to measure its CPU
+//! time separately.
 //!
-//! Reading order: [`relay`], `link` (one connection), `line` (what is on its way in one direction).
+//! Reading order: [`relay`], `link` (one connection), `line` (a delay line: bytes in transit in one
+//! direction).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,44 +29,52 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 mod line;
 mod link;
 
-pub use line::HELD_MAX;
-use link::{Advance, Link, READ_BYTES, Side, Turn};
+pub use line::BUFFERED_BYTES_MAX;
+use link::{Link, LinkProgress, PassContext, READ_BYTES, Side};
 
-/// The longest round trip that is accepted.
+/// Longest accepted round trip.
 pub const RTT_MAX: Duration = Duration::from_secs(10);
-/// Connections at once; more wait in the kernel's queue until one ends.
+/// Connections at once; further ones wait in the kernel's accept queue.
 pub const CONNECTIONS_MAX: usize = 1_024;
-/// Bytes on their way over all connections. At that bound nothing more is read until some have arrived.
-pub const HELD_ALL_MAX: usize = 256 * HELD_MAX;
-/// Events taken at once.
+/// Bytes in transit over all connections. At this bound the relay reads nothing more until some
+/// have arrived.
+pub const BUFFERED_BYTES_TOTAL_MAX: usize = 256 * BUFFERED_BYTES_MAX;
+/// Events taken from epoll at once.
 const EVENTS: usize = 256;
-/// Longest sleep, so that the flag that ends it is seen.
+/// Longest sleep, which bounds the delay until the stop flag is seen.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
-/// Sleep when something could not go on for want of room or of files.
-const SLEEP_WANT: Duration = Duration::from_millis(1);
-/// The listener's events carry this; connections have their index.
+/// Sleep while a connection waits for buffer space or file descriptors.
+const RETRY_SLEEP: Duration = Duration::from_millis(1);
+/// Epoll key of the listener; connections use their index.
 const LISTENER: u64 = u64::MAX;
-/// What a socket is watched for.
-const WATCHED: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+/// Events for which a socket is watched.
+const WATCHED: EventFlags =
+    EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// Why there is no relay.
+/// Reason a relay cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum DelayError {
-    /// Too far away.
+    /// The round trip is too long.
     #[error("a round trip of {0:?} is not possible: it must be {RTT_MAX:?} at most")]
     Rtt(Duration),
-    /// The system refused.
+    /// A system call failed.
     #[error("the relay cannot run: {0}")]
     System(#[from] io::Error),
 }
 
-/// Relays every connection of `listener` to `to`, until `stop` is set. Connections that exist then are cut off.
+/// Relays every connection of `listener` to `to` until `stop` is set; existing connections are then
+/// reset.
 ///
-/// A target that does not take a connection shows to the client as a reset.
+/// A client of a target that accepts no connection sees a reset.
 ///
 /// # Errors
-/// A round trip over [`RTT_MAX`]; what the system refused when it began.
-pub fn relay(listener: &TcpListener, to: SocketAddr, rtt: Duration, stop: &AtomicBool) -> Result<(), DelayError> {
+/// A round trip over [`RTT_MAX`], or a failed system call at the start.
+pub fn relay(
+    listener: &TcpListener,
+    to: SocketAddr,
+    rtt: Duration,
+    stop: &AtomicBool,
+) -> Result<(), DelayError> {
     if rtt > RTT_MAX {
         return Err(DelayError::Rtt(rtt));
     }
@@ -81,26 +92,26 @@ pub fn relay(listener: &TcpListener, to: SocketAddr, rtt: Duration, stop: &Atomi
         links,
         free,
         alarms: BinaryHeap::new(),
-        again: Vec::new(),
-        want: Vec::new(),
+        ready: Vec::new(),
+        starved: Vec::new(),
         acceptable: true,
-        held: 0,
+        buffered_bytes: 0,
         buffer: vec![0; READ_BYTES],
     };
     let mut events = Vec::with_capacity(EVENTS);
     while !stop.load(Ordering::Relaxed) {
-        relay.turn(&mut events)?;
+        relay.pass(&mut events)?;
     }
     Ok(())
 }
 
-/// The command line of a relay in a process of its own; `hotrow` is this program.
+/// Returns the command line of a relay process; `program` is this program.
 #[must_use]
-pub fn argv(hotrow: &Path, listen: SocketAddr, to: SocketAddr, rtt: Duration) -> Vec<String> {
-    let hotrow = hotrow.to_string_lossy().into_owned();
+pub fn argv(program: &Path, listen: SocketAddr, to: SocketAddr, rtt: Duration) -> Vec<String> {
+    let program = program.to_string_lossy().into_owned();
     let (listen, to, rtt) = (listen.to_string(), to.to_string(), format!("{}us", rtt.as_micros()));
-    let words = ["lab", "delay", "--listen", &listen, "--to", &to, "--rtt", &rtt];
-    std::iter::once(hotrow).chain(words.map(str::to_owned)).collect()
+    let words = ["delay", "--listen", &listen, "--to", &to, "--rtt", &rtt];
+    std::iter::once(program).chain(words.map(str::to_owned)).collect()
 }
 
 struct Relay<'a> {
@@ -109,52 +120,58 @@ struct Relay<'a> {
     to: SocketAddr,
     rtt: Duration,
     links: Vec<Option<Link>>,
-    /// Indexes of `links` that are free.
+    /// Free indexes of `links`.
     free: Vec<usize>,
-    /// When which connection has something due. One that ended may still stand here; its successor is not harmed by it.
+    /// Times at which connections have something due. Entries of closed connections may remain; a
+    /// wake-up without work is harmless.
     alarms: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// Connections that could go on.
-    again: Vec<usize>,
-    /// Connections that could go on if there were room.
-    want: Vec<usize>,
-    /// Whether the listener may have a connection.
+    /// Connections with work to do now.
+    ready: Vec<usize>,
+    /// Connections that wait for buffer space.
+    starved: Vec<usize>,
+    /// True if the listener may have a connection to accept.
     acceptable: bool,
-    /// Bytes on their way.
-    held: usize,
-    /// What is read, between two sockets.
+    /// Bytes in transit.
+    buffered_bytes: usize,
+    /// Scratch buffer between two sockets.
     buffer: Vec<u8>,
 }
 
 impl Relay<'_> {
-    /// Waits for something to do, and does it.
-    fn turn(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+    /// Waits for events and handles them.
+    fn pass(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         events.clear();
         let sleep = self.sleep(Nanos::now());
-        let time = Timespec { tv_sec: sleep.as_secs() as i64, tv_nsec: i64::from(sleep.subsec_nanos()) };
+        let time =
+            Timespec { tv_sec: sleep.as_secs() as i64, tv_nsec: i64::from(sleep.subsec_nanos()) };
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&time)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
         let now = Nanos::now();
-        let mut waiting = std::mem::take(&mut self.again);
-        waiting.append(&mut self.want);
+        let mut waiting = std::mem::take(&mut self.ready);
+        waiting.append(&mut self.starved);
         for event in events.drain(..) {
             match event.data.u64() {
                 LISTENER => self.acceptable = true,
                 token => {
-                    let (index, side) =
-                        ((token / 2) as usize, if token % 2 == 0 { Side::Client } else { Side::Target });
+                    let (index, side) = (
+                        (token / 2) as usize,
+                        if token % 2 == 0 { Side::Client } else { Side::Target },
+                    );
                     if let Some(Some(link)) = self.links.get_mut(index) {
-                        link.woke(side, event.flags);
+                        link.on_event(side, event.flags);
                         waiting.push(index);
                     }
                 }
             }
         }
-        while let Some(Reverse((at, index))) = self.alarms.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+        while let Some(Reverse((at, index))) =
+            self.alarms.peek().copied().filter(|Reverse((at, _))| *at <= now)
+        {
             self.alarms.pop();
             if let Some(Some(link)) = self.links.get_mut(index) {
-                link.rang(at);
+                link.on_alarm(at);
                 waiting.push(index);
             }
         }
@@ -168,32 +185,35 @@ impl Relay<'_> {
     }
 
     fn sleep(&self, now: Nanos) -> Duration {
-        if !self.again.is_empty() {
+        if !self.ready.is_empty() {
             return Duration::ZERO;
         }
         let due = self.alarms.peek().map_or(SLEEP_MAX, |Reverse((at, _))| at.since(now));
-        // A full house is no want: the next connection is taken when one has ended.
-        let wants = !self.want.is_empty() || (self.acceptable && !self.free.is_empty());
-        due.min(if wants { SLEEP_WANT } else { SLEEP_MAX })
+        // At the connection limit there is no need to retry: the next connection is accepted when
+        // one has ended.
+        let wants = !self.starved.is_empty() || (self.acceptable && !self.free.is_empty());
+        due.min(if wants { RETRY_SLEEP } else { SLEEP_MAX })
     }
 
     fn advance(&mut self, index: usize, now: Nanos) {
         let Some(link) = self.links.get_mut(index).and_then(Option::as_mut) else { return };
-        let before = link.held();
+        let before = link.buffered_bytes();
         let watch = |socket: &TcpStream| {
-            epoll::add(&self.epoll, socket, EventData::new_u64(2 * index as u64 + 1), WATCHED).map_err(io::Error::from)
+            epoll::add(&self.epoll, socket, EventData::new_u64(2 * index as u64 + 1), WATCHED)
+                .map_err(io::Error::from)
         };
-        let room = HELD_ALL_MAX.saturating_sub(self.held);
-        let mut turn = Turn { now, to: self.to, room, buffer: &mut self.buffer, watch: &watch };
-        let advance = link.advance(&mut turn);
-        self.held = self.held + link.held() - before;
+        let room = BUFFERED_BYTES_TOTAL_MAX.saturating_sub(self.buffered_bytes);
+        let mut pass =
+            PassContext { now, to: self.to, room, buffer: &mut self.buffer, watch: &watch };
+        let advance = link.advance(&mut pass);
+        self.buffered_bytes = self.buffered_bytes + link.buffered_bytes() - before;
         match advance {
-            Advance::Waits => {}
-            Advance::WantsRoom => self.want.push(index),
-            Advance::Again => self.again.push(index),
-            Advance::Over => {
-                self.held -= link.held();
-                // Its sockets close, and so leave the epoll set.
+            LinkProgress::Waits => {}
+            LinkProgress::WantsRoom => self.starved.push(index),
+            LinkProgress::Again => self.ready.push(index),
+            LinkProgress::Over => {
+                self.buffered_bytes -= link.buffered_bytes();
+                // Closing its sockets removes them from the epoll set.
                 self.links[index] = None;
                 self.free.push(index);
                 return;
@@ -209,7 +229,12 @@ impl Relay<'_> {
             let Some(index) = self.free.pop() else { return };
             let accepted = self.listener.accept().and_then(|(client, _)| {
                 let link = Link::new(client, self.rtt, now)?;
-                epoll::add(&self.epoll, link.client(), EventData::new_u64(2 * index as u64), WATCHED)?;
+                epoll::add(
+                    &self.epoll,
+                    link.client(),
+                    EventData::new_u64(2 * index as u64),
+                    WATCHED,
+                )?;
                 Ok(link)
             });
             match accepted {
@@ -219,12 +244,12 @@ impl Relay<'_> {
                     continue;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.acceptable = false,
-                // One that was gone before it was taken; the next may be good.
+                // The connection was reset before it was accepted; the next one may be fine.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {
                     self.free.push(index);
                     continue;
                 }
-                // No files or no memory: later, there may be some again.
+                // Out of files or memory: retry later.
                 Err(_) => {}
             }
             self.free.push(index);

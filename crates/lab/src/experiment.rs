@@ -1,7 +1,8 @@
-//! What is to be measured, read from a TOML file and checked before anything starts.
+//! An experiment, read from a TOML file and checked before anything starts.
 //!
-//! Reading order: here (what comes out), `file` (every key of the file), `resolve` (from the one to the other, with every rule),
-//! `values` (how single values are written), `words` (how a set-up is told in the report), [`placeholder`], [`shipped`].
+//! Reading order: this file (the validated experiment), `file` (every key of the file), `resolve`
+//! (from file to experiment, with every rule), `values` (syntax of single values), `words`
+//! (descriptions in reports), [`placeholder`], [`shipped`].
 
 mod file;
 pub mod placeholder;
@@ -18,41 +19,41 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_load::ids::{Ids, Pick};
-use hotrow_load::plan::{Extent, Rate};
+use hotrow_load::ids::{Distribution, Ids};
+use hotrow_load::plan::{Rate, StopCondition};
 use serde::{Deserialize, Serialize};
 
-use crate::nginx::{Balance, Form};
-use crate::results::{About, Row};
+use crate::nginx::{Balance, ProxyProfile};
+use crate::results::{ExperimentInfo, Row};
 
 pub use problem::{ExperimentError, Problem};
 pub use values::duration;
 
-/// Largest file of an experiment, in bytes.
+/// Largest experiment file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most rounds of an experiment.
 pub const ROUNDS_MAX: u32 = 1000;
-/// Most instances of a service in one set-up.
+/// Most instances of a service in one deployment.
 pub const INSTANCES_MAX: u32 = 64;
-/// Most rows of an experiment: set-ups times loads times connections.
+/// Most rows of an experiment: deployments times loads times connections.
 pub const ROWS_MAX: usize = 1000;
 
-/// An experiment that can be carried out, as far as its file tells.
+/// A validated experiment.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What it is about.
-    pub about: About,
-    /// The folder of its file, `{here}` in its texts; services run in folders of their own, so that it must be absolute.
+    /// Title, question and comparisons.
+    pub info: ExperimentInfo,
+    /// Absolute folder of its file, `{here}` in its texts; services run in folders of their own.
     pub here: PathBuf,
-    /// How often every row is measured, 1 to [`ROUNDS_MAX`].
+    /// Measurements of each row, 1 to [`ROUNDS_MAX`].
     pub rounds: u32,
-    /// Services by their names.
+    /// Services by name.
     pub services: BTreeMap<String, Service>,
-    /// Set-ups in the order of the file; at least one.
-    pub setups: Vec<Setup>,
+    /// Deployments in the order of the file; at least one.
+    pub deployments: Vec<DeploymentSpec>,
     /// Loads in the order of the file; at least one.
     pub loads: Vec<Load>,
-    /// The matrix: every load on every set-up that it is for, with every number of connections.
+    /// The matrix: every load on each of its deployments, with each number of connections.
     pub rows: Vec<Planned>,
 }
 
@@ -61,118 +62,118 @@ pub struct Experiment {
 pub struct Planned {
     /// The row as the report shows it.
     pub row: Row,
-    /// Index of its set-up.
-    pub setup: usize,
+    /// Index of its deployment.
+    pub deployment: usize,
     /// Index of its load.
     pub load: usize,
 }
 
-/// A program that is started.
+/// A program to start.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// The port that it always listens on, for what cannot be told one; none: a free one each time.
+    /// Fixed port, for a program whose port cannot be set; `None`: a free one for each start.
     pub port: Option<u16>,
     /// The program and its arguments, with placeholders.
     pub command: Vec<String>,
-    /// Its environment beside ours, with placeholders.
+    /// Its environment in addition to the lab's, with placeholders.
     pub env: BTreeMap<String, String>,
-    /// Files that are written into its folder before it starts, by name, with placeholders in their text.
+    /// Files written into its folder before the start, by name, with placeholders in their text.
     pub files: BTreeMap<String, String>,
-    /// Placeholders of its own, which set-ups may change.
+    /// Its own placeholders, which deployments may override.
     pub vars: BTreeMap<String, String>,
-    /// Commands that are run one after another before the first set-up that needs it, once.
+    /// Commands run in order, once, before the first deployment that needs it.
     pub prepare: Vec<Vec<String>>,
-    /// How long each of them may take.
+    /// Time limit of each of them.
     pub prepare_within: Duration,
-    /// The path that answers 2xx when it is ready; none: its port takes connections.
+    /// Path that answers 2xx when the service is ready; `None`: its port accepts connections.
     pub ready: Option<String>,
-    /// Whether that path is asked for at `{admin_port}`.
+    /// True if that path is requested at `{admin_port}`.
     pub ready_on_admin: bool,
-    /// A command that ends with status 0 when it is ready, for what does not speak HTTP.
+    /// Command that exits with status 0 when the service is ready, for services without HTTP.
     pub ready_command: Vec<String>,
-    /// How long that may take.
+    /// Time limit until it is ready.
     pub ready_within: Duration,
     /// CPU limit of each instance, in cores.
     pub cores: Option<f64>,
-    /// Where an instance tells how many requests it served.
+    /// Source of an instance's count of served requests.
     pub count: Option<Count>,
-    /// The path of its metrics in Prometheus' text form.
+    /// Path of its metrics in the Prometheus text format.
     pub metrics: Option<String>,
-    /// Further figures from those.
+    /// Further figures from those metrics.
     pub figures: Vec<Figure>,
 }
 
-/// Where an instance tells how many requests it served.
+/// Source of an instance's count of served requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// A path that answers a plain number.
+    /// A path whose response is a plain number.
     Path(String),
     /// The sum of these series of its metrics.
     Metric(String),
 }
 
-/// A figure from the metrics of all instances together.
+/// A figure from the metrics of all instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
     /// Its name in the report.
     pub name: String,
     /// Its unit; may be empty.
     pub unit: String,
-    /// Series that are added up: a name, or a name with labels that must be there: `hits{kind="a"}`.
+    /// Series that are summed: a name, or a name with required labels: `hits{kind="a"}`.
     pub of: Vec<String>,
-    /// Series by whose sum it is divided; none: it is not.
+    /// Series by whose sum it is divided; empty: no division.
     pub over: Vec<String>,
-    /// Whether it is the value at the end, not what was added during the measurement.
+    /// True if it is the value at the end, not the increase during the measurement.
     pub at_end: bool,
 }
 
-/// What stands while loads run.
+/// A deployment: a service, its database and its proxy.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct DeploymentSpec {
     /// Its name, unique.
     pub name: String,
     /// Name of its service.
     pub service: String,
     /// Name of the service that is its database, started before it.
     pub database: Option<String>,
-    /// Weight at the balancer of each instance; as many as there are instances.
+    /// Weight of each instance at the balancer; one entry per instance.
     pub weights: Vec<u32>,
-    /// What stands in front.
+    /// Proxy in front of the service.
     pub proxy: Option<Proxy>,
-    /// Round-trip time that is added in front of all.
+    /// Added round-trip time in front of everything.
     pub delay: Option<Duration>,
     /// Arguments after those of the service.
     pub args: Vec<String>,
-    /// Its service's environment, over what the service says.
+    /// Environment of its service; overrides the service's.
     pub env: BTreeMap<String, String>,
-    /// Its service's placeholders, over what the service says.
+    /// Placeholders of its service; override the service's.
     pub vars: BTreeMap<String, String>,
-    /// CPU limit of each instance, over what the service says.
+    /// CPU limit of each instance; overrides the service's.
     pub cores: Option<f64>,
-    /// Environment variables without which it is left out.
+    /// Environment variables that must be set; otherwise the deployment is skipped.
     pub needs_env: Vec<String>,
 }
 
 /// nginx in front of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
-    /// Which of our configurations.
-    pub form: Form,
-    /// How it chooses a backend.
+    /// Built-in configuration profile.
+    pub profile: ProxyProfile,
+    /// Balancing policy.
     pub balance: Balance,
-    /// How long it keeps answers that may be kept; none: no cache.
+    /// Lifetime of cacheable responses; `None`: no cache.
     pub cache: Option<Duration>,
-    /// Idle connections that it keeps to backends, 0 for none; none: as the form has it.
+    /// Idle connections kept to backends, 0 for none; `None`: the profile's default.
     pub upstream_keepalive: Option<u32>,
-    /// Whether it writes a line per request.
+    /// True if it logs a line per request.
     pub access_log: bool,
-    /// Whether clients speak TLS to it.
+    /// True if it serves TLS to clients.
     pub tls: bool,
-    /// The user's own configuration, instead of ours.
+    /// The user's own configuration, instead of a profile.
     pub template: Option<PathBuf>,
 }
 
-/// What is asked, and how hard.
+/// A load: requests, their rate and their expected responses.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Its name, unique.
@@ -186,62 +187,63 @@ pub struct Load {
     /// The body.
     pub body: Option<Vec<u8>>,
     /// Ids that fill `{id}`.
-    pub ids: Option<(Ids, Pick)>,
-    /// The environment variable that ought to name the file of its ids and is not set: it cannot be measured here.
+    pub ids: Option<(Ids, Distribution)>,
+    /// Unset environment variable that should name the file of its ids; the load cannot run here.
     pub missing_env: Option<String>,
-    /// Numbers of connections, each a row of its own.
+    /// Numbers of connections, one row each.
     pub connections: Vec<u32>,
-    /// Threads of the generator; none: as many as suit the machine.
+    /// Threads of the generator; `None`: as many as suit the machine.
     pub threads: Option<usize>,
-    /// Whether connections stay open.
+    /// True if connections stay open.
     pub keepalive: bool,
-    /// Requests per second; none: as fast as answers come.
+    /// Requests per second; `None`: closed loop.
     pub rate: Option<Rate>,
-    /// What ends a measurement.
-    pub extent: Extent,
-    /// What is not measured before.
+    /// End condition of a measurement.
+    pub stop_condition: StopCondition,
+    /// Load before the measurement, not counted.
     pub warmup: Duration,
-    /// After this time a request is given up.
+    /// Time limit of a request.
     pub timeout: Duration,
-    /// What a right answer is.
+    /// Expected response.
     pub expect: Expect,
-    /// Name of a load that runs beside it, unmeasured.
-    pub beside: Option<String>,
-    /// Whether it only runs beside others.
+    /// Name of a load that runs at the same time and is not measured.
+    pub background_load: Option<String>,
+    /// True if it only runs beside other loads.
     pub background: bool,
-    /// Whether it must find everything cold: nothing is asked before it, neither to check answers nor to warm up.
+    /// True if it needs a cold start: no request precedes it, neither a check nor a warm-up.
     pub cold: bool,
 }
 
-/// What a right answer is.
+/// Expected response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expect {
-    /// Its status; none: any 2xx.
+    /// Its status; `None`: any 2xx.
     pub status: Option<u16>,
-    /// What its body contains; empty: anything.
+    /// Text that its body contains; empty: any.
     pub body_contains: String,
     /// Least and most bytes of its body.
     pub body_bytes: Option<(usize, usize)>,
 }
 
-/// What the command line sets over the file.
+/// Settings of the command line that override the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overrides {
     /// `--rounds`.
     pub rounds: Option<u32>,
-    /// `--duration`, in s: of every measurement, those that a number of requests ends too.
+    /// `--duration`, in s; replaces a number of requests too.
     pub duration_s: Option<f64>,
-    /// `--only`: names of set-ups; empty: all.
+    /// `--only`: names of deployments; empty: all.
     pub only: Vec<String>,
-    /// `--quick`: a short form, to see that all works.
+    /// `--quick`: a short form, for a functional check.
     pub quick: bool,
 }
 
 impl Experiment {
-    /// Reads an experiment. `name` stands for it in the report, `file` in messages; `folder` is where names of files in it begin.
+    /// Parses an experiment. `name` identifies it in the report and `file` in messages; relative
+    /// file names start at `folder`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems of the file.
     pub fn parse(
         name: &str,
         file: &str,
@@ -252,12 +254,12 @@ impl Experiment {
         resolve::resolve(name, file, text, folder, overrides)
     }
 
-    /// The rows of a set-up.
-    pub fn rows_of(&self, setup: usize) -> impl Iterator<Item = &Planned> {
-        self.rows.iter().filter(move |planned| planned.setup == setup)
+    /// Returns the rows of a deployment.
+    pub fn rows_of(&self, deployment: usize) -> impl Iterator<Item = &Planned> {
+        self.rows.iter().filter(move |planned| planned.deployment == deployment)
     }
 
-    /// A load by its name.
+    /// Returns a load by its name.
     #[must_use]
     pub fn load(&self, name: &str) -> Option<&Load> {
         self.loads.iter().find(|load| load.name == name)

@@ -1,18 +1,17 @@
-//! Experiments on whole set-ups: services, proxies in front of them, loads, and a report that a person wants to read.
+//! Experiments on whole deployments: services, proxies in front of them, loads, and a report.
 //!
-//! Reading order: [`experiment`] (what is to be measured), [`run`] (measuring it), [`stage`] (where set-ups run), [`nginx`] (proxies in
-//! front of services), [`delay`] (a network between them), [`results`] (what was measured; everything before writes it,
-//! everything after reads it), [`report`] (what a person reads); [`models`] (the same requests through a thread, threads, pools and async);
-//! [`capacity`] (how much does it carry?); [`watch`] (looking at the machine meanwhile), [`prove`] (is that the limit?).
+//! Reading order: [`experiment`] (the experiment file), [`run`] (its measurements), [`stage`]
+//! (processes with limits), [`nginx`] (proxies), [`delay`] (added network delay), [`results`] (the
+//! results file: running writes it, reporting reads it), [`report`] (Markdown and HTML); [`models`]
+//! (models of request processing); [`capacity`] (search for a server's capacity); [`observe`]
+//! (observation of the machine under load), [`confirm`] (trials that confirm or refute a
+//! bottleneck).
 
-pub mod capacity;
 pub mod delay;
 pub mod experiment;
 pub mod models;
 pub mod nginx;
-pub mod prove;
 pub mod report;
 pub mod results;
 pub mod run;
 pub mod stage;
-pub mod watch;

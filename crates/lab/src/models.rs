@@ -1,10 +1,12 @@
-//! Models of request processing: the same requests through one thread, a thread for each, batches, pools, an I/O-aware pool, work
-//! stealing, async and an event loop. Each model is a file of its own, to be read as a lesson.
+//! Models of request processing: the same requests through one thread, a thread per request,
+//! batches, pools, an I/O-aware pool, work stealing, async and an event loop. Each model is a file
+//! of its own and can be read as a lesson.
 //!
-//! Reading order: [`Model`] and [`catalogue`], [`work`] (what a request is, and what all must add up to), `job` (what a model
-//! is given), `sequential`, `thread_per_request`, `batches`, `queue` and `pool`, `slots` and `io_aware`, `stealing`,
-//! `asynchronous`, `event_loop`; [`floor`] (what none can beat), [`limits`] (what kills a thread per request), [`child`]
-//! (a model in its own process), [`harness`] (that process from outside), [`undo`], [`results`], `original`, [`report`].
+//! Reading order: [`Model`] and [`catalogue`], [`work`] (a request, and the expected totals of a
+//! run), `job` (the requests of a run), `sequential`, `thread_per_request`, `batches`, `queue` and
+//! `pool`, `slots` and `io_aware`, `stealing`, `asynchronous`, `event_loop`; [`floor`] (lower
+//! bounds of the run time), [`limits`] (limits on threads), [`child`] (a model in its own process),
+//! [`harness`] (the parent of that process), [`undo`], [`results`], `published`, [`report`].
 
 mod asynchronous;
 mod batches;
@@ -16,8 +18,8 @@ pub mod harness;
 mod io_aware;
 mod job;
 pub mod limits;
-mod original;
 mod pool;
+mod published;
 mod queue;
 mod raise;
 mod raw;
@@ -38,64 +40,66 @@ pub mod work;
 use std::io;
 use std::sync::Arc;
 
-use self::floor::Bound;
+use self::floor::FloorRule;
 use self::job::Job;
 use self::limits::{Evidence, Limit};
 
-/// Most requests of a run: a bit and a 64th of a thread's time each; enough for minutes.
+/// Most requests of a run: minutes of work.
 pub const REQUESTS_MAX: u64 = 10_000_000;
-/// Requests of the original.
+/// Requests of a run by default, as in the published experiments.
 pub const REQUESTS_DEFAULT: u64 = 100_000;
-/// Name of the model that may not be able to finish.
+/// Name of the model that may run into a limit on threads.
 pub const THREAD_PER_REQUEST: &str = "thread-per-request";
-/// Stack of every thread that serves requests: a request needs a few kilobytes.
+/// Stack of every thread that serves requests; a request needs a few kilobytes.
 const STACK_BYTES: usize = 64 << 10;
-/// Room of the pools' queues.
+/// Capacity of the pools' queues.
 const QUEUE_CAPACITY: usize = 1_024;
 
-/// A way to process requests.
+/// A model of request processing.
 pub(crate) trait Model: Send + Sync {
-    /// As on the command line.
+    /// Returns its name, as on the command line.
     fn name(&self) -> String;
-    /// The workload of the original that it is, W14 to W18; empty when it is none.
+    /// Returns its published workload, W14 to W18; empty if there is none.
     fn workload(&self) -> &'static str;
-    /// What it does, and what limits it.
-    fn about(&self) -> [&'static str; 2];
-    /// Why it comes to what it comes to.
-    fn why(&self) -> [&'static str; 3];
-    /// Most threads that serve requests at a time.
+    /// Describes its design and its limit.
+    fn design(&self) -> [&'static str; 2];
+    /// Explains its result.
+    fn explanation(&self) -> [&'static str; 3];
+    /// Returns the most threads that serve requests at a time.
     fn threads(&self, requests: u64) -> u64;
-    /// What its floor follows from.
-    fn bound(&self, requests: u64) -> Bound;
-    /// Serves every request of the job, and ends when all its threads have.
+    /// Returns the rule for its floor.
+    fn floor_rule(&self, requests: u64) -> FloorRule;
+    /// Serves every request of the job and returns after all its threads have ended.
     ///
     /// # Errors
-    /// When the system refused a thread; what was begun until then is done.
-    fn run(&self, job: &Arc<Job>) -> Result<(), Stopped>;
+    /// The system refused a thread; the requests started before are done.
+    fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused>;
 }
 
-/// A thread could not be had.
+/// Refusal of a thread by the system.
 #[derive(Debug)]
-pub(crate) struct Stopped {
-    /// Threads that there were until then.
+pub(crate) struct ThreadRefused {
+    /// Threads started before the refusal.
     started: u64,
-    /// Which limit it was; none when the evidence must tell.
+    /// The limit; `None` if the evidence must decide.
     limit: Option<Limit>,
-    /// The counts of the moment.
+    /// Kernel counters at that moment.
     evidence: Box<Evidence>,
 }
 
-impl Stopped {
-    /// The system has just refused.
+impl ThreadRefused {
+    /// Creates the refusal from the system's error.
     fn now(started: u64, error: &io::Error) -> Self {
         Self { started, limit: None, evidence: Box::new(Evidence::now(&error.to_string())) }
     }
 }
 
-/// All models, for a machine with so many cores; in the order in which they are told.
+/// Returns all models for a machine with `cores` cores, in listing order.
 pub(crate) fn catalogue(cores: usize) -> Vec<Box<dyn Model>> {
     let cores = cores.max(1);
-    let batches = |name, size: usize| -> Box<dyn Model> { Box::new(batches::Batches { name, size: size as u64 }) };
+    let batches = |name, size: usize| -> Box<dyn Model> {
+        Box::new(batches::Batches { name, size: size as u64 })
+    };
     let pool = |name, threads| -> Box<dyn Model> { Box::new(pool::Pool { name, threads }) };
     vec![
         Box::new(sequential::Sequential),
@@ -116,39 +120,50 @@ pub(crate) fn catalogue(cores: usize) -> Vec<Box<dyn Model>> {
     ]
 }
 
-/// What a list shows of a model.
+/// Description of a model for listings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
-    /// As on the command line.
+pub struct ModelInfo {
+    /// Name, as on the command line.
     pub name: String,
-    /// What it does, and what limits it.
+    /// Its design and its limit.
     pub lines: [&'static str; 2],
 }
 
-/// All models, explained.
+/// Returns the descriptions of all models.
 #[must_use]
-pub fn list(cores: usize) -> Vec<About> {
-    catalogue(cores).iter().map(|model| About { name: model.name(), lines: model.about() }).collect()
+pub fn list(cores: usize) -> Vec<ModelInfo> {
+    catalogue(cores)
+        .iter()
+        .map(|model| ModelInfo { name: model.name(), lines: model.design() })
+        .collect()
 }
 
-/// Names of the models that are meant by `asked`: a name, or the beginning of several (`pool` is all pools); all when nothing is
-/// asked. In the order of the list, each once.
+/// Returns the names of the models that `requested` selects: a name, or a prefix of several (`pool`
+/// selects all pools); all if `requested` is empty. In listing order, without duplicates.
 ///
 /// # Errors
-/// What means none.
-pub fn chosen(asked: &[String], cores: usize) -> Result<Vec<String>, String> {
+/// The first name that selects none.
+pub fn chosen(requested: &[String], cores: usize) -> Result<Vec<String>, String> {
     let names: Vec<String> = catalogue(cores).iter().map(|model| model.name()).collect();
-    let means = |asked: &str, name: &str| {
-        name == asked || name.strip_prefix(asked).is_some_and(|rest| asked.is_empty() || rest.starts_with('-'))
+    let means = |requested: &str, name: &str| {
+        name == requested
+            || name
+                .strip_prefix(requested)
+                .is_some_and(|rest| requested.is_empty() || rest.starts_with('-'))
     };
-    if let Some(unknown) = asked.iter().find(|asked| asked.is_empty() || !names.iter().any(|name| means(asked, name))) {
+    if let Some(unknown) = requested
+        .iter()
+        .find(|requested| requested.is_empty() || !names.iter().any(|name| means(requested, name)))
+    {
         return Err(unknown.clone());
     }
-    let wanted = |name: &String| asked.is_empty() || asked.iter().any(|asked| means(asked, name));
+    let wanted = |name: &String| {
+        requested.is_empty() || requested.iter().any(|requested| means(requested, name))
+    };
     Ok(names.into_iter().filter(wanted).collect())
 }
 
-/// CPUs that this process may use.
+/// Returns the number of CPUs that this process may use.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)

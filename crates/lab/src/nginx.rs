@@ -1,8 +1,9 @@
-//! nginx in front of backends: its configuration for every topology that is measured, in the form of the original
-//! experiments and in a tuned one. Pure but [`find`], [`check`], [`write`] and [`self_signed`].
+//! nginx in front of backends: its configuration for every measured topology, with the settings of
+//! the published experiments and with tuned ones. Pure except for [`find`], [`check`], [`write`]
+//! and [`self_signed`].
 //!
-//! Reading order: [`Front`] (what is wanted), `configuration` (its text), `template` (the user's own text), `program` (the real
-//! nginx), `certificate`.
+//! Reading order: [`NginxProxy`] (the topology), `configuration` (its text), `template` (a user's
+//! own text), `program` (the nginx binary), `certificate`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,127 +22,137 @@ pub use error::NginxError;
 pub use program::{VERSION_MIN, check, find, write};
 pub use template::{PLACEHOLDERS, from_template};
 
-/// Connections to the backends that each worker of the tuned form keeps open.
+/// Idle upstream connections per worker in the tuned profile.
 pub const UPSTREAM_KEEPALIVE: u32 = 64;
-/// The largest weight that is accepted.
+/// Largest accepted weight.
 pub const WEIGHT_MAX: u32 = 1_000;
-/// The most backends that are accepted.
+/// Most accepted backends.
 pub const BACKENDS_MAX: usize = 256;
-/// The longest life in the cache that is accepted: a year.
+/// Longest accepted cache time: a year.
 pub const CACHE_TTL_MAX_S: u32 = 365 * 24 * 3600;
 
 /// An nginx on the loopback interface, in front of one or more backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Front {
-    /// The original's settings, or what should be set today.
-    pub form: Form,
+pub struct NginxProxy {
+    /// Settings: published or tuned.
+    pub profile: ProxyProfile,
     /// Its port, on 127.0.0.1.
     pub listen: u16,
-    /// What it stands in front of; 1 to [`BACKENDS_MAX`].
+    /// Its backends; 1 to [`BACKENDS_MAX`].
     pub backends: Vec<Backend>,
-    /// How requests are dealt out.
+    /// Balancing policy.
     pub balance: Balance,
-    /// Whether and how answers are kept.
+    /// Response cache, if any.
     pub cache: Option<Cache>,
-    /// Idle connections to the backends that each worker keeps open; none: a new connection for each request.
+    /// Idle connections to the backends per worker; `None`: a new connection per request.
     pub upstream_keepalive: Option<u32>,
-    /// Whether every request is logged, to [`Front::access_log_file`].
+    /// True if every request is logged, to [`NginxProxy::access_log_file`].
     pub access_log: bool,
     /// HTTPS instead of HTTP.
     pub tls: Option<Tls>,
-    /// Absolute. All that nginx writes is in it, and its configuration too.
+    /// Absolute folder for all files of nginx, its configuration included.
     pub folder: PathBuf,
-    /// Worker processes; none: one per CPU, as nginx counts them.
+    /// Worker processes; `None`: one per CPU, as nginx counts them.
     pub workers: Option<u32>,
-    /// Whether root starts it: its workers must be root then too, for the folder is root's.
+    /// True if root starts it. The workers must then be root too, because the folder belongs to
+    /// root.
     pub as_root: bool,
-    /// Whether the configuration explains itself.
+    /// True if the configuration contains explanatory comments.
     pub comments: bool,
 }
 
-/// Which settings.
+/// Settings profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// Those of the original experiments: buffers of 32 × 4 MB, HTTP/1.0 to the backends, no connection kept.
-    Original,
-    /// HTTP/1.1 to the backends, connections kept, buffers of the size of an answer, a lock in the cache.
+pub enum ProxyProfile {
+    /// Published experiments: buffers of 32 × 4 MB, HTTP/1.0 to the backends, no upstream
+    /// keep-alive.
+    Published,
+    /// HTTP/1.1 to the backends, upstream keep-alive, buffers of the size of a response, cache
+    /// lock.
     Tuned,
 }
 
-/// One of the services behind.
+/// A backend service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backend {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// Its share of the requests, relative to the others'; 1 to [`WEIGHT_MAX`]. Round robin does not look at it.
+    /// Its relative share of the requests; 1 to [`WEIGHT_MAX`]. Round robin ignores it.
     pub weight: u32,
 }
 
-/// How requests are dealt out.
+/// Balancing policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {
-    /// In turn, evenly.
+    /// Round robin.
     RoundRobin,
-    /// In turn, by weight.
+    /// Weighted round robin.
     Weights,
-    /// To the backend with the fewest requests under way, for its weight.
+    /// The backend with the fewest requests in progress, relative to its weight.
     LeastConnections,
-    /// By the last segment of the path: the same record is always asked of the same backend, and when a backend goes only its
-    /// records move.
+    /// Consistent hash of the last path segment: a record always goes to the same backend, and when
+    /// a backend is removed only its records move.
     HashOnId,
 }
 
-/// Answers kept by nginx. Only those to GET and HEAD with status 200 are.
+/// Response cache in nginx. It stores only responses to GET and HEAD with status 200.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// In s, 1 to [`CACHE_TTL_MAX_S`].
+    /// Time to live in s, 1 to [`CACHE_TTL_MAX_S`].
     pub ttl_s: u32,
-    /// What the backend's `Cache-Control` has to say about it.
-    pub life: Life,
+    /// Effect of the backend's `Cache-Control`.
+    pub lifetime: CacheLifetime,
 }
 
-/// How long an answer is kept. nginx counts in whole seconds: each life may be up to one second longer than it says.
+/// Lifetime of cached responses. nginx counts whole seconds: each may last up to one second longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Life {
-    /// For `ttl_s`. An answer that the backend wants kept for less is not kept at all. Nothing expired is served.
-    AtMost,
-    /// As long as the backend's `Cache-Control` says, `stale-while-revalidate` and `stale-if-error` included; for `ttl_s` when it
-    /// says nothing.
-    AsTold,
+pub enum CacheLifetime {
+    /// Fixed `ttl_s`. A response with a shorter lifetime of its own is not stored. Nothing expired
+    /// is served.
+    Fixed,
+    /// Lifetime from the backend's `Cache-Control`, with `stale-while-revalidate` and
+    /// `stale-if-error`; `ttl_s` if it has none.
+    FromBackend,
 }
 
 /// Files for HTTPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate and those that vouch for it, in PEM.
+    /// The certificate chain, in PEM.
     pub certificate: PathBuf,
     /// Its private key, in PEM.
     pub key: PathBuf,
 }
 
 impl Tls {
-    /// Where [`self_signed`] puts its files.
+    /// Returns the paths that [`self_signed`] writes.
     #[must_use]
     pub fn within(folder: &Path) -> Self {
         Self { certificate: folder.join("certificate.pem"), key: folder.join("certificate.key") }
     }
 }
 
-impl Front {
-    /// In turn to all, nothing kept, no log, no TLS; the tuned form keeps [`UPSTREAM_KEEPALIVE`] connections. Change what
-    /// should be otherwise, then [`Front::validate`].
+impl NginxProxy {
+    /// Creates a proxy with round robin, without cache, log and TLS; the tuned profile keeps
+    /// [`UPSTREAM_KEEPALIVE`] connections. Change fields as needed, then call
+    /// [`NginxProxy::validate`].
     #[must_use]
-    pub fn new(form: Form, listen: u16, backends: Vec<Backend>, folder: PathBuf) -> Self {
+    pub fn new(
+        profile: ProxyProfile,
+        listen: u16,
+        backends: Vec<Backend>,
+        folder: PathBuf,
+    ) -> Self {
         Self {
-            form,
+            profile,
             listen,
             backends,
             balance: Balance::RoundRobin,
             cache: None,
-            upstream_keepalive: (form == Form::Tuned).then_some(UPSTREAM_KEEPALIVE),
+            upstream_keepalive: (profile == ProxyProfile::Tuned).then_some(UPSTREAM_KEEPALIVE),
             access_log: false,
             tls: None,
             folder,
@@ -151,7 +162,7 @@ impl Front {
         }
     }
 
-    /// Refuses what nginx would refuse later, or misunderstand.
+    /// Refuses values that nginx would refuse later or misinterpret.
     ///
     /// # Errors
     /// The field, the rule and the value.
@@ -160,7 +171,8 @@ impl Front {
         if n == 0 || n > BACKENDS_MAX {
             return Err(NginxError::Backends(n));
         }
-        if let Some(backend) = self.backends.iter().find(|b| !(1..=WEIGHT_MAX).contains(&b.weight)) {
+        if let Some(backend) = self.backends.iter().find(|b| !(1..=WEIGHT_MAX).contains(&b.weight))
+        {
             return Err(NginxError::Weight { address: backend.address, weight: backend.weight });
         }
         if let Some(cache) = self.cache.filter(|c| !(1..=CACHE_TTL_MAX_S).contains(&c.ttl_s)) {
@@ -176,41 +188,43 @@ impl Front {
         files.chain([&self.folder]).try_for_each(|path| validate_path(path))
     }
 
-    /// Its configuration file.
+    /// Returns the path of its configuration file.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.folder.join("nginx.conf")
     }
 
-    /// Where requests are logged, when they are.
+    /// Returns the path of the access log.
     #[must_use]
     pub fn access_log_file(&self) -> PathBuf {
         self.folder.join("access.log")
     }
 
-    /// What it is, for a report: "nginx, tuned form, TLS".
+    /// Describes the proxy for a report: "nginx, tuned profile, TLS".
     #[must_use]
-    pub fn proxy_words(&self) -> String {
-        let form = match self.form {
-            Form::Original => "original",
-            Form::Tuned => "tuned",
+    pub fn describe_proxy(&self) -> String {
+        let profile = match self.profile {
+            ProxyProfile::Published => "published",
+            ProxyProfile::Tuned => "tuned",
         };
-        format!("nginx, {form} form{}", if self.tls.is_some() { ", TLS" } else { "" })
+        format!("nginx, {profile} profile{}", if self.tls.is_some() { ", TLS" } else { "" })
     }
 
-    /// What it keeps, for a report: "1 s in nginx".
+    /// Describes the cache for a report: "1 s in nginx".
     #[must_use]
-    pub fn caching_words(&self) -> String {
+    pub fn describe_caching(&self) -> String {
         match self.cache {
             None => "none".to_owned(),
-            Some(Cache { ttl_s, life: Life::AtMost }) => format!("{ttl_s} s in nginx"),
-            Some(Cache { ttl_s, life: Life::AsTold }) => format!("in nginx as the service says, else {ttl_s} s"),
+            Some(Cache { ttl_s, lifetime: CacheLifetime::Fixed }) => format!("{ttl_s} s in nginx"),
+            Some(Cache { ttl_s, lifetime: CacheLifetime::FromBackend }) => {
+                format!("in nginx by Cache-Control, else {ttl_s} s")
+            }
         }
     }
 
-    /// How it deals out, for a report: "weights 4:1:1".
+    /// Describes the balancing for a report: "weights 4:1:1".
     #[must_use]
-    pub fn balancing_words(&self) -> String {
+    pub fn describe_balancing(&self) -> String {
         let n = self.backends.len();
         match self.balance {
             _ if n == 1 => "none".to_owned(),
@@ -225,18 +239,26 @@ impl Front {
     }
 }
 
-/// The command line that serves `front` in the foreground, its configuration being written. Messages go to standard error.
-/// SIGTERM stops it at once, SIGQUIT when the requests under way are answered.
+/// Returns the command line that serves `proxy` in the foreground; its configuration must be
+/// written. Messages go to standard error. SIGTERM stops it at once, SIGQUIT after the requests in
+/// progress.
 #[must_use]
-pub fn argv(binary: &Path, front: &Front) -> Vec<String> {
+pub fn argv(binary: &Path, proxy: &NginxProxy) -> Vec<String> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let mut argv = vec![text(binary), "-p".to_owned(), text(&front.folder), "-c".to_owned(), text(&front.file())];
-    // What is said before the configuration is read: without this it goes to a file that only root may write.
+    let mut argv = vec![
+        text(binary),
+        "-p".to_owned(),
+        text(&proxy.folder),
+        "-c".to_owned(),
+        text(&proxy.file()),
+    ];
+    // Messages before the configuration is read; by default they go to a file that only root may
+    // write.
     argv.extend(["-e", "stderr", "-g", "daemon off;"].map(str::to_owned));
     argv
 }
 
-/// nginx reads paths as text in which `$` begins a variable.
+/// Checks a path; nginx treats `$` as the start of a variable.
 fn validate_path(path: &Path) -> Result<(), NginxError> {
     let wrong = |rule| Err(NginxError::Path { path: path.to_owned(), rule });
     match path.to_str() {

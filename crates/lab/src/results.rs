@@ -1,74 +1,74 @@
-//! What an experiment measured: the one thing that running writes and reporting reads. Kept as `results.json` in the
-//! experiment's folder; written anew after each measurement, so that nothing measured is lost.
+//! Results of an experiment, written by a run and read by the report. Stored as `results.json` in
+//! the run's folder, and rewritten after each measurement.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Version of the file's shape.
-pub const SCHEMA: &str = "hotrow.lab/1";
-/// Name of the file in the experiment's folder.
+/// Version of the file format.
+pub const SCHEMA: &str = "hotrow.lab/2";
+/// Name of the file in the run's folder.
 pub const FILE: &str = "results.json";
 
-/// All of an experiment.
+/// Results of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was asked, as the experiment's file says it.
-    pub experiment: About,
-    /// The command line that was given.
+    /// Title, question and comparisons, from the experiment's file.
+    pub experiment: ExperimentInfo,
+    /// The command line.
     pub command: String,
     /// Hotrow's version.
     pub version: String,
-    /// When it began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub began_unix_s: u64,
-    /// Machine, kernel, and the versions of what took part.
+    /// Machine, kernel and program versions.
     pub host: Host,
-    /// Rounds that were planned.
+    /// Planned rounds.
     pub rounds: u32,
-    /// Length of one measurement, in s; none where a number of requests ends it.
+    /// Length of one measurement, in s; `None` if a number of requests ends it.
     pub duration_s: Option<f64>,
-    /// The rows of the report, in order: every combination of set-up and load that is measured.
+    /// Rows of the report, in order: every measured combination of deployment and load.
     pub rows: Vec<Row>,
-    /// Measurements in the order in which they were made.
+    /// Measurements in chronological order.
     pub measurements: Vec<Measurement>,
-    /// Whether all that was planned is in it; false for an interrupted run.
+    /// True if it has every planned measurement; false for an interrupted run.
     pub complete: bool,
-    /// What a reader must know: a limit that could not be set, a core that generator and service shared.
-    pub remarks: Vec<String>,
+    /// Warnings for the reader, such as a limit that could not be set.
+    pub warnings: Vec<String>,
 }
 
-/// What an experiment is about.
+/// Title, question and comparisons of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct About {
-    /// Short name, as in `hotrow lab run NAME`.
+pub struct ExperimentInfo {
+    /// Short name, as in `hotrow-lab run NAME`.
     pub name: String,
-    /// One line.
+    /// Title, one line.
     pub title: String,
-    /// The question that it answers.
+    /// Question.
     pub question: String,
-    /// What to know before reading the figures, in Markdown; may be empty.
+    /// Background in Markdown; may be empty.
     pub note: String,
-    /// The pair of rows whose ratio answers the question, by their ids: `(this, compared with that)`; the first is the main one.
+    /// Pairs of rows whose ratio answers the question; the first is the main one.
     pub compare: Vec<Compare>,
-    /// Where the original's figures come from; empty when there is no original.
-    pub original: String,
+    /// Source of the published figures; empty without any.
+    pub published_source: String,
 }
 
-/// Two rows whose ratio is of interest.
+/// Comparison of two rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compare {
     /// [`Row::id`].
     pub row: String,
-    /// [`Row::id`] of what it is compared with.
+    /// [`Row::id`] of the base.
     pub with: String,
-    /// What the ratio says, as the beginning of a sentence: "Caching for one second makes the date".
-    pub says: String,
-    /// Name of the further figure that answers the question in place of rate and CPU time.
+    /// Beginning of the sentence that states the ratio: "Caching for one second makes the date".
+    pub claim: String,
+    /// Name of the further figure to compare, instead of rate and CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<String>,
 }
 
-/// Where it was measured.
+/// Machine of the measurements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Model of the CPU.
@@ -77,43 +77,44 @@ pub struct Host {
     pub cpus: u32,
     /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// Kernel, as `uname` has it.
+    /// Kernel, from `uname`.
     pub kernel: String,
-    /// Name and version of each program that took part: `("nginx", "1.22.1")`.
+    /// Name and version of each program: `("nginx", "1.22.1")`.
     pub programs: Vec<(String, String)>,
-    /// How CPU was limited: "cgroup v1, period 10 ms", "pinned", "not at all"; none when nothing was limited.
+    /// Method of the CPU limits: "cgroup v1, period 10 ms", "pinned", "not possible"; `None`
+    /// without limits.
     pub cpu_limits: Option<String>,
 }
 
-/// One row of the report: one load on one set-up.
+/// A row of the report: one load on one deployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `SETUP/LOAD/CONNECTIONS`, unique.
+    /// `DEPLOYMENT/LOAD/CONNECTIONS`, unique.
     pub id: String,
-    /// Name of the set-up.
-    pub setup: String,
+    /// Name of the deployment.
+    pub deployment: String,
     /// Name of the load.
     pub load: String,
-    /// Method and path that is asked for.
+    /// Method and path.
     pub request: String,
-    /// Proxy in front, in words: "nginx, original form"; "none".
+    /// Description of the proxy: "nginx, tuned profile"; "none".
     pub proxy: String,
-    /// Caching, in words: "1 s in nginx"; "none".
+    /// Description of the cache: "1 s in nginx"; "none".
     pub caching: String,
-    /// Balancing, in words: "round robin over 3", "weights 4:1:1"; "none".
+    /// Description of the balancing: "round robin over 3", "weights 4:1:1"; "none".
     pub balancing: String,
     /// Connections of the generator.
     pub connections: u32,
-    /// Whether clients kept connections open.
+    /// True if clients kept connections open.
     pub keepalive: bool,
-    /// Requests per second that were asked for; none in a closed loop.
+    /// Requested rate per second; `None` in a closed loop.
     pub rate: Option<f64>,
-    /// Further conditions that tell rows apart, name and value: `("TLS", "on")`.
+    /// Further conditions that distinguish rows, name and value: `("TLS", "on")`.
     pub conditions: Vec<(String, String)>,
-    /// What the original measured: requests per second.
-    pub original_rps: Option<f64>,
-    /// More of what the original measured, name and text: `("p95", "48 ms")`.
-    pub original_more: Vec<(String, String)>,
+    /// Published requests per second.
+    pub published_rps: Option<f64>,
+    /// Further published figures, name and text: `("p95", "48 ms")`.
+    pub published_more: Vec<(String, String)>,
 }
 
 /// One measurement of one row.
@@ -123,65 +124,68 @@ pub struct Measurement {
     pub row: String,
     /// Its round, from 0.
     pub round: u32,
-    /// When it began, in seconds since 1970.
+    /// Start, in seconds since 1970.
     pub began_unix_s: u64,
-    /// Why it does not count: a failed or unexpected answer, a service that died. None when it counts.
+    /// Reason it is invalid, such as an unexpected response; `None` if valid.
     pub failed: Option<String>,
-    /// What the generator saw; none when it did not come to that.
+    /// Result of the generator; `None` if it has none.
     pub load: Option<Load>,
     /// CPU per tier and process group, during the measurement.
     pub tiers: Vec<Tier>,
-    /// What each backend served, where there are several or there is a proxy.
+    /// Requests of each backend, if there are several or a proxy.
     pub backends: Vec<Backend>,
-    /// Answers by what the proxy's cache or the read server said: `("HIT", 812)`.
+    /// Responses by cache outcome, from the proxy or the read server: `("HIT", 812)`.
     pub cache: Vec<(String, u64)>,
-    /// Bytes over the network (loopback included) and to the disk.
+    /// Bytes over the network (with loopback) and to disks.
     pub io: Io,
-    /// Further figures of a set-up, name, value and unit: `("hit ratio", 0.83, "")`, `("entries", 30000.0, "")`.
+    /// Further figures, name, value and unit: `("hit ratio", 0.83, "")`, `("entries", 30000.0,
+    /// "")`.
     #[serde(deserialize_with = "figures")]
     pub figures: Vec<(String, f64, String)>,
-    /// What limited, as far as the machine showed it, the most certain first; empty when nobody looked.
+    /// Suspected bottlenecks, the most certain first; empty without observation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// CPU time that looking took meanwhile, in s.
+    /// CPU time of the observation, in s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub looking_cpu_s: Option<f64>,
+    pub observer_cpu_s: Option<f64>,
 }
 
-/// A suspicion of what limited a measurement.
+/// A suspected bottleneck of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Its class by name, as in the JSON of `hotrow load`: `Throttled`. A reader must expect names that it does not know.
+    /// Its class, as in the JSON of `hotrow load`: `Throttled`. Readers must accept unknown
+    /// classes.
     pub class: String,
-    /// The same in words.
-    pub words: String,
-    /// How sure that is, 0 to 1.
+    /// Description in words.
+    pub description: String,
+    /// Confidence, 0 to 1.
     #[serde(deserialize_with = "number")]
     pub confidence: f64,
-    /// What it was seen by, in words and numbers.
+    /// Evidence, in words and numbers.
     pub evidence: Vec<String>,
-    /// What to change by how much, so that the limit moves.
+    /// Predicted effect of a change that removes the bottleneck.
     pub counterfactual: String,
 }
 
-/// What the generator saw. Times in µs.
+/// Result of the generator. Times in µs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Length of the measured window, in s.
     #[serde(deserialize_with = "number")]
     pub window_s: f64,
-    /// Requests answered as expected in the window.
+    /// Expected responses in the window.
     pub ok: u64,
-    /// Lost, broken or unexpected answers.
+    /// Lost, broken or unexpected responses.
     pub errors: u64,
-    /// Requests that were given up.
+    /// Timed-out requests.
     pub timeouts: u64,
-    /// Answers as expected per second.
+    /// Expected responses per second.
     #[serde(deserialize_with = "number")]
     pub rps: f64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Latency from the intended time: mean; none without samples. Percentiles that fall among time-outs are their lower bounds.
+    /// Mean latency from the intended time; `None` without samples. Percentiles among time-outs are
+    /// lower bounds.
     pub mean_us: Option<f64>,
     /// Median.
     pub p50_us: Option<f64>,
@@ -198,56 +202,57 @@ pub struct Load {
     /// Latencies as (upper bound in µs, requests up to it), for plots; at most 200, ascending.
     #[serde(deserialize_with = "distribution")]
     pub distribution: Vec<(f64, u64)>,
-    /// Whether the generator was the limit: then the rate is a lower bound.
+    /// True if the generator was the bottleneck; the rate is then a lower bound.
     pub generator_limited: bool,
-    /// The generator's own verdict, in words.
+    /// The generator's verdict on itself, in words.
     pub verdict: String,
 }
 
-/// A tier of a set-up.
+/// Tier of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Part {
-    /// What was measured: the user's service, or ours.
+pub enum TierKind {
+    /// The measured service.
     Service,
-    /// What stands in front of it.
+    /// The proxy in front of it.
     Proxy,
-    /// What stands behind it: a database that the lab started.
+    /// The database behind it, started by the lab.
     Database,
     /// The generator.
     Generator,
 }
 
-/// What a process group of a tier used.
+/// Resource usage of one process group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tier {
-    /// Which tier.
-    pub part: Part,
-    /// Name, with its number where there are several: `date-2`.
+    /// Its tier.
+    pub kind: TierKind,
+    /// Name, with a number if there are several: `date-2`.
     pub name: String,
-    /// CPU time, user and system, of all its processes, in s.
+    /// User and system CPU time of all its processes, in s.
     #[serde(deserialize_with = "number")]
     pub cpu_s: f64,
-    /// The CPUs that it may use at most, in cores; none without a limit.
+    /// CPU limit in cores; `None` without a limit.
     pub limit_cores: Option<f64>,
-    /// Share of its time in which the limit held it up (`nr_throttled` over `nr_periods`), 0 to 1; none without a limit.
+    /// Share of throttled periods (`nr_throttled` over `nr_periods`), 0 to 1; `None` without a
+    /// limit.
     pub throttled: Option<f64>,
     /// Resident memory at the end, in bytes.
     pub rss_bytes: u64,
 }
 
-/// What a backend served.
+/// Requests of a backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Backend {
     /// Name, as in [`Tier::name`].
     pub name: String,
-    /// Its weight at the balancer; 1 when all are equal.
+    /// Weight at the balancer; 1 if all are equal.
     pub weight: u32,
-    /// Requests that it counted itself, or that the proxy sent there.
+    /// Requests by its own count, or sent to it by the proxy.
     pub requests: u64,
 }
 
-/// Bytes moved while it was measured.
+/// Bytes moved during the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Io {
     /// Sent over all network interfaces.
@@ -258,18 +263,21 @@ pub struct Io {
     pub disk_read_bytes: u64,
 }
 
-/// JSON has no NaN: what was none is written as null. One such figure must not make all others unreadable.
+/// Deserialises a number. JSON has no NaN, which is written as null; it must not make the other
+/// figures unreadable.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Option::<f64>::deserialize(deserializer).map(|value| value.unwrap_or(f64::NAN))
 }
 
-/// Figures, without those that are no numbers.
-fn figures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, f64, String)>, D::Error> {
+/// Deserialises figures, without those that are not numbers.
+fn figures<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(String, f64, String)>, D::Error> {
     let all = Vec::<(String, Option<f64>, String)>::deserialize(deserializer)?;
     Ok(all.into_iter().filter_map(|(name, value, unit)| Some((name, value?, unit))).collect())
 }
 
-/// Bounds, without those that are no numbers.
+/// Deserialises bounds, without those that are not numbers.
 fn distribution<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(f64, u64)>, D::Error> {
     let all = Vec::<(Option<f64>, u64)>::deserialize(deserializer)?;
     Ok(all.into_iter().filter_map(|(bound, requests)| Some((bound?, requests))).collect())

@@ -1,20 +1,22 @@
-//! Carries an experiment out: set-ups in an interleaved order, each started, checked, warmed up, measured and ended.
+//! The run of an experiment: deployments in an interleaved order, each started, checked, warmed up,
+//! measured and stopped.
 //!
-//! Reading order: here (the whole run), [`order`], [`store`] (what is kept, and when), `standing` (a set-up that stands), `ready`,
-//! `front` (nginx and the relay), `answers` (is it right? what did it count?), `measure` (one measurement), `looking` (what limits
-//! it?), `metrics`, `figures`, `remarks`.
+//! Reading order: this file (the whole run), [`order`], [`store`] (files of a run), `deployment` (a
+//! running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of responses and
+//! counts), `measure` (one measurement), `observe` (the bottleneck), `metrics`, `figures`,
+//! `warnings`.
 
 mod answers;
+mod deployment;
 mod figures;
-mod front;
-mod looking;
 mod measure;
 mod metrics;
+mod observe;
 pub mod order;
+mod proxy;
 mod ready;
-mod remarks;
-mod standing;
 pub mod store;
+mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -27,76 +29,78 @@ use crate::experiment::{Experiment, Planned};
 use crate::nginx::{self, NginxError};
 use crate::results::{Measurement, Results};
 use crate::stage::{Stage, StageError};
+use deployment::{Deployment, RunContext, StartError, stopped};
 use measure::{Subject, empty, measure};
-use order::{Step, order};
-use ready::NotReady;
-use standing::{Ground, NotStanding, Standing, stopped};
+use order::{MeasurementStep, order};
+use ready::ReadyError;
 use store::{Store, StoreError};
 
-/// How a run is carried out.
-pub struct Options {
-    /// The program `hotrow`, for `{hotrow}`, the supervisor and the relay.
+/// Options of a run.
+pub struct RunOptions {
+    /// This program, for `{hotrow_lab}`, the supervisor and the relay.
+    pub program: PathBuf,
+    /// The program of the server, for `{hotrow}`.
     pub hotrow: PathBuf,
-    /// Repeats the order and the ids.
+    /// Seed of the order and the ids.
     pub seed: u64,
-    /// Ends the run early when it is set.
+    /// Flag that ends the run early.
     pub stop: Arc<AtomicBool>,
-    /// The generator's verdict in words.
+    /// Formats the generator's verdict on itself.
     pub verdict: fn(&Outcome) -> String,
-    /// What a reader must know from the beginning.
-    pub remarks: Vec<String>,
+    /// Warnings known from the start.
+    pub warnings: Vec<String>,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// All that was planned was tried.
+pub enum RunOutcome {
+    /// Every planned measurement was attempted.
     Complete {
-        /// Measurements that do not count.
+        /// Invalid measurements.
         failed: usize,
     },
-    /// The user broke it off.
+    /// The user interrupted it.
     Interrupted,
 }
 
-/// What a run is about, for who watches.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// A set-up is being started, for this round, from 0.
+    /// A deployment starts, in this round, from 0.
     Starting {
         /// Its name.
-        setup: &'a str,
+        deployment: &'a str,
         /// The round.
         round: u32,
     },
-    /// A row is being measured.
+    /// A measurement starts.
     Measuring {
         /// Its id.
         row: &'a str,
         /// The round.
         round: u32,
     },
-    /// A measurement was made, or came to nothing.
+    /// A measurement has ended, valid or not.
     Measured {
-        /// What it came to.
+        /// The measurement.
         measurement: &'a Measurement,
-        /// Measurements until now.
+        /// Measurements so far.
         done: usize,
-        /// Measurements in all.
+        /// Planned measurements.
         planned: usize,
     },
 }
 
-/// Why a run cannot go on. What was measured before is kept.
+/// Reason a run cannot continue. Earlier measurements are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Nothing is left to be measured: every set-up needs a variable that is not set.
+    /// Nothing can be measured, because required variables are not set.
     #[error("nothing can be measured: {0}")]
     Nothing(String),
     /// nginx is missing.
     #[error(transparent)]
     Nginx(#[from] NginxError),
-    /// Results cannot be kept.
+    /// The results cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The supervisor failed.
@@ -104,58 +108,61 @@ pub enum RunError {
     Stage(#[from] StageError),
 }
 
-/// Measures what `results` do not have yet, and keeps it in `store` after each measurement. When it ends early, results say so.
+/// Makes the measurements missing in `results`, and stores the results after each. If it ends
+/// early, the results record it.
 ///
 /// # Errors
-/// When it cannot go on. Failures of single set-ups and measurements are in the results.
+/// The run cannot continue. Failures of single deployments and measurements are in the results.
 pub fn run(
     experiment: &Experiment,
     results: &mut Results,
     store: &Store,
-    options: &Options,
-    watch: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Ended, RunError> {
-    let left_out = remarks::LeftOut::of(experiment, &|name| std::env::var_os(name).is_some());
-    let wanted: Vec<&Planned> = experiment.rows.iter().filter(|planned| !left_out.contains(planned)).collect();
+    options: &RunOptions,
+    on_progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<RunOutcome, RunError> {
+    let skipped = warnings::Skipped::of(experiment, &|name| std::env::var_os(name).is_some());
+    let wanted: Vec<&Planned> =
+        experiment.rows.iter().filter(|planned| !skipped.contains(planned)).collect();
     if wanted.is_empty() {
-        return Err(RunError::Nothing(left_out.words(experiment).join(" ")));
+        return Err(RunError::Nothing(skipped.words(experiment).join(" ")));
     }
     results.rows = wanted.iter().map(|planned| planned.row.clone()).collect();
     results.experiment.compare.retain(|pair| {
-        let there = |id: &String| wanted.iter().any(|planned| planned.row.id == *id);
-        there(&pair.row) && there(&pair.with)
+        let exists = |id: &String| wanted.iter().any(|planned| planned.row.id == *id);
+        exists(&pair.row) && exists(&pair.with)
     });
-    if wanted.iter().any(|planned| experiment.setups[planned.setup].proxy.is_some()) {
+    if wanted.iter().any(|planned| experiment.deployments[planned.deployment].proxy.is_some()) {
         let (_, version) = nginx::find()?;
         program(results, "nginx", version);
     }
-    let supervisor = [options.hotrow.to_string_lossy().into_owned(), "lab".to_owned(), "supervise".to_owned()];
+    let supervisor = [options.program.to_string_lossy().into_owned(), "supervise".to_owned()];
     let stage = Stage::open(&supervisor)?;
-    let ground = Ground {
+    let context = RunContext {
         experiment,
         folder: store.folder(),
+        program: &options.program,
         hotrow: &options.hotrow,
         stop: &options.stop,
         prepared: BTreeSet::new(),
     };
-    let mut fixed = options.remarks.clone();
-    fixed.extend(remarks::fixed(experiment, &stage, left_out.words(experiment)));
-    if remarks::limited(experiment) {
+    let mut fixed = options.warnings.clone();
+    fixed.extend(warnings::fixed(experiment, &stage, skipped.words(experiment)));
+    if warnings::limited(experiment) {
         results.host.cpu_limits = Some(stage.limits().words.clone());
     }
-    let mut under_way = UnderWay {
+    let mut state = RunState {
         wanted,
         results,
         store,
         options,
-        watch,
+        on_progress,
         stage,
-        ground,
+        context,
         fixed,
         left: BTreeSet::new(),
         broken: BTreeMap::new(),
     };
-    under_way.all()
+    state.all()
 }
 
 fn program(results: &mut Results, name: &str, version: String) {
@@ -163,109 +170,139 @@ fn program(results: &mut Results, name: &str, version: String) {
     results.host.programs.push((name.to_owned(), version));
 }
 
-/// A run under way.
-struct UnderWay<'a> {
+/// State of a run.
+struct RunState<'a> {
     wanted: Vec<&'a Planned>,
     results: &'a mut Results,
     store: &'a Store,
-    options: &'a Options,
-    watch: &'a mut dyn FnMut(&Progress<'_>),
+    options: &'a RunOptions,
+    on_progress: &'a mut dyn FnMut(&Progress<'_>),
     stage: Stage,
-    ground: Ground<'a>,
-    /// Remarks that hold from the beginning.
+    context: RunContext<'a>,
+    /// Warnings known from the start.
     fixed: Vec<String>,
-    /// What was left behind by services, in words.
+    /// Descriptions of processes that services left behind.
     left: BTreeSet<String>,
-    /// Set-ups that could not be started, and why: they are not tried again.
+    /// Deployments that failed to start, with the reason; they are not retried.
     broken: BTreeMap<usize, String>,
 }
 
-impl<'a> UnderWay<'a> {
-    fn all(&mut self) -> Result<Ended, RunError> {
-        let setups: BTreeSet<usize> = self.wanted.iter().map(|planned| planned.setup).collect();
-        let setups: Vec<usize> = setups.into_iter().collect();
-        // An interrupted run may have left databases that are half prepared.
+impl<'a> RunState<'a> {
+    fn all(&mut self) -> Result<RunOutcome, RunError> {
+        let deployments: BTreeSet<usize> =
+            self.wanted.iter().map(|planned| planned.deployment).collect();
+        let deployments: Vec<usize> = deployments.into_iter().collect();
+        // An interrupted run may have left incompletely prepared databases.
         self.remove_data();
-        // A disk that cannot hold the results should be known before the first measurement.
-        self.keep(false)?;
-        for step in order(self.ground.experiment.rounds, &setups, self.options.seed) {
+        // A disk that cannot store the results must be found before the first measurement.
+        self.save(false)?;
+        for step in order(self.context.experiment.rounds, &deployments, self.options.seed) {
             if !self.step(step)? {
-                self.keep(false)?;
-                return Ok(Ended::Interrupted);
+                self.save(false)?;
+                return Ok(RunOutcome::Interrupted);
             }
         }
-        self.keep(true)?;
+        self.save(true)?;
         self.remove_data();
-        let failed = self.results.measurements.iter().filter(|measurement| measurement.failed.is_some()).count();
-        Ok(Ended::Complete { failed })
+        let failed = self
+            .results
+            .measurements
+            .iter()
+            .filter(|measurement| measurement.failed.is_some())
+            .count();
+        Ok(RunOutcome::Complete { failed })
     }
 
-    /// Removes prepared databases. Where that fails, preparing them anew fails too, and says why.
+    /// Removes prepared databases. If that fails, preparing them again reports the reason.
     fn remove_data(&self) {
         let _ = std::fs::remove_dir_all(self.store.folder().join("data"));
     }
 
-    /// One set-up in one round; false when the user broke it off.
-    fn step(&mut self, step: Step) -> Result<bool, RunError> {
+    /// Runs one deployment in one round; returns false if interrupted.
+    fn step(&mut self, step: MeasurementStep) -> Result<bool, RunError> {
         let known = |planned: &Planned| {
-            self.results.measurements.iter().any(|m| m.round == step.round && m.row == planned.row.id)
+            self.results
+                .measurements
+                .iter()
+                .any(|m| m.round == step.round && m.row == planned.row.id)
         };
-        let rows: Vec<&Planned> =
-            self.wanted.iter().copied().filter(|planned| planned.setup == step.setup && !known(planned)).collect();
+        let rows: Vec<&Planned> = self
+            .wanted
+            .iter()
+            .copied()
+            .filter(|planned| planned.deployment == step.deployment && !known(planned))
+            .collect();
         if rows.is_empty() {
             return Ok(true);
         }
-        if stopped(self.ground.stop) {
+        if stopped(self.context.stop) {
             return Ok(false);
         }
-        if let Some(why) = self.broken.get(&step.setup).cloned() {
-            let why = format!("not tried again: {why}");
+        if let Some(why) = self.broken.get(&step.deployment).cloned() {
+            let why = format!("not retried: {why}");
             return self.fail(&rows, step.round, &why).map(|()| true);
         }
-        let setup = &self.ground.experiment.setups[step.setup];
-        (self.watch)(&Progress::Starting { setup: &setup.name, round: step.round });
-        match Standing::start(&mut self.ground, &mut self.stage, setup) {
-            Ok(standing) => {
-                let measured = self.measure_all(&rows, step, &standing);
-                let left = standing.end(&mut self.stage);
-                let goes_on = measured?;
+        let spec = &self.context.experiment.deployments[step.deployment];
+        (self.on_progress)(&Progress::Starting { deployment: &spec.name, round: step.round });
+        match Deployment::start(&mut self.context, &mut self.stage, spec) {
+            Ok(deployment) => {
+                let measured = self.measure_all(&rows, step, &deployment);
+                let left = deployment.end(&mut self.stage);
+                let continues = measured?;
                 self.left.extend(left?);
-                Ok(goes_on)
+                Ok(continues)
             }
-            Err(NotStanding::Interrupted | NotStanding::NotReady(NotReady::Interrupted)) => Ok(false),
-            Err(NotStanding::Stage(error @ (StageError::SupervisorGone(_) | StageError::NoSupervisor { .. }))) => {
-                Err(error.into())
+            Err(StartError::Interrupted | StartError::ReadyError(ReadyError::Interrupted)) => {
+                Ok(false)
             }
+            Err(StartError::Stage(
+                error @ (StageError::SupervisorGone(_) | StageError::NoSupervisor { .. }),
+            )) => Err(error.into()),
             Err(why) => {
-                self.broken.insert(step.setup, why.to_string());
+                self.broken.insert(step.deployment, why.to_string());
                 self.fail(&rows, step.round, &why.to_string()).map(|()| true)
             }
         }
     }
 
-    /// Checks and measures the rows of a set-up that stands; false when the user broke it off.
-    fn measure_all(&mut self, rows: &[&'a Planned], step: Step, standing: &Standing) -> Result<bool, RunError> {
-        let experiment = self.ground.experiment;
-        let setup = &experiment.setups[step.setup];
-        // All set-ups of a round are asked for the same ids.
+    /// Checks and measures the rows of a running deployment; returns false if interrupted.
+    fn measure_all(
+        &mut self,
+        rows: &[&'a Planned],
+        step: MeasurementStep,
+        deployment: &Deployment,
+    ) -> Result<bool, RunError> {
+        let experiment = self.context.experiment;
+        let spec = &experiment.deployments[step.deployment];
+        // All deployments of a round get the same ids.
         let seed = self.options.seed.wrapping_add(u64::from(step.round));
         for planned in rows {
-            if stopped(self.ground.stop) {
+            if stopped(self.context.stop) {
                 return Ok(false);
             }
             let load = &experiment.loads[planned.load];
-            let Some(service) = experiment.services.get(&setup.service) else { continue };
-            (self.watch)(&Progress::Measuring { row: &planned.row.id, round: step.round });
-            let checked = if load.cold { Ok(()) } else { answers::check(load, standing, seed) };
+            let Some(service) = experiment.services.get(&spec.service) else { continue };
+            (self.on_progress)(&Progress::Measuring { row: &planned.row.id, round: step.round });
+            let checked = if load.cold { Ok(()) } else { answers::check(load, deployment, seed) };
             if let Err(why) = checked {
-                let fallen = standing.fallen(&mut self.stage);
-                self.fail(&[planned], step.round, &fallen.unwrap_or(why))?;
+                let first_exited = deployment.first_exited(&mut self.stage);
+                self.fail(&[planned], step.round, &first_exited.unwrap_or(why))?;
                 continue;
             }
             let verdict = self.options.verdict;
-            let subject =
-                Subject { ground: &self.ground, setup, service, planned, load, round: step.round, seed, verdict };
-            let Some(measurement) = measure(&subject, standing, &mut self.stage, &self.options.stop) else {
+            let subject = Subject {
+                context: &self.context,
+                spec,
+                service,
+                planned,
+                load,
+                round: step.round,
+                seed,
+                verdict,
+            };
+            let Some(measurement) =
+                measure(&subject, deployment, &mut self.stage, &self.options.stop)
+            else {
                 return Ok(false);
             };
             self.add(measurement)?;
@@ -273,28 +310,31 @@ impl<'a> UnderWay<'a> {
         Ok(true)
     }
 
-    /// Notes that rows could not be measured.
+    /// Records that rows could not be measured.
     fn fail(&mut self, rows: &[&Planned], round: u32, why: &str) -> Result<(), RunError> {
         for planned in rows {
-            self.add(Measurement { failed: Some(why.to_owned()), ..empty(&planned.row.id, round) })?;
+            self.add(Measurement {
+                failed: Some(why.to_owned()),
+                ..empty(&planned.row.id, round)
+            })?;
         }
         Ok(())
     }
 
     fn add(&mut self, measurement: Measurement) -> Result<(), RunError> {
         self.results.measurements.push(measurement);
-        self.keep(false)?;
-        let planned = self.wanted.len() * self.ground.experiment.rounds as usize;
+        self.save(false)?;
+        let planned = self.wanted.len() * self.context.experiment.rounds as usize;
         let done = self.results.measurements.len();
         if let Some(measurement) = self.results.measurements.last() {
-            (self.watch)(&Progress::Measured { measurement, done, planned });
+            (self.on_progress)(&Progress::Measured { measurement, done, planned });
         }
         Ok(())
     }
 
-    fn keep(&mut self, complete: bool) -> Result<(), RunError> {
+    fn save(&mut self, complete: bool) -> Result<(), RunError> {
         self.results.complete = complete;
-        self.results.remarks = remarks::all(&self.fixed, &self.left, self.results);
-        Ok(self.store.keep(self.results)?)
+        self.results.warnings = warnings::all(&self.fixed, &self.left, self.results);
+        Ok(self.store.save(self.results)?)
     }
 }

@@ -1,13 +1,14 @@
-//! Where set-ups run: starts their processes, limits their CPU, watches them, and surely ends them.
+//! Process management of the lab: starts processes, limits their CPU, observes them, and reliably
+//! ends them.
 //!
-//! The processes belong to a supervisor, a process of its own (`hotrow lab supervise`) that holds the end of a pipe to
-//! the lab. Whatever happens to the lab, the pipe closes then, and the supervisor kills all that it started: it is the
-//! subreaper of all their descendants, so none gets out of its sight by becoming a daemon.
+//! The processes belong to a supervisor, a process of its own (`hotrow-lab supervise`) with a pipe
+//! to the lab. When the lab ends for any reason, the pipe closes and the supervisor kills all its
+//! processes. It is the subreaper of all descendants, so daemons cannot escape.
 //!
-//! Reading order: this file (the lab's side), `link` (the pipe), `message` (what goes through it), `supervise` (the
-//! other side), `service` (one process there), `launch` (how it begins inside its limits), `log`, `ending` (how it ends),
-//! `limiter` (how CPU is limited), `cgroup`, `pins`, `leftovers`; apart from these `host` (machine and counters) and
-//! `ports`.
+//! Reading order: this file (the lab's side), `link` (the pipe), `message` (the protocol),
+//! `supervise` (the other side), `service` (one process), `launch` (the start inside limits),
+//! `log`, `ending` (the end of processes), `limiter` (CPU limits), `cgroup`, `pins`, `leftovers`;
+//! separately `host` (machine and counters) and `ports`.
 
 mod cgroup;
 mod ending;
@@ -32,104 +33,112 @@ use serde::{Deserialize, Serialize};
 pub use host::{IoCounters, host, io};
 pub use launch::exec;
 use link::Link;
-use message::{Answer, Request};
+use message::{Request, Response};
 pub use ports::free_port;
 pub use supervise::{Cgroups, supervise};
 
-/// Fewest and most cores that a process can be limited to.
+/// Accepted range of CPU limits, in cores.
 pub const CORES: std::ops::RangeInclusive<f64> = 0.01..=1024.0;
 
-/// What to start.
+/// A command to start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// Name, for messages; unique among what runs.
+    /// Name for messages; unique among running processes.
     pub name: String,
-    /// Program and arguments. A program without a slash is looked for in `PATH`.
+    /// Program and arguments. A program without a slash is searched in `PATH`.
     pub argv: Vec<String>,
-    /// Variables that are set, on top of the lab's own and of `HOTROW_LAB_PROCESS`, by which orphans are recognized.
+    /// Environment variables in addition to the lab's own and to `HOTROW_LAB_PROCESS`, which
+    /// identifies orphans.
     pub env: Vec<(String, String)>,
-    /// Where it runs; must exist.
+    /// Working directory; must exist.
     pub dir: PathBuf,
-    /// Where its output goes, standard output and error together; made anew, at most [`LOG_BYTES_MAX`] long.
+    /// File for standard output and error together; truncated at the start, at most
+    /// [`LOG_BYTES_MAX`] long.
     pub log: PathBuf,
-    /// CPUs that it and its descendants may use together at most, in cores, within [`CORES`]; none without a limit.
+    /// CPU limit of the process and its descendants in cores, within [`CORES`]; `None` without a
+    /// limit.
     pub cores: Option<f64>,
 }
 
-/// Longest log of a process; the rest of its output is dropped, and the log says so.
+/// Longest log of a process in bytes; further output is dropped, with a note in the log.
 pub const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A process that was started.
+/// A started process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
-    /// As the command has it.
+    /// Name of its command.
     pub name: String,
     /// Its process id.
     pub pid: u32,
-    /// The limit that is in force, in cores; none without one, or where none is possible ([`Stage::limits`]).
+    /// Effective limit in cores; `None` without one or where none is possible ([`Stage::limits`]).
     pub limit_cores: Option<f64>,
     id: u32,
 }
 
-/// How CPU is limited here.
+/// Method of the CPU limits on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// For the report: "cgroup v2, period 10 ms", "cgroup v1, period 10 ms", "pinned", "not possible: why".
+    /// Description for the report: "cgroup v2, period 10 ms", "cgroup v1, period 10 ms", "pinned",
+    /// "not possible: …".
     pub words: String,
-    /// Whether a process can be limited at all.
+    /// True if limits are possible at all.
     pub possible: bool,
-    /// What is not as good as it could be, for the reader of a report: why only pinning was left.
-    pub remark: Option<String>,
+    /// Warning for the report, such as the reason for pinning.
+    pub warning: Option<String>,
 }
 
-/// What a process and all its descendants used, living, dead and adopted ones, since it began.
+/// Resource usage of a process and all its descendants, ended and adopted ones included, since its
+/// start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time, user and system. Without a cgroup v2 in ticks of the kernel, mostly of 10 ms.
+    /// User and system CPU time. Without cgroup v2 in ticks of the kernel, mostly 10 ms.
     pub cpu: Duration,
-    /// Resident memory of those that live, in bytes; pages that they share count for each.
+    /// Resident memory of the living processes, in bytes; shared pages count for each.
     pub rss_bytes: u64,
-    /// Periods of the CPU limit in which it wanted to run; 0 without a limit by a cgroup.
+    /// Periods of the CPU limit in which it was runnable; 0 without a cgroup limit.
     pub periods: u64,
-    /// Those of them in which the limit held it up.
+    /// Periods in which it was throttled.
     pub throttled_periods: u64,
-    /// Descendants that lived on when the process itself had ended, however it ended.
+    /// Descendants that were alive after the process itself had ended.
     pub left_children: u32,
 }
 
-/// The signal that asks a process to end.
+/// Signal that asks a process to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopSignal {
     /// SIGTERM.
     #[default]
     Terminate,
-    /// SIGQUIT: nginx ends what it is about first.
+    /// SIGQUIT: nginx completes running requests.
     Quit,
     /// SIGINT: PostgreSQL disconnects its clients.
     Interrupt,
 }
 
-/// Why the stage did not do what it should.
+/// Error of the stage.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The supervisor cannot be started.
     #[error("the supervisor ({program}) cannot be started: {why}")]
     NoSupervisor {
-        /// What was started.
+        /// Its program.
         program: String,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
-    /// The supervisor does not answer any more: somebody killed it.
-    #[error("the supervisor of the processes is gone ({0}); what it had started was killed as far as it can be found")]
+    /// The supervisor no longer answers, for example because it was killed.
+    #[error(
+        "the supervisor of the processes has exited ({0}); its processes were killed as far as \
+         they can be found"
+    )]
     SupervisorGone(String),
     /// A process cannot be started.
     #[error("{name} cannot be started: {why}")]
     Start {
         /// Its name.
         name: String,
-        /// What is wrong: program not found, folder missing, limit out of range.
+        /// Reason: program not found, folder missing, limit out of range.
         why: String,
     },
     /// A process could not be ended.
@@ -137,12 +146,12 @@ pub enum StageError {
     Stop {
         /// Its name.
         name: String,
-        /// What was tried.
+        /// Attempted steps.
         why: String,
     },
 }
 
-/// The supervisor, and what runs under it. Dropping it ends everything.
+/// The supervisor and its processes. Dropping it ends everything.
 #[derive(Debug)]
 pub struct Stage {
     link: Mutex<Link>,
@@ -150,79 +159,80 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts the supervisor by this command line: `hotrow lab supervise`.
+    /// Starts the supervisor with this command line: `hotrow-lab supervise`.
     ///
     /// # Errors
-    /// When it does not start, or does not say how it can limit CPU.
+    /// It does not start, or does not report its CPU limits.
     pub fn open(supervisor_argv: &[String]) -> Result<Self, StageError> {
         let mut link = Link::open(supervisor_argv)?;
         let limits = match link.ask(&Request::Limits)? {
-            Answer::Limits(limits) => limits,
+            Response::Limits(limits) => limits,
             other => return Err(link.unexpected(&other)),
         };
         Ok(Self { link: Mutex::new(link), limits })
     }
 
-    /// Starts a process. It is inside its limits before its program begins.
+    /// Starts a process, with its limits in force before its program starts.
     ///
     /// # Errors
-    /// When the program is missing or cannot be executed, the folder is missing, the log cannot be made, the limit is
-    /// out of range or refused; or the supervisor is gone.
+    /// The program is missing or not executable, the folder is missing, the log cannot be created,
+    /// the limit is out of range or refused, or the supervisor has exited.
     pub fn start(&mut self, command: &Command) -> Result<Process, StageError> {
         let Command { name, argv, env, dir, log, cores } = command.clone();
         let mut link = self.link();
         match link.ask(&Request::Start { name, argv, env, dir, log, cores })? {
-            Answer::Started { id, pid, limit_cores } => {
+            Response::Started { id, pid, limit_cores } => {
                 Ok(Process { name: command.name.clone(), pid, limit_cores, id })
             }
-            Answer::Failed(why) => Err(StageError::Start { name: command.name.clone(), why }),
+            Response::Failed(why) => Err(StageError::Start { name: command.name.clone(), why }),
             other => Err(link.unexpected(&other)),
         }
     }
 
-    /// How CPU is limited here.
+    /// Returns the method of the CPU limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Ends a process with SIGTERM: see [`Self::stop_with`].
+    /// Ends a process with SIGTERM; see [`Self::stop_with`].
     ///
     /// # Errors
-    /// When something of it survived SIGKILL, or the supervisor is gone.
+    /// A part of it survived SIGKILL, or the supervisor has exited.
     pub fn stop(&mut self, process: &Process) -> Result<(), StageError> {
         self.stop_with(process, StopSignal::Terminate)
     }
 
-    /// Ends a process: asks it by the signal, then the descendants that it left by SIGTERM, and kills what is left
-    /// after a bounded wait. Nothing of it lives on the return. A process that ended before is fine.
+    /// Ends a process: sends the signal, then SIGTERM to remaining descendants, and SIGKILL after a
+    /// bounded wait. Nothing of it is alive afterwards. A process that has already ended is fine.
     ///
     /// # Errors
-    /// When something of it survived SIGKILL, or the supervisor is gone.
+    /// A part of it survived SIGKILL, or the supervisor has exited.
     pub fn stop_with(&mut self, process: &Process, signal: StopSignal) -> Result<(), StageError> {
         let mut link = self.link();
         match link.ask(&Request::Stop { id: process.id, signal })? {
-            Answer::Stopped => Ok(()),
-            Answer::Failed(why) => Err(StageError::Stop { name: process.name.clone(), why }),
+            Response::Stopped => Ok(()),
+            Response::Failed(why) => Err(StageError::Stop { name: process.name.clone(), why }),
             other => Err(link.unexpected(&other)),
         }
     }
 
-    /// How the process ended, with the last lines of its log: "exited with status 1; its last lines: …"; none while it runs.
+    /// Returns how the process ended, with the last lines of its log: "exited with status 1; its
+    /// last lines: …"; `None` while it runs.
     pub fn exited(&mut self, process: &Process) -> Option<String> {
         match self.link().ask(&Request::Exited { id: process.id }) {
-            Ok(Answer::Exited(how)) => how,
-            Ok(Answer::Failed(why)) => Some(why),
+            Ok(Response::Exited(how)) => how,
+            Ok(Response::Failed(why)) => Some(why),
             Ok(other) => Some(format!("the supervisor answered {other:?}")),
             Err(error) => Some(error.to_string()),
         }
     }
 
-    /// What a process used until now, or until it ended; all zeros when the supervisor is gone.
+    /// Returns the resource usage so far, or until its end; zeros if the supervisor has exited.
     #[must_use]
     pub fn usage(&self, process: &Process) -> Usage {
         match self.link().ask(&Request::Usage { id: process.id }) {
-            Ok(Answer::Usage(usage)) => usage,
+            Ok(Response::Usage(usage)) => usage,
             _ => Usage::default(),
         }
     }

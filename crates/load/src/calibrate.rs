@@ -1,8 +1,9 @@
-//! How much this generator can do on this machine: runs against the [`crate::null`] server in the same process.
+//! Calibration: the maximum rate of this generator on this machine, measured against the
+//! [`crate::null`] server in the same process.
 //!
-//! Generator and server share the machine's cores, so the rate alone would say as much about the server. The ceiling of a
-//! thread is worked out from its CPU time per request, which does not hold what the server uses (but for the part of
-//! the kernel's work on the loopback that is done on the sender's account).
+//! Generator and server share the machine's cores, so the rate also depends on the server. The
+//! ceiling of a thread is therefore computed from its CPU time per request, which excludes the
+//! server's CPU time (except for the loopback's kernel work that is charged to the sender).
 
 use std::io;
 use std::sync::Arc;
@@ -10,49 +11,49 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::null::NullServer;
-use crate::outcome::{End, Outcome};
-use crate::plan::{Arrivals, Extent, Pace, Plan, RATE_MAX, Rate};
-use crate::request::{Description, Mix, RequestError};
-use crate::run::{self, Config, Expect, RunError, RunqueueWait};
+use crate::outcome::{Outcome, RunEnd};
+use crate::plan::{Arrivals, LoadModel, Plan, RATE_MAX, Rate, StopCondition};
+use crate::request::{RequestError, RequestMix, RequestSpec};
+use crate::run::{self, Config, ExpectedStatus, RunError, RunqueueWait};
 use crate::target::Address;
 
-/// Rounds; each measures closed and open loop in turn. An odd number, for the median.
+/// Rounds; each measures a closed loop, then an open loop. Odd, so that the median is one of them.
 pub const ROUNDS: usize = 3;
-/// Length of one measurement, and of the warm-up of the closed loop before it.
+/// Length of one measurement, and of the closed loop's warm-up before it.
 const MEASURE: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(200);
-/// The open loop is asked for this many times what the closed loop reached, so that it is never idle.
+/// The open loop's target rate as a multiple of the closed loop's rate, so that it is never idle.
 const OPEN_X: f64 = 1.5;
 
-/// What the generator can do.
+/// The measured maximum of the generator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// Threads that it was measured with.
+    /// Threads in the measurement.
     pub threads: usize,
-    /// Connections that it was measured with.
+    /// Connections in the measurement.
     pub connections: usize,
     /// Closed loop, keep-alive.
-    pub closed: Speed,
+    pub closed: LoopSpeed,
     /// Open loop, keep-alive, at a rate that it cannot reach.
-    pub open: Speed,
+    pub open: LoopSpeed,
 }
 
-/// How fast it was.
+/// The measured speed of one loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Speed {
-    /// Answers per second, all threads together, beside a server that used the same cores.
+pub struct LoopSpeed {
+    /// Responses per second of all threads, beside a server on the same cores.
     pub answers_per_s: f64,
-    /// CPU time per answer, in µs.
+    /// CPU time per response, in µs.
     pub cpu_us_per_request: f64,
 }
 
-/// Why there is no calibration.
+/// Reasons for a missing calibration.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
     /// The null server cannot be started.
     #[error("the null server cannot be started: {0}")]
     Server(io::Error),
-    /// The request cannot be made.
+    /// The request cannot be built.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// A run failed.
@@ -61,13 +62,13 @@ pub enum CalibrateError {
     /// A run measured nothing.
     #[error("the null server gave no answers; is 127.0.0.1 blocked?")]
     Nothing,
-    /// The user broke it off.
+    /// The user interrupted it.
     #[error("interrupted; nothing was calibrated")]
     Interrupted,
 }
 
-impl Speed {
-    /// What one thread can do with a CPU of its own, in requests per second.
+impl LoopSpeed {
+    /// Returns the ceiling of one thread with a CPU of its own, in requests per second.
     #[must_use]
     pub fn ceiling_per_thread(&self) -> f64 {
         1e6 / self.cpu_us_per_request
@@ -79,10 +80,11 @@ impl Speed {
     }
 }
 
-/// Measures, which takes some seconds. `on_round` is told the number of each round that is over, from 1 to [`ROUNDS`].
+/// Measures for some seconds. `on_round` receives the number of each completed round, from 1 to
+/// [`ROUNDS`].
 ///
 /// # Errors
-/// When the machine lets no server run on 127.0.0.1, or `stop` was set.
+/// Fails when no server can run on 127.0.0.1, or when `stop` is set.
 pub fn calibrate(
     connections: usize,
     threads: usize,
@@ -94,27 +96,31 @@ pub fn calibrate(
     let mut config = config(&server, connections, threads, runqueue_wait)?;
     let (mut closed, mut open) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
-        (config.plan.pace, config.plan.warmup) = (Pace::Closed, WARMUP);
+        (config.plan.model, config.plan.warmup) = (LoadModel::Closed, WARMUP);
         let speed = measure(&config, stop)?;
         closed.push(speed);
-        // Below the largest rate and above zero: it is what a machine reached.
+        // A measured rate is above zero; the clamp keeps it below the largest rate.
         let rate = (speed.answers_per_s * OPEN_X).clamp(1.0, RATE_MAX);
         let rate = Rate::new(rate, rate).map_err(RunError::Plan)?;
-        // No warm-up: on a machine that has become busy meanwhile, what is left over from it would fill the whole second.
-        (config.plan.pace, config.plan.warmup) = (Pace::Open { rate, arrivals: Arrivals::Uniform }, Duration::ZERO);
+        // No warm-up: on a machine that became busy, the warm-up's backlog would fill the whole
+        // second.
+        (config.plan.model, config.plan.warmup) =
+            (LoadModel::Open { rate, arrivals: Arrivals::Uniform }, Duration::ZERO);
         open.push(measure(&config, stop)?);
         on_round(round);
     }
     Ok(Calibration { threads, connections, closed: median(closed), open: median(open) })
 }
 
-fn measure(config: &Config, stop: &Arc<AtomicBool>) -> Result<Speed, CalibrateError> {
+fn measure(config: &Config, stop: &Arc<AtomicBool>) -> Result<LoopSpeed, CalibrateError> {
     let outcome = match run::run(config, stop, &mut |_, _| {}) {
-        Ok(outcome) if outcome.end == End::Interrupted => return Err(CalibrateError::Interrupted),
+        Ok(outcome) if outcome.end == RunEnd::Interrupted => {
+            return Err(CalibrateError::Interrupted);
+        }
         Err(RunError::InterruptedBefore) => return Err(CalibrateError::Interrupted),
         done => done?,
     };
-    Speed::of(&outcome).ok_or(CalibrateError::Nothing)
+    LoopSpeed::of(&outcome).ok_or(CalibrateError::Nothing)
 }
 
 fn config(
@@ -123,16 +129,23 @@ fn config(
     threads: usize,
     runqueue_wait: Option<RunqueueWait>,
 ) -> Result<Config, CalibrateError> {
-    let request =
-        Description { method: "GET", path: "/", host: "null", headers: &[], body: None, weight: 1, keepalive: true };
+    let request = RequestSpec {
+        method: "GET",
+        path: "/",
+        host: "null",
+        headers: &[],
+        body: None,
+        weight: 1,
+        keepalive: true,
+    };
     Ok(Config {
         address: Address::Tcp(server.address()),
         tls: None,
-        requests: Mix::new(&[request], None)?,
+        requests: RequestMix::new(&[request], None)?,
         plan: Plan {
-            pace: Pace::Closed,
+            model: LoadModel::Closed,
             warmup: WARMUP,
-            extent: Extent { duration: Some(MEASURE), requests: None },
+            stop: StopCondition { duration: Some(MEASURE), requests: None },
             seed: 1,
         },
         connections,
@@ -141,16 +154,16 @@ fn config(
         pipeline: 1,
         timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(5),
-        expect: Expect::Success,
+        expect: ExpectedStatus::Success,
         seed: 1,
         runqueue_wait,
         burn_per_request: Duration::ZERO,
     })
 }
 
-/// The round in the middle, by CPU time: what a busy machine spoils is not chosen.
-fn median(mut speeds: Vec<Speed>) -> Speed {
-    // Never empty: there is one for each of ROUNDS.
+/// Returns the middle round by CPU time, so that a disturbed round is not chosen.
+fn median(mut speeds: Vec<LoopSpeed>) -> LoopSpeed {
+    // Never empty: there is one element for each of ROUNDS.
     speeds.sort_by(|a, b| a.cpu_us_per_request.total_cmp(&b.cpu_us_per_request));
     speeds[speeds.len() / 2]
 }
@@ -167,10 +180,11 @@ mod tests {
         assert_eq!((found.threads, found.connections, rounds.len()), (2, 4, ROUNDS));
         for speed in [found.closed, found.open] {
             assert!(speed.answers_per_s > 100.0 && speed.cpu_us_per_request > 0.1, "{speed:?}");
-            // Two threads cannot do more than twice what one can; a tenth for clocks that were read at different moments.
+            // Two threads cannot exceed twice one thread's ceiling; the extra tenth covers clock
+            // readings at different moments.
             assert!(speed.answers_per_s <= speed.ceiling_per_thread() * 2.0 * 1.1, "{speed:?}");
         }
-        let speed = Speed { answers_per_s: 1.0, cpu_us_per_request: 8.0 };
+        let speed = LoopSpeed { answers_per_s: 1.0, cpu_us_per_request: 8.0 };
         assert_eq!(speed.ceiling_per_thread(), 125_000.0);
     }
 

@@ -1,4 +1,5 @@
-//! One connection as its worker sees it: the socket, what was sent on it and is not answered, what waits for it to open.
+//! A connection's state in its worker: the socket, unanswered requests, and slots that wait for it
+//! to open.
 
 use std::collections::VecDeque;
 
@@ -7,41 +8,41 @@ use crate::plan::Slot;
 use crate::response::Parser;
 use crate::stream::Stream;
 
-/// A connection, or the place for one.
+/// A connection, open or not.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) stream: Option<Stream>,
-    pub(crate) phase: Phase,
-    /// Rises with each socket, so that events of an earlier one are told apart.
+    pub(crate) phase: ConnectionPhase,
+    /// Incremented with each socket, so that events of an earlier socket are recognized.
     pub(crate) generation: u32,
     pub(crate) parser: Parser,
-    /// Requests without a complete answer, the oldest first.
-    pub(crate) sent: VecDeque<Sent>,
-    /// Slots that were taken while it was not open.
+    /// Requests without a complete response, the oldest first.
+    pub(crate) sent: VecDeque<SentRequest>,
+    /// Slots assigned while it was not open.
     pub(crate) waiting: VecDeque<Slot>,
-    /// Bytes that the socket did not take yet.
+    /// Bytes that the socket has not accepted yet.
     pub(crate) out: Outbox,
-    /// Whether the server has announced its end of the connection.
+    /// True if the server has announced the end of the connection.
     pub(crate) ending: bool,
-    /// Whether it is on the list of those that were left with bytes to read.
+    /// True if it is in the list of connections with unread bytes.
     pub(crate) postponed: bool,
-    /// Places for requests that are kept back until its rest is over.
-    pub(crate) resting_places: u32,
-    /// Answers on this socket.
+    /// Permits withheld until the back-off is over.
+    pub(crate) withheld_permits: u32,
+    /// Responses on this socket.
     pub(crate) answers: u64,
-    /// Whether it was open before.
+    /// True if it was open before.
     pub(crate) opened_before: bool,
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     /// No socket; the next slot opens one.
     #[default]
     Closed,
     /// No socket, and none before this time: the last attempt failed.
-    Resting { until_ns: u64 },
-    /// Connecting, or shaking hands over TLS.
+    BackingOff { until_ns: u64 },
+    /// Connecting, or in the TLS handshake.
     Connecting { deadline_ns: u64 },
     /// Requests can be sent.
     Open,
@@ -49,21 +50,21 @@ pub(crate) enum Phase {
 
 /// A request that was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentRequest {
     pub(crate) slot: Slot,
     pub(crate) sent_ns: u64,
-    /// Whether its answer may have a body.
+    /// True if its response may have a body.
     pub(crate) has_body: bool,
 }
 
 impl Connection {
-    /// Drops the socket and all that belongs to it; what was sent must be accounted for by the caller.
-    pub(crate) fn close(&mut self) -> VecDeque<Sent> {
+    /// Drops the socket and its state; the caller must account for the returned requests.
+    pub(crate) fn close(&mut self) -> VecDeque<SentRequest> {
         self.stream = None;
-        self.phase = Phase::Closed;
+        self.phase = ConnectionPhase::Closed;
         self.generation = self.generation.wrapping_add(1);
         self.parser.reset();
-        // A large request that was cut short must not keep its memory.
+        // The memory of a large, partly sent request must be freed.
         self.out = Outbox::default();
         self.answers = 0;
         self.ending = false;
@@ -71,13 +72,15 @@ impl Connection {
         std::mem::take(&mut self.sent)
     }
 
-    /// When the oldest request must be answered.
+    /// Returns the time by which the oldest request must be answered.
     pub(crate) fn deadline_ns(&self, timeout_ns: u64) -> Option<u64> {
         match self.phase {
-            Phase::Open => self.sent.front().map(|sent| sent.sent_ns.saturating_add(timeout_ns)),
-            Phase::Connecting { deadline_ns } => Some(deadline_ns),
-            Phase::Resting { until_ns } => Some(until_ns),
-            Phase::Closed => None,
+            ConnectionPhase::Open => {
+                self.sent.front().map(|sent| sent.sent_ns.saturating_add(timeout_ns))
+            }
+            ConnectionPhase::Connecting { deadline_ns } => Some(deadline_ns),
+            ConnectionPhase::BackingOff { until_ns } => Some(until_ns),
+            ConnectionPhase::Closed => None,
         }
     }
 }

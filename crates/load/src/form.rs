@@ -1,12 +1,14 @@
-//! Forms as browsers send them.
+//! URL-encoded forms, as browsers send them.
 
-/// The media type of what [`encoded`] makes.
+/// The media type of the result of [`encode_form`].
 pub const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form's fields, each a name and a value, as `application/x-www-form-urlencoded`: the URL standard of the WHATWG, section 5.2.
+/// Encodes form fields (name and value) as `application/x-www-form-urlencoded`: URL standard of the
+/// WHATWG, section 5.2.
 #[must_use]
 pub fn encoded<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let fields: Vec<String> = fields.into_iter().map(|(k, v)| format!("{}={}", escaped(k), escaped(v))).collect();
+    let fields: Vec<String> =
+        fields.into_iter().map(|(k, v)| format!("{}={}", escaped(k), escaped(v))).collect();
     fields.join("&")
 }
 
@@ -15,7 +17,9 @@ fn escaped(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b' ' => out.push('+'),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => out.push(byte as char),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
+                out.push(byte as char)
+            }
             _ => out.push_str(&format!("%{byte:02X}")),
         }
     }

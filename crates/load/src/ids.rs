@@ -1,37 +1,38 @@
-//! Which id fills `{id}` in the URL.
+//! Ids that replace `{id}` in the URL.
 
 use std::sync::Arc;
 
 use crate::random::Random;
 use crate::request::RequestError;
 
-/// Where ids come from.
+/// A set of ids.
 #[derive(Clone, Debug)]
 pub enum Ids {
-    /// Whole numbers, both ends included.
+    /// Whole numbers, both bounds included.
     Range {
-        /// The first.
+        /// The first id.
         from: u64,
-        /// The last.
+        /// The last id.
         to: u64,
     },
-    /// Texts, already in the form that a URL needs.
+    /// Texts, percent-encoded where needed.
     List(Arc<[Box<str>]>),
 }
 
-/// Which of them is next.
+/// The distribution from which ids are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pick {
-    /// Each as likely as any other.
+pub enum Distribution {
+    /// Every id is equally likely.
     Uniform,
-    /// The k-th of them with a probability in proportion to k to the power of minus this exponent: few hot ids, a long tail.
+    /// Zipf: the k-th id has a probability proportional to k to the power of minus this exponent
+    /// (few hot ids, a long tail).
     Zipf(f64),
-    /// One after another, round and round. Threads take turns.
+    /// In order, repeated. Threads take turns.
     Sequential,
 }
 
 impl Ids {
-    /// How many there are.
+    /// Returns the number of ids.
     #[must_use]
     pub fn count(&self) -> u64 {
         match self {
@@ -40,32 +41,38 @@ impl Ids {
         }
     }
 
-    /// A range, both ends included.
+    /// Returns a range, both bounds included.
     ///
     /// # Errors
-    /// When it ends before it begins.
+    /// Fails when `to` is below `from`.
     pub fn range(from: u64, to: u64) -> Result<Self, RequestError> {
-        if to < from { Err(RequestError::EmptyRange { from, to }) } else { Ok(Self::Range { from, to }) }
+        if to < from {
+            Err(RequestError::EmptyRange { from, to })
+        } else {
+            Ok(Self::Range { from, to })
+        }
     }
 
-    /// A list of texts; each must be fit for a URL as it stands (percent-encoded where needed).
+    /// Returns a list of texts, each already valid in a URL (percent-encoded where needed).
     ///
     /// # Errors
-    /// When it is empty, or one of them has a character that cannot stand in a URL.
+    /// Fails when the list is empty, or a text has a character that is invalid in a URL.
     pub fn list(ids: Vec<String>) -> Result<Self, RequestError> {
         if ids.is_empty() {
             return Err(RequestError::NoIds);
         }
-        if let Some((i, id)) = ids.iter().enumerate().find(|(_, id)| !id.bytes().all(|b| b.is_ascii_graphic())) {
+        if let Some((i, id)) =
+            ids.iter().enumerate().find(|(_, id)| !id.bytes().all(|b| b.is_ascii_graphic()))
+        {
             return Err(RequestError::BadId { line: i + 1, id: id.clone() });
         }
         Ok(Self::List(ids.into_iter().map(String::into_boxed_str).collect()))
     }
 }
 
-/// Draws ids for one thread.
+/// Draws the ids of one thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Drawer {
+pub(crate) struct IdSampler {
     ids: Ids,
     rule: Rule,
 }
@@ -77,15 +84,18 @@ enum Rule {
     Sequential { next: u64, step: u64 },
 }
 
-impl Drawer {
-    /// For thread `index` of `threads`.
-    pub(crate) fn new(ids: &Ids, pick: Pick, seed: u64, index: u32, threads: u32) -> Self {
+impl IdSampler {
+    /// Returns the sampler of thread `index` of `threads`.
+    pub(crate) fn new(ids: &Ids, pick: Distribution, seed: u64, index: u32, threads: u32) -> Self {
         let count = ids.count();
         let random = Random::new(seed, u64::from(index));
         let rule = match pick {
-            Pick::Uniform => Rule::Uniform(random),
-            Pick::Zipf(exponent) => Rule::Zipf(random, Zipf::new(count, exponent)),
-            Pick::Sequential => Rule::Sequential { next: u64::from(index) % count, step: u64::from(threads) % count },
+            Distribution::Uniform => Rule::Uniform(random),
+            Distribution::Zipf(exponent) => Rule::Zipf(random, Zipf::new(count, exponent)),
+            Distribution::Sequential => Rule::Sequential {
+                next: u64::from(index) % count,
+                step: u64::from(threads) % count,
+            },
         };
         Self { ids: ids.clone(), rule }
     }
@@ -99,31 +109,31 @@ impl Drawer {
             Rule::Zipf(random, zipf) => zipf.sample(random) - 1,
             Rule::Sequential { next, step } => {
                 let at = *next;
-                // Both are below the count: the sum wraps at most once round.
+                // Both are below the count, so the sum wraps at most once.
                 *next = if *step >= count - at { *step - (count - at) } else { at + *step };
                 at
             }
         };
         match &self.ids {
-            Ids::Range { from, .. } => {
-                out.extend_from_slice(itoa::Buffer::new().format(from.saturating_add(at)).as_bytes())
-            }
+            Ids::Range { from, .. } => out
+                .extend_from_slice(itoa::Buffer::new().format(from.saturating_add(at)).as_bytes()),
             Ids::List(list) => out.extend_from_slice(list[at as usize].as_bytes()),
         }
     }
 }
 
-/// Samples 1..=n with probability ∝ k^−s by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
-/// variates from monotone discrete distributions", 1996): exact, no table, about one try per sample for any n and s.
+/// Samples 1..=n with probability ∝ k^−s by rejection-inversion (Hörmann and Derflinger,
+/// "Rejection-inversion to generate variates from monotone discrete distributions", 1996): exact,
+/// no table, about one attempt per sample for any n and s.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     n: f64,
     exponent: f64,
-    /// H(1.5) − h(1): the upper end of what is drawn.
+    /// H(1.5) − h(1): the upper bound of the draw.
     h_begin: f64,
-    /// H(n + 0.5): the lower end.
+    /// H(n + 0.5): the lower bound.
     h_end: f64,
-    /// Draws that lie this near below a whole number are accepted without another look.
+    /// Draws this close below a whole number are accepted without evaluating H.
     shortcut: f64,
 }
 
@@ -152,7 +162,8 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// H(x), an integral of h: (x^(1−s) − 1)/(1 − s), or ln x for s = 1, without the cancellation near 1.
+    /// H(x), an integral of h: (x^(1−s) − 1)/(1 − s), or ln x for s = 1, without the cancellation
+    /// near 1.
     fn integral(&self, x: f64) -> f64 {
         let ln = x.ln();
         let t = (1.0 - self.exponent) * ln;
@@ -161,7 +172,7 @@ impl Zipf {
 
     /// The inverse of H.
     fn inverse(&self, x: f64) -> f64 {
-        // Rounding may push it past the pole at −1.
+        // Rounding may move it past the pole at −1.
         let t = (x * (1.0 - self.exponent)).max(-1.0);
         (x * if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 }).exp()
     }
@@ -171,7 +182,7 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    fn draw(drawer: &mut Drawer) -> String {
+    fn draw(drawer: &mut IdSampler) -> String {
         let mut out = Vec::new();
         drawer.fill(&mut out);
         String::from_utf8(out).unwrap()
@@ -190,7 +201,11 @@ mod tests {
             for (k, (count, weight)) in counts.iter().zip(&weights).enumerate() {
                 let expected = weight / total * f64::from(DRAWS);
                 let error = (f64::from(*count) - expected).abs();
-                assert!(error <= 5.0 * expected.sqrt() + 1.0, "n {n}, s {exponent}, k {}: {count}, {expected}", k + 1);
+                assert!(
+                    error <= 5.0 * expected.sqrt() + 1.0,
+                    "n {n}, s {exponent}, k {}: {count}, {expected}",
+                    k + 1
+                );
             }
         }
         let vast = Zipf::new(u64::MAX, 0.9);
@@ -201,19 +216,20 @@ mod tests {
     #[test]
     fn sequential_threads_cover_the_range_once_a_round() {
         let ids = Ids::range(10, 14).unwrap();
-        let mut drawers: Vec<Drawer> = (0..3).map(|i| Drawer::new(&ids, Pick::Sequential, 1, i, 3)).collect();
+        let mut drawers: Vec<IdSampler> =
+            (0..3).map(|i| IdSampler::new(&ids, Distribution::Sequential, 1, i, 3)).collect();
         let drawn: Vec<String> = (0..10).map(|i| draw(&mut drawers[i % 3])).collect();
         assert_eq!(drawn, ["10", "11", "12", "13", "14", "10", "11", "12", "13", "14"]);
         let whole = Ids::range(0, u64::MAX).unwrap();
-        assert_eq!(draw(&mut Drawer::new(&whole, Pick::Sequential, 1, 0, 1)), "0");
+        assert_eq!(draw(&mut IdSampler::new(&whole, Distribution::Sequential, 1, 0, 1)), "0");
     }
 
     #[test]
     fn a_seed_repeats_and_stays_in_range() {
         let ids = Ids::range(1, 100).unwrap();
-        for pick in [Pick::Uniform, Pick::Zipf(1.1)] {
+        for pick in [Distribution::Uniform, Distribution::Zipf(1.1)] {
             let run = |seed| {
-                let mut drawer = Drawer::new(&ids, pick, seed, 0, 1);
+                let mut drawer = IdSampler::new(&ids, pick, seed, 0, 1);
                 (0..500).map(|_| draw(&mut drawer).parse::<u64>().unwrap()).collect::<Vec<_>>()
             };
             assert_eq!(run(1), run(1));
@@ -225,8 +241,11 @@ mod tests {
     #[test]
     fn bad_ids_are_refused() {
         assert!(Ids::range(2, 1).is_err() && Ids::list(vec![]).is_err());
-        assert!(matches!(Ids::list(vec!["a".into(), "b c".into()]), Err(RequestError::BadId { line: 2, .. })));
+        assert!(matches!(
+            Ids::list(vec!["a".into(), "b c".into()]),
+            Err(RequestError::BadId { line: 2, .. })
+        ));
         let ids = Ids::list(vec!["x%20y".into()]).unwrap();
-        assert_eq!(draw(&mut Drawer::new(&ids, Pick::Uniform, 1, 0, 1)), "x%20y");
+        assert_eq!(draw(&mut IdSampler::new(&ids, Distribution::Uniform, 1, 0, 1)), "x%20y");
     }
 }

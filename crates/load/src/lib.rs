@@ -1,29 +1,30 @@
-//! An HTTP load generator that cannot flatter.
+//! An HTTP load generator whose measurements include the time that requests waited to be sent.
 //!
-//! Reading order: [`plan`] (which request is intended when), [`request`] and [`ids`] (what is sent), [`target`] (where to),
-//! [`response`] (what comes back), [`run`] (threads, from the beginning to the outcome), `worker` (one thread's loop),
-//! `connection`, `outbox` (what a socket did not take), `stream` (sockets and TLS), [`record`] (what is counted),
-//! [`outcome`], [`limited`] (was it us?), [`objective`] (was it good enough?), [`null`] and [`calibrate`] (how much can we do?);
-//! [`ask`] (one request and its whole answer, no load) and [`form`].
-//!
-//! Everything in here is pure but `ask`, `run`, `worker`, `connection`, `stream` and `null`.
+//! Reading order: [`plan`] (the schedule of requests), [`request`] and [`ids`] (the bytes sent),
+//! [`target`] (the destination), [`response`] (the response parser), [`run`] (threads, from start
+//! to result), `worker` (the event loop of a thread), `connection`, `outbox` (bytes that a socket
+//! has not accepted), `stream` (sockets and TLS), [`stats`] (counts and durations), [`outcome`],
+//! [`bottleneck`] (whether the generator was the limit), [`objective`] (service level objectives),
+//! [`null`] and [`calibrate`] (the generator's own maximum); [`fetch`] (one request with its whole
+//! response).
+//! Everything here is pure except `fetch`, `run`, `worker`, `connection`, `stream` and `null`.
 
-pub mod ask;
+pub mod bottleneck;
 pub mod calibrate;
 mod connection;
+pub mod fetch;
 pub mod form;
 pub mod ids;
-pub mod limited;
 pub mod null;
 pub mod objective;
 mod outbox;
 pub mod outcome;
 pub mod plan;
 pub mod random;
-pub mod record;
 pub mod request;
 pub mod response;
 pub mod run;
+pub mod stats;
 mod stream;
 mod tally;
 pub mod target;

@@ -1,6 +1,6 @@
-//! The null server: answers every request at once with the same few bytes, so that nothing but the generator (and the
-//! kernel between the two) is measured. It understands of HTTP only where a request without a body ends; it serves
-//! [`crate::calibrate`], on 127.0.0.1.
+//! The null server: answers every request at once with the same few bytes, so that a run measures
+//! only the generator and the kernel. Of HTTP it understands only the end of a request without a
+//! body. It serves [`crate::calibrate`] on 127.0.0.1.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -16,16 +16,16 @@ use rustix::event::{Timespec, epoll::Event};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/// What ends a request without a body.
+/// The end of a request without a body.
 const END: &[u8; 4] = b"\r\n\r\n";
-/// Bytes read at once; shared by all connections of a thread.
+/// Bytes per read; one buffer for all connections of a thread.
 const READ_BYTES: usize = 16 * 1024;
-/// Connections that may wait to be accepted.
+/// Length of the accept queue.
 const BACKLOG: i32 = 4096;
-/// Events taken at once.
+/// Events per wait.
 const EVENTS: usize = 256;
-/// How often the wish to end is looked for.
-const STOP_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Interval between checks of the stop flag.
+const STOP_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A running null server. Dropping it ends its threads.
 #[derive(Debug)]
@@ -36,11 +36,11 @@ pub struct NullServer {
 }
 
 impl NullServer {
-    /// Starts one on a free port of 127.0.0.1, with this many threads. Each listens for itself; the kernel deals
-    /// connections out.
+    /// Starts a server on a free port of 127.0.0.1 with this many threads. Each thread has its own
+    /// listener; the kernel distributes connections.
     ///
     /// # Errors
-    /// When a socket or a thread cannot be had.
+    /// Fails when a socket or a thread cannot be created.
     pub fn start(threads: usize) -> io::Result<Self> {
         let first = listen(0)?;
         let address = first.local_addr()?;
@@ -49,14 +49,14 @@ impl NullServer {
         let mut listener = Some(first);
         for index in 0..threads.max(1) {
             let own = listener.take().map_or_else(|| listen(address.port()), Ok)?;
-            let (serving, ended) = (Serving::new(own)?, server.ended.clone());
+            let (serving, ended) = (NullWorker::new(own)?, server.ended.clone());
             let builder = Builder::new().name(format!("null-{index}"));
             server.threads.push(builder.spawn(move || serving.serve(&ended))?);
         }
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -67,7 +67,7 @@ impl Drop for NullServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         for thread in std::mem::take(&mut self.threads) {
-            // A thread that panicked has said so; there is nothing left to save.
+            // A thread that panicked has reported it already.
             let _ = thread.join();
         }
     }
@@ -82,21 +82,21 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 }
 
 /// One thread's listener and connections.
-struct Serving {
+struct NullWorker {
     epoll: OwnedFd,
     listener: TcpListener,
-    connections: HashMap<u64, Client>,
+    connections: HashMap<u64, NullConnection>,
     buffer: Vec<u8>,
     answers: Vec<u8>,
 }
 
-struct Client {
+struct NullConnection {
     stream: TcpStream,
-    /// How much of [`END`] the last bytes were.
+    /// Number of bytes of [`END`] that the last bytes matched.
     matched: usize,
 }
 
-impl Serving {
+impl NullWorker {
     fn new(listener: TcpListener) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, key_of(&listener), EventFlags::IN)?;
@@ -109,8 +109,10 @@ impl Serving {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         while !ended.load(Ordering::Relaxed) {
             events.clear();
-            // An error is an interruption; no other can befall a valid epoll descriptor.
-            if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&STOP_LOOK)).is_err() {
+            // A valid epoll descriptor returns no error but an interruption.
+            if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&STOP_POLL_INTERVAL))
+                .is_err()
+            {
                 continue;
             }
             for event in &events {
@@ -125,11 +127,11 @@ impl Serving {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             let key = key_of(&stream);
-            // A connection that cannot be watched is closed, and the generator counts that.
+            // A connection that cannot be registered is closed; the generator counts that.
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_ok()
                 && epoll::add(&self.epoll, &stream, key, EventFlags::IN).is_ok()
             {
-                self.connections.insert(key.u64(), Client { stream, matched: 0 });
+                self.connections.insert(key.u64(), NullConnection { stream, matched: 0 });
             }
         }
     }
@@ -142,8 +144,13 @@ impl Serving {
                 let requests = client.requests_ended(&self.buffer[..n]);
                 self.answers.clear();
                 (0..requests).for_each(|_| self.answers.extend_from_slice(ANSWER));
-                // Whoever does not read its answers is let go: nothing is kept for it.
-                requests == 0 || matches!(client.stream.write(&self.answers), Ok(sent) if sent == self.answers.len())
+                // A client that does not read its responses is disconnected: nothing is buffered
+                // for it.
+                requests == 0
+                    || matches!(
+                        client.stream.write(&self.answers),
+                        Ok(sent) if sent == self.answers.len()
+                    )
             }
             Err(e) => matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         };
@@ -153,8 +160,8 @@ impl Serving {
     }
 }
 
-impl Client {
-    /// Requests that end in `bytes`, which follow on what came before.
+impl NullConnection {
+    /// Returns the number of requests that end in `bytes`, which continue the earlier bytes.
     fn requests_ended(&mut self, bytes: &[u8]) -> usize {
         let mut ended = 0;
         for byte in bytes {
@@ -172,7 +179,7 @@ impl Client {
     }
 }
 
-/// What tells a socket apart: its descriptor, which no other has while it is open.
+/// Returns the key of a socket: its descriptor, which is unique while open.
 fn key_of(socket: &impl AsRawFd) -> EventData {
     EventData::new_u64(u64::from(socket.as_raw_fd().unsigned_abs()))
 }
@@ -186,7 +193,8 @@ mod tests {
         let server = NullServer::start(2).unwrap();
         for cut in [1, 3, 7, 1000] {
             let mut stream = TcpStream::connect(server.address()).unwrap();
-            let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /\r HTTP/1.1\r\n\r\r\n\r\n".repeat(5);
+            let requests =
+                b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /\r HTTP/1.1\r\n\r\r\n\r\n".repeat(5);
             for piece in requests.chunks(cut) {
                 stream.write_all(piece).unwrap();
             }

@@ -1,43 +1,44 @@
-//! What a run must reach: objectives such as `p99<5ms`, read from text and judged on an [`Outcome`]. Both are pure.
+//! Service level objectives such as `p99<5ms`: parsed from text and evaluated on an [`Outcome`].
+//! Both are pure.
 
 mod share;
 
 use std::fmt;
 
-use crate::outcome::{End, Outcome};
-use crate::record::{Known, Timing};
+use crate::outcome::{Outcome, RunEnd};
+use crate::stats::{CensoredNs, Timing};
 
-/// Most objectives of one run.
+/// Maximum number of objectives of a run.
 pub const OBJECTIVES_MAX: usize = 32;
 
-/// One thing that must hold, as in `p99<5ms`.
+/// A condition on a metric, as in `p99<5ms`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     metric: Metric,
     operator: Operator,
-    /// In `unit`.
+    /// The bound, in `unit`.
     bound: f64,
     unit: Unit,
 }
 
-/// What is looked at.
+/// The metric of an objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Metric {
-    /// From the intended time to the complete answer.
-    Latency(Point),
-    /// From the actual send to the complete answer.
-    Service(Point),
-    /// From the intended time to the actual send.
-    Lag(Point),
-    /// Requests that were due and not answered as expected: lost, wrong, timed out, or never sent.
+    /// Latency: from the intended time to the complete response.
+    Latency(Statistic),
+    /// Service time: from the actual send to the complete response.
+    Service(Statistic),
+    /// Schedule lag: from the intended time to the actual send.
+    Lag(Statistic),
+    /// Due requests without the expected response: lost, wrong, timed out, or never sent.
     Errors,
-    /// Answers as expected per second.
+    /// Expected responses per second.
     Rate,
 }
 
-/// A point of a distribution, with its name.
+/// A statistic of a distribution, with its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Point {
+enum Statistic {
     Mean,
     Max,
     Quantile(f64, &'static str),
@@ -56,95 +57,98 @@ enum Unit {
     Micros,
     Millis,
     Seconds,
-    /// Of what was due, or of the target rate.
+    /// Percent of the due requests, or of the target rate.
     Percent,
     /// A number, or a number per second.
     Plain,
 }
 
-/// How an objective came out.
+/// The evaluation of an objective.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct ObjectiveResult {
     /// The objective.
     pub objective: Objective,
-    /// What was measured, in the objective's own unit.
-    pub value: Value,
-    /// Whether it holds.
-    pub met: Met,
+    /// The measured value, in the objective's own unit.
+    pub value: MeasuredValue,
+    /// Result of the objective.
+    pub met: ObjectiveStatus,
 }
 
-/// A measured value, as far as it is known.
+/// A measured value, possibly censored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// There are no samples.
+pub enum MeasuredValue {
+    /// No samples.
     Nothing,
-    /// The value.
-    Exactly(f64),
-    /// At least this: the truth lies among requests that were given up.
+    /// An exact value.
+    Exact(f64),
+    /// A lower bound: the statistic falls among abandoned requests.
     AtLeast(f64),
 }
 
-/// Whether an objective holds.
+/// Result of an objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Met {
-    /// It does.
-    Yes,
-    /// It does not.
-    No,
-    /// The generator was the limit, and what it measured proves neither.
-    NotProven,
+pub enum ObjectiveStatus {
+    /// It is met.
+    Met,
+    /// It is missed.
+    Missed,
+    /// The generator was the limit, and the measurement shows neither.
+    Inconclusive,
 }
 
-/// What is wrong with an objective's text.
+/// Errors in an objective's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectiveError {
-    /// No objective at all.
+    /// The text is empty.
     #[error("an objective is missing; write for instance p99<5ms, errors<0.1% or rate>=10000")]
     Empty,
-    /// Too many.
+    /// There are too many objectives.
     #[error("there are {0} objectives; {OBJECTIVES_MAX} are possible")]
     TooMany(usize),
-    /// No comparison in it.
-    #[error("{0:?} compares nothing; put <, <=, > or >= between what is measured and its bound, as in p99<5ms")]
-    Operator(String),
-    /// An unknown metric.
+    /// There is no comparison operator.
     #[error(
-        "{0:?} is not measured; p50, p75, p90, p95, p99, p999, p9999, mean and max are, of the latency, or with service. or lag. \
-         before them; also lag, errors and rate"
+        "{0:?} compares nothing; put <, <=, > or >= between what is measured and its bound, as in \
+         p99<5ms"
+    )]
+    Operator(String),
+    /// The metric is unknown.
+    #[error(
+        "{0:?} is not measured; p50, p75, p90, p95, p99, p999, p9999, mean and max are, of the \
+         latency, or with service. or lag. before them; also lag, errors and rate"
     )]
     Metric(String),
-    /// No number, or none that a measurement can have.
+    /// The bound is no number, or one that no measurement can have.
     #[error("{0:?} must be a number that is not negative, as in 5ms")]
     Number(String),
-    /// A unit that does not fit.
+    /// The unit does not fit.
     #[error("{text:?} needs a bound {expected}")]
     Unit {
         /// The objective.
         text: String,
-        /// What fits.
+        /// The units that fit.
         expected: &'static str,
     },
 }
 
-const POINTS: [(&str, Point); 12] = [
-    ("mean", Point::Mean),
-    ("max", Point::Max),
-    ("p50", Point::Quantile(0.5, "p50")),
-    ("p75", Point::Quantile(0.75, "p75")),
-    ("p90", Point::Quantile(0.9, "p90")),
-    ("p95", Point::Quantile(0.95, "p95")),
-    ("p99", Point::Quantile(0.99, "p99")),
-    ("p999", Point::Quantile(0.999, "p999")),
-    ("p99.9", Point::Quantile(0.999, "p999")),
-    ("p9999", Point::Quantile(0.9999, "p9999")),
-    ("p99.99", Point::Quantile(0.9999, "p9999")),
-    ("median", Point::Quantile(0.5, "p50")),
+const POINTS: [(&str, Statistic); 12] = [
+    ("mean", Statistic::Mean),
+    ("max", Statistic::Max),
+    ("p50", Statistic::Quantile(0.5, "p50")),
+    ("p75", Statistic::Quantile(0.75, "p75")),
+    ("p90", Statistic::Quantile(0.9, "p90")),
+    ("p95", Statistic::Quantile(0.95, "p95")),
+    ("p99", Statistic::Quantile(0.99, "p99")),
+    ("p999", Statistic::Quantile(0.999, "p999")),
+    ("p99.9", Statistic::Quantile(0.999, "p999")),
+    ("p9999", Statistic::Quantile(0.9999, "p9999")),
+    ("p99.99", Statistic::Quantile(0.9999, "p9999")),
+    ("median", Statistic::Quantile(0.5, "p50")),
 ];
 
-/// Reads objectives that commas separate.
+/// Parses objectives separated by commas.
 ///
 /// # Errors
-/// The first that cannot be read, and why.
+/// Returns the first invalid objective with the reason.
 pub fn parse(text: &str) -> Result<Vec<Objective>, ObjectiveError> {
     let texts: Vec<&str> = text.split(',').map(str::trim).collect();
     if texts.len() > OBJECTIVES_MAX {
@@ -153,19 +157,19 @@ pub fn parse(text: &str) -> Result<Vec<Objective>, ObjectiveError> {
     texts.into_iter().map(Objective::parse).collect()
 }
 
-/// Judges every objective.
+/// Evaluates every objective.
 #[must_use]
-pub fn judge(objectives: &[Objective], outcome: &Outcome) -> Vec<Judged> {
+pub fn evaluate(objectives: &[Objective], outcome: &Outcome) -> Vec<ObjectiveResult> {
     let limited = outcome.limit().is_generator();
     let judged = |objective: &Objective| {
         let value = objective.value(outcome);
-        Judged { met: objective.met(value, limited), value, objective: objective.clone() }
+        ObjectiveResult { met: objective.met(value, limited), value, objective: objective.clone() }
     };
     objectives.iter().map(judged).collect()
 }
 
 impl Objective {
-    /// The bound of an objective on a point of the latency, in ns; none of any other objective.
+    /// Returns the bound of a latency objective, in ns; `None` for other objectives.
     #[must_use]
     pub fn latency_bound_ns(&self) -> Option<f64> {
         matches!(self.metric, Metric::Latency(_)).then(|| self.bound * self.unit_ns())
@@ -187,30 +191,33 @@ impl Objective {
         let bound = rest[bytes..].trim();
         let end = bound.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bound.len());
         let (number, unit) = (&bound[..end], bound[end..].trim());
-        let unit = metric.unit(unit).map_err(|expected| ObjectiveError::Unit { text: text.to_owned(), expected })?;
+        let unit = metric
+            .unit(unit)
+            .map_err(|expected| ObjectiveError::Unit { text: text.to_owned(), expected })?;
         let bound = number.parse().map_err(|_| ObjectiveError::Number(bound.to_owned()))?;
         Ok(Self { metric, operator, bound, unit })
     }
 
-    /// Whether it speaks of a share of the target rate, which a closed loop has none of.
+    /// Returns whether the bound is a share of the target rate, which a closed loop lacks.
     #[must_use]
     pub fn needs_target_rate(&self) -> bool {
         (self.metric, self.unit) == (Metric::Rate, Unit::Percent)
     }
 
-    /// Requests that it takes to tell: 100 beyond a percentile, so that the share beyond it is known to a tenth where
-    /// requests are independent (a binomial count scatters by its root); 10 of the errors that are allowed; 1,000 for a
-    /// mean, a largest value, a number of errors or a rate, of which no number is enough.
+    /// Returns the number of requests that an evaluation needs: 100 beyond a percentile, which
+    /// gives the share beyond it to a tenth for independent requests (a binomial count has its
+    /// square root as standard deviation); 10 allowed errors; 1,000 for a mean, a maximum, an error
+    /// count or a rate, for which no number suffices.
     #[must_use]
     pub fn requests_wanted(&self) -> u64 {
-        /// Percentiles beyond 99.99 and smaller shares of errors are not waited for.
+        /// An upper bound, for percentiles beyond 99.99 and tiny error shares.
         const MOST: f64 = 1e6;
         const OTHERS: u64 = 1_000;
         let wanted = match (self.metric, self.unit) {
             (
-                Metric::Latency(Point::Quantile(q, _))
-                | Metric::Service(Point::Quantile(q, _))
-                | Metric::Lag(Point::Quantile(q, _)),
+                Metric::Latency(Statistic::Quantile(q, _))
+                | Metric::Service(Statistic::Quantile(q, _))
+                | Metric::Lag(Statistic::Quantile(q, _)),
                 _,
             ) => 100.0 / (1.0 - q),
             (Metric::Errors, Unit::Percent) if self.bound > 0.0 => 10.0 / (self.bound / 100.0),
@@ -219,31 +226,32 @@ impl Objective {
         wanted.round().min(MOST) as u64
     }
 
-    /// What `outcome` says, in the unit of the bound.
-    fn value(&self, outcome: &Outcome) -> Value {
+    /// Returns the measured value, in the unit of the bound.
+    fn value(&self, outcome: &Outcome) -> MeasuredValue {
         let total = &outcome.total;
         match self.metric {
             Metric::Latency(point) => self.time(point.of(&total.latency)),
             Metric::Service(point) => self.time(point.of(&total.service)),
-            Metric::Lag(point) => self.time(point.of(&Timing { answered: total.schedule_lag.clone(), given_up: None })),
+            Metric::Lag(point) => self
+                .time(point.of(&Timing { answered: total.schedule_lag.clone(), abandoned: None })),
             Metric::Errors => self.errors(outcome),
-            Metric::Rate if self.unit == Unit::Percent => {
-                outcome.rate_ratio().map_or(Value::Nothing, |ratio| Value::Exactly(ratio * 100.0))
-            }
-            Metric::Rate => Value::Exactly(outcome.throughput_rps()),
+            Metric::Rate if self.unit == Unit::Percent => outcome
+                .rate_ratio()
+                .map_or(MeasuredValue::Nothing, |ratio| MeasuredValue::Exact(ratio * 100.0)),
+            Metric::Rate => MeasuredValue::Exact(outcome.throughput_rps()),
         }
     }
 
-    fn time(&self, known: Option<Known>) -> Value {
+    fn time(&self, known: Option<CensoredNs>) -> MeasuredValue {
         let unit_ns = self.unit_ns();
         match known {
-            None => Value::Nothing,
-            Some(Known::Exactly(ns)) => Value::Exactly(ns as f64 / unit_ns),
-            Some(Known::AtLeast(ns)) => Value::AtLeast(ns as f64 / unit_ns),
+            None => MeasuredValue::Nothing,
+            Some(CensoredNs::Exact(ns)) => MeasuredValue::Exact(ns as f64 / unit_ns),
+            Some(CensoredNs::AtLeast(ns)) => MeasuredValue::AtLeast(ns as f64 / unit_ns),
         }
     }
 
-    /// A time's unit in ns.
+    /// Returns the unit of a time, in ns.
     fn unit_ns(&self) -> f64 {
         match self.unit {
             Unit::Micros => 1e3,
@@ -252,33 +260,38 @@ impl Objective {
         }
     }
 
-    /// What was never sent counts: a target that takes no connection has not answered. An interruption leaves requests
-    /// behind that nobody can be blamed for.
-    fn errors(&self, outcome: &Outcome) -> Value {
+    /// Counts requests never sent as errors: a target that accepts no connection has not answered.
+    /// Excludes requests that an interruption left open.
+    fn errors(&self, outcome: &Outcome) -> MeasuredValue {
         let counts = &outcome.total.counts;
-        let unsent = if outcome.end == End::Interrupted { 0 } else { counts.unsent };
+        let unsent = if outcome.end == RunEnd::Interrupted { 0 } else { counts.unsent };
         let failed = counts.errors.total() + counts.timeouts + unsent;
         match (self.unit, counts.scheduled) {
-            (_, 0) => Value::Nothing,
-            (Unit::Percent, due) => Value::Exactly(failed as f64 / due as f64 * 100.0),
-            _ => Value::Exactly(failed as f64),
+            (_, 0) => MeasuredValue::Nothing,
+            (Unit::Percent, due) => MeasuredValue::Exact(failed as f64 / due as f64 * 100.0),
+            _ => MeasuredValue::Exact(failed as f64),
         }
     }
 
-    fn met(&self, value: Value, limited: bool) -> Met {
+    fn met(&self, value: MeasuredValue, limited: bool) -> ObjectiveStatus {
         let holds = match value {
-            Value::Nothing => false,
-            Value::Exactly(value) => self.operator.holds(value, self.bound),
-            // The truth is larger by nobody knows how much.
-            Value::AtLeast(value) => !self.operator.is_upper() && self.operator.holds(value, self.bound),
+            MeasuredValue::Nothing => false,
+            MeasuredValue::Exact(value) => self.operator.holds(value, self.bound),
+            // The true value is larger by an unknown amount.
+            MeasuredValue::AtLeast(value) => {
+                !self.operator.is_upper() && self.operator.holds(value, self.bound)
+            }
         };
-        match (holds, limited && value != Value::Nothing) {
-            (true, false) => Met::Yes,
-            (false, false) => Met::No,
-            (true, true) if self.metric.generator_only_worsens(self.operator) => Met::Yes,
-            // Its own lateness is what it is.
-            (false, true) if matches!(self.metric, Metric::Lag(_)) => Met::No,
-            _ => Met::NotProven,
+        match (holds, limited && value != MeasuredValue::Nothing) {
+            (true, false) => ObjectiveStatus::Met,
+            (false, false) => ObjectiveStatus::Missed,
+            (true, true) if self.metric.generator_only_worsens(self.operator) => {
+                ObjectiveStatus::Met
+            }
+            // The generator's own lateness is a valid measurement even when the generator is the
+            // limit.
+            (false, true) if matches!(self.metric, Metric::Lag(_)) => ObjectiveStatus::Missed,
+            _ => ObjectiveStatus::Inconclusive,
         }
     }
 
@@ -309,22 +322,26 @@ impl Metric {
         metric.ok_or_else(|| ObjectiveError::Metric(text.to_owned()))
     }
 
-    /// The unit that `text` names, or which would fit.
+    /// Returns the unit named by `text`, or the units that would fit.
     fn unit(self, text: &str) -> Result<Unit, &'static str> {
         match (self, text) {
             (Self::Latency(_) | Self::Service(_) | Self::Lag(_), "us" | "µs") => Ok(Unit::Micros),
             (Self::Latency(_) | Self::Service(_) | Self::Lag(_), "ms") => Ok(Unit::Millis),
             (Self::Latency(_) | Self::Service(_) | Self::Lag(_), "s") => Ok(Unit::Seconds),
-            (Self::Latency(_) | Self::Service(_) | Self::Lag(_), _) => Err("with a unit: us, ms or s, as in p99<5ms"),
+            (Self::Latency(_) | Self::Service(_) | Self::Lag(_), _) => {
+                Err("with a unit: us, ms or s, as in p99<5ms")
+            }
             (Self::Errors | Self::Rate, "%") => Ok(Unit::Percent),
             (Self::Errors | Self::Rate, "") => Ok(Unit::Plain),
-            (Self::Errors, _) => Err("in % of the requests that were due, or a number of them, as in errors<0.1%"),
+            (Self::Errors, _) => {
+                Err("in % of the requests that were due, or a number of them, as in errors<0.1%")
+            }
             (Self::Rate, _) => Err("in requests per second, or in % of --rate, as in rate>=10000"),
         }
     }
 
-    /// Whether a generator that is the limit can only make this objective look worse than it is: latencies are upper bounds
-    /// then, and rates lower bounds.
+    /// Returns whether a limiting generator can only worsen this metric: latencies are then upper
+    /// bounds, rates lower bounds.
     fn generator_only_worsens(self, operator: Operator) -> bool {
         match self {
             Self::Latency(_) | Self::Service(_) | Self::Errors => operator.is_upper(),
@@ -334,8 +351,8 @@ impl Metric {
     }
 }
 
-impl Point {
-    fn of(self, timing: &Timing) -> Option<Known> {
+impl Statistic {
+    fn of(self, timing: &Timing) -> Option<CensoredNs> {
         match self {
             Self::Mean => timing.mean(),
             Self::Max => timing.max(),
@@ -359,30 +376,35 @@ impl Operator {
     }
 }
 
-impl Judged {
-    /// What was measured and by how much that misses the bound, in words.
+impl ObjectiveResult {
+    /// Returns the measured value and its distance from the bound as text.
     #[must_use]
     pub fn words(&self) -> String {
         let Objective { bound, operator, .. } = self.objective;
         let suffix = self.objective.suffix();
         let (measured, value) = match self.value {
-            Value::Nothing => return "nothing was measured".to_owned(),
-            Value::Exactly(value) => (format!("{}{suffix}", digits(value)), value),
-            Value::AtLeast(value) => (format!(">{}{suffix}", digits(value)), value),
+            MeasuredValue::Nothing => return "nothing was measured".to_owned(),
+            MeasuredValue::Exact(value) => (format!("{}{suffix}", digits(value)), value),
+            MeasuredValue::AtLeast(value) => (format!(">{}{suffix}", digits(value)), value),
         };
         let by = (value - bound).abs();
-        let share = if bound > 0.0 { format!(" ({:.1} %)", by / bound * 100.0) } else { String::new() };
+        let share =
+            if bound > 0.0 { format!(" ({:.1} %)", by / bound * 100.0) } else { String::new() };
         match (self.met, self.value) {
-            (Met::Yes, _) => measured,
-            (_, Value::AtLeast(_)) => format!("{measured}: it falls among requests that were given up"),
+            (ObjectiveStatus::Met, _) => measured,
+            (_, MeasuredValue::AtLeast(_)) => {
+                format!("{measured}: it falls among requests that were given up")
+            }
             (_, _) if by == 0.0 => format!("{measured}, just the bound"),
-            _ if operator.is_upper() => format!("{measured}, {}{suffix}{share} too much", digits(by)),
+            _ if operator.is_upper() => {
+                format!("{measured}, {}{suffix}{share} too much", digits(by))
+            }
             _ => format!("{measured}, {}{suffix}{share} too little", digits(by)),
         }
     }
 }
 
-/// As many digits as matter, no exponent.
+/// Formats a number with the significant digits, without exponent.
 fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -394,11 +416,11 @@ fn digits(value: f64) -> String {
 
 impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |f: &mut fmt::Formatter<'_>, what: &str, point: Point| {
+        let named = |f: &mut fmt::Formatter<'_>, what: &str, point: Statistic| {
             let name = match point {
-                Point::Mean => "mean",
-                Point::Max => "max",
-                Point::Quantile(_, name) => name,
+                Statistic::Mean => "mean",
+                Statistic::Max => "max",
+                Statistic::Quantile(_, name) => name,
             };
             write!(f, "{what}{name}")
         };

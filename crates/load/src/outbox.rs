@@ -1,20 +1,20 @@
-//! Bytes of requests that a socket did not take at once.
+//! Request bytes that a socket did not accept at once.
 
 use std::sync::Arc;
 
-/// A rest at least this long is kept as a reference to the prepared request instead of a copy, so that a large body takes
-/// its memory once, however many connections send it.
+/// A remainder of at least this length is kept as a reference to the prepared request instead of a
+/// copy, so that a large body is in memory once for all connections.
 const SHARED_BYTES_MIN: usize = 16 * 1024;
-/// Written bytes at the front of the copies are dropped when they are at least so many, and half of all: each byte is moved
-/// once on average then, however small the portions are that the socket takes.
+/// Written bytes at the front of the copies are dropped when there are at least this many and half
+/// of all. Each byte is thus moved once on average, however small the accepted portions are.
 const WRITTEN_BYTES_MIN: usize = 64 * 1024;
 
-/// What is still to be written on a connection: first the shared rest, then the copies.
+/// The unwritten bytes of a connection: first the shared remainder, then the copies.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     shared: Option<(Arc<[u8]>, usize)>,
     copies: Vec<u8>,
-    /// Bytes of the copies that are written.
+    /// Written bytes of the copies.
     written: usize,
 }
 
@@ -24,7 +24,8 @@ impl Outbox {
         self.shared.is_none() && self.written == self.copies.len()
     }
 
-    /// Adds `bytes` from `from` on. `whole` is the same bytes, where they may be kept by reference.
+    /// Adds `bytes` starting at `from`. `whole` is the same bytes, where they may be kept by
+    /// reference.
     pub(crate) fn push(&mut self, bytes: &[u8], whole: Option<&Arc<[u8]>>, from: usize) {
         match whole {
             Some(whole) if self.is_empty() && whole.len() - from >= SHARED_BYTES_MIN => {
@@ -34,7 +35,7 @@ impl Outbox {
         }
     }
 
-    /// What to write next; empty when there is nothing.
+    /// Returns the next bytes to write; empty when there are none.
     pub(crate) fn front(&self) -> &[u8] {
         match &self.shared {
             Some((bytes, at)) => &bytes[*at..],
@@ -42,7 +43,8 @@ impl Outbox {
         }
     }
 
-    /// The first `n` bytes of [`Outbox::front`] are written. Returns how many other bytes had to be moved.
+    /// Marks the first `n` bytes of [`Outbox::front`] as written. Returns how many other bytes were
+    /// moved.
     pub(crate) fn wrote(&mut self, n: usize) -> usize {
         if let Some((bytes, at)) = &mut self.shared {
             *at += n;
@@ -56,7 +58,7 @@ impl Outbox {
         if left == 0 {
             self.written = 0;
             self.copies.clear();
-            // A large request must not keep its memory.
+            // The memory of a large request must be freed.
             self.copies.shrink_to(WRITTEN_BYTES_MIN);
             return 0;
         }
@@ -72,7 +74,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Writes everything in portions of `n` bytes; what was written, and how many bytes were moved.
+    /// Writes everything in portions of `n` bytes; returns the bytes and how many were moved.
     fn drain(outbox: &mut Outbox, n: usize) -> (Vec<u8>, usize) {
         let (mut all, mut moved) = (Vec::new(), 0);
         while !outbox.is_empty() {
@@ -97,7 +99,8 @@ mod tests {
         assert!(outbox.copies.capacity() <= WRITTEN_BYTES_MIN);
     }
 
-    /// A body of 64 MiB in portions of 4 KiB: with a move of the rest for each it would be half a tebibyte.
+    /// A body of 64 MiB in portions of 4 KiB: moving the remainder for each would move half a
+    /// tebibyte.
     #[test]
     fn a_large_body_is_not_moved_again_and_again() {
         let body: Arc<[u8]> = vec![7; 64 << 20].into();

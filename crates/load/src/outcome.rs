@@ -1,220 +1,225 @@
-//! What a run came to. [`Outcome`] is complete: every report is made from it alone.
+//! The result of a run. [`Outcome`] is complete: every report is made from it alone.
 
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::limited::Limit;
-use crate::record::{Known, Record, Timing};
+use crate::bottleneck::Bottleneck;
+use crate::stats::{CensoredNs, LoadStats, Timing};
 
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How it ended.
-    pub end: End,
-    /// Length of the measurement: from the end of the warm-up to the planned end, to the last answer when a number of
-    /// requests ended it, or to the interruption. Requests in flight then are still awaited (up to their time-out), and
-    /// counted, but in no rate.
+    /// End of the run.
+    pub end: RunEnd,
+    /// Length of the measurement window: from the end of the warm-up to the planned end, to the
+    /// last response when a number of requests ended the run, or to the interruption. Requests in
+    /// flight at that time are still awaited (up to their time-out) and counted, but in no rate.
     pub window: Duration,
-    /// All seconds and threads together.
-    pub total: Record,
-    /// Requests without an answer when it ended; only an interruption leaves any.
+    /// Statistics of all seconds and threads together.
+    pub total: LoadStats,
+    /// Requests without a response at the end; only an interruption leaves any.
     pub in_flight_at_end: u64,
-    /// Requests per second that were intended, on average over the window; none in a closed loop.
+    /// Mean target rate over the window, in requests per second; none in a closed loop.
     pub target_rate: Option<f64>,
-    /// Requests that could be in flight at once: connections, times what one carries in a pipeline.
-    pub places: usize,
-    /// One entry per second of the window and of the wait for the last answers, without gaps.
+    /// Maximum number of requests in flight: connections times pipeline depth.
+    pub max_in_flight: usize,
+    /// One entry per second of the window and of the wait for the last responses, without gaps.
     pub seconds: Vec<Second>,
-    /// What each thread used during the window.
+    /// Resources that each thread used during the window.
     pub threads: Vec<ThreadUse>,
-    /// The first few different failures, in words, with how often each happened.
-    pub troubles: Vec<(String, u64)>,
+    /// The first distinct failure messages, with their counts.
+    pub failure_messages: Vec<(String, u64)>,
 }
 
-/// See [`End::TargetGone`].
-pub const GONE_SECONDS: u64 = 10;
+/// See [`RunEnd::TargetUnreachable`].
+pub const UNREACHABLE_SECONDS: u64 = 10;
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// As planned.
     Complete,
-    /// The user broke it off.
+    /// The user interrupted it.
     Interrupted,
-    /// The target was gone: for [`GONE_SECONDS`] no connection could be opened, and only a number of requests was to end
-    /// the run.
-    TargetGone,
+    /// The target was unreachable: no connection could be opened for [`UNREACHABLE_SECONDS`], and
+    /// only a number of requests was to end the run.
+    TargetUnreachable,
 }
 
 /// One second of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Second {
-    /// Its number from the beginning of the measurement, from 0.
+    /// Index since the beginning of the measurement, from 0.
     pub index: u64,
-    /// When it began.
+    /// Start time.
     pub began: Nanos,
-    /// Its length; only the last may be shorter than a second.
+    /// Length; only the last may be shorter than a second.
     pub length: Duration,
-    /// Requests intended in it.
+    /// Requests scheduled in it.
     pub scheduled: u64,
-    /// Requests of which it turned out in it that they are never sent.
+    /// Requests found in it to be never sent.
     pub unsent: u64,
     /// Requests sent in it.
     pub sent: u64,
-    /// Answers as expected that came in it.
+    /// Expected responses received in it.
     pub ok: u64,
     /// Errors in it.
     pub errors: u64,
     /// Time-outs in it.
     pub timeouts: u64,
-    /// Connections that could not be opened in it.
+    /// Failed attempts to connect in it.
     pub connect_errors: u64,
-    /// Latency of what was answered or given up in it.
-    pub latency: Brief,
-    /// 99th percentile of the schedule lag of what was sent in it, in ns.
+    /// Latency of responses and abandoned requests in it.
+    pub latency: LatencySummary,
+    /// 99th percentile of the schedule lag of requests sent in it, in ns.
     pub schedule_lag_p99_ns: Option<u64>,
 }
 
-/// A timing in four numbers; none without samples.
+/// Quantiles of a duration; `None` without samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Brief {
+pub struct LatencySummary {
     /// Median.
-    pub p50: Option<Known>,
+    pub p50: Option<CensoredNs>,
     /// 90th percentile.
-    pub p90: Option<Known>,
+    pub p90: Option<CensoredNs>,
     /// 99th percentile.
-    pub p99: Option<Known>,
+    pub p99: Option<CensoredNs>,
     /// Largest.
-    pub max: Option<Known>,
+    pub max: Option<CensoredNs>,
 }
 
-/// What a thread of the generator used.
+/// Resources used by a generator thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadUse {
-    /// The kernel's number of the thread.
+    /// The kernel's thread id.
     pub tid: i32,
     /// CPU time, user and system.
     pub cpu: Duration,
-    /// Time that passed meanwhile.
+    /// Elapsed time.
     pub wall: Duration,
-    /// Time that it could have run and no CPU was free; none when the kernel does not tell.
+    /// Time waiting on the run queue; `None` when the kernel does not report it.
     pub runqueue_wait: Option<Duration>,
-    /// Time in which it wanted to run and did not, beyond the waiting for a CPU: a lower bound.
+    /// Time runnable but not running, beyond the wait for a CPU: a lower bound.
     pub not_run: Duration,
-    /// Answers that lay in its receive buffers when it had read all that it knew of.
+    /// Responses in its receive buffers after it had processed all known events.
     pub unread: Unread,
-    /// The same when it woke and had read nothing yet, without the answer that woke it.
+    /// The same on waking, before any read, without the response that woke it.
     pub unread_on_waking: Unread,
 }
 
-/// What looks into receive buffers found, ten a second: of the answers that were awaited, how many had come, at least in
-/// part, and lay there unread. That share of the service time is the generator's own (Little's law).
+/// Samples of the receive buffers, ten per second: how many of the awaited responses had arrived,
+/// at least in part, and were unread. That share of the service time is the generator's own
+/// (Little's law).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
-    /// Connections with an answer to come that were looked at.
+    /// Sampled connections with an awaited response.
     pub awaited: u64,
-    /// Of those, with bytes to be read.
-    pub lying: u64,
+    /// Of those, connections with unread bytes.
+    pub unread: u64,
 }
 
 impl Outcome {
-    /// Answers as expected per second of the window.
+    /// Returns expected responses per second of the window.
     #[must_use]
     pub fn throughput_rps(&self) -> f64 {
         per_second(self.total.counts.ok_in_window, self.window)
     }
 
-    /// Throughput over target; none in a closed loop.
+    /// Returns throughput over target rate; `None` in a closed loop.
     #[must_use]
     pub fn rate_ratio(&self) -> Option<f64> {
         self.target_rate.map(|rate| self.throughput_rps() / rate)
     }
 
-    /// Answers of any status in the window over what was intended; none in a closed loop.
+    /// Returns responses of any status in the window over scheduled requests; `None` in a closed
+    /// loop.
     #[must_use]
     pub fn answered_ratio(&self) -> Option<f64> {
-        self.target_rate.map(|rate| per_second(self.total.counts.answered_in_window(), self.window) / rate)
+        self.target_rate
+            .map(|rate| per_second(self.total.counts.answered_in_window(), self.window) / rate)
     }
 
-    /// CPU time of all threads during the window.
+    /// Returns the CPU time of all threads during the window.
     #[must_use]
     pub fn cpu(&self) -> Duration {
         self.threads.iter().map(|t| t.cpu).sum()
     }
 
-    /// CPU time in µs per answer of any status or lost request in the window; none without any.
+    /// Returns CPU time in µs per response of any status or lost request in the window; `None`
+    /// without any.
     #[must_use]
     pub fn cpu_us_per_request(&self) -> Option<f64> {
         let answers = self.total.counts.ok + self.total.counts.errors.total();
         (answers > 0).then(|| self.cpu().as_secs_f64() * 1e6 / answers as f64)
     }
 
-    /// The share of its time that the busiest thread used a CPU, 0 to 1.
+    /// Returns the CPU share of the busiest thread, 0 to 1.
     #[must_use]
     pub fn cpu_share(&self) -> f64 {
         self.threads.iter().map(ThreadUse::busy).fold(0.0, f64::max)
     }
 
-    /// The share of the awaited answers that had come and lay unread, 0 to 1; none when nothing was looked at.
+    /// Returns the share of awaited responses that lay unread, 0 to 1; `None` without samples.
     #[must_use]
     pub fn unread_share(&self) -> Option<f64> {
         self.unread().share()
     }
 
-    /// What was found unread, all threads together.
+    /// Returns the unread samples of all threads.
     #[must_use]
     pub fn unread(&self) -> Unread {
         self.threads.iter().fold(Unread::default(), |sum, t| sum.and(t.unread))
     }
 
-    /// How long an answer lay unread on average, in ns: the unread share of the mean service time. 0 when it is not known.
+    /// Returns the mean time that a response lay unread, in ns: the unread share of the mean
+    /// service time; 0 when unknown.
     #[must_use]
     pub fn unread_ns(&self) -> u64 {
-        let service_ns = self.total.service.mean().map_or(0, Known::ns);
+        let service_ns = self.total.service.mean().map_or(0, CensoredNs::ns);
         (self.unread_share().unwrap_or(0.0) * service_ns as f64) as u64
     }
 
-    /// Whether the generator itself was the limit.
+    /// Returns whether and how the generator was the limit.
     #[must_use]
-    pub fn limit(&self) -> Limit {
-        crate::limited::judge(self)
+    pub fn limit(&self) -> Bottleneck {
+        crate::bottleneck::evaluate(self)
     }
 }
 
 impl Unread {
-    /// Adds what another look found.
+    /// Adds another sample.
     pub fn add(&mut self, other: Self) {
         *self = self.and(other);
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self { awaited: self.awaited + other.awaited, lying: self.lying + other.lying }
+        Self { awaited: self.awaited + other.awaited, unread: self.unread + other.unread }
     }
 
-    /// The share that lay unread, 0 to 1; none when nothing was looked at.
+    /// Returns the unread share, 0 to 1; `None` without samples.
     #[must_use]
     pub fn share(self) -> Option<f64> {
-        (self.awaited > 0).then(|| self.lying as f64 / self.awaited as f64)
+        (self.awaited > 0).then(|| self.unread as f64 / self.awaited as f64)
     }
 }
 
 impl ThreadUse {
-    /// CPU time over wall time, 0 to 1.
+    /// Returns CPU time over elapsed time, 0 to 1.
     #[must_use]
     pub fn busy(&self) -> f64 {
         share(self.cpu, self.wall)
     }
 
-    /// Time that it was held back over wall time, 0 to 1.
+    /// Returns the held-back time over elapsed time, 0 to 1.
     #[must_use]
     pub fn held_back(&self) -> f64 {
         share(self.not_run, self.wall)
     }
 
-    /// Waiting for a CPU over wall time, 0 to 1; 0 when it is not known.
+    /// Returns the run-queue wait over elapsed time, 0 to 1; 0 when unknown.
     #[must_use]
     pub fn waiting(&self) -> f64 {
         share(self.runqueue_wait.unwrap_or_default(), self.wall)
@@ -222,15 +227,15 @@ impl ThreadUse {
 }
 
 impl Second {
-    /// Whether nothing but attempts to connect happened in it, in vain.
+    /// Returns whether it contains nothing but failed attempts to connect.
     #[must_use]
-    pub fn in_vain(&self) -> bool {
+    pub fn only_failed_connects(&self) -> bool {
         self.connect_errors > 0 && self.sent + self.ok + self.errors + self.timeouts == 0
     }
 
-    /// In short.
+    /// Summarizes the statistics of one second.
     #[must_use]
-    pub fn of(index: u64, began: Nanos, length: Duration, record: &Record) -> Self {
+    pub fn of(index: u64, began: Nanos, length: Duration, record: &LoadStats) -> Self {
         let counts = &record.counts;
         Self {
             index,
@@ -243,14 +248,14 @@ impl Second {
             errors: counts.errors.total(),
             timeouts: counts.timeouts,
             connect_errors: counts.connect_errors,
-            latency: Brief::of(&record.latency),
+            latency: LatencySummary::of(&record.latency),
             schedule_lag_p99_ns: record.schedule_lag.value_at_quantile(0.99),
         }
     }
 }
 
-impl Brief {
-    /// In short.
+impl LatencySummary {
+    /// Summarizes a duration.
     #[must_use]
     pub fn of(timing: &Timing) -> Self {
         let at = |quantile| timing.quantile(quantile);

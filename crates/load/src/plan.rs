@@ -1,96 +1,101 @@
-//! Which request is intended when. A plan knows no connection and reads no clock.
+//! The schedule of requests. A plan knows no connections and reads no clock.
 //!
-//! Closed loop: whoever is free sends now. Open loop: one schedule of slots over all connections, whatever the target
-//! does; a slot that nobody could take in time stays intended for its time, and is late.
+//! A *slot* is one scheduled request. Closed loop: each free connection sends at once. Open loop:
+//! one schedule of slots over all connections, independent of the target; a slot without a free
+//! connection keeps its intended time and is late.
 //!
-//! With several threads the slots of the one schedule are dealt out in turn (thread t of T owns the slots t, t + T, …)
-//! rather than taken from a shared counter: nothing is shared while running, each thread sleeps until its own next slot
-//! instead of all waking for every slot, and a run repeats exactly. The price: a free connection of one thread cannot
-//! take a slot of another. Connections are dealt out evenly too, so it shows only when a thread stands still, and then
-//! as lag.
+//! With several threads, thread t of T owns the slots t, t + T, … of the common schedule. No
+//! counter is shared while running, each thread sleeps until its own next slot, and a run repeats
+//! exactly. The cost: a free connection of one thread cannot serve a slot of another. Connections
+//! are distributed evenly too, so this shows only when a thread stalls, and then as lag.
 
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// The fastest open-loop rate that is accepted, in requests per second.
+/// Highest open-loop rate, in requests per second.
 pub const RATE_MAX: f64 = 10_000_000.0;
-/// The slowest, in requests per second: about one a day.
+/// Lowest rate, in requests per second: about one a day.
 pub const RATE_MIN: f64 = 0.000_01;
-/// The longest warm-up or duration: a week.
+/// Longest warm-up or duration: a week.
 pub const DURATION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Stream of the seed that makes arrival times; every thread walks the same one.
+/// Random stream of the arrival times; every thread walks the same one.
 const ARRIVAL_STREAM: u64 = u64::MAX;
-/// A slot this near to the end of the warm-up, in requests, is at its end: what floating-point numbers leave.
+/// Tolerance for floating-point error, in requests: a slot this close to the end of the warm-up is
+/// at its end.
 const ROUNDING_X: f64 = 1e-6;
-/// Slots that are never sent are walked one by one up to this number; beyond, each one walked stands for several.
-const UNSENT_WALKED_MAX: f64 = 1_000_000.0;
+/// Unsent slots are walked one by one up to this number; beyond, each step represents several.
+const UNSENT_STEPS_MAX: f64 = 1_000_000.0;
 
-/// What is intended, for all threads together.
+/// The workload of all threads together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// When requests are intended.
-    pub pace: Pace,
+    /// Closed or open loop.
+    pub model: LoadModel,
     /// Time before the measurement in which requests are sent but not counted.
     pub warmup: Duration,
-    /// When it ends.
-    pub extent: Extent,
-    /// Repeats the arrival times of a Poisson schedule.
+    /// End of the run.
+    pub stop: StopCondition,
+    /// Seed of the arrival times of a Poisson schedule.
     pub seed: u64,
 }
 
-/// When requests are intended.
+/// The workload model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// Each connection sends its next request when the answer to the last is complete.
+pub enum LoadModel {
+    /// Closed loop: each connection sends its next request after the response to the last.
     Closed,
-    /// Requests are intended at times that do not depend on the target.
+    /// Open loop: request times do not depend on the target.
     Open {
         /// Requests per second.
         rate: Rate,
-        /// How they are spaced.
+        /// Spacing of requests.
         arrivals: Arrivals,
     },
 }
 
-/// Requests per second, between [`RATE_MIN`] and [`RATE_MAX`], rising or falling evenly over the duration.
+/// A rate in requests per second, between [`RATE_MIN`] and [`RATE_MAX`], constant or a linear ramp
+/// over the duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     from: f64,
     to: f64,
 }
 
-/// How requests are spaced.
+/// Spacing of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Evenly.
+    /// Even.
     Uniform,
-    /// As a Poisson process: as many independent users would.
+    /// A Poisson process, as from many independent users.
     Poisson,
 }
 
-/// When a run ends: whichever comes first.
+/// The end of a run: whichever condition holds first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct StopCondition {
     /// Length of the measurement, without the warm-up.
     pub duration: Option<Duration>,
-    /// Requests, without those of the warm-up.
+    /// Number of requests, without those of the warm-up.
     pub requests: Option<u64>,
 }
 
-/// What is wrong with a plan.
+/// Errors in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// The rate is no number that can be kept.
+    /// The rate is outside the possible range.
     #[error(
-        "a rate of {0} requests per second is not possible; it must lie between {RATE_MIN} and {RATE_MAX}: leave --rate out for as fast as possible"
+        "a rate of {0} requests per second is not possible; it must lie between {RATE_MIN} and \
+         {RATE_MAX}: leave --rate out for as fast as possible"
     )]
     Rate(f64),
-    /// A ramp without a length.
+    /// A ramp needs a duration.
     #[error("a ramp needs to know how long it takes; add --duration")]
     RampWithoutDuration,
-    /// Nothing ends it.
-    #[error("nothing ends this run; give a duration, a number of requests, or both, greater than zero")]
+    /// No condition ends the run.
+    #[error(
+        "nothing ends this run; give a duration, a number of requests, or both, greater than zero"
+    )]
     Endless,
     /// Longer than [`DURATION_MAX`].
     #[error("{0:?} is too long; duration and warm-up may be a week at most")]
@@ -98,10 +103,10 @@ pub enum PlanError {
 }
 
 impl Rate {
-    /// A rate that goes from `from` to `to`; the same value twice is a constant rate.
+    /// Returns a rate that goes from `from` to `to`; equal values give a constant rate.
     ///
     /// # Errors
-    /// When either is outside [`RATE_MIN`]..=[`RATE_MAX`] or not a number.
+    /// Fails when either is outside [`RATE_MIN`]..=[`RATE_MAX`] or not a number.
     pub fn new(from: f64, to: f64) -> Result<Self, PlanError> {
         for rate in [from, to] {
             if !(RATE_MIN..=RATE_MAX).contains(&rate) {
@@ -111,19 +116,19 @@ impl Rate {
         Ok(Self { from, to })
     }
 
-    /// Requests per second at the beginning (and all through the warm-up).
+    /// Returns the rate at the beginning (and throughout the warm-up), in requests per second.
     #[must_use]
     pub fn from(self) -> f64 {
         self.from
     }
 
-    /// Requests per second at the end.
+    /// Returns the rate at the end, in requests per second.
     #[must_use]
     pub fn to(self) -> f64 {
         self.to
     }
 
-    /// Requests per second on average.
+    /// Returns the mean rate, in requests per second.
     #[must_use]
     pub fn mean(self) -> f64 {
         f64::midpoint(self.from, self.to)
@@ -131,12 +136,12 @@ impl Rate {
 }
 
 impl Plan {
-    /// Refuses what cannot be carried out.
+    /// Checks that the plan can be carried out.
     ///
     /// # Errors
-    /// What is wrong, with what to do.
+    /// Returns the problem and its remedy.
     pub fn check(&self) -> Result<(), PlanError> {
-        let Extent { duration, requests } = self.extent;
+        let StopCondition { duration, requests } = self.stop;
         let lengths = [Some(self.warmup), duration];
         if let Some(long) = lengths.into_iter().flatten().find(|d| *d > DURATION_MAX) {
             return Err(PlanError::TooLong(long));
@@ -144,107 +149,110 @@ impl Plan {
         if duration.is_none_or(|d| d.is_zero()) && requests.is_none_or(|n| n == 0) {
             return Err(PlanError::Endless);
         }
-        match self.pace {
-            Pace::Open { rate, .. } if rate.from != rate.to && duration.is_none() => {
+        match self.model {
+            LoadModel::Open { rate, .. } if rate.from != rate.to && duration.is_none() => {
                 Err(PlanError::RampWithoutDuration)
             }
             _ => Ok(()),
         }
     }
 
-    /// The part of thread `index` of `threads`.
+    /// Returns the schedule of thread `index` of `threads`.
     #[must_use]
-    pub fn share(&self, index: u32, threads: u32) -> Agenda {
+    pub fn share(&self, index: u32, threads: u32) -> Schedule {
         let threads = threads.max(1);
         let warmup_ns = nanos(self.warmup);
-        let end_ns = self.extent.duration.map_or(u64::MAX, |d| warmup_ns.saturating_add(nanos(d)));
-        let kind = match self.pace {
-            Pace::Closed => {
-                let (n, t) = (self.extent.requests.unwrap_or(u64::MAX), u64::from(threads));
-                Kind::Closed { left: n / t + u64::from(u64::from(index) < n % t) }
+        let end_ns = self.stop.duration.map_or(u64::MAX, |d| warmup_ns.saturating_add(nanos(d)));
+        let kind = match self.model {
+            LoadModel::Closed => {
+                let (n, t) = (self.stop.requests.unwrap_or(u64::MAX), u64::from(threads));
+                ScheduleKind::Closed { left: n / t + u64::from(u64::from(index) < n % t) }
             }
-            Pace::Open { rate, arrivals } => Kind::Open(Schedule::new(self, rate, arrivals, index, threads)),
+            LoadModel::Open { rate, arrivals } => {
+                ScheduleKind::Open(OpenSchedule::new(self, rate, arrivals, index, threads))
+            }
         };
-        Agenda { kind, warmup_ns, end_ns }
+        Schedule { kind, warmup_ns, end_ns }
     }
 }
 
-/// One thread's part of a plan. Times are nanoseconds since the schedule began (with the warm-up).
+/// One thread's part of a plan. Times are nanoseconds since the start of the schedule, warm-up
+/// included.
 #[derive(Clone, Debug)]
-pub struct Agenda {
-    kind: Kind,
+pub struct Schedule {
+    kind: ScheduleKind,
     warmup_ns: u64,
     end_ns: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ScheduleKind {
     /// Requests that may still begin.
     Closed {
         left: u64,
     },
-    Open(Schedule),
+    Open(OpenSchedule),
 }
 
-/// The next thing to do.
+/// The state of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// A request is due; [`Agenda::take`] hands it out.
+pub enum NextSlot {
+    /// A request is due; [`Schedule::take`] returns it.
     Due,
-    /// Nothing before this time.
+    /// Nothing is due before this time.
     At(u64),
-    /// Nothing any more: no further request is sent.
+    /// No further request will be sent.
     Over,
 }
 
-/// One intended request.
+/// One scheduled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// When it was intended.
+    /// Intended time.
     pub intended_ns: u64,
-    /// Whether it counts; requests of the warm-up do not.
+    /// True if it counts; warm-up requests do not.
     pub measured: bool,
 }
 
-/// Slots that the end of the run found unsent.
+/// Slots that were unsent at the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsent {
-    /// When they were intended.
+    /// Intended time.
     pub intended_ns: u64,
-    /// How many: more than one when there are too many to be walked.
+    /// Number of slots: more than one when there are too many to walk.
     pub slots: u64,
 }
 
-impl Agenda {
-    /// What is next at `now_ns`.
+impl Schedule {
+    /// Returns the state at `now_ns`.
     #[must_use]
-    pub fn next(&self, now_ns: u64) -> Next {
+    pub fn next(&self, now_ns: u64) -> NextSlot {
         if now_ns >= self.end_ns {
-            return Next::Over;
+            return NextSlot::Over;
         }
         match &self.kind {
-            Kind::Closed { left: 0 } => Next::Over,
-            Kind::Closed { .. } => Next::Due,
-            Kind::Open(schedule) => match schedule.next {
-                None => Next::Over,
-                Some(slot) if slot.intended_ns <= now_ns => Next::Due,
-                Some(slot) => Next::At(slot.intended_ns),
+            ScheduleKind::Closed { left: 0 } => NextSlot::Over,
+            ScheduleKind::Closed { .. } => NextSlot::Due,
+            ScheduleKind::Open(schedule) => match schedule.next {
+                None => NextSlot::Over,
+                Some(slot) if slot.intended_ns <= now_ns => NextSlot::Due,
+                Some(slot) => NextSlot::At(slot.intended_ns),
             },
         }
     }
 
-    /// Takes the slot that is due at `now_ns`, if one is.
+    /// Takes the slot that is due at `now_ns`, if any.
     pub fn take(&mut self, now_ns: u64) -> Option<Slot> {
-        if self.next(now_ns) != Next::Due {
+        if self.next(now_ns) != NextSlot::Due {
             return None;
         }
         match &mut self.kind {
-            Kind::Closed { left } => {
+            ScheduleKind::Closed { left } => {
                 let measured = now_ns >= self.warmup_ns;
                 *left -= u64::from(measured);
                 Some(Slot { intended_ns: now_ns, measured })
             }
-            Kind::Open(schedule) => {
+            ScheduleKind::Open(schedule) => {
                 let slot = schedule.next;
                 schedule.advance();
                 slot
@@ -252,47 +260,49 @@ impl Agenda {
         }
     }
 
-    /// Takes a slot of an open loop that is intended for before the end, though the end has come.
+    /// Takes an open-loop slot intended before the end, after the end has passed.
     pub fn take_overdue(&mut self) -> Option<Slot> {
         match self.kind {
-            Kind::Closed { .. } => None,
-            Kind::Open(_) => self.take(self.end_ns.saturating_sub(1)),
+            ScheduleKind::Closed { .. } => None,
+            ScheduleKind::Open(_) => self.take(self.end_ns.saturating_sub(1)),
         }
     }
 
-    /// When counting begins.
+    /// Returns the time at which counting begins.
     #[must_use]
     pub fn warmup_ns(&self) -> u64 {
         self.warmup_ns
     }
 
-    /// When the last request may be sent; `u64::MAX` when only their number ends the run.
+    /// Returns the latest send time; `u64::MAX` when only a number of requests ends the run.
     #[must_use]
     pub fn end_ns(&self) -> u64 {
         self.end_ns
     }
 
-    /// Ends the plan: the measured slots of up to `now_ns` that were not taken. A closed loop has none.
+    /// Ends the schedule; returns the measured slots up to `now_ns` that were not taken. A closed
+    /// loop has none.
     #[must_use]
     pub fn into_unsent(self, now_ns: u64) -> Vec<Unsent> {
         match self.kind {
-            Kind::Closed { .. } => Vec::new(),
-            Kind::Open(schedule) => schedule.into_unsent(now_ns.min(self.end_ns)),
+            ScheduleKind::Closed { .. } => Vec::new(),
+            ScheduleKind::Open(schedule) => schedule.into_unsent(now_ns.min(self.end_ns)),
         }
     }
 }
 
 /// One thread's slots of an open-loop schedule.
 ///
-/// The rate is integrated to a number of requests x(t); uniform arrivals happen where x is whole, Poisson arrivals where a
-/// Poisson process of rate 1 in x has its points (time-rescaling, Çinlar 1975).
+/// The integral of the rate is a number of requests x(t). Uniform arrivals happen where x is whole;
+/// Poisson arrivals where a Poisson process of rate 1 in x has its points (time-rescaling, Çinlar
+/// 1975).
 #[derive(Clone, Debug)]
-struct Schedule {
-    curve: Curve,
+struct OpenSchedule {
+    curve: RateCurve,
     poisson: Option<Random>,
-    /// x of the slot walked last.
+    /// x of the last walked slot.
     x: f64,
-    /// Measured slots of all threads up to and with that one.
+    /// Measured slots of all threads up to and including that one.
     measured: u64,
     requests: u64,
     threads: u32,
@@ -301,14 +311,17 @@ struct Schedule {
     next: Option<Slot>,
 }
 
-impl Schedule {
+impl OpenSchedule {
     fn new(plan: &Plan, rate: Rate, arrivals: Arrivals, index: u32, threads: u32) -> Self {
-        let curve = Curve::new(rate, plan.warmup, plan.extent.duration);
-        let poisson = (arrivals == Arrivals::Poisson).then(|| Random::new(plan.seed, ARRIVAL_STREAM));
-        let end_ns = plan.extent.duration.map_or(u64::MAX, |d| nanos(plan.warmup).saturating_add(nanos(d)));
-        let requests = plan.extent.requests.unwrap_or(u64::MAX);
-        let mut schedule = Self { curve, poisson, x: 0.0, measured: 0, requests, threads, end_ns, next: None };
-        // Uniform slots begin at x = 0, so the first step must not leave it.
+        let curve = RateCurve::new(rate, plan.warmup, plan.stop.duration);
+        let poisson =
+            (arrivals == Arrivals::Poisson).then(|| Random::new(plan.seed, ARRIVAL_STREAM));
+        let end_ns =
+            plan.stop.duration.map_or(u64::MAX, |d| nanos(plan.warmup).saturating_add(nanos(d)));
+        let requests = plan.stop.requests.unwrap_or(u64::MAX);
+        let mut schedule =
+            Self { curve, poisson, x: 0.0, measured: 0, requests, threads, end_ns, next: None };
+        // Uniform slots begin at x = 0, so the first step must stay there.
         if schedule.poisson.is_none() {
             schedule.x = -1.0;
         }
@@ -336,14 +349,15 @@ impl Schedule {
     fn into_unsent(mut self, until_ns: u64) -> Vec<Unsent> {
         let mut unsent = Vec::new();
         let Some(first) = self.next else { return unsent };
-        let ahead = (self.curve.x_at(until_ns) - self.curve.x_at(first.intended_ns)) / f64::from(self.threads);
-        let slots = (ahead / UNSENT_WALKED_MAX).ceil().max(1.0) as u64;
+        let ahead = (self.curve.x_at(until_ns) - self.curve.x_at(first.intended_ns))
+            / f64::from(self.threads);
+        let slots = (ahead / UNSENT_STEPS_MAX).ceil().max(1.0) as u64;
         while let Some(slot) = self.next.filter(|slot| slot.intended_ns < until_ns) {
             if slot.measured {
                 unsent.push(Unsent { intended_ns: slot.intended_ns, slots });
             }
             if slots > 1 {
-                // Too many to be walked: leap over those that this one stands for, at their mean distance.
+                // Too many to walk: skip those that this one represents, at their mean distance.
                 self.x += ((slots - 1) * u64::from(self.threads)) as f64;
             }
             self.advance();
@@ -352,19 +366,19 @@ impl Schedule {
     }
 }
 
-/// The rate as a curve: constant through the warm-up, then linear.
+/// The rate over time: constant through the warm-up, then linear.
 #[derive(Clone, Copy, Debug)]
-struct Curve {
-    /// Per nanosecond.
+struct RateCurve {
+    /// Requests per nanosecond at the beginning.
     from: f64,
-    /// Rise of the rate per nanosecond, per nanosecond.
+    /// Change of the rate per nanosecond, per nanosecond.
     slope: f64,
     warmup_ns: f64,
     /// Requests of the warm-up.
     warmup_x: f64,
 }
 
-impl Curve {
+impl RateCurve {
     fn new(rate: Rate, warmup: Duration, duration: Option<Duration>) -> Self {
         let (from, to) = (rate.from / 1e9, rate.to / 1e9);
         let slope = duration.map_or(0.0, |d| (to - from) / (d.as_nanos() as f64).max(1.0));
@@ -372,8 +386,8 @@ impl Curve {
         Self { from, slope, warmup_ns, warmup_x: from * warmup_ns }
     }
 
-    /// When the `x`-th request is intended: the root of from·t + slope·t²/2 = x, in the form that loses no digits when
-    /// the slope is small. Never comes back once the rate would have fallen to nothing.
+    /// Returns the time of the `x`-th request: the root of from·t + slope·t²/2 = x, in the form
+    /// that loses no digits for small slopes. `u64::MAX` once the rate would have fallen to zero.
     fn time_ns(&self, x: f64) -> u64 {
         if x <= self.warmup_x {
             return (x / self.from).round() as u64;
@@ -386,7 +400,7 @@ impl Curve {
         (self.warmup_ns + 2.0 * x / (self.from + root.sqrt())).round() as u64
     }
 
-    /// How many requests are intended before `ns`.
+    /// Returns the number of requests intended before `ns`.
     fn x_at(&self, ns: u64) -> f64 {
         let t = ns as f64;
         if t <= self.warmup_ns {
@@ -397,7 +411,7 @@ impl Curve {
     }
 }
 
-/// Saturates: [`DURATION_MAX`] is far below what fits.
+/// Saturates: [`DURATION_MAX`] is far below the limit.
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

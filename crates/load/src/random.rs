@@ -1,19 +1,20 @@
-//! Random numbers that a seed repeats. Not for secrets.
+//! Seeded pseudorandom numbers. Not for secrets.
 
-/// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), seeded by SplitMix64 as
-/// its authors advise.
+/// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021),
+/// seeded by SplitMix64 as its authors recommend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// The stream number `stream` of `seed`. Streams of one seed are unrelated for all practical purposes.
+    /// Returns stream number `stream` of `seed`. Streams of one seed are unrelated for all
+    /// practical purposes.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut state = split_mix(&mut seed.clone()) ^ stream.wrapping_mul(0xa076_1d64_78bd_642f);
         Self(std::array::from_fn(|_| split_mix(&mut state)))
     }
 
-    /// 64 bits, each as good as a fair coin.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -27,18 +28,19 @@ impl Random {
         result
     }
 
-    /// Uniform in [0, 1), a multiple of 2⁻⁵³.
+    /// Returns a uniform number in [0, 1), a multiple of 2⁻⁵³.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Uniform in 0..`below`; 0 when `below` is 0. The bias of the plain multiplication (Lemire, 2019, without the
-    /// rejection step) is below `below`/2⁶⁴.
+    /// Returns a uniform number in 0..`below`; 0 when `below` is 0. The bias of the plain
+    /// multiplication (Lemire, 2019, without the rejection step) is below `below`/2⁶⁴.
     pub fn below(&mut self, below: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(below)) >> 64) as u64
     }
 
-    /// Exponential with mean 1: the gap between arrivals of a Poisson process of rate 1.
+    /// Returns an exponential number with mean 1: the gap between arrivals of a Poisson process of
+    /// rate 1.
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

@@ -2,95 +2,101 @@
 
 use std::sync::Arc;
 
-use crate::ids::{Drawer, Ids, Pick};
+use crate::ids::{Distribution, IdSampler, Ids};
 use crate::random::Random;
 
-/// Where ids go in a path.
-const PLACE: &str = "{id}";
-/// Largest request head that is accepted, in bytes, and the most URLs of one run.
+/// The placeholder for ids in a path.
+const ID_PLACEHOLDER: &str = "{id}";
+/// Largest request head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Most URLs of one run.
+/// Maximum number of URLs of a run.
 pub const URLS_MAX: usize = 1000;
-/// Largest weight of one URL.
+/// Largest weight of a URL.
 pub const WEIGHT_MAX: u32 = 1_000_000;
-/// Stream of the seed that chooses between URLs, one per thread from here on.
+/// First random stream of the choice between URLs; one per thread.
 const CHOICE_STREAM: u64 = 1 << 32;
 
-/// What is sent, for all threads together.
+/// The weighted requests of a run, for all threads.
 #[derive(Clone, Debug)]
-pub struct Mix {
+pub struct RequestMix {
     templates: Vec<Template>,
-    ids: Option<(Ids, Pick)>,
+    ids: Option<(Ids, Distribution)>,
 }
 
-/// One kind of request, as its user describes it.
+/// The user's description of one kind of request.
 #[derive(Clone, Debug)]
-pub struct Description<'a> {
+pub struct RequestSpec<'a> {
     /// The method, a token.
     pub method: &'a str,
-    /// Path and query, beginning with `/`; every `{id}` in it is filled.
+    /// Path and query, beginning with `/`; every `{id}` in it is replaced.
     pub path: &'a str,
     /// The value of `Host`, unless `headers` has one.
     pub host: &'a str,
-    /// Further headers. A `User-Agent` and a `Host` here replace ours.
+    /// Additional headers. A `User-Agent` or `Host` here replaces the default.
     pub headers: &'a [(String, String)],
-    /// The body, if there is one.
+    /// The body, if any.
     pub body: Option<&'a [u8]>,
-    /// How often it is chosen, relative to the others.
+    /// Relative frequency.
     pub weight: u32,
-    /// Whether the connection stays open; if not, the request says so.
+    /// True if the connection stays open; if not, the request says so.
     pub keepalive: bool,
 }
 
-/// What is wrong with a request.
+/// Errors in a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Not a token.
+    /// The method is not a token.
     #[error("{0:?} is no HTTP method; use letters, as in GET or POST")]
     Method(String),
-    /// The path holds what cannot stand in a request line.
-    #[error("the path {0:?} has a blank, a control character or one outside ASCII; write it percent-encoded")]
-    Path(String),
-    /// A header's name or value.
+    /// The path has characters that are invalid in a request line.
     #[error(
-        "the header {0:?} is not valid: a name of letters, digits and dashes, a colon, a value without line breaks"
+        "the path {0:?} has a blank, a control character or one outside ASCII; write it \
+         percent-encoded"
+    )]
+    Path(String),
+    /// A header name or value is invalid.
+    #[error(
+        "the header {0:?} is not valid: a name of letters, digits and dashes, a colon, a value \
+         without line breaks"
     )]
     Header(String),
-    /// A header that only the generator can set right.
+    /// A header that only the generator can set.
     #[error("the header {name} cannot be set by hand: {instead}")]
     ReservedHeader {
-        /// Its name.
+        /// The header name.
         name: String,
-        /// What to do instead.
+        /// The alternative.
         instead: &'static str,
     },
     /// Longer than [`HEAD_BYTES_MAX`].
     #[error("the request's head is {0} bytes long; at most {HEAD_BYTES_MAX} are sent")]
     TooLong(usize),
-    /// A weight of nought, or too large.
+    /// The weight is zero or too large.
     #[error("a URL's weight must be between 1 and {WEIGHT_MAX}, not {0}")]
     Weight(u32),
-    /// Too many.
+    /// There are too many URLs.
     #[error("{0} URLs are too many; at most {URLS_MAX} can be mixed")]
     TooMany(usize),
     /// `{id}` without ids.
-    #[error("the URL has {{id}} in it; say what to fill it with: --ids FROM..TO or --ids-file FILE")]
+    #[error(
+        "the URL has {{id}} in it; say what to fill it with: --ids FROM..TO or --ids-file FILE"
+    )]
     NothingToFill,
     /// Ids without `{id}`.
     #[error("ids are given, but no URL has {{id}} in it")]
     NowhereToFill,
-    /// An empty range.
+    /// The range is empty.
     #[error("the range of ids {from}..{to} is empty; the first must not be larger than the last")]
     EmptyRange {
         /// Its first id.
         from: u64,
-        /// Its last.
+        /// Its last id.
         to: u64,
     },
-    /// An empty list.
+    /// The list is empty.
     #[error("the file of ids is empty; it must have one id per line")]
     NoIds,
-    /// An id that no URL can hold.
+    /// An id that is invalid in a URL.
     #[error("line {line} of the ids: {id:?} cannot stand in a URL; write it percent-encoded")]
     BadId {
         /// Its line, from 1.
@@ -100,21 +106,24 @@ pub enum RequestError {
     },
 }
 
-/// A request with gaps for ids. With one piece there is no gap and the bytes go out as they are.
+/// A request with placeholders for ids. A single piece has no placeholder and is sent as it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pieces: Vec<Arc<[u8]>>,
-    /// Sum of the weights up to and with this one.
+    /// Sum of the weights up to and including this one.
     weight_sum: u64,
     answer_has_body: bool,
 }
 
-impl Mix {
-    /// Prepares requests; there is at least one.
+impl RequestMix {
+    /// Prepares the requests; there is at least one.
     ///
     /// # Errors
-    /// What is wrong with one of them, or with the ids for them.
-    pub fn new(requests: &[Description<'_>], ids: Option<(Ids, Pick)>) -> Result<Self, RequestError> {
+    /// Returns the problem with a request, or with the ids.
+    pub fn new(
+        requests: &[RequestSpec<'_>],
+        ids: Option<(Ids, Distribution)>,
+    ) -> Result<Self, RequestError> {
         if requests.len() > URLS_MAX {
             return Err(RequestError::TooMany(requests.len()));
         }
@@ -134,7 +143,8 @@ impl Mix {
         }
     }
 
-    /// The same requests as HEAD, whose answers have no bodies; none unless all of them are GETs.
+    /// Returns the same requests as HEAD, whose responses have no bodies; `None` unless all are
+    /// GET.
     #[must_use]
     pub fn as_head(&self) -> Option<Self> {
         let head = |template: &Template| {
@@ -148,11 +158,12 @@ impl Mix {
         Some(Self { templates, ids: self.ids.clone() })
     }
 
-    /// The same requests without the `Connection: close` of those that close.
+    /// Returns the same requests without their `Connection: close`.
     #[must_use]
-    pub fn as_kept(&self) -> Self {
+    pub fn with_keepalive(&self) -> Self {
         const CLOSE: &[u8] = b"Connection: close\r\n";
-        // Nobody else may set that header, and a head comes before a body: the first is ours.
+        // Users cannot set that header, and the head precedes the body: the first occurrence is
+        // ours.
         let without = |template: &Template| {
             let mut pieces = template.pieces.clone();
             for piece in &mut pieces {
@@ -166,11 +177,14 @@ impl Mix {
         Self { templates: self.templates.iter().map(without).collect(), ids: self.ids.clone() }
     }
 
-    /// The requests of thread `index` of `threads`.
-    pub(crate) fn share(&self, seed: u64, index: u32, threads: u32) -> Requests {
-        Requests {
+    /// Returns the requests of thread `index` of `threads`.
+    pub(crate) fn share(&self, seed: u64, index: u32, threads: u32) -> RequestGenerator {
+        RequestGenerator {
             templates: self.templates.clone(),
-            drawer: self.ids.as_ref().map(|(ids, pick)| Drawer::new(ids, *pick, seed, index, threads)),
+            drawer: self
+                .ids
+                .as_ref()
+                .map(|(ids, pick)| IdSampler::new(ids, *pick, seed, index, threads)),
             choice: Random::new(seed, CHOICE_STREAM + u64::from(index)),
             filled: Vec::new(),
         }
@@ -178,15 +192,16 @@ impl Mix {
 }
 
 impl Template {
-    fn new(request: &Description<'_>, weight_sum: u64) -> Result<Self, RequestError> {
+    fn new(request: &RequestSpec<'_>, weight_sum: u64) -> Result<Self, RequestError> {
         let head = head(request)?;
         if head.len() > HEAD_BYTES_MAX {
             return Err(RequestError::TooLong(head.len()));
         }
-        // Only the path may have gaps: a header that holds `{id}` means these four characters.
+        // Only the path may have placeholders: in a header, `{id}` means these four characters.
         let line_end = head.find("\r\n").unwrap_or(head.len());
         let (line, rest) = head.split_at(line_end);
-        let mut pieces: Vec<Vec<u8>> = line.split(PLACE).map(|piece| piece.as_bytes().to_vec()).collect();
+        let mut pieces: Vec<Vec<u8>> =
+            line.split(ID_PLACEHOLDER).map(|piece| piece.as_bytes().to_vec()).collect();
         if let Some(last) = pieces.last_mut() {
             last.extend_from_slice(rest.as_bytes());
             last.extend_from_slice(request.body.unwrap_or_default());
@@ -196,7 +211,7 @@ impl Template {
     }
 }
 
-fn head(request: &Description<'_>) -> Result<String, RequestError> {
+fn head(request: &RequestSpec<'_>) -> Result<String, RequestError> {
     if request.method.is_empty() || !request.method.bytes().all(is_token) {
         return Err(RequestError::Method(request.method.to_owned()));
     }
@@ -239,35 +254,36 @@ fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
     Err(RequestError::ReservedHeader { name: name.to_owned(), instead })
 }
 
-/// What names are made of (RFC 9110 section 5.6.2). The server has its own: who judges shares no code with what is judged.
+/// Returns whether a byte is a token character (RFC 9110 section 5.6.2). The server has its own
+/// copy: the load generator shares no code with its target.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// One thread's requests.
+/// Produces one thread's requests.
 #[derive(Debug)]
-pub(crate) struct Requests {
+pub(crate) struct RequestGenerator {
     templates: Vec<Template>,
-    drawer: Option<Drawer>,
+    drawer: Option<IdSampler>,
     choice: Random,
-    /// Where a request with gaps is put together.
+    /// Buffer for requests with placeholders.
     filled: Vec<u8>,
 }
 
-/// A request that is about to be sent.
+/// A request ready to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prepared<'a> {
+pub(crate) struct PreparedRequest<'a> {
     pub(crate) bytes: &'a [u8],
-    /// The same bytes, when they stay as they are for the whole run.
+    /// The same bytes, when they stay constant for the whole run.
     pub(crate) whole: Option<&'a Arc<[u8]>>,
-    /// Whether its answer may have a body: not after HEAD.
+    /// True if its response may have a body: not after HEAD.
     pub(crate) answer_has_body: bool,
 }
 
-impl Requests {
-    /// The next request. Allocates nothing once the first was made.
+impl RequestGenerator {
+    /// Returns the next request. Allocates nothing after the first.
     #[inline]
-    pub(crate) fn next(&mut self) -> Prepared<'_> {
+    pub(crate) fn next(&mut self) -> PreparedRequest<'_> {
         let template = match self.templates.as_slice() {
             [only] => only,
             several => {
@@ -286,10 +302,10 @@ impl Requests {
                 drawer.fill(&mut self.filled);
                 self.filled.extend_from_slice(piece);
             }
-            return Prepared { bytes: &self.filled, whole: None, answer_has_body };
+            return PreparedRequest { bytes: &self.filled, whole: None, answer_has_body };
         }
         let whole = template.pieces.first();
-        Prepared { bytes: whole.map_or(&[], |piece| piece), whole, answer_has_body }
+        PreparedRequest { bytes: whole.map_or(&[], |piece| piece), whole, answer_has_body }
     }
 }
 
@@ -297,78 +313,115 @@ impl Requests {
 mod tests {
     use super::*;
 
-    const PLAIN: Description<'_> =
-        Description { method: "GET", path: "/p", host: "h:1", headers: &[], body: None, weight: 1, keepalive: true };
+    const PLAIN: RequestSpec<'_> = RequestSpec {
+        method: "GET",
+        path: "/p",
+        host: "h:1",
+        headers: &[],
+        body: None,
+        weight: 1,
+        keepalive: true,
+    };
 
-    fn sent(description: Description<'_>, ids: Option<(Ids, Pick)>) -> Result<String, RequestError> {
-        let mix = Mix::new(&[description], ids)?;
+    fn sent(
+        description: RequestSpec<'_>,
+        ids: Option<(Ids, Distribution)>,
+    ) -> Result<String, RequestError> {
+        let mix = RequestMix::new(&[description], ids)?;
         Ok(String::from_utf8(mix.share(1, 0, 1).next().bytes.to_vec()).unwrap())
     }
 
     #[test]
     fn a_request_has_what_it_needs() {
         let agent = concat!("User-Agent: hotrow/", env!("CARGO_PKG_VERSION"), "\r\n");
-        assert_eq!(sent(PLAIN, None).unwrap(), format!("GET /p HTTP/1.1\r\nHost: h:1\r\n{agent}\r\n"));
-        let headers = [("X-A".to_owned(), "1".to_owned()), ("user-agent".to_owned(), "me".to_owned())];
-        let post =
-            Description { method: "POST", headers: &headers, body: Some(b"ab"), keepalive: false, ..PLAIN.clone() };
+        assert_eq!(
+            sent(PLAIN, None).unwrap(),
+            format!("GET /p HTTP/1.1\r\nHost: h:1\r\n{agent}\r\n")
+        );
+        let headers =
+            [("X-A".to_owned(), "1".to_owned()), ("user-agent".to_owned(), "me".to_owned())];
+        let post = RequestSpec {
+            method: "POST",
+            headers: &headers,
+            body: Some(b"ab"),
+            keepalive: false,
+            ..PLAIN.clone()
+        };
         assert_eq!(
             sent(post, None).unwrap(),
-            "POST /p HTTP/1.1\r\nHost: h:1\r\nX-A: 1\r\nuser-agent: me\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab"
+            "POST /p HTTP/1.1\r\nHost: h:1\r\nX-A: 1\r\nuser-agent: me\r\nConnection: \
+             close\r\nContent-Length: 2\r\n\r\nab"
         );
     }
 
     #[test]
     fn requests_are_made_into_heads_and_kept_ones() {
-        let ids = || Some((Ids::range(7, 7).unwrap(), Pick::Uniform));
-        let bytes = |mix: &Mix| String::from_utf8(mix.share(1, 0, 1).next().bytes.to_vec()).unwrap();
-        let closing = Description { path: "/{id}", keepalive: false, ..PLAIN };
-        let mix = Mix::new(&[closing], ids()).unwrap();
+        let ids = || Some((Ids::range(7, 7).unwrap(), Distribution::Uniform));
+        let bytes =
+            |mix: &RequestMix| String::from_utf8(mix.share(1, 0, 1).next().bytes.to_vec()).unwrap();
+        let closing = RequestSpec { path: "/{id}", keepalive: false, ..PLAIN };
+        let mix = RequestMix::new(&[closing], ids()).unwrap();
         assert!(bytes(&mix).contains("Connection: close\r\n"));
-        let kept = bytes(&mix.as_kept());
+        let kept = bytes(&mix.with_keepalive());
         assert!(
-            kept.starts_with("GET /7 HTTP/1.1\r\n") && !kept.contains("close") && kept.ends_with("\r\n\r\n"),
+            kept.starts_with("GET /7 HTTP/1.1\r\n")
+                && !kept.contains("close")
+                && kept.ends_with("\r\n\r\n"),
             "{kept}"
         );
         let head = mix.as_head().unwrap();
         assert!(bytes(&head).starts_with("HEAD /7 HTTP/1.1\r\n"));
         assert!(!head.share(1, 0, 1).next().answer_has_body);
-        let mix = Mix::new(&[PLAIN, Description { method: "POST", ..PLAIN }], None).unwrap();
+        let mix = RequestMix::new(&[PLAIN, RequestSpec { method: "POST", ..PLAIN }], None).unwrap();
         assert!(mix.as_head().is_none());
     }
 
     #[test]
     fn every_gap_of_the_path_is_filled() {
-        let ids = || Some((Ids::range(7, 7).unwrap(), Pick::Uniform));
+        let ids = || Some((Ids::range(7, 7).unwrap(), Distribution::Uniform));
         let headers = [("X".to_owned(), "{id}".to_owned())];
-        let request = Description { path: "/a/{id}?b={id}", headers: &headers, ..PLAIN };
+        let request = RequestSpec { path: "/a/{id}?b={id}", headers: &headers, ..PLAIN };
         let text = sent(request.clone(), ids()).unwrap();
-        assert!(text.starts_with("GET /a/7?b=7 HTTP/1.1\r\n") && text.contains("X: {id}\r\n"), "{text}");
+        assert!(
+            text.starts_with("GET /a/7?b=7 HTTP/1.1\r\n") && text.contains("X: {id}\r\n"),
+            "{text}"
+        );
         assert_eq!(sent(request, None), Err(RequestError::NothingToFill));
         assert_eq!(sent(PLAIN, ids()), Err(RequestError::NowhereToFill));
     }
 
     #[test]
     fn weights_are_kept() {
-        let with = |path, weight| Description { path, weight, ..PLAIN };
-        let mut requests = Mix::new(&[with("/a", 1), with("/b", 3)], None).unwrap().share(1, 0, 1);
+        let with = |path, weight| RequestSpec { path, weight, ..PLAIN };
+        let mut requests =
+            RequestMix::new(&[with("/a", 1), with("/b", 3)], None).unwrap().share(1, 0, 1);
         let a = (0..40_000).filter(|_| requests.next().bytes.starts_with(b"GET /a")).count();
         // Five standard deviations of a binomial count.
         assert!(a.abs_diff(10_000) < 433, "{a}");
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused() {
+    fn an_invalid_request_is_refused() {
         let header = |name: &str, value: &str| {
-            sent(Description { headers: &[(name.to_owned(), value.to_owned())], ..PLAIN }, None).unwrap_err()
+            sent(RequestSpec { headers: &[(name.to_owned(), value.to_owned())], ..PLAIN }, None)
+                .unwrap_err()
         };
         assert!(matches!(header("Content-Length", "1"), RequestError::ReservedHeader { .. }));
         assert!(matches!(header("connection", "close"), RequestError::ReservedHeader { .. }));
         for (name, value) in [("a b", "1"), ("", "1"), ("a", "1\r\nb: 2"), ("a", "\0")] {
             assert!(matches!(header(name, value), RequestError::Header(_)), "{name:?}");
         }
-        assert!(matches!(sent(Description { method: "G T", ..PLAIN }, None), Err(RequestError::Method(_))));
-        assert!(matches!(sent(Description { path: "/a b", ..PLAIN }, None), Err(RequestError::Path(_))));
-        assert!(matches!(sent(Description { weight: 0, ..PLAIN }, None), Err(RequestError::Weight(0))));
+        assert!(matches!(
+            sent(RequestSpec { method: "G T", ..PLAIN }, None),
+            Err(RequestError::Method(_))
+        ));
+        assert!(matches!(
+            sent(RequestSpec { path: "/a b", ..PLAIN }, None),
+            Err(RequestError::Path(_))
+        ));
+        assert!(matches!(
+            sent(RequestSpec { weight: 0, ..PLAIN }, None),
+            Err(RequestError::Weight(0))
+        ));
     }
 }

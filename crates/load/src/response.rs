@@ -1,6 +1,7 @@
-//! An incremental parser of HTTP/1.1 responses (RFC 9112): bytes in, whole answers out, no I/O.
+//! An incremental parser of HTTP/1.1 responses (RFC 9112) without I/O.
 //!
-//! Bodies are counted and dropped. Reading order: [`Parser`], [`head`] (status line and header fields), [`chunked`].
+//! Bodies are counted and dropped. Reading order: [`Parser`], [`head`] (status line and header
+//! fields), [`chunked`].
 
 pub mod chunked;
 #[cfg(any(test, fuzzing))]
@@ -10,22 +11,22 @@ pub mod head;
 use chunked::Chunked;
 use head::{Framing, Head};
 
-/// Longest head of a response, in bytes.
+/// Longest response head, in bytes.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Most interim (1xx) responses before the final one.
 pub const INTERIM_MAX: u32 = 16;
 
-/// Follows the responses of one connection.
+/// Parses the responses of one connection.
 #[derive(Debug, Default)]
 pub struct Parser {
-    stage: Stage,
-    /// The beginning of a head that one read did not hold.
+    stage: ParserState,
+    /// The beginning of a head that spans reads.
     partial: Vec<u8>,
     interim: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum ParserState {
     /// Before or in a head.
     #[default]
     Head,
@@ -38,7 +39,7 @@ enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
-    /// Bytes still to come; at least one.
+    /// Remaining bytes; at least one.
     Fixed(u64),
     Chunked(Chunked),
     UntilClose,
@@ -46,55 +47,55 @@ enum Body {
 
 /// A complete final response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// The status code, 200 to 999.
     pub status: u16,
-    /// Whether the connection may be used again.
+    /// True if the connection may be reused.
     pub keep: bool,
 }
 
-/// What [`Parser::feed`] did.
+/// The result of [`Parser::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fed {
-    /// Bytes that belong to this answer; the rest belongs to the next.
+pub struct FeedResult {
+    /// Bytes that belong to this response; the others belong to the next.
     pub used: usize,
-    /// The answer, when it is complete. Without one all bytes are used.
-    pub answer: Option<Answer>,
+    /// The response, when complete. Without one all bytes are used.
+    pub answer: Option<Response>,
 }
 
-/// What the end of the stream means.
+/// The meaning of the end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It comes between answers.
-    Between,
-    /// It completes this answer, whose body lasts until the connection is closed.
-    Complete(Answer),
-    /// It cuts an answer off.
-    Inside,
+pub enum StreamEnd {
+    /// It falls between responses.
+    BetweenResponses,
+    /// It completes this response, whose body lasts until the connection closes.
+    Complete(Response),
+    /// It truncates a response.
+    Truncated,
 }
 
-/// Why bytes are no HTTP/1.1 response.
+/// Reasons why bytes are no valid HTTP/1.1 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// No status line.
+    /// Invalid status line.
     #[error("the answer does not begin with an HTTP/1 status line: is this an HTTP server?")]
     StatusLine,
     /// A header line without a colon or a name.
     #[error("a header line of the answer is not valid")]
     HeaderLine,
-    /// The head does not end.
+    /// The head exceeds the limit.
     #[error("the head of the answer is longer than {HEAD_BYTES_MAX} bytes")]
     HeadTooLong,
-    /// No number, or two that differ.
+    /// `Content-Length` is no number, or has contradictory values.
     #[error("the Content-Length of the answer is not valid")]
     ContentLength,
-    /// Something else than `chunked`, or not at the end.
+    /// `Transfer-Encoding` is not just a final `chunked`.
     #[error("the Transfer-Encoding of the answer is not chunked")]
     TransferEncoding,
-    /// A chunk without a valid size, or without its end.
+    /// A chunk without a valid size or end.
     #[error("the chunks of the answer are not valid")]
     Chunk,
-    /// 101, which nobody asked for.
+    /// 101 without a request to upgrade.
     #[error("the server switches protocols, which was not asked for")]
     Switched,
     /// More than [`INTERIM_MAX`].
@@ -103,74 +104,83 @@ pub enum Malformed {
 }
 
 impl Parser {
-    /// Takes bytes of the answer to one request. `has_body` is false when that was a HEAD.
+    /// Parses bytes of the response to one request. `has_body` is false after HEAD.
     ///
     /// # Errors
-    /// What is wrong with the answer. The connection cannot be used any more.
+    /// Returns the defect; the connection cannot be used any more.
     #[inline]
-    pub fn feed(&mut self, bytes: &[u8], has_body: bool) -> Result<Fed, Malformed> {
+    pub fn feed(&mut self, bytes: &[u8], has_body: bool) -> Result<FeedResult, Malformed> {
         let mut used = 0;
         loop {
             match &mut self.stage {
-                Stage::Head => {
+                ParserState::Head => {
                     let (head, taken) = match self.head(&bytes[used..])? {
                         Some(found) => found,
-                        None => return Ok(Fed { used: bytes.len(), answer: None }),
+                        None => return Ok(FeedResult { used: bytes.len(), answer: None }),
                     };
                     used += taken;
                     if head.status < 200 {
                         self.pass_interim(head)?;
                     } else if let Some(answer) = self.begin_body(head, has_body) {
-                        return Ok(Fed { used, answer: Some(answer) });
+                        return Ok(FeedResult { used, answer: Some(answer) });
                     }
                 }
-                Stage::Body { status, keep, body } => {
+                ParserState::Body { status, keep, body } => {
                     let (taken, complete) = body.feed(&bytes[used..])?;
                     used += taken;
-                    let answer = complete.then_some(Answer { status: *status, keep: *keep });
+                    let answer = complete.then_some(Response { status: *status, keep: *keep });
                     if complete {
-                        self.stage = Stage::Head;
+                        self.stage = ParserState::Head;
                     }
-                    return Ok(Fed { used, answer });
+                    return Ok(FeedResult { used, answer });
                 }
             }
         }
     }
 
-    /// The stream has ended.
+    /// Handles the end of the stream.
     #[must_use]
-    pub fn end(&self) -> Ended {
+    pub fn end(&self) -> StreamEnd {
         match self.stage {
-            Stage::Head if self.partial.is_empty() && self.interim == 0 => Ended::Between,
-            Stage::Body { status, body: Body::UntilClose, .. } => Ended::Complete(Answer { status, keep: false }),
-            _ => Ended::Inside,
+            ParserState::Head if self.partial.is_empty() && self.interim == 0 => {
+                StreamEnd::BetweenResponses
+            }
+            ParserState::Body { status, body: Body::UntilClose, .. } => {
+                StreamEnd::Complete(Response { status, keep: false })
+            }
+            _ => StreamEnd::Truncated,
         }
     }
 
-    /// Ready for a new connection. Keeps no memory of a long head.
+    /// Resets the parser for a new connection and frees the memory of a long head.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// A whole head and its length, if there is one yet. Bytes of an incomplete one are kept.
+    /// Returns a complete head and its length; keeps the bytes of an incomplete one.
     fn head(&mut self, bytes: &[u8]) -> Result<Option<(Head, usize)>, Malformed> {
         if self.partial.is_empty() {
             let found = head::parse(bytes);
             if let Ok(Some(found)) = found {
                 return Ok(Some(found));
             }
-            // What is wrong is told when the head is whole, so that it does not depend on how reads split it.
+            // Defects are reported when the head is complete, so that they do not depend on how
+            // reads split it.
             if whole(bytes, 0)? {
                 return found;
             }
             self.partial.extend_from_slice(bytes);
             return Ok(None);
         }
-        // A line break that ends the head may have begun in what is kept already.
+        // A line break that ends the head may have begun in the kept bytes.
         let before = self.partial.len();
         let room = (HEAD_BYTES_MAX + 1).saturating_sub(before).min(bytes.len());
         self.partial.extend_from_slice(&bytes[..room]);
-        let found = if whole(&self.partial, before.saturating_sub(3))? { head::parse(&self.partial)? } else { None };
+        let found = if whole(&self.partial, before.saturating_sub(3))? {
+            head::parse(&self.partial)?
+        } else {
+            None
+        };
         Ok(found.map(|(head, length)| {
             self.partial = Vec::new();
             (head, length - before)
@@ -185,25 +195,25 @@ impl Parser {
         if self.interim > INTERIM_MAX { Err(Malformed::TooManyInterim) } else { Ok(()) }
     }
 
-    /// The answer, when its head is all of it (RFC 9112 section 6.3).
-    fn begin_body(&mut self, head: Head, has_body: bool) -> Option<Answer> {
+    /// Returns the response when it consists of its head alone (RFC 9112 section 6.3).
+    fn begin_body(&mut self, head: Head, has_body: bool) -> Option<Response> {
         self.interim = 0;
         let Head { status, keep, framing } = head;
         let bodyless = !has_body || status == 204 || status == 304;
         let body = match framing {
-            _ if bodyless => return Some(Answer { status, keep }),
-            Framing::Fixed(0) => return Some(Answer { status, keep }),
+            _ if bodyless => return Some(Response { status, keep }),
+            Framing::Fixed(0) => return Some(Response { status, keep }),
             Framing::Fixed(bytes) => Body::Fixed(bytes),
             Framing::Chunked => Body::Chunked(Chunked::default()),
             Framing::None => Body::UntilClose,
         };
-        self.stage = Stage::Body { status, keep, body };
+        self.stage = ParserState::Body { status, keep, body };
         None
     }
 }
 
 impl Body {
-    /// Bytes used, and whether the body is complete.
+    /// Returns the bytes used and whether the body is complete.
     fn feed(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         match self {
             Self::Fixed(left) => {
@@ -217,7 +227,7 @@ impl Body {
     }
 }
 
-/// Whether `bytes` begin with a whole head. Its end is looked for from `from` on.
+/// Returns whether `bytes` begin with a complete head. Searches for its end starting at `from`.
 fn whole(bytes: &[u8], from: usize) -> Result<bool, Malformed> {
     head::check_beginning(bytes)?;
     let within = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];

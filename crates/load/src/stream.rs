@@ -11,31 +11,31 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::target::Address;
 use crate::tls::Tls;
 
-/// One side of a connection.
+/// A connection's byte stream.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(OwnedFd),
-    Secure(Box<Secure>),
+    TlsStream(Box<TlsStream>),
 }
 
 #[derive(Debug)]
-pub(crate) struct Secure {
+pub(crate) struct TlsStream {
     socket: OwnedFd,
     tls: ClientConnection,
 }
 
-/// What reading came to.
+/// The result of a read.
 #[derive(Debug)]
-pub(crate) enum Input {
-    /// This many bytes. `drained` when there was no more at that moment.
+pub(crate) enum ReadResult {
+    /// This many bytes. `drained` when the socket was then empty.
     Bytes { n: usize, drained: bool },
-    /// None now.
+    /// No bytes now.
     Blocked,
-    /// None ever.
+    /// End of stream.
     End,
 }
 
-/// Why a stream cannot be used any more.
+/// Reasons why a stream cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StreamError {
     #[error("{0}")]
@@ -50,8 +50,8 @@ impl From<Errno> for StreamError {
     }
 }
 
-/// Begins to connect. The connection is there when the socket can be written. Nothing that is sent on it waits for the
-/// acknowledgement of what went before: neither a further request nor the rest of a large one.
+/// Begins to connect; the connection is open when the socket is writable. `TCP_NODELAY` is set: no
+/// send waits for the acknowledgement of earlier bytes.
 pub(crate) fn connect(address: &Address, tls: Option<&Tls>) -> Result<Stream, StreamError> {
     let (domain, target) = match address {
         Address::Tcp(to) => (Domain::for_address(*to), SockAddr::from(*to)),
@@ -69,7 +69,7 @@ pub(crate) fn connect(address: &Address, tls: Option<&Tls>) -> Result<Stream, St
     let socket = OwnedFd::from(socket);
     Ok(match tls {
         None => Stream::Plain(socket),
-        Some(tls) => Stream::Secure(Box::new(Secure { socket, tls: tls.connect()? })),
+        Some(tls) => Stream::TlsStream(Box::new(TlsStream { socket, tls: tls.connect()? })),
     })
 }
 
@@ -77,25 +77,27 @@ impl Stream {
     pub(crate) fn socket(&self) -> &OwnedFd {
         match self {
             Self::Plain(socket) => socket,
-            Self::Secure(secure) => &secure.socket,
+            Self::TlsStream(secure) => &secure.socket,
         }
     }
 
-    /// How connecting went, once the socket can be written.
+    /// Returns the result of connecting, once the socket is writable.
     pub(crate) fn connected(&self) -> Result<(), StreamError> {
         Ok(rustix::net::sockopt::socket_error(self.socket())??)
     }
 
-    /// Goes on with the TLS handshake; true when it is over, as it is at once without TLS.
-    pub(crate) fn shake_hands(&mut self) -> Result<bool, StreamError> {
-        let Self::Secure(secure) = self else { return Ok(true) };
-        let Secure { socket, tls } = &mut **secure;
+    /// Continues the TLS handshake; returns true when complete, which is at once without TLS.
+    pub(crate) fn continue_handshake(&mut self) -> Result<bool, StreamError> {
+        let Self::TlsStream(secure) = self else { return Ok(true) };
+        let TlsStream { socket, tls } = &mut **secure;
         while tls.is_handshaking() {
             push(tls, socket)?;
             match pull(tls, socket)? {
-                Pulled::Some => {}
-                Pulled::Blocked => break,
-                Pulled::End => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                TlsReadResult::Some => {}
+                TlsReadResult::Blocked => break,
+                TlsReadResult::End => {
+                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                }
             }
         }
         push(tls, socket)?;
@@ -103,24 +105,25 @@ impl Stream {
     }
 
     #[inline]
-    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<Input, StreamError> {
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<ReadResult, StreamError> {
         match self {
             Self::Plain(socket) => {
                 let room = into.len();
                 match rustix::net::recv(&*socket, into, RecvFlags::empty()) {
-                    Ok((0, _)) => Ok(Input::End),
-                    // A stream socket that gives less than was asked for is empty: epoll(7).
-                    Ok((n, _)) => Ok(Input::Bytes { n, drained: n < room }),
-                    Err(Errno::AGAIN) => Ok(Input::Blocked),
-                    Err(Errno::INTR) => Ok(Input::Bytes { n: 0, drained: false }),
+                    Ok((0, _)) => Ok(ReadResult::End),
+                    // A stream socket that returns less than the requested size is empty: epoll(7).
+                    Ok((n, _)) => Ok(ReadResult::Bytes { n, drained: n < room }),
+                    Err(Errno::AGAIN) => Ok(ReadResult::Blocked),
+                    Err(Errno::INTR) => Ok(ReadResult::Bytes { n: 0, drained: false }),
                     Err(e) => Err(e.into()),
                 }
             }
-            Self::Secure(secure) => secure.read(into),
+            Self::TlsStream(secure) => secure.read(into),
         }
     }
 
-    /// Writes what the socket takes now; the number of bytes that need not be given again.
+    /// Writes as much as the socket accepts; returns the number of bytes that need not be passed
+    /// again.
     #[inline]
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         match self {
@@ -129,8 +132,8 @@ impl Stream {
                 Err(Errno::AGAIN | Errno::INTR) => Ok(0),
                 Err(e) => Err(e.into()),
             },
-            Self::Secure(secure) => {
-                // The library keeps what the socket does not take, up to its own limit.
+            Self::TlsStream(secure) => {
+                // The library buffers what the socket does not accept, up to its own limit.
                 let n = secure.tls.writer().write(bytes)?;
                 push(&mut secure.tls, &secure.socket)?;
                 Ok(n)
@@ -138,53 +141,54 @@ impl Stream {
         }
     }
 
-    /// Sends what TLS still holds back.
+    /// Sends the bytes that TLS still buffers.
     pub(crate) fn flush(&mut self) -> Result<(), StreamError> {
         match self {
             Self::Plain(_) => Ok(()),
-            Self::Secure(secure) => push(&mut secure.tls, &secure.socket),
+            Self::TlsStream(secure) => push(&mut secure.tls, &secure.socket),
         }
     }
 }
 
-impl Secure {
-    fn read(&mut self, into: &mut [u8]) -> Result<Input, StreamError> {
+impl TlsStream {
+    fn read(&mut self, into: &mut [u8]) -> Result<ReadResult, StreamError> {
         loop {
             match self.tls.reader().read(into) {
-                Ok(0) => return Ok(Input::End),
-                Ok(n) => return Ok(Input::Bytes { n, drained: false }),
+                Ok(0) => return Ok(ReadResult::End),
+                Ok(n) => return Ok(ReadResult::Bytes { n, drained: false }),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Input::End),
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ReadResult::End),
                 Err(e) => return Err(e.into()),
             }
             match pull(&mut self.tls, &self.socket)? {
-                Pulled::Some => {}
-                Pulled::Blocked => {
-                    // Key updates and the like are answered at once.
+                TlsReadResult::Some => {}
+                TlsReadResult::Blocked => {
+                    // Key updates and similar messages are answered at once.
                     push(&mut self.tls, &self.socket)?;
-                    return Ok(Input::Blocked);
+                    return Ok(ReadResult::Blocked);
                 }
-                Pulled::End => return Ok(Input::End),
+                TlsReadResult::End => return Ok(ReadResult::End),
             }
         }
     }
 }
 
-enum Pulled {
+enum TlsReadResult {
     Some,
     Blocked,
     End,
 }
 
-fn pull(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<Pulled, StreamError> {
-    let pulled = match tls.read_tls(&mut Raw(socket)) {
-        Ok(0) => Pulled::End,
-        Ok(_) => Pulled::Some,
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Pulled::Blocked,
+fn pull(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<TlsReadResult, StreamError> {
+    let pulled = match tls.read_tls(&mut RawSocket(socket)) {
+        Ok(0) => TlsReadResult::End,
+        Ok(_) => TlsReadResult::Some,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => TlsReadResult::Blocked,
         Err(e) => return Err(e.into()),
     };
     if let Err(e) = tls.process_new_packets() {
-        // The server should hear why, as far as the socket takes it; the error is told anyway.
+        // Sends the alert to the server as far as the socket accepts it; the error is reported
+        // anyway.
         let _ = push(tls, socket);
         return Err(e.into());
     }
@@ -193,7 +197,7 @@ fn pull(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<Pulled, StreamEr
 
 fn push(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<(), StreamError> {
     while tls.wants_write() {
-        match tls.write_tls(&mut Raw(socket)) {
+        match tls.write_tls(&mut RawSocket(socket)) {
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(e) => return Err(e.into()),
@@ -202,16 +206,16 @@ fn push(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<(), StreamError>
     Ok(())
 }
 
-/// A socket as the library wants it.
-struct Raw<'a>(&'a OwnedFd);
+/// A socket with the interface that the TLS library expects.
+struct RawSocket<'a>(&'a OwnedFd);
 
-impl Read for Raw<'_> {
+impl Read for RawSocket<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::net::recv(self.0.as_fd(), into, RecvFlags::empty())?.0)
     }
 }
 
-impl Write for Raw<'_> {
+impl Write for RawSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::net::send(self.0.as_fd(), bytes, SendFlags::NOSIGNAL)?)
     }

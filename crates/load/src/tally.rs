@@ -1,28 +1,28 @@
-//! How a worker counts: the record of the second under way, and failures in words.
+//! A worker's counters: the statistics of the current second, and failure messages.
 
 use std::collections::BTreeMap;
 
-use crate::connection::Sent;
+use crate::connection::SentRequest;
 use crate::plan::Slot;
-use crate::record::Record;
-use crate::response::Answer;
+use crate::response::Response;
+use crate::stats::LoadStats;
 
-/// Most different failures that are kept in words, per thread; more are counted under the last.
-const TROUBLES_MAX: usize = 8;
-const OTHER_TROUBLES: &str = "other failures";
+/// Most distinct failure messages per thread; further ones are counted under the last.
+const FAILURE_MESSAGES_MAX: usize = 8;
+const OTHER_FAILURES: &str = "other failures";
 
-/// Which answers are right.
+/// The expected status codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum ExpectedStatus {
     /// Any 2xx or 3xx.
     Success,
     /// These status codes.
     Status(Vec<u16>),
 }
 
-/// How a request that was sent can be lost.
+/// The ways in which a sent request can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum RequestFailure {
     Reset,
     Closed,
     Malformed,
@@ -31,29 +31,29 @@ pub(crate) enum Loss {
 /// One thread's counts.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    record: Record,
-    /// Answers of this second by status code.
+    record: LoadStats,
+    /// Responses of this second by status code.
     statuses: Box<[u64]>,
-    expect: Expect,
+    expect: ExpectedStatus,
     window_end_ns: u64,
     pub(crate) last_answer_ns: u64,
-    pub(crate) troubles: BTreeMap<String, u64>,
+    pub(crate) failure_messages: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    pub(crate) fn new(expect: &Expect, window_end_ns: u64) -> Self {
+    pub(crate) fn new(expect: &ExpectedStatus, window_end_ns: u64) -> Self {
         Self {
-            record: Record::default(),
+            record: LoadStats::default(),
             statuses: vec![0; 1000].into_boxed_slice(),
             expect: expect.clone(),
             window_end_ns,
             last_answer_ns: 0,
-            troubles: BTreeMap::new(),
+            failure_messages: BTreeMap::new(),
         }
     }
 
-    /// The record of the second that is over; the next begins.
-    pub(crate) fn take(&mut self) -> Record {
+    /// Returns the statistics of the completed second and begins the next.
+    pub(crate) fn take(&mut self) -> LoadStats {
         for (status, n) in self.statuses.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
             self.record.counts.status.insert(status as u16, std::mem::take(n));
         }
@@ -69,14 +69,14 @@ impl Tally {
         self.record.counts.unsent += u64::from(slot.measured);
     }
 
-    /// `n` slots that the end of the run found waiting for their turn since `waited_ns`.
+    /// Counts `n` slots that were still unsent at the end of the run, due since `waited_ns`.
     pub(crate) fn never_taken(&mut self, waited_ns: u64, n: u64) {
         self.record.counts.scheduled += n;
         self.record.counts.unsent += n;
-        self.record.latency.give_up(waited_ns, n);
+        self.record.latency.record_abandoned(waited_ns, n);
     }
 
-    /// `own` when the lateness is the generator's: no connection had to be waited for.
+    /// `own`: whether lateness is the generator's, because no connection had to be waited for.
     #[inline]
     pub(crate) fn sent(&mut self, slot: Slot, now_ns: u64, bytes: usize, own: bool) {
         if slot.measured {
@@ -96,14 +96,14 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn answered(&mut self, sent: &Sent, answer: Answer, now_ns: u64) {
+    pub(crate) fn answered(&mut self, sent: &SentRequest, answer: Response, now_ns: u64) {
         if !sent.slot.measured {
             return;
         }
         let counts = &mut self.record.counts;
         let ok = match &self.expect {
-            Expect::Success => (200..400).contains(&answer.status),
-            Expect::Status(codes) => codes.contains(&answer.status),
+            ExpectedStatus::Success => (200..400).contains(&answer.status),
+            ExpectedStatus::Status(codes) => codes.contains(&answer.status),
         };
         let in_window = u64::from(now_ns <= self.window_end_ns);
         if ok {
@@ -113,28 +113,28 @@ impl Tally {
             counts.errors.unexpected_status += 1;
             counts.unexpected_in_window += in_window;
         }
-        // The parser lets no status beyond 999 pass.
+        // The parser accepts no status beyond 999.
         self.statuses[usize::from(answer.status).min(999)] += 1;
         self.last_answer_ns = now_ns;
         self.record.latency.answered.record(now_ns.saturating_sub(sent.slot.intended_ns));
         self.record.service.answered.record(now_ns.saturating_sub(sent.sent_ns));
     }
 
-    pub(crate) fn timed_out(&mut self, sent: &Sent, now_ns: u64) {
+    pub(crate) fn timed_out(&mut self, sent: &SentRequest, now_ns: u64) {
         if sent.slot.measured {
             self.record.counts.timeouts += 1;
-            self.record.latency.give_up(now_ns.saturating_sub(sent.slot.intended_ns), 1);
-            self.record.service.give_up(now_ns.saturating_sub(sent.sent_ns), 1);
+            self.record.latency.record_abandoned(now_ns.saturating_sub(sent.slot.intended_ns), 1);
+            self.record.service.record_abandoned(now_ns.saturating_sub(sent.sent_ns), 1);
         }
     }
 
-    pub(crate) fn lost(&mut self, sent: &Sent, loss: Loss) {
+    pub(crate) fn lost(&mut self, sent: &SentRequest, loss: RequestFailure) {
         if sent.slot.measured {
             let errors = &mut self.record.counts.errors;
             match loss {
-                Loss::Reset => errors.reset += 1,
-                Loss::Closed => errors.closed += 1,
-                Loss::Malformed => errors.malformed += 1,
+                RequestFailure::Reset => errors.reset += 1,
+                RequestFailure::Closed => errors.closed += 1,
+                RequestFailure::Malformed => errors.malformed += 1,
             }
         }
     }
@@ -148,10 +148,11 @@ impl Tally {
         self.record.counts.connect_errors += u64::from(measured);
     }
 
-    /// Notes a failure in words.
-    pub(crate) fn trouble(&mut self, words: String) {
-        let full = self.troubles.len() >= TROUBLES_MAX && !self.troubles.contains_key(&words);
-        let words = if full { OTHER_TROUBLES.to_owned() } else { words };
-        *self.troubles.entry(words).or_default() += 1;
+    /// Counts a failure message.
+    pub(crate) fn failure_message(&mut self, words: String) {
+        let full = self.failure_messages.len() >= FAILURE_MESSAGES_MAX
+            && !self.failure_messages.contains_key(&words);
+        let words = if full { OTHER_FAILURES.to_owned() } else { words };
+        *self.failure_messages.entry(words).or_default() += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! Where requests go: the parts of a URL, and the address that its name stands for.
+//! The destination of requests: the parts of a URL, and the address of its host.
 
 use std::fmt;
 use std::io;
@@ -6,23 +6,24 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest name of a host, RFC 1035 section 2.3.4.
+/// Longest host name, RFC 1035 section 2.3.4.
 const HOST_BYTES_MAX: usize = 255;
 
-/// A URL, as far as a load generator cares: `http` or `https`, no user information; a fragment is dropped.
+/// The parts of a URL that a load generator needs: `http` or `https`, no user information; a
+/// fragment is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Whether the connection is encrypted.
+    /// True if the connection is encrypted.
     pub secure: bool,
-    /// The host: a name, an IPv4 address, or an IPv6 address without its brackets.
+    /// The host: a name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
-    /// The port, the scheme's own when the URL names none.
+    /// The port; the scheme's default when the URL names none.
     pub port: u16,
     /// Path and query, beginning with `/`.
     pub path: String,
 }
 
-/// Where connections go.
+/// The destination of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// TCP.
@@ -31,15 +32,15 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Why a target cannot be used.
+/// Reasons why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// The URL is wrong.
+    /// The URL is invalid.
     #[error("{url:?} is not a URL that can be loaded: {why}")]
     Url {
         /// The text.
         url: String,
-        /// What is wrong.
+        /// The defect.
         why: &'static str,
     },
     /// The name does not resolve.
@@ -47,32 +48,34 @@ pub enum TargetError {
     UnknownHost {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's message.
         error: io::Error,
     },
     /// It resolves to no address.
     #[error("the host {0} has no address")]
     NoAddress(String),
-    /// None of several addresses takes a connection.
+    /// None of several addresses accepts a connection.
     #[error("no connection to {host} port {port}: {tried}")]
     Unreachable {
         /// The name.
         host: String,
         /// The port.
         port: u16,
-        /// Every address that was tried and what came of it.
+        /// Every address tried, with the result.
         tried: String,
     },
 }
 
 impl Url {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// When it is not `http://` or `https://` with a host and a valid port.
+    /// Fails unless it is `http://` or `https://` with a host and a valid port.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let wrong = |why| TargetError::Url { url: text.to_owned(), why };
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("it must begin with http:// or https://"))?;
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or_else(|| wrong("it must begin with http:// or https://"))?;
         let secure = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
@@ -81,9 +84,12 @@ impl Url {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(wrong("a user name in it is not supported; send an Authorization header with -H"));
+            return Err(wrong(
+                "a user name in it is not supported; send an Authorization header with -H",
+            ));
         }
-        let (host, port) = split_authority(authority).ok_or_else(|| wrong("its host or port is not valid"))?;
+        let (host, port) =
+            split_authority(authority).ok_or_else(|| wrong("its host or port is not valid"))?;
         let port = match port {
             None => {
                 if secure {
@@ -92,35 +98,42 @@ impl Url {
                     80
                 }
             }
-            Some(port) => {
-                port.parse().ok().filter(|p| *p != 0).ok_or_else(|| wrong("its port must be between 1 and 65535"))?
-            }
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|p| *p != 0)
+                .ok_or_else(|| wrong("its port must be between 1 and 65535"))?,
         };
         let path = path.split('#').next().unwrap_or_default();
         let slash = if path.starts_with('/') { "" } else { "/" };
         Ok(Self { secure, host: host.to_owned(), port, path: format!("{slash}{path}") })
     }
 
-    /// The value of the `Host` header: without the port when it is the scheme's own.
+    /// Returns the value of the `Host` header: without the port when it is the scheme's default.
     #[must_use]
     pub fn host_header(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == if self.secure { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == if self.secure { 443 } else { 80 } {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
     }
 
-    /// Whether connections to one serve the other.
+    /// Returns whether connections to one URL serve the other.
     #[must_use]
     pub fn same_origin(&self, other: &Self) -> bool {
-        (self.secure, self.port) == (other.secure, other.port) && self.host.eq_ignore_ascii_case(&other.host)
+        (self.secure, self.port) == (other.secure, other.port)
+            && self.host.eq_ignore_ascii_case(&other.host)
     }
 
-    /// Resolves the host, once for the whole run. When a name stands for several addresses, the first that takes a
-    /// connection within `patience` is used: `localhost` often names `::1` where nobody listens. That connection is closed
-    /// unused. A single address is not tried here.
-    ///
+    /// Resolves the host, once for the whole run. Of several addresses, the first that accepts a
+    /// connection within `timeout` is used: `localhost` often includes `::1` without a listener.
+    /// That connection is closed unused. A single address is not tested here.
     /// # Errors
-    /// When the name is unknown, or none of several addresses takes a connection.
-    pub fn resolve(&self, patience: Duration) -> Result<SocketAddr, TargetError> {
+    /// Fails when the name is unknown, or none of several addresses accepts a connection.
+    pub fn resolve(&self, timeout: Duration) -> Result<SocketAddr, TargetError> {
         let unknown = |error| TargetError::UnknownHost { host: self.host.clone(), error };
         let mut addresses: Vec<SocketAddr> =
             (self.host.as_str(), self.port).to_socket_addrs().map_err(unknown)?.collect();
@@ -128,35 +141,52 @@ impl Url {
         match addresses.as_slice() {
             [] => Err(TargetError::NoAddress(self.host.clone())),
             [only] => Ok(*only),
-            several => self.first_reachable(several, patience),
+            several => self.first_reachable(several, timeout),
         }
     }
 
-    fn first_reachable(&self, addresses: &[SocketAddr], patience: Duration) -> Result<SocketAddr, TargetError> {
+    fn first_reachable(
+        &self,
+        addresses: &[SocketAddr],
+        timeout: Duration,
+    ) -> Result<SocketAddr, TargetError> {
         let mut tried = Vec::new();
         for address in addresses {
-            match TcpStream::connect_timeout(address, patience) {
+            match TcpStream::connect_timeout(address, timeout) {
                 Ok(_) => return Ok(*address),
                 Err(error) => tried.push(format!("{}: {error}", address.ip())),
             }
         }
-        Err(TargetError::Unreachable { host: self.host.clone(), port: self.port, tried: tried.join("; ") })
+        Err(TargetError::Unreachable {
+            host: self.host.clone(),
+            port: self.port,
+            tried: tried.join("; "),
+        })
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}{}", if self.secure { "https" } else { "http" }, self.host_header(), self.path)
+        write!(
+            f,
+            "{}://{}{}",
+            if self.secure { "https" } else { "http" },
+            self.host_header(),
+            self.path
+        )
     }
 }
 
 impl Address {
-    /// Whether it belongs to this machine, as far as this network namespace tells: only its own addresses can be bound.
+    /// Returns whether it belongs to this machine, as far as this network namespace shows: only its
+    /// own addresses can be bound.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,
-            Self::Tcp(address) => address.ip().is_loopback() || UdpSocket::bind((address.ip(), 0)).is_ok(),
+            Self::Tcp(address) => {
+                address.ip().is_loopback() || UdpSocket::bind((address.ip(), 0)).is_ok()
+            }
         }
     }
 }
@@ -170,7 +200,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Host and port; nothing when either cannot be.
+/// Returns host and port; `None` when either is invalid.
 fn split_authority(authority: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
@@ -180,7 +210,8 @@ fn split_authority(authority: &str) -> Option<(&str, Option<&str>)> {
             _ => Some((host, Some(rest.strip_prefix(':')?))),
         };
     }
-    let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+    let (host, port) =
+        authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
     let valid = !host.is_empty() && host.len() <= HOST_BYTES_MAX && host.bytes().all(fits);
     valid.then_some((host, port))
@@ -196,14 +227,24 @@ mod tests {
 
     #[test]
     fn urls_fall_into_parts() {
-        let is = |secure, host: &str, port, path: &str| Some((secure, host.to_owned(), port, path.to_owned()));
+        let is = |secure, host: &str, port, path: &str| {
+            Some((secure, host.to_owned(), port, path.to_owned()))
+        };
         assert_eq!(parts("http://a"), is(false, "a", 80, "/"));
         assert_eq!(parts("HTTPS://a.b?x=1#y"), is(true, "a.b", 443, "/?x=1"));
         assert_eq!(parts("http://127.0.0.1:8080/p/{id}"), is(false, "127.0.0.1", 8080, "/p/{id}"));
         assert_eq!(parts("http://[::1]:1/"), is(false, "::1", 1, "/"));
-        for bad in
-            ["", "a", "ftp://a", "http://", "http://:80", "http://a:0", "http://a:x", "http://a:70000", "http://u@a"]
-        {
+        for bad in [
+            "",
+            "a",
+            "ftp://a",
+            "http://",
+            "http://:80",
+            "http://a:0",
+            "http://a:x",
+            "http://a:70000",
+            "http://u@a",
+        ] {
             assert_eq!(parts(bad), None, "{bad}");
         }
         for bad in ["http://[::1", "http://[x]", "http://[::1]8", "http://a b/", "http://ä/"] {
@@ -213,20 +254,29 @@ mod tests {
 
     #[test]
     fn the_host_header_omits_the_usual_port() {
-        for (url, host) in [("http://a:80", "a"), ("http://a:81", "a:81"), ("https://[::1]:443/", "[::1]")] {
+        for (url, host) in
+            [("http://a:80", "a"), ("http://a:81", "a:81"), ("https://[::1]:443/", "[::1]")]
+        {
             assert_eq!(Url::parse(url).unwrap().host_header(), host);
         }
         let same = |a, b| Url::parse(a).unwrap().same_origin(&Url::parse(b).unwrap());
         assert!(
-            same("http://a/x", "http://A:80/y") && !same("http://a", "https://a") && !same("http://a", "http://a:1")
+            same("http://a/x", "http://A:80/y")
+                && !same("http://a", "https://a")
+                && !same("http://a", "http://a:1")
         );
     }
 
     #[test]
     fn this_machines_own_addresses_are_local() {
         let local = |text: &str| Address::Tcp(text.parse().unwrap()).is_local();
-        assert!(local("127.0.0.1:80") && local("127.9.9.9:80") && local("[::1]:80") && local("0.0.0.0:80"));
-        // For documentation only (RFC 5737).
+        assert!(
+            local("127.0.0.1:80")
+                && local("127.9.9.9:80")
+                && local("[::1]:80")
+                && local("0.0.0.0:80")
+        );
+        // Reserved for documentation (RFC 5737).
         assert!(!local("198.51.100.1:80"));
         assert!(Address::Unix("/a".into()).is_local());
     }
@@ -237,7 +287,8 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let url = Url::parse(&format!("http://localhost:{port}/")).unwrap();
         assert_eq!(url.resolve(Duration::from_secs(5)).unwrap(), listener.local_addr().unwrap());
-        let unknown = Url::parse("http://nobody.invalid/").unwrap().resolve(Duration::from_secs(5));
+        let unknown =
+            Url::parse("http://unknown.invalid/").unwrap().resolve(Duration::from_secs(5));
         assert!(matches!(unknown, Err(TargetError::UnknownHost { .. })), "{unknown:?}");
     }
 }

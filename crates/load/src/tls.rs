@@ -1,4 +1,4 @@
-//! What HTTPS needs before a run: whom to trust, and the name to ask for.
+//! TLS configuration: trusted certificates and the server name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,42 +9,48 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+};
 
-/// Whose certificates are accepted.
+/// The trusted certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Those that the system trusts.
     System,
-    /// Those signed by a certificate of this PEM file, and those that stand in it themselves.
+    /// Those signed by a certificate of this PEM file, and the certificates in the file themselves.
     Authority(PathBuf),
     /// Any: nothing is verified.
     Anyone,
 }
 
-/// Why TLS cannot be set up.
+/// Reasons why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The system's certificates cannot be found.
-    #[error("no trusted certificates were found on this system ({0}); name them with --cacert, or use --insecure")]
+    #[error(
+        "no trusted certificates were found on this system ({0}); name them with --cacert, or use \
+         --insecure"
+    )]
     NoSystemRoots(String),
-    /// The file of certificates is missing or wrong.
+    /// The certificate file is missing or invalid.
     #[error("{path} has no certificates that can be used: {why}")]
     Authority {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
-    /// The host is no name that TLS knows.
+    /// The host is no valid TLS server name.
     #[error("{0:?} is no host name that TLS can ask for")]
     Name(String),
-    /// The library refused.
+    /// The library reported an error.
     #[error("TLS cannot be set up: {0}")]
     Library(#[from] rustls::Error),
 }
 
-/// Begins TLS on connections.
+/// Starts TLS on connections.
 #[derive(Clone, Debug)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -52,18 +58,20 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// For a host; ALPN offers `http/1.1` alone.
+    /// Configures TLS for a host; ALPN offers only `http/1.1`.
     ///
     /// # Errors
-    /// When certificates cannot be read or the host has no usable name.
+    /// Fails when certificates cannot be read or the host is no valid name.
     pub fn new(host: &str, trust: &Trust) -> Result<Self, TlsError> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))?;
+        let name =
+            ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))?;
         let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()?;
         let mut config = match trust {
             Trust::System => builder.with_root_certificates(system_roots()?).with_no_client_auth(),
             Trust::Authority(path) => {
-                let verifier = Arc::new(Named::new(path, provider)?);
+                let verifier = Arc::new(CaFileVerifier::new(path, provider)?);
                 builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
             }
             Trust::Anyone => {
@@ -85,22 +93,23 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
-        let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
+        let why =
+            found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
         return Err(TlsError::NoSystemRoots(why));
     }
     Ok(roots)
 }
 
-/// For `--cacert`: the usual verification; besides, a server may show a certificate of the file itself. Self-signed
-/// certificates as most tools make them say that they are an authority's, and the usual verification lets no authority be a
-/// server.
+/// The verifier of `--cacert`: the standard verification, which also accepts a certificate of the
+/// file itself as a server's. Self-signed certificates usually declare themselves an authority's,
+/// which the standard verification rejects for a server.
 #[derive(Debug)]
-struct Named {
+struct CaFileVerifier {
     usual: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Named {
+impl CaFileVerifier {
     fn new(path: &Path, provider: Arc<CryptoProvider>) -> Result<Self, TlsError> {
         let wrong = |why: String| TlsError::Authority { path: path.to_owned(), why };
         let (mut roots, mut certificates) = (RootCertStore::empty(), Vec::new());
@@ -117,7 +126,7 @@ impl Named {
     }
 }
 
-impl ServerCertVerifier for Named {
+impl ServerCertVerifier for CaFileVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -127,8 +136,10 @@ impl ServerCertVerifier for Named {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let usual = self.usual.verify_server_cert(shown, between, name, ocsp, now);
-        // Its time is looked at before its use: what has expired comes back as expired, not as this.
-        let used_as_server = matches!(&usual, Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))));
+        // Validity in time is checked before the usage: an expired certificate is reported as
+        // expired.
+        let used_as_server =
+            matches!(&usual, Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))));
         if used_as_server && self.certificates.iter().any(|certificate| certificate == shown) {
             verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
             return Ok(ServerCertVerified::assertion());
@@ -159,7 +170,8 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// For `--insecure`: signatures are checked, so that the handshake is a real one, but not who signed.
+/// The verifier of `--insecure`: signatures are checked, so that the handshake is realistic, but
+/// not the signer.
 #[derive(Debug)]
 struct NoVerification(Arc<CryptoProvider>);
 

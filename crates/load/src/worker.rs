@@ -1,13 +1,15 @@
-//! One thread: its event loop, connections, requests and counts. It shares nothing while it runs but the flag that ends it.
+//! One thread of a run: event loop, connections, requests and counts. While running it shares
+//! nothing but the flag that ends it.
 //!
-//! A *place* is room for one request on one connection. Free places stand in a queue, so that all connections are used
-//! in turn. Whoever has a free place and a due slot sends; closed loop and open loop differ in the plan only.
+//! A *permit* is room for one request on one connection. Free permits are in a queue, so that all
+//! connections are used in turn. A due slot with a free permit is sent; closed and open loop differ
+//! only in the schedule.
 //!
-//! Sockets are watched edge-triggered for everything from the beginning: one read and one write per request, and no
-//! further call to change what is watched.
+//! Sockets are registered once, edge-triggered, for all events: one read and one write per request,
+//! and no further call to change the registration.
 
+mod connect;
 mod exchange;
-mod opening;
 mod timer;
 mod unread;
 
@@ -25,69 +27,72 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, ConnectionPhase};
 use crate::outcome::ThreadUse;
-use crate::plan::{Agenda, Next, Slot};
-use crate::request::Requests;
-use crate::run::{Config, Finish, Message};
+use crate::plan::{NextSlot, Schedule, Slot};
+use crate::request::RequestGenerator;
+use crate::run::{Config, WorkerMessage, WorkerReport};
 use crate::tally::Tally;
 use timer::Timer;
 
-/// Bytes read at once; shared by all connections of the thread.
+/// Bytes per read; one buffer for all connections of the thread.
 const READ_BYTES: usize = 64 * 1024;
-/// Events taken at once.
+/// Events per wait.
 const EVENTS: usize = 256;
-/// Most reads of one connection before the others have their turn: an answer without an end must not hold up the run.
+/// Most reads of one connection before the others get their turn: an endless response must not
+/// stall the run.
 const READS_MAX: u32 = 4;
-/// Longest sleep, so that the flag that ends the run is seen.
+/// Longest sleep, so that the stop flag is seen.
 const SLEEP_MAX_NS: u64 = 50_000_000;
-/// Shortest time between two looks at all deadlines.
+/// Shortest time between two sweeps over all deadlines.
 const SWEEP_MIN_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// A wait that only looks.
-const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// Slots of a thread that follow each other faster than this go out together, once in this time. Alone, each would wake this thread
-/// and most often the target too, which costs more than sending it. It adds at most this to the schedule lag (where it is
-/// reported), at more than 10,000 requests per second and thread.
-const GRAIN_NS: u64 = 100_000;
+/// A wait that only polls.
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// Slots of a thread that follow each other faster than this are sent together, once in this time.
+/// Sent separately, each would wake this thread and usually the target, which costs more than the
+/// send. It adds at most this to the schedule lag (which is reported), at more than 10,000 requests
+/// per second and thread.
+const BATCH_INTERVAL_NS: u64 = 100_000;
 
-/// Room for events. They may carry pointers, so it cannot move between threads with the worker.
+/// Buffer of events. They may carry pointers, so it cannot move between threads with the worker.
 type Events = Vec<epoll::Event>;
 
 /// One thread of a run.
 pub(crate) struct Worker {
     config: Arc<Config>,
     index: usize,
-    out: Sender<Message>,
+    out: Sender<WorkerMessage>,
     ended: Arc<AtomicBool>,
     epoll: OwnedFd,
     timer: Timer,
     connections: Vec<Connection>,
-    /// Connections, once for each of their free places.
+    /// Connections, once for each of their free permits.
     free: VecDeque<u32>,
-    /// Slots that were taken when an answer came, and the connections that will send them.
+    /// Slots taken on a response, and the connections that will send them.
     ready: Vec<(u32, Slot)>,
-    /// Connections that were left with bytes to read, by index and generation: their sockets will not be reported again.
+    /// Connections left with unread bytes, by index and generation: their sockets will not be
+    /// reported again.
     postponed: Vec<(u32, u32)>,
-    /// Places that hold a slot, but for those of `ready`.
-    held: usize,
-    agenda: Agenda,
-    requests: Requests,
+    /// Permits in use, except those of `ready`.
+    occupied: usize,
+    schedule: Schedule,
+    requests: RequestGenerator,
     tally: Tally,
     buffer: Vec<u8>,
-    looks: unread::Looks,
-    /// Whether requests are gathered to be sent together; only for a pipeline, while `ready` is sent.
+    unread_sampler: unread::UnreadSampler,
+    /// True if requests are being batched; only for a pipeline, while `ready` is sent.
     gathering: bool,
-    /// When the schedule began. Before that, when connecting began.
+    /// Start of the schedule; before it, start of connecting.
     begin: Nanos,
     began: bool,
-    /// Connections that are being opened.
+    /// Connections being opened.
     connecting: usize,
-    /// Slots of before this time had to wait for a connection.
+    /// Slots due before this time had to wait for a connection.
     starved_ns: u64,
-    /// When the slot that was taken last was intended.
+    /// Intended time of the last taken slot.
     taken_ns: u64,
-    /// When slots were handed out last.
+    /// Time of the last dispatch of slots.
     dispatched_ns: u64,
     sweep_at_ns: u64,
     timeout_ns: u64,
@@ -95,38 +100,41 @@ pub(crate) struct Worker {
     burn_ns: u64,
 }
 
-/// What the thread used, from one moment on.
+/// CPU use of the thread at one moment.
 #[derive(Clone, Copy)]
-struct Usage {
+struct ThreadClock {
     cpu: Duration,
     wait: Option<Duration>,
     at_ns: u64,
 }
 
-/// The seconds of the measurement, and what the thread used in it.
+/// The seconds of the measurement, and the thread's CPU use at its ends.
 #[derive(Clone, Copy)]
 struct Meter {
     second: u64,
     second_ends_ns: u64,
-    first: Option<Usage>,
-    last: Option<Usage>,
+    first: Option<ThreadClock>,
+    last: Option<ThreadClock>,
 }
 
 impl Worker {
     pub(crate) fn new(
         config: &Arc<Config>,
         index: usize,
-        out: Sender<Message>,
+        out: Sender<WorkerMessage>,
         ended: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let (threads, own) = (config.threads, index as u32);
-        let count = config.connections / threads + usize::from(index < config.connections % threads);
-        let agenda = config.plan.share(own, threads as u32);
+        let count =
+            config.connections / threads + usize::from(index < config.connections % threads);
+        let schedule = config.plan.share(own, threads as u32);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut events: Events = Vec::with_capacity(1);
-        // The library waits with a call that came with Linux 5.11.
-        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&NO_TIME)) {
-            Err(Errno::NOSYS) => return Err(io::Error::other("Linux 5.11 or later is needed (epoll_pwait2)")),
+        // The library's wait uses a system call of Linux 5.11.
+        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&POLL_TIMEOUT)) {
+            Err(Errno::NOSYS) => {
+                return Err(io::Error::other("Linux 5.11 or later is needed (epoll_pwait2)"));
+            }
             done => done?,
         };
         let free = (0..config.pipeline).flat_map(|_| 0..count as u32).collect();
@@ -140,12 +148,12 @@ impl Worker {
             free,
             ready: Vec::new(),
             postponed: Vec::new(),
-            held: 0,
-            tally: Tally::new(&config.expect, agenda.end_ns()),
-            agenda,
+            occupied: 0,
+            tally: Tally::new(&config.expect, schedule.end_ns()),
+            schedule,
             requests: config.requests.share(config.seed, own, threads as u32),
             buffer: vec![0; READ_BYTES],
-            looks: unread::Looks::default(),
+            unread_sampler: unread::UnreadSampler::default(),
             gathering: false,
             begin: Nanos::now(),
             began: false,
@@ -161,43 +169,47 @@ impl Worker {
         })
     }
 
-    /// Connects, waits for the start, runs. Whoever is not listening any more has given the run up.
+    /// Connects, waits for the start, and runs. A closed channel means that the run was abandoned.
     pub(crate) fn work(mut self, start: &Receiver<Nanos>) {
-        // Timers of a thread may be 50 µs late by default, for the sake of laptops' batteries; refusal changes little.
+        // The kernel may delay a thread's timers by 50 µs by default to save energy; without this
+        // setting, little changes.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut events = Vec::with_capacity(EVENTS);
         let opened = self.open_all(&mut events);
-        let trouble = std::mem::take(&mut self.tally.troubles).into_keys().next();
-        let trouble = trouble.map(|words| words.trim_start_matches(opening::NO_CONNECTION).to_owned());
-        if self.out.send(Message::Ready { opened, trouble }).is_err() {
+        let failure_message = std::mem::take(&mut self.tally.failure_messages).into_keys().next();
+        let failure_message = failure_message
+            .map(|words| words.trim_start_matches(connect::NO_CONNECTION).to_owned());
+        if self.out.send(WorkerMessage::Ready { opened, failure_message }).is_err() {
             return;
         }
         let Ok(begin) = start.recv() else { return };
         std::thread::sleep(begin.since(Nanos::now()));
         self.restart_clock(begin);
         let finish = Box::new(self.run(&mut events));
-        // The receiver is gone only when the run was given up.
-        let _ = self.out.send(Message::Done { worker: self.index, finish });
+        // The receiver is gone only when the run was abandoned.
+        let _ = self.out.send(WorkerMessage::Done { worker: self.index, finish });
     }
 
-    /// From here on times count from the beginning of the schedule. Rests from connecting are moved along.
+    /// From here on times count from the start of the schedule. Back-off times are shifted
+    /// accordingly.
     fn restart_clock(&mut self, begin: Nanos) {
         let passed_ns = begin.0.saturating_sub(self.begin.0);
         for connection in &mut self.connections {
-            if let Phase::Resting { until_ns } = &mut connection.phase {
+            if let ConnectionPhase::BackingOff { until_ns } = &mut connection.phase {
                 *until_ns = until_ns.saturating_sub(passed_ns);
             }
         }
         self.begin = begin;
         self.began = true;
         self.sweep_at_ns = 0;
-        // What connecting counted belongs to no second.
+        // Counts from connecting belong to no second.
         self.tally.take();
     }
 
-    fn run(&mut self, events: &mut Events) -> Finish {
-        let warmup_ns = self.agenda.warmup_ns();
-        let mut meter = Meter { second: 0, second_ends_ns: warmup_ns + SECOND_NS, first: None, last: None };
+    fn run(&mut self, events: &mut Events) -> WorkerReport {
+        let warmup_ns = self.schedule.warmup_ns();
+        let mut meter =
+            Meter { second: 0, second_ends_ns: warmup_ns + SECOND_NS, first: None, last: None };
         let mut last_call = false;
         let interrupted = loop {
             if self.ended.load(Ordering::Relaxed) {
@@ -205,12 +217,15 @@ impl Worker {
             }
             self.send_ready();
             let now_ns = self.dispatch();
-            if !last_call && now_ns >= self.agenda.end_ns() {
+            if !last_call && now_ns >= self.schedule.end_ns() {
                 last_call = true;
                 self.send_overdue();
             }
-            self.note_time(&mut meter, now_ns);
-            if self.held == 0 && self.ready.is_empty() && self.agenda.next(now_ns) == Next::Over {
+            self.update_meter(&mut meter, now_ns);
+            if self.occupied == 0
+                && self.ready.is_empty()
+                && self.schedule.next(now_ns) == NextSlot::Over
+            {
                 break false;
             }
             if now_ns >= self.sweep_at_ns {
@@ -218,37 +233,39 @@ impl Worker {
                 self.send_ready();
             }
             let soon = if self.ready.is_empty() { u64::MAX } else { now_ns };
-            let wake_ns = self.next_slot_ns().min(self.sweep_at_ns).min(meter.second_ends_ns).min(soon);
+            let wake_ns =
+                self.next_slot_ns().min(self.sweep_at_ns).min(meter.second_ends_ns).min(soon);
             self.wait(wake_ns.min(now_ns.saturating_add(SLEEP_MAX_NS)), events);
         };
         self.finish(meter, interrupted)
     }
 
-    /// Hands due slots to free places; returns the time.
+    /// Assigns due slots to free permits; returns the time.
     fn dispatch(&mut self) -> u64 {
         let begun_ns = self.now_ns();
-        if begun_ns < self.grain_end_ns() {
+        if begun_ns < self.batch_end_ns() {
             return begun_ns;
         }
         self.dispatched_ns = begun_ns;
         loop {
             let now_ns = self.now_ns();
             let Some(&place) = self.free.front() else {
-                if self.agenda.next(now_ns) == Next::Due {
+                if self.schedule.next(now_ns) == NextSlot::Due {
                     self.starved_ns = now_ns;
                 }
                 return now_ns;
             };
-            let Some(slot) = self.agenda.take(now_ns) else { return now_ns };
+            let Some(slot) = self.schedule.take(now_ns) else { return now_ns };
             self.free.pop_front();
             self.begin_slot(place as usize, slot, now_ns);
         }
     }
 
-    /// At the end: sends what was due before it, is late for no other reason than this thread, and finds a free place.
+    /// At the end: sends slots due before it that are late only because of this thread, as far as
+    /// permits are free.
     fn send_overdue(&mut self) {
         while let Some(&place) = self.free.front()
-            && let Some(slot) = self.agenda.take_overdue()
+            && let Some(slot) = self.schedule.take_overdue()
         {
             self.free.pop_front();
             let now_ns = self.now_ns();
@@ -256,24 +273,27 @@ impl Worker {
         }
     }
 
-    /// When this thread must look at the plan next; never while nobody is free.
+    /// Returns when the schedule must be checked next; never while no permit is free.
     fn next_slot_ns(&self) -> u64 {
-        match self.agenda.next(0) {
-            Next::At(_) if self.free.is_empty() => u64::MAX,
-            Next::At(at_ns) => at_ns.max(self.grain_end_ns()),
-            Next::Due | Next::Over => u64::MAX,
+        match self.schedule.next(0) {
+            NextSlot::At(_) if self.free.is_empty() => u64::MAX,
+            NextSlot::At(at_ns) => at_ns.max(self.batch_end_ns()),
+            NextSlot::Due | NextSlot::Over => u64::MAX,
         }
     }
 
-    /// Slots that follow each other faster than [`GRAIN_NS`] go out together, once in that time; others at once.
-    fn grain_end_ns(&self) -> u64 {
-        match self.agenda.next(0) {
-            Next::At(at_ns) if at_ns.saturating_sub(self.taken_ns) < GRAIN_NS => self.dispatched_ns + GRAIN_NS,
-            Next::At(_) | Next::Due | Next::Over => 0,
+    /// Slots that follow each other faster than [`BATCH_INTERVAL_NS`] are sent together, once in
+    /// that time; others at once.
+    fn batch_end_ns(&self) -> u64 {
+        match self.schedule.next(0) {
+            NextSlot::At(at_ns) if at_ns.saturating_sub(self.taken_ns) < BATCH_INTERVAL_NS => {
+                self.dispatched_ns + BATCH_INTERVAL_NS
+            }
+            NextSlot::At(_) | NextSlot::Due | NextSlot::Over => 0,
         }
     }
 
-    /// Sleeps until something happens or `until_ns` comes, and sees to what happened.
+    /// Sleeps until an event or `until_ns`, and handles the events.
     fn wait(&mut self, until_ns: u64, events: &mut Events) {
         let asleep_ns = self.now_ns();
         let sleeps = self.postponed.is_empty() && until_ns > asleep_ns;
@@ -282,14 +302,18 @@ impl Worker {
         }
         let postponed = std::mem::take(&mut self.postponed);
         events.clear();
-        // An error is an interruption; no other can befall a valid epoll descriptor.
-        let woken =
-            epoll::wait(&self.epoll, spare_capacity(events), if sleeps { None } else { Some(&NO_TIME) }).is_ok();
+        // A valid epoll descriptor returns no error but an interruption.
+        let woken = epoll::wait(
+            &self.epoll,
+            spare_capacity(events),
+            if sleeps { None } else { Some(&POLL_TIMEOUT) },
+        )
+        .is_ok();
         let now_ns = self.now_ns();
-        let counts = self.began && now_ns >= self.agenda.warmup_ns();
+        let counts = self.began && now_ns >= self.schedule.warmup_ns();
         if counts {
-            self.looks.slept(asleep_ns, until_ns, now_ns);
-            self.looks.before_reading(&self.connections, now_ns);
+            self.unread_sampler.slept(asleep_ns, until_ns, now_ns);
+            self.unread_sampler.before_reading(&self.connections, now_ns);
         }
         if woken {
             for event in events {
@@ -309,55 +333,68 @@ impl Worker {
             }
         }
         if counts {
-            self.looks.after_reading(&self.connections);
+            self.unread_sampler.after_reading(&self.connections);
         }
         self.send_ready();
     }
 
-    /// Closes seconds that are over, and notes use at the ends of the window.
-    fn note_time(&mut self, meter: &mut Meter, now_ns: u64) {
-        if meter.first.is_none() && now_ns >= self.agenda.warmup_ns() {
+    /// Closes completed seconds, and records CPU use at the ends of the window.
+    fn update_meter(&mut self, meter: &mut Meter, now_ns: u64) {
+        if meter.first.is_none() && now_ns >= self.schedule.warmup_ns() {
             meter.first = Some(self.usage(now_ns));
         }
-        if meter.last.is_none() && meter.first.is_some() && self.agenda.next(now_ns) == Next::Over {
+        if meter.last.is_none()
+            && meter.first.is_some()
+            && self.schedule.next(now_ns) == NextSlot::Over
+        {
             meter.last = Some(self.usage(now_ns));
         }
         while now_ns >= meter.second_ends_ns {
-            self.tell_second(meter.second, SECOND_NS);
+            self.send_second(meter.second, SECOND_NS);
             meter.second += 1;
             meter.second_ends_ns += SECOND_NS;
         }
     }
 
-    fn tell_second(&mut self, index: u64, length_ns: u64) {
+    fn send_second(&mut self, index: u64, length_ns: u64) {
         let record = Box::new(self.tally.take());
-        // Nobody listens once the run was given up; `ended` tells this thread soon.
-        let _ = self.out.send(Message::Second { worker: self.index, index, length_ns, record });
+        // The receiver is gone once the run was abandoned; `ended` stops this thread soon.
+        let _ =
+            self.out.send(WorkerMessage::Second { worker: self.index, index, length_ns, record });
     }
 
-    fn usage(&self, now_ns: u64) -> Usage {
+    fn usage(&self, now_ns: u64) -> ThreadClock {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32);
         let tid = rustix::thread::gettid().as_raw_pid();
-        Usage { cpu, wait: self.config.runqueue_wait.as_ref().and_then(|of| of(tid)), at_ns: now_ns }
+        ThreadClock {
+            cpu,
+            wait: self.config.runqueue_wait.as_ref().and_then(|of| of(tid)),
+            at_ns: now_ns,
+        }
     }
 
-    fn finish(&mut self, meter: Meter, interrupted: bool) -> Finish {
+    fn finish(&mut self, meter: Meter, interrupted: bool) -> WorkerReport {
         let now_ns = self.now_ns();
         let in_flight = self.abandon();
-        let over_ns = now_ns.min(self.agenda.end_ns());
-        for unsent in self.agenda.clone().into_unsent(now_ns) {
+        let over_ns = now_ns.min(self.schedule.end_ns());
+        for unsent in self.schedule.clone().into_unsent(now_ns) {
             self.tally.never_taken(over_ns.saturating_sub(unsent.intended_ns), unsent.slots);
         }
-        // The schedule may have had nothing left before the end that was planned: the second still lasted until then.
-        let planned_ns = if interrupted || self.agenda.end_ns() == u64::MAX { 0 } else { self.agenda.end_ns() };
+        // The schedule may have been exhausted before the planned end: the second still lasted
+        // until then.
+        let planned_ns = if interrupted || self.schedule.end_ns() == u64::MAX {
+            0
+        } else {
+            self.schedule.end_ns()
+        };
         let length_ns = (now_ns.max(planned_ns) + SECOND_NS).saturating_sub(meter.second_ends_ns);
-        self.tell_second(meter.second, length_ns.min(SECOND_NS));
+        self.send_second(meter.second, length_ns.min(SECOND_NS));
         let last = meter.last.unwrap_or_else(|| self.usage(now_ns));
         let first = meter.first.unwrap_or(last);
         let cpu = last.cpu.saturating_sub(first.cpu);
         let wait = last.wait.zip(first.wait).map(|(last, first)| last.saturating_sub(first));
-        Finish {
+        WorkerReport {
             in_flight,
             last_answer_ns: self.tally.last_answer_ns,
             end_ns: now_ns,
@@ -367,15 +404,16 @@ impl Worker {
                 cpu,
                 wall: Duration::from_nanos(last.at_ns.saturating_sub(first.at_ns)),
                 runqueue_wait: wait,
-                not_run: Duration::from_nanos(self.looks.wanted_ns).saturating_sub(cpu + wait.unwrap_or_default()),
-                unread: self.looks.after,
-                unread_on_waking: self.looks.before,
+                not_run: Duration::from_nanos(self.unread_sampler.wanted_ns)
+                    .saturating_sub(cpu + wait.unwrap_or_default()),
+                unread: self.unread_sampler.after,
+                unread_on_waking: self.unread_sampler.before,
             },
-            troubles: std::mem::take(&mut self.tally.troubles),
+            failure_messages: std::mem::take(&mut self.tally.failure_messages),
         }
     }
 
-    /// Counts what is in flight, and slots that wait for a connection as unsent.
+    /// Counts requests in flight, and slots that wait for a connection as unsent.
     fn abandon(&mut self) -> u64 {
         let mut in_flight = 0;
         for connection in &mut self.connections {
@@ -389,9 +427,9 @@ impl Worker {
         in_flight
     }
 
-    /// Gives up what is past its deadline, and ends rests.
+    /// Abandons requests past their deadline, and ends back-offs.
     fn sweep(&mut self, now_ns: u64) {
-        // Whatever is sent from now on is due later than this.
+        // Later sends have later deadlines.
         self.sweep_at_ns = now_ns.saturating_add(self.timeout_ns);
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
@@ -401,16 +439,16 @@ impl Worker {
                 continue;
             }
             match connection.phase {
-                Phase::Open => self.give_up(index, now_ns),
-                Phase::Connecting { .. } => self.connect_timed_out(index, now_ns),
-                Phase::Resting { .. } => self.end_rest(index, now_ns),
-                Phase::Closed => {}
+                ConnectionPhase::Open => self.time_out_oldest(index, now_ns),
+                ConnectionPhase::Connecting { .. } => self.connect_timed_out(index, now_ns),
+                ConnectionPhase::BackingOff { .. } => self.end_backoff(index, now_ns),
+                ConnectionPhase::Closed => {}
             }
         }
         self.sweep_at_ns = self.sweep_at_ns.max(now_ns.saturating_add(SWEEP_MIN_NS));
     }
 
-    /// Time since the beginning; 0 before it.
+    /// Returns the time since the beginning; 0 before it.
     #[inline]
     fn now_ns(&self) -> u64 {
         Nanos::now().0.saturating_sub(self.begin.0)

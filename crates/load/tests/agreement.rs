@@ -1,5 +1,5 @@
-//! Against others and against itself (test 11 of `honest`): it agrees with wrk in a closed loop, and two series of the same run
-//! show no difference. Runs take turns, and whole rounds are repeated before a test fails.
+//! Agreement with wrk in a closed loop, and of two series of the same run (test 11 of
+//! `coordinated_omission`). Runs alternate, and whole rounds are repeated before a test fails.
 
 #![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
 
@@ -9,50 +9,55 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use hotrow_load::plan::Extent;
-use hotrow_load::record::Known;
+use hotrow_load::plan::StopCondition;
 use hotrow_load::run::Config;
-use scripted::{Server, config, near, one_try, outcome};
+use hotrow_load::stats::CensoredNs;
+use scripted::{Server, config, near, outcome, retry_until_ok};
 
 const CONNECTIONS: usize = 10;
-/// The server takes this long for each request, so that the rate depends on the connections more than on the machine.
+/// The server's time per request, so that the rate depends on the connections more than on the
+/// machine.
 const DELAY: Duration = Duration::from_millis(2);
 const ROUNDS: usize = 5;
-/// By how much the medians of rates and latencies may differ, as a share.
+/// Largest difference of the medians of rates and latencies, as a share.
 const AGREEMENT: f64 = 0.05;
 
 fn closed(address: SocketAddr, length: Duration) -> Config {
     let mut config = config(address, 0);
-    config.plan.extent = Extent { duration: Some(length), requests: None };
+    config.plan.stop = StopCondition { duration: Some(length), requests: None };
     config.connections = CONNECTIONS;
     config
 }
 
-/// What a run says.
-struct Said {
+/// Figures of a run.
+struct Figures {
     rps: f64,
-    /// Median of the time from the send to the answer.
+    /// Median service time, in µs.
     median_us: f64,
 }
 
-fn ours(address: SocketAddr, length: Duration) -> Said {
+fn ours(address: SocketAddr, length: Duration) -> Figures {
     let outcome = outcome(&closed(address, length));
-    let median_ns = outcome.total.service.quantile(0.5).map_or(0, Known::ns);
-    Said { rps: outcome.throughput_rps(), median_us: median_ns as f64 / 1000.0 }
+    let median_ns = outcome.total.service.quantile(0.5).map_or(0, CensoredNs::ns);
+    Figures { rps: outcome.throughput_rps(), median_us: median_ns as f64 / 1000.0 }
 }
 
-/// From wrk: `Requests/sec:  1234.56` and `50%    2.10ms`.
-fn wrk(address: SocketAddr, length: Duration) -> Said {
+/// Runs wrk and parses `Requests/sec:  1234.56` and `50%    2.10ms`.
+fn wrk(address: SocketAddr, length: Duration) -> Figures {
     let connections = format!("-c{CONNECTIONS}");
     let length = format!("-d{}s", length.as_secs());
     let url = format!("http://{address}/");
-    let arguments = ["-t1", &connections, &length, "--latency", "-H", "Connection: keep-alive", &url];
+    let arguments =
+        ["-t1", &connections, &length, "--latency", "-H", "Connection: keep-alive", &url];
     let done = Command::new("wrk").args(arguments).output().expect("wrk is installed");
     let text = String::from_utf8(done.stdout).expect("text");
-    let after = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
-    let rps = after("Requests/sec:").and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("a rate in {text}"));
+    let after =
+        |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
+    let rps = after("Requests/sec:")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or_else(|| panic!("a rate in {text}"));
     let median_us = after("50%").and_then(micros).unwrap_or_else(|| panic!("a median in {text}"));
-    Said { rps, median_us }
+    Figures { rps, median_us }
 }
 
 fn micros(text: &str) -> Option<f64> {
@@ -74,31 +79,43 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn it_agrees_with_wrk() {
     let server = Server::delaying(|_| DELAY);
     let length = Duration::from_secs(1);
-    one_try(|| {
-        let pairs: Vec<_> = (0..ROUNDS).map(|_| (ours(server.address, length), wrk(server.address, length))).collect();
-        let of = |pick: fn(&Said) -> f64| {
+    retry_until_ok(|| {
+        let pairs: Vec<_> = (0..ROUNDS)
+            .map(|_| (ours(server.address, length), wrk(server.address, length)))
+            .collect();
+        let of = |pick: fn(&Figures) -> f64| {
             let (us, wrk) = pairs.iter().map(|(us, wrk)| (pick(us), pick(wrk))).unzip();
             (median(us), median(wrk))
         };
-        let (rate, latency) = (of(|said| said.rps), of(|said| said.median_us));
+        let (rate, latency) = (of(|figures| figures.rps), of(|figures| figures.median_us));
         near("our rate, by wrk's,", rate.0, rate.1, AGREEMENT)?;
         near("our median latency, by wrk's,", latency.0, latency.1, AGREEMENT)
     });
 }
 
-/// A against A, turn by turn: the ratio of their rates is 1, as far as the spread of the rounds lets anybody say.
+/// A against A, alternating: the ratio of their rates is 1 within the spread of the rounds.
 #[test]
 fn two_series_of_the_same_run_show_no_difference() {
-    /// Of eight rounds, all eight ratios lie on the same side of 1 in one of 128 tries by chance: a sign test at 1 %.
+    /// In eight rounds, all ratios lie on the same side of 1 by chance in one of 128 attempts: a
+    /// sign test at 1 %.
     const PAIRS: usize = 8;
     let server = Server::delaying(|_| DELAY);
     let length = Duration::from_millis(150);
-    one_try(|| {
+    retry_until_ok(|| {
         let ratio = |_| ours(server.address, length).rps / ours(server.address, length).rps;
         let mut ratios: Vec<f64> = (0..PAIRS).map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let middle = f64::midpoint(ratios[PAIRS / 2 - 1], ratios[PAIRS / 2]);
-        near("the middle ratio", middle, 1.0, AGREEMENT.max((ratios[PAIRS - 2] - ratios[1]) / 2.0))?;
-        if ratios[0] <= 1.0 && 1.0 <= ratios[PAIRS - 1] { Ok(()) } else { Err(format!("{ratios:?} do not hold 1")) }
+        near(
+            "the middle ratio",
+            middle,
+            1.0,
+            AGREEMENT.max((ratios[PAIRS - 2] - ratios[1]) / 2.0),
+        )?;
+        if ratios[0] <= 1.0 && 1.0 <= ratios[PAIRS - 1] {
+            Ok(())
+        } else {
+            Err(format!("{ratios:?} do not hold 1"))
+        }
     });
 }

@@ -1,8 +1,9 @@
-//! A step of the wall clock changes nothing (test 10 of `honest`).
+//! A step of the wall clock changes nothing (test 10 of `coordinated_omission`).
 //!
-//! The real clock is not ours to set, so this test runs itself again with a library loaded before all others that steps the
-//! clock (`tools/step.c`, which needs `cc`). Calls that go past the C library to the kernel's shared page are not
-//! stepped by it; that none of them asks for the wall clock is a matter of the sources, which the second test reads.
+//! A test cannot set the real clock, so this one runs itself again with a preloaded library that
+//! steps the clock (`tools/step.c`, which needs `cc`). Calls that bypass the C library for the
+//! kernel's shared page are not stepped; the second test checks in the sources that none of them
+//! reads the wall clock.
 
 mod scripted;
 
@@ -11,17 +12,17 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use hotrow_load::plan::Arrivals;
-use hotrow_load::record::Known;
+use hotrow_load::stats::CensoredNs;
 use scripted::{Server, open, outcome};
 
-/// Set in the process whose clock is stepped: the time of the first step after its beginning, in ms.
+/// Variable of the process whose clock is stepped: time of the first step after its start, in ms.
 const STEP: &str = "STEP_MS";
 const STEP_MS: u64 = 1500;
 const RUN: Duration = Duration::from_millis(3500);
 const RATE: f64 = 200.0;
 const DELAY: Duration = Duration::from_millis(5);
-/// How slow a busy machine may be.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Largest delay on a busy machine.
+const LATE_MAX: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_step_of_the_wall_clock_changes_nothing() {
@@ -43,28 +44,37 @@ fn a_step_of_the_wall_clock_changes_nothing() {
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
 }
 
-/// In the process whose clock is stepped, twice while it runs.
+/// Runs in the process whose clock is stepped, twice during the run.
 fn stepped() {
     let begun = (SystemTime::now(), std::time::Instant::now());
     let server = Server::delaying(|_| DELAY);
     let mut config = open(server.address, RATE, Arrivals::Uniform, RUN);
-    (config.connections, config.timeout) = (8, PATIENCE);
+    (config.connections, config.timeout) = (8, LATE_MAX);
     let outcome = outcome(&config);
     let passed = begun.1.elapsed();
     let wall = begun.0.duration_since(SystemTime::now()).expect("the wall clock was stepped back");
     assert!(wall > Duration::from_secs(3500), "the wall clock was stepped: {wall:?}");
-    // An hour is far from all of these: a busy machine cannot be mistaken for a step.
-    let ns = |time: Option<Known>| Duration::from_nanos(time.map_or(0, Known::ns));
+    // An hour is far from all of these, so a busy machine cannot look like a step.
+    let ns = |time: Option<CensoredNs>| Duration::from_nanos(time.map_or(0, CensoredNs::ns));
     let latency = &outcome.total.latency;
-    let (least, most) = (ns(latency.quantile(0.0)), ns(latency.max()));
-    assert_eq!((outcome.window, outcome.total.counts.scheduled), (RUN, (RUN.as_secs_f64() * RATE) as u64));
-    assert!((RUN..RUN + PATIENCE).contains(&passed), "the run took {passed:?}");
-    assert!(DELAY <= least && most < PATIENCE, "latencies from {least:?} to {most:?}");
-    assert!(outcome.total.schedule_lag.max() < PATIENCE.as_nanos() as u64, "{:?}", outcome.total.schedule_lag.max());
+    let least = ns(latency.quantile(0.0));
+    let most = ns(latency.max());
+    assert_eq!(
+        (outcome.window, outcome.total.counts.scheduled),
+        (RUN, (RUN.as_secs_f64() * RATE) as u64)
+    );
+    assert!((RUN..RUN + LATE_MAX).contains(&passed), "the run took {passed:?}");
+    assert!(DELAY <= least && most < LATE_MAX, "latencies from {least:?} to {most:?}");
+    assert!(
+        outcome.total.schedule_lag.max() < LATE_MAX.as_nanos() as u64,
+        "{:?}",
+        outcome.total.schedule_lag.max()
+    );
     assert_eq!((outcome.total.counts.timeouts, outcome.total.counts.errors.total()), (0, 0));
 }
 
-/// Nothing that measures or waits names the wall clock. TLS asks for it to judge certificates, inside its library.
+/// Code that measures or waits does not name the wall clock. TLS reads it inside its library, to
+/// check certificates.
 #[test]
 fn no_source_names_the_wall_clock() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

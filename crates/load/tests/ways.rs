@@ -1,4 +1,4 @@
-//! Ways to a server: TLS, Unix sockets, IPv6, names; and what requests carry there.
+//! Transports: TLS, Unix sockets, IPv6, names; and the requests on them.
 
 mod scripted;
 
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hotrow_load::ids::{Ids, Pick};
-use hotrow_load::request::{Description, Mix};
+use hotrow_load::ids::{Distribution, Ids};
+use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, RunError};
 use hotrow_load::target::{Address, Url};
 use hotrow_load::tls::{Tls, Trust};
@@ -24,36 +24,43 @@ fn certificate(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
 }
 
-/// The name and the protocol that each TLS client asked for.
-type Asked = Arc<Mutex<Vec<(Option<String>, Option<Vec<u8>>)>>>;
+/// Server name and protocol that each TLS client requested.
+type TlsRequests = Arc<Mutex<Vec<(Option<String>, Option<Vec<u8>>)>>>;
 
-/// With `NAME.pem` and `NAME.key`.
-fn tls_server(name: &str) -> (SocketAddr, Asked) {
-    let chain = vec![CertificateDer::from_pem_file(certificate(&format!("{name}.pem"))).expect("a certificate")];
+/// Starts a server with `NAME.pem` and `NAME.key`.
+fn tls_server(name: &str) -> (SocketAddr, TlsRequests) {
+    let chain = vec![
+        CertificateDer::from_pem_file(certificate(&format!("{name}.pem"))).expect("a certificate"),
+    ];
     let key = PrivateKeyDer::from_pem_file(certificate(&format!("{name}.key"))).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions");
     let mut config = builder.with_no_client_auth().with_single_cert(chain, key).expect("they fit");
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let (address, asked) = (listener.local_addr().expect("bound"), Asked::default());
-    let note = asked.clone();
+    let address = listener.local_addr().expect("bound");
+    let requested = TlsRequests::default();
+    let record = requested.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let (Ok(stream), config, note) = (stream, config.clone(), note.clone()) else { return };
+            let (Ok(stream), config, record) = (stream, config.clone(), record.clone()) else {
+                return;
+            };
             std::thread::spawn(move || {
-                let mut stream = StreamOwned::new(ServerConnection::new(config).expect("a connection"), stream);
+                let mut stream =
+                    StreamOwned::new(ServerConnection::new(config).expect("a connection"), stream);
                 let mut buffer = [0; 16 * 1024];
                 let mut first = true;
                 while let Ok(1..) = stream.read(&mut buffer) {
                     if std::mem::take(&mut first) {
                         let name = stream.conn.server_name().map(str::to_owned);
                         let protocol = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
-                        note.lock().expect("no panic").push((name, protocol));
+                        record.lock().expect("no panic").push((name, protocol));
                     }
-                    // A long answer, cut into several TLS records.
+                    // A long answer, split into several TLS records.
                     let body = "x".repeat(50_000);
                     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{body}");
                     if stream.write_all(answer.as_bytes()).is_err() {
@@ -63,7 +70,7 @@ fn tls_server(name: &str) -> (SocketAddr, Asked) {
             });
         }
     });
-    (address, asked)
+    (address, requested)
 }
 
 fn secure(address: SocketAddr, host: &str, trust: &Trust) -> Config {
@@ -74,19 +81,25 @@ fn secure(address: SocketAddr, host: &str, trust: &Trust) -> Config {
 }
 
 #[test]
-fn https_asks_for_the_name_and_http_1_1() {
-    let (address, asked) = tls_server("server");
+fn https_requests_the_name_and_http_1_1() {
+    let (address, requested) = tls_server("server");
     for trust in [Trust::Authority(certificate("authority.pem")), Trust::Anyone] {
         let counts = outcome(&secure(address, "localhost", &trust)).total.counts;
-        assert_eq!((counts.ok, counts.reconnects, counts.bytes_received), (100, 0, 100 * (50_000 + 42)));
+        assert_eq!(
+            (counts.ok, counts.reconnects, counts.bytes_received),
+            (100, 0, 100 * (50_000 + 42))
+        );
     }
-    let asked = asked.lock().expect("no panic");
-    assert_eq!(asked.len(), 6);
-    assert!(asked.iter().all(|a| *a == (Some("localhost".to_owned()), Some(b"http/1.1".to_vec()))), "{asked:?}");
+    let requested = requested.lock().expect("no panic");
+    assert_eq!(requested.len(), 6);
+    assert!(
+        requested.iter().all(|a| *a == (Some("localhost".to_owned()), Some(b"http/1.1".to_vec()))),
+        "{requested:?}"
+    );
 }
 
 #[test]
-fn failures_of_tls_are_told_in_words() {
+fn tls_failures_have_a_reason() {
     let (address, _) = tls_server("server");
     let authority = Trust::Authority(certificate("authority.pem"));
     for (config, words) in [
@@ -94,7 +107,9 @@ fn failures_of_tls_are_told_in_words() {
         (secure(address, "localhost", &Trust::Authority(certificate("server.pem"))), "--insecure"),
     ] {
         match try_run(&config) {
-            Err(RunError::NoConnection { why, .. }) => assert!(why.contains(words), "{words:?} in {why}"),
+            Err(RunError::NoConnection { why, .. }) => {
+                assert!(why.contains(words), "{words:?} in {why}")
+            }
             other => panic!("{words:?}: {other:?}"),
         }
     }
@@ -102,19 +117,25 @@ fn failures_of_tls_are_told_in_words() {
     assert!(missing.is_err_and(|e| e.to_string().contains("missing.pem has no certificates")));
 }
 
-/// What `openssl req -x509` makes is an authority and a server at once.
+/// A certificate of `openssl req -x509` is an authority and a server at once.
 #[test]
 fn a_self_signed_certificate_is_accepted_only_by_name() {
     let (address, _) = tls_server("self-signed");
     for trust in [Trust::Authority(certificate("self-signed.pem")), Trust::Anyone] {
-        assert_eq!(outcome(&secure(address, "localhost", &trust)).total.counts.ok, 100, "{trust:?}");
+        assert_eq!(
+            outcome(&secure(address, "localhost", &trust)).total.counts.ok,
+            100,
+            "{trust:?}"
+        );
     }
     for (host, file, words) in [
         ("localhost", "authority.pem", "if it is self-signed, name it itself with --cacert"),
         ("other.example", "self-signed.pem", "for another name"),
     ] {
         match try_run(&secure(address, host, &Trust::Authority(certificate(file)))) {
-            Err(RunError::NoConnection { why, .. }) => assert!(why.contains(words), "{words:?} in {why}"),
+            Err(RunError::NoConnection { why, .. }) => {
+                assert!(why.contains(words), "{words:?} in {why}")
+            }
             other => panic!("{words:?}: {other:?}"),
         }
     }
@@ -129,7 +150,7 @@ fn names_and_ipv6_work() {
                 std::thread::spawn(move || {
                     let mut buffer = [0; 4096];
                     while let Ok(1..) = stream.read(&mut buffer) {
-                        stream.write_all(&ok()).expect("somebody reads");
+                        stream.write_all(&ok()).expect("the client reads");
                     }
                 });
             }
@@ -138,20 +159,22 @@ fn names_and_ipv6_work() {
     let v4 = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut urls = vec![format!("http://localhost:{}/", v4.local_addr().expect("bound").port())];
     answer(v4);
-    // A machine may have no IPv6 at all.
+    // Some machines have no IPv6.
     if let Ok(v6) = TcpListener::bind("[::1]:0") {
         urls.push(format!("http://[::1]:{}/", v6.local_addr().expect("bound").port()));
         answer(v6);
     }
     for url in urls {
-        let to = Url::parse(&url).expect("a URL").resolve(Duration::from_secs(5)).expect("an address");
+        let to =
+            Url::parse(&url).expect("a URL").resolve(Duration::from_secs(5)).expect("an address");
         let mut config = config(to, 50);
         config.connections = 3;
         assert_eq!(outcome(&config).total.counts.ok, 50, "{url}");
     }
 }
 
-/// A body beyond what sockets hold goes out whole, on connections that take turns, and none of it twice.
+/// A body larger than the socket buffers is sent completely and once, on connections that
+/// alternate.
 #[test]
 fn large_bodies_arrive_whole() {
     const BODY_BYTES: usize = 64 << 20;
@@ -174,16 +197,16 @@ fn large_bodies_arrive_whole() {
                     }
                     let mut body = vec![0; BODY_BYTES];
                     reader.read_exact(&mut body).expect("a whole body");
-                    assert!(body == *expected, "another body than was given");
-                    stream.write_all(&ok()).expect("somebody reads");
+                    assert!(body == *expected, "the body differs from the one sent");
+                    stream.write_all(&ok()).expect("the client reads");
                 }
             });
         }
     });
     let mut config = config(address, 6);
     (config.connections, config.timeout) = (2, Duration::from_secs(60));
-    config.requests = Mix::new(
-        &[Description {
+    config.requests = RequestMix::new(
+        &[RequestSpec {
             method: "POST",
             path: "/",
             host: "h",
@@ -210,7 +233,7 @@ fn unix_sockets_work() {
             std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
                 while let Ok(1..) = stream.read(&mut buffer) {
-                    stream.write_all(&ok()).expect("somebody reads");
+                    stream.write_all(&ok()).expect("the client reads");
                 }
             });
         }
@@ -220,17 +243,17 @@ fn unix_sockets_work() {
     assert_eq!(outcome(&config).total.counts.ok, 50);
 }
 
-/// Ids and weights arrive as they were asked for, and a seed repeats them.
+/// Ids and weights arrive as configured, and a seed repeats them.
 #[test]
-fn requests_carry_what_was_asked_for() {
+fn requests_carry_the_configured_ids_and_weights() {
     let paths: Arc<Mutex<Vec<String>>> = Arc::default();
-    let note = paths.clone();
-    let server = Server::start(move |asked| {
-        note.lock().expect("no panic").push(asked.path.to_owned());
+    let record = paths.clone();
+    let server = Server::start(move |request| {
+        record.lock().expect("no panic").push(request.path.to_owned());
         vec![Step::Send(ok())]
     });
     let run = |pick| {
-        let request = |path, weight| Description {
+        let request = |path, weight| RequestSpec {
             method: "GET",
             path,
             host: "h",
@@ -242,17 +265,18 @@ fn requests_carry_what_was_asked_for() {
         let ids = Ids::range(1, 50).expect("a range");
         let mut config = config(server.address, 2000);
         config.requests =
-            Mix::new(&[request("/a/{id}", 3), request("/b/{id}", 1)], Some((ids, pick))).expect("requests");
+            RequestMix::new(&[request("/a/{id}", 3), request("/b/{id}", 1)], Some((ids, pick)))
+                .expect("requests");
         outcome(&config);
         std::mem::take(&mut *paths.lock().expect("no panic"))
     };
-    let uniform = run(Pick::Uniform);
-    assert_eq!(uniform, run(Pick::Uniform), "one connection, one seed");
+    let uniform = run(Distribution::Uniform);
+    assert_eq!(uniform, run(Distribution::Uniform), "one connection, one seed");
     let of_a = uniform.iter().filter(|path| path.starts_with("/a/")).count();
     // Five standard deviations of a binomial count.
     assert!(of_a.abs_diff(1500) < 97, "{of_a}");
     let mut counts = BTreeMap::new();
-    for path in run(Pick::Zipf(1.0)) {
+    for path in run(Distribution::Zipf(1.0)) {
         let id: u32 = path.rsplit('/').next().and_then(|id| id.parse().ok()).expect("an id");
         *counts.entry(id).or_insert(0_u32) += 1;
     }
@@ -261,14 +285,14 @@ fn requests_carry_what_was_asked_for() {
     assert!(counts[&1].abs_diff(444) < 94 && counts[&2].abs_diff(222) < 71, "{counts:?}");
 }
 
-/// What a trial wastes for each answer is wasted, and costs the rate what it should.
+/// The CPU time burned per response is used, and reduces the rate accordingly.
 #[test]
-fn wasted_time_slows_the_generator_down() {
+fn burned_time_slows_the_generator_down() {
     let server = Server::start(|_| vec![Step::Send(ok())]);
     let mut config = config(server.address, 100);
     config.burn_per_request = Duration::from_millis(2);
     let outcome = outcome(&config);
     assert_eq!(outcome.total.counts.ok, 100);
-    // Nothing is wasted after the last answer, whose time ends the window.
+    // Nothing is burned after the last answer, whose time ends the window.
     assert!(outcome.window >= Duration::from_millis(2 * 99), "{:?}", outcome.window);
 }

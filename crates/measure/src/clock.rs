@@ -1,13 +1,14 @@
 //! The one clock of the process.
 //!
-//! It counts suspended time (`CLOCK_BOOTTIME`): a machine that slept for an hour must find its cache an hour older,
-//! which the ordinary monotonic clock hides.
+//! It counts suspended time (`CLOCK_BOOTTIME`): after one hour of suspend, cached entries must be
+//! one hour older. The ordinary monotonic clock would hide that hour.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A point in time in nanoseconds since boot, suspend included. Never goes back; unrelated to the wall clock.
+/// A point in time in nanoseconds since boot, suspend included. Never goes back; unrelated to the
+/// wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -21,30 +22,31 @@ impl Nanos {
     #[must_use]
     pub fn now() -> Self {
         let t = clock_gettime(ClockId::Boottime);
-        // The kernel's boot-time clock starts at 0 and never is negative.
+        // The kernel's boot-time clock starts at 0 and is never negative.
         Self((t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64))
     }
 
-    /// Time that passed since `earlier`; zero when `earlier` lies ahead.
+    /// Returns the time passed since `earlier`; zero when `earlier` lies ahead.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// This point in time moved ahead by `by`; stops at [`Nanos::MAX`].
+    /// Returns this point moved ahead by `by`; saturates at [`Nanos::MAX`].
     #[must_use]
     pub fn after(self, by: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// This point in time moved back by `by`; stops at [`Nanos::ZERO`].
+    /// Returns this point moved back by `by`; saturates at [`Nanos::ZERO`].
     #[must_use]
     pub fn before(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
-/// CPU time of the calling thread since it began, user and system; to tell what an observer itself costs.
+/// Returns the CPU time of the calling thread since it began, user and system. It measures the cost
+/// of an observer itself.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let t = clock_gettime(ClockId::ThreadCPUTime);

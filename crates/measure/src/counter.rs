@@ -1,30 +1,31 @@
-//! A count that one thread writes and any thread reads.
+//! A counter that one thread writes and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A single-writer counter: an increment is a plain load and store, without the locked instruction that a counter
-/// shared between writers needs. Two writers at once lose increments; they do no other harm. Wraps at 2⁶⁴.
+/// A single-writer counter: an increment is a plain load and store, without the locked instruction
+/// of a counter with several writers. Two concurrent writers lose increments and do no other harm.
+/// Wraps at 2⁶⁴.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Zero.
+    /// Creates a counter of zero.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Adds one. For the one thread that writes.
+    /// Adds one. Only the writing thread may call this.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Adds `n`. For the one thread that writes.
+    /// Adds `n`. Only the writing thread may call this.
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// The count at about this moment. For any thread.
+    /// Returns the approximate current count. Any thread may call this.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_sees_the_count_grow_and_end_right() {
+    fn readers_see_the_count_grow_to_the_exact_end() {
         const N: u64 = 100_000;
         let counter = Counter::new();
         std::thread::scope(|scope| {

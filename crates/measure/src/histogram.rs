@@ -1,8 +1,8 @@
 //! Log-linear histograms of `u64` values (nanoseconds, bytes, keys per query).
 //!
-//! Each power of two is cut into [`SUB_BUCKETS`] equal buckets, the layout that HdrHistogram made known. Every `u64` has
-//! a bucket, a value is told at most 1/[`SUB_BUCKETS`] too high and never too low, values below 2 × [`SUB_BUCKETS`] are
-//! exact, and a histogram takes [`BUCKETS`] × 8 bytes (30 kB) whatever it is fed.
+//! Each power of two is cut into [`SUB_BUCKETS`] equal buckets, the layout of HdrHistogram. Every
+//! `u64` has a bucket. A reported value is at most 1/[`SUB_BUCKETS`] too high and never too low;
+//! values below 2 × [`SUB_BUCKETS`] are exact. Every histogram takes [`BUCKETS`] × 8 bytes (30 kB).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ pub const SUB_BUCKETS: u64 = 1 << SUB_BITS;
 pub const BUCKETS: usize = ((64 - SUB_BITS as usize) + 1) << SUB_BITS;
 const SUB_BITS: u32 = 6;
 
-/// A histogram that one owner writes.
+/// A histogram with one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     buckets: Box<[u64]>,
@@ -21,8 +21,8 @@ pub struct Histogram {
     max: u64,
 }
 
-/// A histogram that one thread writes and any thread copies out of; recording is loads and stores, no locked instruction.
-/// Two writers at once lose samples; they do no other harm.
+/// A histogram that one thread writes and any thread copies. Recording is loads and stores, without
+/// locked instructions. Two concurrent writers lose samples and do no other harm.
 #[derive(Debug)]
 pub struct SharedHistogram {
     buckets: Box<[AtomicU64]>,
@@ -30,12 +30,12 @@ pub struct SharedHistogram {
     max: AtomicU64,
 }
 
-/// One bucket that is not empty.
+/// A bucket that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Smallest value that it counts.
+    /// The smallest value that it counts.
     pub low: u64,
-    /// Largest value that it counts.
+    /// The largest value that it counts.
     pub high: u64,
     /// Samples in it.
     pub count: u64,
@@ -66,7 +66,7 @@ impl Histogram {
         }
     }
 
-    /// Adds every sample of `other`; the same as if each had been recorded here.
+    /// Adds every sample of `other`, as if each had been recorded here.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
@@ -76,40 +76,40 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Samples recorded.
+    /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Sum of the samples, exact.
+    /// Returns the exact sum of the samples.
     #[must_use]
     pub fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// The largest sample, exact; 0 without samples.
+    /// Returns the largest sample, exact; 0 without samples.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The mean, exact but for the rounding of the division; none without samples.
+    /// Returns the mean, exact but for the rounding of the division; `None` without samples.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The smallest value that at least `quantile` (0 to 1) of the samples do not exceed, told at most
-    /// 1/[`SUB_BUCKETS`] too high and never above [`Histogram::max`]; none without samples. This is the nearest-rank
-    /// definition: 0 gives the smallest sample, 1 the largest.
+    /// Returns the smallest value that at least `quantile` (0 to 1) of the samples do not exceed,
+    /// at most 1/[`SUB_BUCKETS`] too high and never above [`Histogram::max`]; `None` without
+    /// samples. This is the nearest-rank definition: 0 gives the smallest sample, 1 the largest.
     #[must_use]
     pub fn value_at_quantile(&self, quantile: f64) -> Option<u64> {
         self.value_at_rank(rank_of(quantile, self.count))
     }
 
-    /// The `rank`-th smallest sample (the smallest is the first), with the error of [`Histogram::value_at_quantile`]; none
-    /// when there are fewer.
+    /// Returns the `rank`-th smallest sample (the smallest is the first), with the error of
+    /// [`Histogram::value_at_quantile`]; `None` when there are fewer.
     #[must_use]
     pub fn value_at_rank(&self, rank: u64) -> Option<u64> {
         if rank == 0 || rank > self.count {
@@ -125,13 +125,14 @@ impl Histogram {
         Some(self.max)
     }
 
-    /// Samples that are at most `value`; those in the bucket of `value` count as at most `value`.
+    /// Returns how many samples are at most `value`. All samples in the bucket of `value` count as
+    /// at most `value`.
     #[must_use]
     pub fn count_up_to(&self, value: u64) -> u64 {
         self.buckets[..=index_of(value)].iter().sum()
     }
 
-    /// The buckets that are not empty, by rising value.
+    /// Iterates over the buckets that are not empty, by rising value.
     pub fn iter(&self) -> impl Iterator<Item = Bucket> + '_ {
         let filled = self.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
         filled.map(|(index, n)| Bucket { low: low_of(index), high: high_of(index), count: *n })
@@ -146,7 +147,7 @@ impl Default for SharedHistogram {
 }
 
 impl SharedHistogram {
-    /// Adds one sample. For the one thread that writes.
+    /// Adds one sample. Only the writing thread may call this.
     #[inline]
     pub fn record(&self, value: u64) {
         let bucket = &self.buckets[index_of(value)];
@@ -157,24 +158,31 @@ impl SharedHistogram {
         }
     }
 
-    /// A copy of about this moment. Its count is that of its buckets; sum and maximum may lag or lead by the samples that
-    /// were recorded while it was taken. The sum stops at 2⁶⁴ − 1. For any thread.
+    /// Returns an approximate copy; any thread may call this. Its count is that of its buckets. Sum
+    /// and maximum may lag or lead by the samples recorded during the copy. The sum saturates at
+    /// 2⁶⁴ − 1.
     #[must_use]
     pub fn snapshot(&self) -> Histogram {
         let buckets: Box<[u64]> = self.buckets.iter().map(|n| n.load(Relaxed)).collect();
         let count = buckets.iter().sum();
-        Histogram { buckets, count, sum: u128::from(self.sum.load(Relaxed)), max: self.max.load(Relaxed) }
+        Histogram {
+            buckets,
+            count,
+            sum: u128::from(self.sum.load(Relaxed)),
+            max: self.max.load(Relaxed),
+        }
     }
 }
 
-/// The rank that stands for `quantile` (0 to 1) among `count` samples, by the nearest-rank definition: from 1 to `count`.
+/// Returns the nearest rank of `quantile` (0 to 1) among `count` samples: from 1 to `count`.
 #[must_use]
 pub fn rank_of(quantile: f64, count: u64) -> u64 {
     ((quantile.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1))
 }
 
-/// Where `value` is counted. Values of the first power of two that has [`SUB_BUCKETS`] members, and below, have a bucket each;
-/// above, the leading bit chooses the group and the next [`SUB_BITS`] bits the bucket.
+/// Returns the bucket of `value`. Values of the first power of two with [`SUB_BUCKETS`] members,
+/// and below, have a bucket each. Above, the leading bit chooses the group and the next
+/// [`SUB_BITS`] bits the bucket.
 #[inline]
 fn index_of(value: u64) -> usize {
     let exponent = 63 - (value | 1).leading_zeros();

@@ -1,7 +1,9 @@
-//! Plain values that the rest of Hotrow measures with. Nothing here speaks a protocol or knows a database.
+//! Clock, counters, histograms, sketches and statistics for the rest of Hotrow. This crate speaks
+//! no protocol and knows no database.
 //!
-//! Reading order: [`clock`] (the one clock of the process), [`counter`] (counts that one thread writes),
-//! [`histogram`] (latencies), [`sketch`] (distinct counts), [`statistics`] (medians, intervals, comparisons).
+//! Reading order: [`clock`] (the one clock of the process), [`counter`] (single-writer counters),
+//! [`histogram`] (latencies), [`sketch`] (distinct counts), [`statistics`] (medians, intervals,
+//! comparisons).
 
 pub mod clock;
 pub mod counter;

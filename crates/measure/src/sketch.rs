@@ -1,9 +1,11 @@
-//! How many distinct things were seen, in 4 kB: HyperLogLog (Flajolet, Fusy, Gandouet, Meunier: "HyperLogLog: the
-//! analysis of a near-optimal cardinality estimation algorithm", 2007) with 2¹² registers over 64-bit hashes.
+//! Approximate distinct counts in 4 kB: HyperLogLog (Flajolet, Fusy, Gandouet, Meunier:
+//! "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm", 2007) with 2¹²
+//! registers over 64-bit hashes.
 //!
-//! The standard error is 1.04/√4096 = 1.6 %. The estimate from the registers is that of Ertl ("New cardinality estimation
-//! algorithms for HyperLogLog sketches", 2017, section 4): unbiased from one thing to 2⁶⁴, where the first paper's change
-//! from linear counting to its raw estimate leaves more than 2 % of bias around 10,000.
+//! The standard error is 1.04/√4096 = 1.6 %. The estimate is that of Ertl ("New cardinality
+//! estimation algorithms for HyperLogLog sketches", 2017, section 4): unbiased from 1 to 2⁶⁴. The
+//! first paper changes from linear counting to its raw estimate, which leaves more than 2 % of bias
+//! around 10,000.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -13,12 +15,12 @@ const PRECISION: u32 = 12;
 /// The rank of a hash whose bits after the register's are all zero.
 const RANK_MAX: u8 = (64 - PRECISION + 1) as u8;
 
-/// A sketch that one owner writes.
+/// A sketch with one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sketch(Box<[u8]>);
 
-/// A sketch that one thread writes and any thread copies out of. Two writers at once may lose a hash; they do no other
-/// harm.
+/// A sketch that one thread writes and any thread copies. Two concurrent writers may lose a hash
+/// and do no other harm.
 #[derive(Debug)]
 pub struct SharedSketch(Box<[AtomicU8]>);
 
@@ -29,20 +31,20 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    /// Notes one thing by its hash, of which every bit must be as good as random.
+    /// Adds an item by its hash, in which every bit must be uniformly random.
     pub fn insert(&mut self, hash: u64) {
         let (register, rank) = place_of(hash);
         self.0[register] = self.0[register].max(rank);
     }
 
-    /// Notes everything that `other` noted.
+    /// Adds every item of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine = (*mine).max(*theirs);
         }
     }
 
-    /// About how many distinct hashes were noted; see the module for the error.
+    /// Returns the estimated number of distinct hashes; the module header states the error.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         const M: f64 = REGISTERS as f64;
@@ -58,12 +60,14 @@ impl Sketch {
     }
 }
 
-/// Ertl's σ: what the empty registers add, `x` being their share. Infinite when all are empty.
+/// Ertl's σ: the contribution of the empty registers; `x` is their share. Infinite when all are
+/// empty.
 fn sigma(mut x: f64) -> f64 {
     if x >= 1.0 {
         return f64::INFINITY;
     }
-    let (mut weight, mut sum) = (1.0, x);
+    let mut weight = 1.0;
+    let mut sum = x;
     loop {
         x *= x;
         let before = sum;
@@ -75,12 +79,13 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// Ertl's τ: what the registers that cannot rise any more add, `x` being the share of the others.
+/// Ertl's τ: the contribution of the saturated registers; `x` is the share of the others.
 fn tau(mut x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return 0.0;
     }
-    let (mut weight, mut sum) = (1.0, 1.0 - x);
+    let mut weight = 1.0;
+    let mut sum = 1.0 - x;
     loop {
         x = x.sqrt();
         let before = sum;
@@ -99,33 +104,35 @@ impl Default for SharedSketch {
 }
 
 impl SharedSketch {
-    /// Notes one thing by its hash, of which every bit must be as good as random. For the one thread that writes.
+    /// Adds an item by its hash, in which every bit must be uniformly random. Only the writing
+    /// thread may call this.
     #[inline]
     pub fn insert(&self, hash: u64) {
         let (register, rank) = place_of(hash);
-        // Most hashes raise no register: a load is the usual cost.
+        // Most hashes raise no register, so the usual cost is one load.
         if rank > self.0[register].load(Relaxed) {
             self.0[register].store(rank, Relaxed);
         }
     }
 
-    /// Forgets everything. For the one thread that writes.
+    /// Removes all items. Only the writing thread may call this.
     pub fn clear(&self) {
         self.0.iter().for_each(|register| register.store(0, Relaxed));
     }
 
-    /// A copy of about this moment. For any thread.
+    /// Returns an approximate copy. Any thread may call this.
     #[must_use]
     pub fn snapshot(&self) -> Sketch {
         Sketch(self.0.iter().map(|register| register.load(Relaxed)).collect())
     }
 }
 
-/// The register (the leading bits) and the rank (the place of the first one among the rest, from 1).
+/// Returns the register (the leading bits) and the rank (the position of the first set bit among
+/// the rest, from 1).
 #[inline]
 fn place_of(hash: u64) -> (usize, u8) {
     let register = (hash >> (64 - PRECISION)) as usize;
-    // The bit set below the hash's rest ends the count at 53 when the rest is all zero.
+    // The bit set below the hash's remaining bits ends the count at 53 when those are all zero.
     let rest = (hash << PRECISION) | (1 << (PRECISION - 1));
     (register, rest.leading_zeros() as u8 + 1)
 }

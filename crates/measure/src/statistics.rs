@@ -1,11 +1,12 @@
-//! Statistics for a noisy machine: medians with bootstrap intervals, and whether two things differ.
+//! Statistics for a noisy machine: medians with bootstrap intervals, and tests for differences.
 //!
-//! Intervals are of 95 % and found by the bootstrap: rounds are drawn again with replacement, [`RESAMPLES`] times, from a
-//! seed, so that the same figures give the same interval. They are *expanded percentile* intervals (Hesterberg, "What
-//! Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, section 5.3): plain percentile
-//! intervals are too narrow for few values, by about the factor between Student's t and the normal distribution.
-//! Ratios are bootstrapped over rounds in which both sides were measured one after the other, so that what disturbs a
-//! whole round touches both sides and cancels (Bulej et al., "Duet Benchmarking", ICPE 2020).
+//! Intervals cover 95 % and come from the bootstrap: rounds are resampled with replacement,
+//! [`RESAMPLES`] times, from a seed, so that equal figures give equal intervals. They are *expanded
+//! percentile* intervals (Hesterberg, "What Teachers Should Know About the Bootstrap", The American
+//! Statistician 69, 2015, section 5.3): plain percentile intervals are too narrow for few values,
+//! by about the factor between Student's t and the normal distribution. Ratios are bootstrapped
+//! over rounds in which both sides were measured one after the other, so that a disturbance of a
+//! whole round affects both sides and cancels (Bulej et al., "Duet Benchmarking", ICPE 2020).
 
 mod rank;
 mod resample;
@@ -13,16 +14,16 @@ mod resample;
 use self::resample::Resampler;
 pub use rank::mann_whitney;
 
-/// Fewer values than this have no interval: of 5, the least and the largest hold the true median between them in 94 % of
-/// all cases (1 − 2 · 0.5⁵), of 4 in 88 %.
+/// Fewer values than this have no interval. The smallest and the largest of 5 values enclose the
+/// true median in 94 % of all cases (1 − 2 · 0.5⁵), those of 4 in 88 %.
 pub const VALUES_MIN: usize = 5;
-/// An interval that comes this close to 1 tells no difference: the order of the sides within a round, or where a program's
-/// pages happened to lie, make as much, and no interval knows of them.
+/// An interval closer to 1 than this shows no difference. The order of the sides within a round, or
+/// the placement of a program's pages, causes differences of this size that no interval covers.
 pub const DIFFERENCE_MIN: f64 = 0.005;
-/// How often values are drawn again.
+/// Number of bootstrap resamples.
 pub const RESAMPLES: usize = 2_000;
 
-/// A median and how far it can be trusted.
+/// A median with its interval or range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The median.
@@ -31,60 +32,66 @@ pub struct Estimate {
     pub low: f64,
     /// Upper end of it.
     pub high: f64,
-    /// What `low` and `high` are.
+    /// The meaning of `low` and `high`.
     pub spread: Spread,
-    /// Values that it was made from.
+    /// Number of values behind the estimate.
     pub values: usize,
 }
 
-/// What two ends mean.
+/// The meaning of the two bounds of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// An interval of 95 %.
+    /// A 95 % interval.
     Interval,
-    /// The least and the largest of fewer than [`VALUES_MIN`] values: no statement about others.
+    /// The smallest and the largest of fewer than [`VALUES_MIN`] values: no statement about other
+    /// values.
     Range,
 }
 
-/// One side over the other.
+/// The ratio of one side to the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// Median of this over the median of that.
+    /// Median of this side over the median of the other.
     pub ratio: f64,
-    /// Lower end of the ratio's interval of 95 %; with [`Verdict::TooFew`] the least ratio that was seen.
+    /// Lower bound of the ratio's 95 % interval; with [`ComparisonVerdict::TooFew`] the smallest
+    /// ratio seen.
     pub low: f64,
-    /// Upper end; with [`Verdict::TooFew`] the largest ratio that was seen.
+    /// Upper bound; with [`ComparisonVerdict::TooFew`] the largest ratio seen.
     pub high: f64,
-    /// Chance of ranks as far apart as these if both sides were alike (Mann–Whitney, two-sided). It knows nothing of pairs, so
-    /// it can miss what the interval of a paired comparison shows.
+    /// Probability of rank sums at least this far apart if both sides were alike (Mann–Whitney,
+    /// two-sided). It ignores pairs, so it can miss a difference that the interval of a paired
+    /// comparison shows.
     pub p: f64,
-    /// What can be said.
-    pub verdict: Verdict,
-    /// Values, of the side that has fewer.
+    /// The conclusion.
+    pub verdict: ComparisonVerdict,
+    /// Number of values of the side with fewer.
     pub values: usize,
 }
 
-/// Whether two sides differ, for figures of which more is better.
+/// Verdict on the difference of two sides, for figures of which more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// This side is faster: the whole interval lies above 1 + [`DIFFERENCE_MIN`].
     Faster,
     /// This side is slower: the whole interval lies below 1 − [`DIFFERENCE_MIN`].
     Slower,
-    /// The interval holds 1, or comes close to it. There may be a difference that is smaller than it shows.
+    /// The interval includes 1 or comes close to it. A difference smaller than the interval shows
+    /// may exist.
     NoDifferenceShown,
     /// Fewer than [`VALUES_MIN`] values.
     TooFew,
 }
 
-/// The middle value, or the mean of the two in the middle; none without values. Values must be numbers.
+/// Returns the middle value, or the mean of the two middle values; `None` without values. Values
+/// must be numbers.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The value below which a share of `quantile` (0 to 1) lies, interpolated between neighbours (type 7 of Hyndman and Fan,
-/// "Sample Quantiles in Statistical Packages", 1996, which R and NumPy use); none without values. Values must be numbers.
+/// Returns the value below which a share of `quantile` (0 to 1) lies, interpolated between
+/// neighbours (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996, the
+/// default of R and NumPy); `None` without values. Values must be numbers.
 #[must_use]
 pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -94,11 +101,13 @@ pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
 
 fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> Option<f64> {
     let at = quantile.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
-    let (below, above) = (sorted.get(at.floor() as usize)?, sorted.get(at.ceil() as usize)?);
+    let below = sorted.get(at.floor() as usize)?;
+    let above = sorted.get(at.ceil() as usize)?;
     Some(below + (above - below) * at.fract())
 }
 
-/// The median with its interval; none without values. Values that are no finite numbers are left out.
+/// Returns the median with its interval; `None` without values. Values that are not finite are left
+/// out.
 #[must_use]
 pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     let mut values: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
@@ -116,11 +125,12 @@ pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { median: middle, low, high, spread, values: n })
 }
 
-/// Compares values that belong together in pairs, one per round: `(this, that)`. Pairs with something else than two finite
-/// positive numbers are left out; none without any.
+/// Compares paired values, one pair per round: `(this, that)`. Pairs without two finite positive
+/// numbers are left out; `None` without any pair.
 #[must_use]
 pub fn compare_paired(pairs: &[(f64, f64)], seed: u64) -> Option<Comparison> {
-    let pairs: Vec<(f64, f64)> = pairs.iter().copied().filter(|(a, b)| positive(*a) && positive(*b)).collect();
+    let pairs: Vec<(f64, f64)> =
+        pairs.iter().copied().filter(|(a, b)| positive(*a) && positive(*b)).collect();
     let (these, those): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
     let ratio = median(&these)? / median(&those)?;
     let p = mann_whitney(&these, &those)?;
@@ -134,12 +144,14 @@ pub fn compare_paired(pairs: &[(f64, f64)], seed: u64) -> Option<Comparison> {
     Some(Comparison { ratio, low, high, p, verdict: judge(low, high), values: n })
 }
 
-/// Compares values that do not belong together. A difference is only told when Mann–Whitney too finds one (p below 0.05).
-/// Values that are no finite positive numbers are left out; none when a side has no others.
+/// Compares unpaired values. Reports a difference only when Mann–Whitney finds one too (p below
+/// 0.05). Values that are not finite and positive are left out; `None` when a side is empty.
 #[must_use]
 pub fn compare(these: &[f64], those: &[f64], seed: u64) -> Option<Comparison> {
-    let kept = |values: &[f64]| values.iter().copied().filter(|v| positive(*v)).collect::<Vec<f64>>();
-    let (these, those) = (kept(these), kept(those));
+    let kept =
+        |values: &[f64]| values.iter().copied().filter(|v| positive(*v)).collect::<Vec<f64>>();
+    let these = kept(these);
+    let those = kept(those);
     let ratio = median(&these)? / median(&those)?;
     let p = mann_whitney(&these, &those)?;
     let n = these.len().min(those.len());
@@ -148,9 +160,11 @@ pub fn compare(these: &[f64], those: &[f64], seed: u64) -> Option<Comparison> {
         return Some(too_few(ratio, all, p, n));
     }
     let mut resampler = Resampler::new(seed);
-    let ratios = (0..RESAMPLES).filter_map(|_| Some(resampler.median_of(&these)? / resampler.median_of(&those)?));
+    let ratios = (0..RESAMPLES)
+        .filter_map(|_| Some(resampler.median_of(&these)? / resampler.median_of(&those)?));
     let (low, high) = interval(ratios.collect(), n)?;
-    let verdict = if p < 1.0 - CONFIDENCE { judge(low, high) } else { Verdict::NoDifferenceShown };
+    let verdict =
+        if p < 1.0 - CONFIDENCE { judge(low, high) } else { ComparisonVerdict::NoDifferenceShown };
     Some(Comparison { ratio, low, high, p, verdict, values: n })
 }
 
@@ -160,22 +174,22 @@ fn positive(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
 
-fn judge(low: f64, high: f64) -> Verdict {
+fn judge(low: f64, high: f64) -> ComparisonVerdict {
     if low > 1.0 + DIFFERENCE_MIN {
-        Verdict::Faster
+        ComparisonVerdict::Faster
     } else if high < 1.0 - DIFFERENCE_MIN {
-        Verdict::Slower
+        ComparisonVerdict::Slower
     } else {
-        Verdict::NoDifferenceShown
+        ComparisonVerdict::NoDifferenceShown
     }
 }
 
 fn too_few(ratio: f64, seen: impl Iterator<Item = f64>, p: f64, values: usize) -> Comparison {
     let (low, high) = seen.fold((ratio, ratio), |(low, high), r| (low.min(r), high.max(r)));
-    Comparison { ratio, low, high, p, verdict: Verdict::TooFew, values }
+    Comparison { ratio, low, high, p, verdict: ComparisonVerdict::TooFew, values }
 }
 
-/// The expanded percentile interval of statistics that were resampled from `n` values.
+/// Returns the expanded percentile interval of statistics resampled from `n` values.
 fn interval(mut resampled: Vec<f64>, n: usize) -> Option<(f64, f64)> {
     resampled.sort_by(f64::total_cmp);
     let freedom = (n - 1) as f64;
@@ -183,7 +197,8 @@ fn interval(mut resampled: Vec<f64>, n: usize) -> Option<(f64, f64)> {
     Some((quantile_of_sorted(&resampled, tail)?, quantile_of_sorted(&resampled, 1.0 - tail)?))
 }
 
-/// The 97.5 % point of Student's t, by the series of Abramowitz and Stegun, 26.7.5; from 4 degrees of freedom on within 0.3 %.
+/// Returns the 97.5 % point of Student's t, by the series of Abramowitz and Stegun, 26.7.5; within
+/// 0.3 % from 4 degrees of freedom on.
 fn student_t_975(freedom: f64) -> f64 {
     const Z: f64 = 1.959_963_985;
     let z = |power: i32| Z.powi(power);

@@ -1,4 +1,4 @@
-//! The endpoints that do next to nothing: what is left is the cost of a request.
+//! Endpoints without work: the cost of a request alone.
 
 use axum::Json;
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub(crate) struct Message {
     message: &'static str,
 }
 
-/// `/json`: a small object, serialised for each request.
+/// `/json`: a small object, serialized for each request.
 pub(crate) async fn json() -> Json<Message> {
     Json(Message { message: "Hello, World!" })
 }

@@ -1,4 +1,5 @@
-//! `/what-is-my-name`: the name from a form ten thousand times. It belongs to one client and is never kept.
+//! `/what-is-my-name`: the name from a form ten thousand times. It belongs to one client and is not
+//! cacheable.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -13,54 +14,58 @@ use crate::problem::Problem;
 
 /// The largest form, in bytes.
 pub(crate) const FORM_BYTES_MAX: usize = 4096;
-/// The longest name, in bytes of UTF-8: it comes back [`REPEATS`] times.
+/// The longest name, in bytes of UTF-8; the response repeats it [`REPEATS`] times.
 const NAME_BYTES_MAX: usize = 256;
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// One element of the answer.
+/// One element of the response.
 #[derive(Clone, Copy, Serialize)]
-struct Named<'a> {
+struct NameEntry<'a> {
     name: &'a str,
 }
 
 pub(crate) async fn name(headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
     answer(&headers, body).unwrap_or_else(|(problem, accept)| match accept {
-        // What would have been taken, as RFC 9110, section 15.5.16 suggests.
+        // The accepted media type, as RFC 9110, section 15.5.16 suggests.
         Some(accept) => ([(ACCEPT, accept)], problem).into_response(),
         None => problem.into_response(),
     })
 }
 
-/// The answer, or the problem and the media type to send instead.
+/// Returns the response, or the problem and the media type to send instead.
 fn answer(
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, (Problem, Option<&'static str>)> {
     if !is_form(headers) {
-        let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send the name as {FORM}"));
+        let problem =
+            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send the name as {FORM}"));
         return Err((problem, Some(FORM)));
     }
-    let body = body.map_err(|error| (unread(&error), None))?;
-    let name = name_in(&body).map_err(|error| (Problem::bad_request(error.to_string()), None))?;
-    Ok(([(CACHE_CONTROL, "no-store")], Json(vec![Named { name: &name }; REPEATS])).into_response())
+    let body = body.map_err(|error| (body_error(&error), None))?;
+    let name =
+        parse_name(&body).map_err(|error| (Problem::bad_request(error.to_string()), None))?;
+    Ok(([(CACHE_CONTROL, "no-store")], Json(vec![NameEntry { name: &name }; REPEATS]))
+        .into_response())
 }
 
-/// Whether a form is announced; parameters such as a character set do not matter.
+/// Returns whether the body is a form; parameters such as a character set do not matter.
 fn is_form(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(FORM)
 }
 
-fn unread(error: &BytesRejection) -> Problem {
+fn body_error(error: &BytesRejection) -> Problem {
     match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a form may have {FORM_BYTES_MAX} bytes at most"))
-        }
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("a form may have {FORM_BYTES_MAX} bytes at most"),
+        ),
         status => Problem::new(status, "the form did not arrive whole"),
     }
 }
 
-/// Why a form names nobody.
+/// Reasons why a form contains no valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum NameError {
     #[error("the field `name` is missing; send name=…")]
@@ -75,16 +80,18 @@ enum NameError {
     Encoding,
 }
 
-/// The name in a form.
-fn name_in(form: &[u8]) -> Result<String, NameError> {
-    let mut names = form_urlencoded::parse(form).filter(|(key, _)| key == "name").map(|(_, value)| value);
+/// Returns the name in a form.
+fn parse_name(form: &[u8]) -> Result<String, NameError> {
+    let mut names =
+        form_urlencoded::parse(form).filter(|(key, _)| key == "name").map(|(_, value)| value);
     let name = names.next().ok_or(NameError::Missing)?;
     if names.next().is_some() {
         return Err(NameError::Repeated);
     }
     match name.len() {
         0 => Err(NameError::Empty),
-        // What the parser puts in the place of bytes that are no UTF-8; who means this very character gives up little.
+        // The parser replaces invalid UTF-8 by this character; a name that contains the character
+        // itself is rejected too.
         _ if name.contains(char::REPLACEMENT_CHARACTER) => Err(NameError::Encoding),
         1..=NAME_BYTES_MAX => Ok(name.into_owned()),
         long => Err(NameError::Long(long)),
@@ -96,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_form_names_somebody() {
+    fn a_form_contains_a_name() {
         for (form, name) in [
             ("name=Alexander+Sergeevich+Pushkin", "Alexander Sergeevich Pushkin"),
             ("name=Alexander%20Sergeevich%20Pushkin&x=1", "Alexander Sergeevich Pushkin"),
@@ -105,12 +112,12 @@ mod tests {
             ("name=%22%5C%0A", "\"\\\n"),
             ("name=100%", "100%"),
         ] {
-            assert_eq!(name_in(form.as_bytes()), Ok(name.to_owned()), "{form}");
+            assert_eq!(parse_name(form.as_bytes()), Ok(name.to_owned()), "{form}");
         }
     }
 
     #[test]
-    fn a_form_that_names_nobody_says_why() {
+    fn a_form_without_a_name_has_a_reason() {
         for (form, why) in [
             ("", NameError::Missing),
             ("Name=x", NameError::Missing),
@@ -121,9 +128,11 @@ mod tests {
             ("name=%FF", NameError::Encoding),
             ("name=%C3", NameError::Encoding),
         ] {
-            assert_eq!(name_in(form.as_bytes()), Err(why), "{form}");
+            assert_eq!(parse_name(form.as_bytes()), Err(why), "{form}");
         }
-        let of = |bytes: usize| name_in(format!("name={}", "x".repeat(bytes)).as_bytes()).map(|name| name.len());
+        let of = |bytes: usize| {
+            parse_name(format!("name={}", "x".repeat(bytes)).as_bytes()).map(|name| name.len())
+        };
         assert_eq!((of(256), of(257)), (Ok(256), Err(NameError::Long(257))));
     }
 
@@ -134,7 +143,10 @@ mod tests {
             headers.insert(CONTENT_TYPE, kind.parse().expect("a value"));
             is_form(&headers)
         };
-        assert!(is("application/x-www-form-urlencoded") && is("Application/X-WWW-Form-Urlencoded ; charset=UTF-8"));
+        assert!(
+            is("application/x-www-form-urlencoded")
+                && is("Application/X-WWW-Form-Urlencoded ; charset=UTF-8")
+        );
         assert!(!is("multipart/form-data") && !is("") && !is("application/x-www-form-urlencoded2"));
         assert!(!is_form(&HeaderMap::new()));
     }

@@ -1,4 +1,4 @@
-//! What a client is told when it cannot have what it asked for (RFC 9457).
+//! Error responses (RFC 9457).
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -6,7 +6,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// A refusal, as `application/problem+json`. No cache may keep it.
+/// An error as `application/problem+json`. No cache may store it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
@@ -18,7 +18,7 @@ impl Problem {
         Self { status, detail: detail.into() }
     }
 
-    /// 400: what was sent breaks a rule.
+    /// Creates a 400: the request breaks a rule.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
@@ -27,7 +27,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = Body {
-            // The title says all that the type could: RFC 9457, section 4.2.1.
+            // The title contains all that a type could: RFC 9457, section 4.2.1.
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),

@@ -1,4 +1,4 @@
-//! Which path leads where, how requests are counted, and on which thread they are handled.
+//! Routing, the count of requests, and the choice of the thread that handles them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,14 @@ use crate::database::Database;
 use crate::problem::Problem;
 use crate::{Config, Model, date, hello, name, row, work};
 
-/// What all requests share.
+/// The state shared by all requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) clock: Clock,
-    /// None when the service was started without one.
+    /// None when the service was started without a database.
     pub(crate) database: Option<Database>,
     served: Arc<AtomicU64>,
-    /// The workers of the blocking variant that are free.
+    /// The free workers of the blocking model.
     workers: Option<Arc<Semaphore>>,
 }
 
@@ -38,41 +38,50 @@ impl Service {
     }
 }
 
-/// All endpoints.
+/// Returns all endpoints.
 pub(crate) fn router(service: Service) -> Router {
     let handled = Router::new()
         .route("/hello", get(hello::hello))
         .route("/plaintext", get(hello::plaintext))
         .route("/json", get(hello::json))
         .route("/what-date-is-it", get(date::date))
-        .route("/what-is-my-name", post(name::name).layer(DefaultBodyLimit::max(name::FORM_BYTES_MAX)))
+        .route(
+            "/what-is-my-name",
+            post(name::name).layer(DefaultBodyLimit::max(name::FORM_BYTES_MAX)),
+        )
         .route("/db", get(row::row))
         .route("/spin", get(work::spin))
         .route("/sleep", get(work::sleep))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found);
     let handled = match &service.workers {
-        Some(_) => handled.layer(middleware::from_fn_with_state(service.clone(), on_a_worker)),
+        Some(_) => handled.layer(middleware::from_fn_with_state(service.clone(), run_on_worker)),
         None => handled,
     };
-    // What watches the service is neither counted nor made to wait for a worker.
+    // Requests of monitoring are not counted and do not wait for a worker.
     let watched = Router::new().route("/served", get(served)).route("/healthz", get(healthz));
-    handled.layer(middleware::from_fn_with_state(service.clone(), count)).merge(watched).with_state(service)
+    handled
+        .layer(middleware::from_fn_with_state(service.clone(), count))
+        .merge(watched)
+        .with_state(service)
 }
 
-/// Counts a request once it is answered, whatever the answer.
+/// Counts a request once it is answered, with any status.
 async fn count(State(service): State<Service>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     service.served.fetch_add(1, Ordering::Relaxed);
     response
 }
 
-/// Lets a worker of the pool handle the request, from here to its answer; what waits in the handler blocks that worker.
-async fn on_a_worker(State(service): State<Service>, request: Request, next: Next) -> Response {
+/// Handles the request on a worker of the pool until its response; a wait in the handler blocks
+/// that worker.
+async fn run_on_worker(State(service): State<Service>, request: Request, next: Next) -> Response {
     let Some(workers) = service.workers else { return next.run(request).await };
-    // In the order of arrival. Who waits here is bounded by the connections, each of which has one request at a time.
+    // In order of arrival. The number of waiting requests is bounded by the connections, which
+    // carry one request each.
     let Ok(worker) = workers.acquire_owned().await else {
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping").into_response();
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping")
+            .into_response();
     };
     let runtime = Handle::current();
     let handled = tokio::task::spawn_blocking(move || {
@@ -82,11 +91,12 @@ async fn on_a_worker(State(service): State<Service>, request: Request, next: Nex
     });
     handled.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a worker did not finish its request");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be handled").into_response()
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be handled")
+            .into_response()
     })
 }
 
-/// `/served`: requests that this process has answered, those to `/served` and `/healthz` left out.
+/// `/served`: requests answered by this process, except `/served` and `/healthz`.
 async fn served(State(service): State<Service>) -> String {
     service.served.load(Ordering::Relaxed).to_string()
 }

@@ -8,14 +8,14 @@ use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use crate::database::{ROWS, Way};
+use crate::database::{QueryMethod, ROWS};
 use crate::problem::Problem;
 use crate::routes::Service;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Db {
-    via: Way,
+    via: QueryMethod,
 }
 
 pub(crate) async fn row(

@@ -1,4 +1,4 @@
-//! Listening, connections, and stopping without cutting anybody off.
+//! Listening, connections, and graceful shutdown.
 
 use std::future::Future;
 use std::io;
@@ -19,52 +19,56 @@ use crate::database::{Database, DatabaseError};
 use crate::routes::{self, Service};
 use crate::{Config, Model};
 
-/// Connections that are open at once; more wait in the kernel's queue.
+/// Concurrently open connections; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16_384;
-/// How long a head may take to arrive; an idle connection is closed after it too.
-const HEAD_PATIENCE: Duration = Duration::from_secs(60);
-/// How long requests under way have to end when the service is asked to stop.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait when a connection cannot be accepted, for want of files for instance.
+/// Longest time for a request head; idle connections are closed after it too.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time for requests in flight at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failed accept, for example for lack of files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Threads of the blocking variant beyond its workers, for what the runtime itself must not do without: looking up names.
+/// Threads of the blocking model beyond its workers, for the runtime's own work such as name
+/// resolution.
 const SPARE_THREADS: usize = 4;
 
-/// Why the service does not run.
+/// Reasons why the service does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address.
-    #[error("cannot listen on {address}: {cause}; name another address with --listen (port 0 takes a free one)")]
+    /// Listening failed.
+    #[error(
+        "cannot listen on {address}: {cause}; name another address with --listen (port 0 takes a \
+         free one)"
+    )]
     Listen {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The database.
+    /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// Threads and the like.
+    /// Threads could not be started.
     #[error("cannot start the runtime with {workers} workers: {cause}")]
     Runtime {
-        /// What was asked for.
+        /// The requested number of workers.
         workers: NonZeroUsize,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
-/// Serves until `stop` is done, then finishes what is under way (for 10 s at most). `ready` gets the address, once
-/// connections are taken.
-///
+/// Serves until `stop` is done, then finishes requests in flight for at most 10 s. `ready` receives
+/// the address when connections are accepted.
 /// # Errors
-/// What kept it from serving.
+/// Returns the reason for a failure.
 pub fn serve(
     config: &Config,
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
-    let runtime = runtime(config).map_err(|cause| ServeError::Runtime { workers: config.workers, cause })?;
+    let runtime =
+        runtime(config).map_err(|cause| ServeError::Runtime { workers: config.workers, cause })?;
     let served = runtime.block_on(async {
         let database = match &config.database {
             Some(of) => Some(Database::open(&of.url, of.connections, config.model).await?),
@@ -76,25 +80,27 @@ pub fn serve(
         accept(listener, routes::router(Service::new(config, database)), stop).await;
         Ok(())
     });
-    // A worker that still sleeps or spins is not waited for.
+    // Workers that still sleep or spin are not awaited.
     runtime.shutdown_background();
     served
 }
 
-/// The runtime. In the blocking variant the workers are its blocking threads, and there are as many others, up to one per
-/// core, as move bytes.
+/// Creates the runtime. In the blocking model the workers are its blocking threads, with as many
+/// other threads, up to one per core, to move bytes.
 fn runtime(config: &Config) -> io::Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let workers = config.workers.get();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     match config.model {
         Model::Async => builder.worker_threads(workers),
-        Model::Blocking => builder.worker_threads(workers.min(cores)).max_blocking_threads(workers + SPARE_THREADS),
+        Model::Blocking => {
+            builder.worker_threads(workers.min(cores)).max_blocking_threads(workers + SPARE_THREADS)
+        }
     };
     builder.enable_all().build()
 }
 
-/// Takes connections until `stop`, then lets them end.
+/// Accepts connections until `stop`, then lets them end.
 async fn accept(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
     let (graceful, room) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     let mut stop = std::pin::pin!(stop);
@@ -108,7 +114,7 @@ async fn accept(listener: TcpListener, router: Router, stop: impl Future<Output 
                 Ok((stream, _)) => {
                     let connection = graceful.watch(connection(stream, router.clone()));
                     tokio::spawn(async move {
-                        // A connection that breaks is its client's affair.
+                        // A broken connection concerns only its client.
                         if let Err(error) = connection.await {
                             tracing::debug!(%error, "connection");
                         }
@@ -124,17 +130,21 @@ async fn accept(listener: TcpListener, router: Router, stop: impl Future<Output 
         }
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN_PATIENCE, graceful.shutdown()).await.is_err() {
-        tracing::warn!(patience_s = DRAIN_PATIENCE.as_secs(), "requests under way were cut off");
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!(timeout_s = DRAIN_TIMEOUT.as_secs(), "requests in flight were cut off");
     }
 }
 
-/// HTTP/1.1 on one connection.
-fn connection(stream: TcpStream, router: Router) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
-    // Small answers must not wait for the last one's acknowledgement. That it cannot be set is no reason to refuse.
+/// Serves HTTP/1.1 on one connection.
+fn connection(
+    stream: TcpStream,
+    router: Router,
+) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
+    // Small responses must not wait for an acknowledgement; a failure to set the option is
+    // harmless.
     let _ = stream.set_nodelay(true);
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 }

@@ -1,4 +1,4 @@
-//! `/spin` and `/sleep`: work that needs the CPU, and work that only takes its time.
+//! `/spin` and `/sleep`: CPU work, and waiting.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use serde::Deserialize;
 
 use crate::problem::Problem;
 
-/// The longest work, in µs of CPU time.
+/// Longest work, in µs of CPU time.
 const SPIN_US_MAX: u64 = 1_000_000;
-/// The longest sleep, in ms.
+/// Longest sleep, in ms.
 const SLEEP_MS_MAX: u64 = 10_000;
-/// Steps of work between two looks at the clock: about a microsecond.
+/// Steps between two readings of the clock: about a microsecond.
 const STEPS: u32 = 1000;
 
 #[derive(Deserialize)]
@@ -23,9 +23,11 @@ pub(crate) struct Spin {
     us: u64,
 }
 
-/// `/spin?us=N`: uses N µs of this thread's CPU time. Not of the time that passes: a thread that has to share its core would
-/// otherwise do less work, and a service with too many workers would look fast.
-pub(crate) async fn spin(query: Result<Query<Spin>, QueryRejection>) -> Result<&'static str, Problem> {
+/// `/spin?us=N`: uses N µs of this thread's CPU time, not of elapsed time: a thread that shares its
+/// core would otherwise do less work, and a service with too many workers would look fast.
+pub(crate) async fn spin(
+    query: Result<Query<Spin>, QueryRejection>,
+) -> Result<&'static str, Problem> {
     let Query(Spin { us }) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
     if us > SPIN_US_MAX {
         return Err(Problem::bad_request(format!("us={us} is too long; {SPIN_US_MAX} at most")));
@@ -34,7 +36,7 @@ pub(crate) async fn spin(query: Result<Query<Spin>, QueryRejection>) -> Result<&
     let mut state = us;
     while cpu_time() < end {
         for _ in 0..STEPS {
-            // A step of xorshift: nothing that could be foreseen.
+            // A step of xorshift, which the compiler cannot predict.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -44,10 +46,10 @@ pub(crate) async fn spin(query: Result<Query<Spin>, QueryRejection>) -> Result<&
     Ok("done\n")
 }
 
-/// CPU time that this thread has used.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    // Neither is negative on this clock.
+    // This clock is never negative.
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
@@ -57,8 +59,10 @@ pub(crate) struct Sleep {
     ms: u64,
 }
 
-/// `/sleep?ms=N`: waits, as for something outside. The blocking variant's worker stands still meanwhile.
-pub(crate) async fn sleep(query: Result<Query<Sleep>, QueryRejection>) -> Result<&'static str, Problem> {
+/// `/sleep?ms=N`: waits, as for an external system. In the blocking model the worker is blocked.
+pub(crate) async fn sleep(
+    query: Result<Query<Sleep>, QueryRejection>,
+) -> Result<&'static str, Problem> {
     let Query(Sleep { ms }) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
     if ms > SLEEP_MS_MAX {
         return Err(Problem::bad_request(format!("ms={ms} is too long; {SLEEP_MS_MAX} at most")));

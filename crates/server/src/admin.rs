@@ -1,48 +1,59 @@
-//! The admin side: health, metrics, status, purge. Its own listener and thread, so that neither load nor a slow scrape
-//! touches the other side.
+//! Admin side: health, metrics, status, purge. It has its own listener and thread, so that load on
+//! the data side does not delay it, nor a slow scrape the data side.
 
+mod access;
+mod budgets;
 mod limits;
 mod overload;
 mod page;
 mod status;
 mod text;
+mod threads;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use hotrow_admit::breaker::State;
-use hotrow_cache::config::Upkeep;
-use hotrow_cache::key::CollectionId;
+use hotrow_admission::breaker::State;
+use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hotrow_types::key::CollectionId;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::body::Body;
+use crate::http_error::{HttpError, problem};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
-use crate::problem::{Problem, problem};
+use crate::respond::capabilities;
+use crate::route::{self, METHODS};
+use crate::service::Process;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
 
-/// What the admin side looks at.
+/// State shown by the admin side.
 pub struct View {
-    /// What the workers share.
+    /// State shared by the workers.
     pub shared: Arc<Shared>,
-    /// Each worker's counts.
+    /// Counters of each worker.
     pub workers: Vec<Arc<WorkerMetrics>>,
-    /// Each worker's lookups, in the same order.
+    /// Lookups of each worker, in the same order.
     pub lookups: Vec<Arc<WorkerLookups>>,
-    /// What the feed brought.
+    /// Counters of the feed.
     pub feed: Arc<FeedCounts>,
-    /// Token that all but health checks need.
+    /// Token required by everything but health checks.
     pub token: Option<String>,
-    /// When the process started to serve.
+    /// Names under which the admin side may be reached, beside `localhost` and IP addresses.
+    pub hosts: Vec<String>,
+    /// The serving process.
+    pub process: Process,
+    /// Time at which the process started to serve.
     pub started_at: Nanos,
 }
 
@@ -64,42 +75,73 @@ impl hyper::service::Service<Request<Incoming>> for Admin {
                 view.answer(&request, Nanos::now())
             };
             let mut response = answered.unwrap_or_else(|problem| problem.response());
-            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            protect(response.headers_mut());
             Ok(response)
         })
     }
 }
 
+/// Adds the headers of every answer: it is not stored, sniffed, framed or embedded, and sends no
+/// referrer.
+fn protect(headers: &mut HeaderMap) {
+    const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, page::POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (RESOURCE_POLICY, "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
 impl View {
-    fn answer<B>(&self, request: &Request<B>, now: Nanos) -> Result<Response<Body>, Problem> {
+    fn answer<B>(&self, request: &Request<B>, now: Nanos) -> Result<Response<Body>, HttpError> {
         let path = request.uri().path();
-        let known = matches!(path, "/" | "/metrics" | "/status" | "/healthz" | "/readyz");
+        if !path.starts_with('/') {
+            return route::without_path(request.method(), path).map(|_| capabilities(METHODS));
+        }
+        let part = page::part(path);
+        let known =
+            part.is_some() || matches!(path, "/metrics" | "/status" | "/healthz" | "/readyz");
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if known && !reads {
-            return Err(Problem::Method("GET, HEAD"));
+            return Err(HttpError::Method("GET, HEAD"));
         }
         match path {
-            "/healthz" => return Ok(plain(StatusCode::OK, "text/plain; charset=utf-8", "alive\n")),
+            "/healthz" => return Ok(self.health(now)),
             "/readyz" => return Ok(self.readiness(now)),
-            _ => {}
+            // Scrapers, like probes, use any name that reaches the service.
+            "/metrics" => {}
+            _ => self.check_host(request)?,
         }
-        if !self.authorised(request) {
+        if !self.authorised(request.headers()) {
             return Ok(unauthorised());
         }
+        if let Some((content_type, content)) = part {
+            return Ok(plain(StatusCode::OK, content_type, content));
+        }
         match path {
-            "/" => Ok(plain(StatusCode::OK, "text/html; charset=utf-8", page::PAGE)),
-            "/metrics" => Ok(plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.metrics_text(now))),
-            "/status" => Ok(plain(StatusCode::OK, "application/json", self.status(now).to_string())),
+            "/metrics" => Ok(plain(
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                self.metrics_text(now),
+            )),
+            "/status" => {
+                Ok(plain(StatusCode::OK, "application/json", self.status(now).to_string()))
+            }
             _ => match path.strip_prefix("/purge/") {
-                Some(_) if *request.method() != Method::POST => Err(Problem::Method("POST")),
-                Some(target) => self.purge(target),
-                None => Err(Problem::NoSuchPath),
+                Some(_) if *request.method() != Method::POST => Err(HttpError::Method("POST")),
+                Some(target) => access::check_change(request).and_then(|()| self.purge(target)),
+                None => Err(HttpError::NoSuchPath),
             },
         }
     }
 
-    fn purge(&self, target: &str) -> Result<Response<Body>, Problem> {
-        let (name, id) = target.split_once('/').map_or((target, None), |(name, id)| (name, Some(id)));
+    fn purge(&self, target: &str) -> Result<Response<Body>, HttpError> {
+        let (name, id) =
+            target.split_once('/').map_or((target, None), |(name, id)| (name, Some(id)));
         let collection: CollectionId = self.shared.router.collection(name)?;
         match id {
             None => {
@@ -108,7 +150,12 @@ impl View {
                 Ok(plain(StatusCode::OK, "application/json", r#"{"purged":"collection"}"#))
             }
             Some(id) => {
-                let key = self.shared.collection(collection).schema.parse_url(id).map_err(Problem::BadId)?;
+                let key = self
+                    .shared
+                    .collection(collection)
+                    .schema
+                    .parse_url(id)
+                    .map_err(HttpError::BadId)?;
                 let present = self.shared.cache.purge(&key);
                 Ok(plain(
                     StatusCode::OK,
@@ -123,7 +170,7 @@ impl View {
         let cache = &self.shared.cache;
         let source = self.shared.source.health();
         let current = cache.is_current(now);
-        let followed = cache.config().upkeep == Upkeep::Feed;
+        let followed = cache.config().invalidation_mode == InvalidationMode::Feed;
         let breaker = self.breaker_state(now);
         let ready = current && source.is_ok() && breaker != State::Open;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -140,24 +187,6 @@ impl View {
         }
         response
     }
-
-    /// `Bearer TOKEN`, or `Basic` with the token as password, which is what a browser can send.
-    fn authorised<B>(&self, request: &Request<B>) -> bool {
-        let Some(token) = &self.token else { return true };
-        let Some(given) = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes) else { return false };
-        if let Some(bearer) = given.strip_prefix(b"Bearer ") {
-            return same(token.as_bytes(), bearer);
-        }
-        let decoded = given.strip_prefix(b"Basic ").and_then(|text| BASE64.decode(text).ok()).unwrap_or_default();
-        let password = decoded.iter().position(|b| *b == b':').map_or(&[][..], |colon| &decoded[colon + 1..]);
-        same(token.as_bytes(), password)
-    }
-}
-
-/// Compares in time that does not depend on where the texts differ.
-fn same(token: &[u8], given: &[u8]) -> bool {
-    let differing = token.iter().zip(given).fold(0, |acc, (a, b)| acc | (a ^ b));
-    given.len() == token.len() && differing == 0
 }
 
 fn unauthorised() -> Response<Body> {
@@ -166,7 +195,9 @@ fn unauthorised() -> Response<Body> {
         "Token needed",
         "send Authorization: Bearer, or Basic with it as password: the configured admin.token",
     );
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"hotrow\""));
+    response
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"hotrow\""));
     response
 }
 

@@ -1,14 +1,24 @@
-//! The body of an answer: a record straight out of the cache, or bytes made for this answer.
+//! Body of an answer: a record of the cache, bytes made for this answer, or segments of both.
+
+mod segments;
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use hotrow_admission::byte_budget::Reservation;
 use hotrow_cache::Record;
 use http_body::{Frame, SizeHint};
 
-/// An answer's body; one chunk at most.
+pub(crate) use self::segments::Segments;
+use crate::connection::unsent;
+
+/// Bytes that a large answer hands over at once. The writer copies a piece behind what it still
+/// holds, so this bounds what a connection holds beside the records.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Body of an answer.
 #[derive(Debug)]
 pub enum Body {
     /// Nothing, or nothing more.
@@ -17,23 +27,61 @@ pub enum Body {
     Record(Record),
     /// Bytes made for this answer.
     Bytes(Bytes),
+    /// A large answer, which holds a reservation in the budget of all answers.
+    Held(Box<HeldBody>),
 }
 
 impl Body {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
             Self::Empty => 0,
             Self::Record(record) => record.body().len(),
             Self::Bytes(bytes) => bytes.len(),
+            Self::Held(held) => held.segments.len(),
         }
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Creates a body of segments, with a reservation that lasts until they are sent.
+    #[must_use]
+    pub(crate) fn held(segments: Segments, reservation: Reservation) -> Self {
+        Self::Held(Box::new(HeldBody { segments, reservation: Some(reservation) }))
+    }
+
+    /// Returns the same bytes in segments.
+    #[must_use]
+    pub(crate) fn into_segments(self) -> Segments {
+        let mut segments = Segments::default();
+        match self {
+            Self::Empty => {}
+            Self::Record(record) => segments.push_record(record),
+            Self::Bytes(bytes) => segments.push_text(bytes),
+            Self::Held(mut held) => segments = std::mem::take(&mut held.segments),
+        }
+        segments
+    }
+}
+
+/// Segments with their reservation. Dropped by the writer when the last piece has been handed over;
+/// the reservation then stays with the connection until the kernel has that piece.
+#[derive(Debug)]
+pub struct HeldBody {
+    segments: Segments,
+    reservation: Option<Reservation>,
+}
+
+impl Drop for HeldBody {
+    fn drop(&mut self) {
+        if let Some(reservation) = self.reservation.take() {
+            unsent::keep(reservation);
+        }
     }
 }
 
@@ -41,9 +89,18 @@ impl http_body::Body for Body {
     type Data = Chunk;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
+        if let Self::Held(held) = &mut *self {
+            let piece = held.segments.split_to(PIECE_BYTES);
+            return Poll::Ready(
+                (!piece.is_empty()).then(|| Ok(Frame::data(Chunk::Segments(piece)))),
+            );
+        }
         let chunk = match std::mem::replace(&mut *self, Self::Empty) {
-            Self::Empty => return Poll::Ready(None),
+            Self::Empty | Self::Held(_) => return Poll::Ready(None),
             Self::Record(record) => Chunk::Record { record, at: 0 },
             Self::Bytes(bytes) => Chunk::Bytes(bytes),
         };
@@ -62,15 +119,17 @@ impl http_body::Body for Body {
 /// Bytes on their way to the socket.
 #[derive(Debug)]
 pub enum Chunk {
-    /// A record's body from `at` on.
+    /// A record's body from byte `at` on.
     Record {
-        /// Whose body.
+        /// The record.
         record: Record,
         /// Bytes already written.
         at: usize,
     },
-    /// What is left of these.
+    /// The rest of these.
     Bytes(Bytes),
+    /// A piece of a large answer.
+    Segments(Segments),
 }
 
 impl Buf for Chunk {
@@ -78,6 +137,7 @@ impl Buf for Chunk {
         match self {
             Self::Record { record, at } => record.body().len() - at,
             Self::Bytes(bytes) => bytes.remaining(),
+            Self::Segments(segments) => segments.remaining(),
         }
     }
 
@@ -85,6 +145,7 @@ impl Buf for Chunk {
         match self {
             Self::Record { record, at } => &record.body()[*at..],
             Self::Bytes(bytes) => bytes.chunk(),
+            Self::Segments(segments) => segments.chunk(),
         }
     }
 
@@ -93,6 +154,7 @@ impl Buf for Chunk {
             // `count` is at most `remaining()`: the contract of `Buf`.
             Self::Record { at, .. } => *at += count,
             Self::Bytes(bytes) => bytes.advance(count),
+            Self::Segments(segments) => segments.advance(count),
         }
     }
 }

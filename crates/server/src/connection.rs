@@ -1,8 +1,10 @@
-//! One connection from accept to close: hyper serves it, the [`crate::guard`] watches its input, the worker's sweep its time.
+//! One connection from accept to close: hyper serves it, [`crate::guard`] inspects its input, the
+//! worker's sweep enforces time-outs.
 
 mod clients;
 mod close;
 mod registry;
+pub(crate) mod unsent;
 
 pub(crate) use self::clients::Clients;
 pub(crate) use self::close::turn_away;
@@ -24,33 +26,35 @@ use tokio::net::TcpStream;
 
 use self::close::{answer_and_close, linger, reset};
 use crate::config::Limits;
-use crate::guard::phase::{Activity, Overdue, Phase};
-use crate::guard::refusal::{Malformed, Refusal};
+use crate::guard::phase::{Activity, Expiry, Phase};
+use crate::guard::refusal::{Malformed, Rejection};
 use crate::guard::{Guard, Leftover, READ_BYTES, Shared};
-use crate::habits::{self, Habits};
 use crate::metrics::{CacheOutcome, CloseCause, WorkerMetrics};
+use crate::scan_detector::{self, ScanDetector};
 
-/// How often the sweep looks at every connection; a time-out is enforced at most two sweeps late and never early.
+/// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
+/// never early.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
-/// What a handler's answer is written with. Above it hyper waits for the client to take some before it asks the body for more.
+/// Size of the write buffer. Beyond it hyper waits for the client to take some before it asks the
+/// body for more.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 /// `HTTP/1.1 100 Continue` and its empty line: the only bytes that precede an answer.
 const CONTINUE_BYTES: u64 = 25;
 
-/// What answers requests. One per worker, made on the worker's thread; neither it nor its futures leave that thread.
+/// Service of a worker. Made on the worker's thread; neither it nor its futures leave that thread.
 pub trait Serve: 'static {
-    /// The answer's body.
+    /// Body of an answer.
     type Out: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static;
-    /// An error closes the connection without an answer; `Infallible` is the usual choice.
+    /// Error that closes the connection without an answer; usually `Infallible`.
     type Failure: Into<Box<dyn StdError + Send + Sync>>;
-    /// The answer on its way.
+    /// Future of an answer.
     type Answer: Future<Output = Result<Response<Self::Out>, Self::Failure>>;
 
     /// Answers a request that came over a connection from `peer`.
     fn serve(&self, request: Request<Incoming>, peer: IpAddr) -> Self::Answer;
 }
 
-/// A service that does not ask who asks.
+/// A service that ignores its peer.
 impl<S, B, E> Serve for S
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = E> + 'static,
@@ -66,7 +70,7 @@ where
     }
 }
 
-/// The worker's service, as one connection's requests reach it.
+/// The worker's service for the requests of one connection.
 struct OfPeer<S> {
     service: Rc<S>,
     peer: IpAddr,
@@ -82,20 +86,21 @@ impl<S: Serve> Service<Request<Incoming>> for OfPeer<S> {
     }
 }
 
-/// hyper as we run it.
+/// Returns hyper's settings.
 pub(crate) fn builder(limits: &Limits) -> http1::Builder {
-    /// Up to this many fields hyper parses on the stack; beyond, it allocates per request.
+    /// Number of fields up to which hyper parses on the stack; beyond it, hyper allocates per
+    /// request.
     const FIELDS_ON_STACK: usize = 100;
     let mut builder = http1::Builder::new();
     builder
-        // A client may close its sending side and still wants its answer. It also keeps hyper from reading ahead while a
-        // request is being answered, which the guard relies on.
+        // A client may close its sending side and still expect its answer. It also keeps hyper from
+        // reading ahead while a request is being answered, which the guard relies on.
         .half_close(true)
         // It would hold a finished answer back until the next pipelined request is answered.
         .pipeline_flush(false)
         // Answers of usual size are copied behind their head and leave with one plain write.
         .writev(false)
-        // The sweep does it, without a timer per connection.
+        // Done by the sweep, without a timer per connection.
         .header_read_timeout(None)
         .max_buf_size(WRITE_BUFFER_BYTES.max(limits.header_bytes.saturating_add(READ_BYTES)));
     if limits.headers > FIELDS_ON_STACK {
@@ -104,7 +109,7 @@ pub(crate) fn builder(limits: &Limits) -> http1::Builder {
     builder
 }
 
-/// Serves `stream`, which leads to `peer`, until it is closed.
+/// Serves `stream` of `peer` until it is closed.
 pub(crate) async fn serve<S: Serve>(
     stream: TcpStream,
     peer: IpAddr,
@@ -115,45 +120,55 @@ pub(crate) async fn serve<S: Serve>(
     let shared = Rc::clone(registered.shared());
     let guard = Guard::new(stream, Rc::clone(&shared), Rc::clone(registered.activity()));
     let http = builder.serve_connection(guard, OfPeer { service, peer });
-    let mut drive = Drive { http, habits: Rc::default(), graceful: false };
+    let mut drive = Drive { http, detector: Rc::default(), graceful: false };
     let end = poll_fn(|cx| drive.poll(cx, &registered)).await;
     // Dropping hyper's side drops a handler that still runs.
-    let (stream, leftover) = drive.http.into_parts().io.into_parts();
-    let cause = finish(stream, &shared, registered.activity(), end, leftover).await;
+    let guard = drive.http.into_parts().io;
+    let to_head = guard.to_head();
+    let (stream, leftover) = guard.into_parts();
+    let last = ClosingConnection { shared: &shared, activity: registered.activity(), to_head };
+    let cause = last.finish(stream, end, leftover).await;
     registered.close(cause);
 }
 
-/// Why a connection is not driven further.
+/// Reason for which a connection is not driven further.
 #[derive(Clone, Copy, Debug)]
-enum End {
-    /// hyper is done with it.
+enum ConnectionEnd {
+    /// hyper has finished.
     Finished,
-    /// The socket broke, or a body did.
+    /// The socket or a body failed.
     Broken,
-    /// hyper could not read a head that the guard let pass, and has answered so.
+    /// hyper could not parse a head that the guard accepted, and has answered so.
     Unreadable,
-    /// Its time is over.
-    Overdue(Overdue),
+    /// A time-out expired.
+    Expired(Expiry),
 }
 
 struct Drive<S: Serve> {
     http: http1::Connection<Guard, OfPeer<S>>,
-    habits: Rc<Habits>,
+    detector: Rc<ScanDetector>,
     graceful: bool,
 }
 
 impl<S: Serve> Drive<S> {
     /// hyper first, deadlines second: a request that has arrived by now counts as arrived.
-    fn poll(&mut self, cx: &mut Context<'_>, registered: &Registered) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>, registered: &Registered) -> Poll<ConnectionEnd> {
         registered.activity().register(cx.waker());
         loop {
-            // Before the answer is written: it is to tell the client that it is the last.
+            // Before the answer is written: it must announce that it is the last.
             self.end_gracefully(registered);
-            match habits::while_current(&self.habits, || Pin::new(&mut self.http).poll(cx)) {
-                Poll::Ready(Ok(())) => return Poll::Ready(End::Finished),
+            let drive = || {
+                scan_detector::while_current(&self.detector, || Pin::new(&mut self.http).poll(cx))
+            };
+            match unsent::while_driven(registered.activity(), drive) {
+                Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Finished),
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(%error, "connection ended");
-                    return Poll::Ready(if error.is_parse() { End::Unreadable } else { End::Broken });
+                    return Poll::Ready(if error.is_parse() {
+                        ConnectionEnd::Unreadable
+                    } else {
+                        ConnectionEnd::Broken
+                    });
                 }
                 Poll::Pending => {}
             }
@@ -161,7 +176,7 @@ impl<S: Serve> Drive<S> {
                 return Poll::Pending;
             }
             if let Some(overdue) = registered.overdue() {
-                return Poll::Ready(End::Overdue(overdue));
+                return Poll::Ready(ConnectionEnd::Expired(overdue));
             }
             if !self.end_gracefully(registered) {
                 return Poll::Pending;
@@ -169,9 +184,11 @@ impl<S: Serve> Drive<S> {
         }
     }
 
-    /// While it is ending, makes the request that hyper works at the connection's last. Whether that was done just now.
+    /// While draining, makes the request in progress the connection's last. Returns whether that
+    /// happened just now.
     fn end_gracefully(&mut self, registered: &Registered) -> bool {
-        // hyper would close a connection of which it has seen nothing, even with half a head on its way.
+        // hyper would close a connection of which it has seen nothing, even with half a head on its
+        // way.
         let at_work = || matches!(registered.activity().phase(), Phase::Body | Phase::Handling);
         if self.graceful || !registered.ending() || !at_work() {
             return false;
@@ -182,53 +199,77 @@ impl<S: Serve> Drive<S> {
     }
 }
 
-/// Says what is left to say, closes, and tells why.
-async fn finish(stream: TcpStream, shared: &Shared, activity: &Activity, end: End, leftover: Leftover) -> CloseCause {
-    match (end, leftover) {
-        (End::Overdue(Overdue::Write), _) => {
-            reset(stream);
-            CloseCause::WriteTimeout
-        }
-        (End::Overdue(Overdue::Head), _) => {
-            answer_and_close(stream, shared, Refusal::HeadTime).await;
-            CloseCause::HeaderTimeout
-        }
-        (End::Overdue(Overdue::Body), _) => {
-            // Once an answer has begun, a second one would be read as its body.
-            match activity.answer_bytes() {
-                0 | CONTINUE_BYTES => answer_and_close(stream, shared, Refusal::BodyTime).await,
-                _ => reset(stream),
+/// State needed at the end of a connection.
+struct ClosingConnection<'a> {
+    shared: &'a Shared,
+    activity: &'a Activity,
+    /// `true`: the last message is a HEAD request.
+    to_head: bool,
+}
+
+impl ClosingConnection<'_> {
+    async fn answer_and_close(&self, stream: TcpStream, refusal: Rejection) {
+        answer_and_close(stream, self.shared, refusal, self.to_head).await;
+    }
+
+    /// Sends the last answer if one is due, closes, and returns the cause.
+    async fn finish(
+        &self,
+        stream: TcpStream,
+        end: ConnectionEnd,
+        leftover: Leftover,
+    ) -> CloseCause {
+        match (end, leftover) {
+            (ConnectionEnd::Expired(Expiry::Write), _) => {
+                reset(stream);
+                CloseCause::WriteTimeout
             }
-            CloseCause::BodyTimeout
-        }
-        (End::Overdue(Overdue::Idle), _) => CloseCause::Idle,
-        (End::Overdue(Overdue::Drained), _) => CloseCause::Drained,
-        (End::Overdue(Overdue::Reclaimed), _) => CloseCause::Reclaimed,
-        (_, Leftover::Refused(refusal)) => {
-            answer_and_close(stream, shared, refusal).await;
-            CloseCause::Refused
-        }
-        (End::Finished, Leftover::None) => CloseCause::Finished,
-        (End::Finished, Leftover::Unread) => {
-            linger(stream).await;
-            CloseCause::Finished
-        }
-        (End::Unreadable, _) => {
-            note_unreadable(&shared.metrics);
-            linger(stream).await;
-            CloseCause::Refused
-        }
-        (End::Broken, _) => {
-            linger(stream).await;
-            CloseCause::Broken
+            (ConnectionEnd::Expired(Expiry::SlowReader), _) => {
+                reset(stream);
+                CloseCause::DrainRate
+            }
+            (ConnectionEnd::Expired(Expiry::Head), _) => {
+                self.answer_and_close(stream, Rejection::HeadTime).await;
+                CloseCause::HeaderTimeout
+            }
+            (ConnectionEnd::Expired(Expiry::Body), _) => {
+                // Once an answer has begun, a second one would be read as its body.
+                match self.activity.answer_bytes() {
+                    0 | CONTINUE_BYTES => self.answer_and_close(stream, Rejection::BodyTime).await,
+                    _ => reset(stream),
+                }
+                CloseCause::BodyTimeout
+            }
+            (ConnectionEnd::Expired(Expiry::Idle), _) => CloseCause::Idle,
+            (ConnectionEnd::Expired(Expiry::Drained), _) => CloseCause::Drained,
+            (ConnectionEnd::Expired(Expiry::Reclaimed), _) => CloseCause::Reclaimed,
+            (_, Leftover::Refused(refusal)) => {
+                self.answer_and_close(stream, refusal).await;
+                CloseCause::Refused
+            }
+            (ConnectionEnd::Finished, Leftover::None) => CloseCause::Finished,
+            (ConnectionEnd::Finished, Leftover::Unread) => {
+                linger(stream).await;
+                CloseCause::Finished
+            }
+            (ConnectionEnd::Unreadable, _) => {
+                note_unreadable(&self.shared.metrics);
+                linger(stream).await;
+                CloseCause::Refused
+            }
+            (ConnectionEnd::Broken, _) => {
+                linger(stream).await;
+                CloseCause::Broken
+            }
         }
     }
 }
 
-/// Counts what hyper refused by itself. The guard's limits are stricter than hyper's, so what is left are bytes that may not stand
-/// where they do (in a method, a target, a header's name or value), which is 400 to hyper as to us.
+/// Counts a refusal by hyper itself. The guard's limits are stricter than hyper's, so what remains
+/// are bytes that are invalid in their place (in a method, a target, a header's name or value),
+/// which is 400 to both.
 fn note_unreadable(metrics: &WorkerMetrics) {
-    const REFUSAL: Refusal = Refusal::Malformed(Malformed::Field);
+    const REFUSAL: Rejection = Rejection::Malformed(Malformed::Field);
     metrics.refused(REFUSAL);
     metrics.answered(REFUSAL.status(), CacheOutcome::None);
 }

@@ -1,21 +1,22 @@
-//! How the server is told to end: first to drain, then at once.
+//! Shutdown of the server: first a drain, then at once.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Where the end of the server stands. Only moves forward.
+/// Stage of the shutdown. Only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Serving.
     Running,
-    /// No new connections; what is in flight is finished, within `drain_timeout`.
+    /// No new connections; requests in flight are finished, within `drain_timeout`.
     Drain,
     /// Everything is cut off.
     Now,
 }
 
-/// A switch that all parts of the process share: clones are the same switch. Works across threads and runtimes.
+/// A switch shared by all parts of the process: clones are the same switch. Works across threads
+/// and runtimes.
 #[derive(Clone, Debug)]
 pub struct Shutdown(Arc<watch::Sender<Stage>>);
 
@@ -26,13 +27,13 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// A switch at [`Stage::Running`].
+    /// Creates a switch at [`Stage::Running`].
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins the drain; does nothing when that has been said.
+    /// Begins the drain; does nothing the second time.
     pub fn drain(&self) {
         self.advance(Stage::Drain);
     }
@@ -42,7 +43,7 @@ impl Shutdown {
         self.advance(Stage::Now);
     }
 
-    /// The present stage.
+    /// Returns the present stage.
     #[must_use]
     pub fn stage(&self) -> Stage {
         *self.0.borrow()
@@ -53,7 +54,7 @@ impl Shutdown {
         self.reached(Stage::Drain).await;
     }
 
-    /// Waits until everything is to end at once.
+    /// Waits until everything must end at once.
     pub async fn ending(&self) {
         self.reached(Stage::Now).await;
     }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stages_only_move_forward_and_wake_those_who_wait() {
+    fn stages_only_move_forward_and_wake_waiters() {
         let shutdown = Shutdown::new();
         assert_eq!(shutdown.stage(), Stage::Running);
         let waiting = shutdown.clone();

@@ -1,16 +1,17 @@
-//! What the fuzz targets drive: the path of a request from bytes to what it asks for. Not in ordinary builds.
+//! Entry points of the fuzz targets: the path of a request from its bytes to its meaning. Not in
+//! ordinary builds.
 
 use std::future::ready;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hotrow_admit::concurrency::limit::Kind;
-use hotrow_admit::concurrency::queue;
+use hotrow_admission::concurrency::limit::Kind;
+use hotrow_admission::concurrency::queue;
 use hotrow_cache::Cache;
-use hotrow_cache::config::{CollectionConfig, Config as CacheConfig, Upkeep, WhenStale};
-use hotrow_cache::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
 use hotrow_measure::clock::Nanos;
-use hotrow_source::{BoxFuture, ReadError, ReadSet, Source};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
 use http::Method;
 
 use crate::batch;
@@ -20,11 +21,12 @@ use crate::lookups::Calendar;
 use crate::route::Route;
 use crate::shared::Shared;
 
-/// Takes the bytes of a connection, the first of which says into what pieces the others are cut, and follows every request
-/// in them.
+/// Follows every request in the bytes of a connection. The first byte decides how the others are
+/// cut into pieces.
 ///
 /// # Panics
-/// When pieces are understood differently from the whole, or a key from a URL is another than the one its parts make.
+/// If pieces are understood differently from the whole, or a key from a URL differs from the one
+/// made of its parts.
 pub fn request_path(input: &[u8]) {
     let Some((cut, stream)) = input.split_first() else { return };
     let shared = shared();
@@ -36,7 +38,10 @@ pub fn request_path(input: &[u8]) {
         if let (Some(Ok(method)), Some(Ok(target))) = (words.next(), words.next()) {
             ask(shared, method, target);
         }
-        let body = message.windows(4).position(|four| four == b"\r\n\r\n").map_or(&[][..], |at| &message[at + 4..]);
+        let body = message
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .map_or(&[][..], |at| &message[at + 4..]);
         for id in 0..shared.collections.len() {
             let _ = batch::parse_body(shared, CollectionId(id as u16), body);
         }
@@ -45,15 +50,18 @@ pub fn request_path(input: &[u8]) {
 
 fn ask(shared: &Shared, method: &str, target: &str) {
     let Ok(method) = Method::from_bytes(method.trim_start().as_bytes()) else { return };
-    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let (path, query) =
+        target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     match shared.router.route(&method, path, query) {
-        Ok(Route::Item(_, id)) => shared.collections.iter().for_each(|collection| check_key(&collection.schema, id)),
+        Ok(Route::Item(_, id)) => {
+            shared.collections.iter().for_each(|collection| check_key(&collection.schema, id))
+        }
         Ok(Route::BatchGet(id, query)) => drop(batch::parse_query(shared, id, query)),
-        Ok(Route::BatchPost(_)) | Err(_) => {}
+        Ok(Route::BatchPost(_) | Route::Capabilities) | Err(_) => {}
     }
 }
 
-/// A key from a URL is the one that the feed makes of its parts.
+/// Checks that a key from a URL equals the feed's key of the same parts.
 fn check_key(schema: &KeySchema, id: &str) {
     let Ok(key) = schema.parse_url(id) else { return };
     let parts: Vec<KeyPart<'_>> = key.parts().collect();
@@ -65,8 +73,8 @@ fn shared() -> &'static Arc<Shared> {
     SHARED.get_or_init(|| new_shared(None))
 }
 
-/// One collection of every shape of key; the first one's are integers.
-pub(crate) fn new_shared(breaker: Option<hotrow_admit::breaker::Config>) -> Arc<Shared> {
+/// Returns a state with one collection per shape of key; the first has integer keys.
+pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> Arc<Shared> {
     let types = [
         vec![KeyType::Integer],
         vec![KeyType::Text(Collation::Binary)],
@@ -75,14 +83,17 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admit::breaker::Config>) -> Arc<
         vec![KeyType::Bytes],
         vec![KeyType::Integer, KeyType::Text(Collation::RightTrim), KeyType::Uuid],
     ];
-    let schemas: Vec<KeySchema> =
-        types.into_iter().enumerate().map(|(i, types)| KeySchema::new(CollectionId(i as u16), types)).collect();
+    let schemas: Vec<KeySchema> = types
+        .into_iter()
+        .enumerate()
+        .map(|(i, types)| KeySchema::new(CollectionId(i as u16), types))
+        .collect();
     let named = |i| Collection {
         name: format!("c{i}"),
         cache_control: "no-cache".to_owned(),
         allow_no_cache: true,
         allow_min_position: true,
-        priority: hotrow_admit::shed::Priority::Normal,
+        priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
@@ -90,6 +101,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admit::breaker::Config>) -> Arc<
         data: address,
         admin: address,
         admin_token: None,
+        admin_hosts: Vec::new(),
         workers: 1,
         limits: limits(),
         concurrency: Concurrency {
@@ -104,8 +116,12 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admit::breaker::Config>) -> Arc<
         rate: crate::config::rate::RateLimits::default(),
     };
     let day = Duration::from_hours(24);
-    let cache = Cache::new(cache_config(), vec![CollectionConfig { ttl: day, negative_ttl: day }; schemas.len()]);
-    let shared = Shared::new(&config, cache, Arc::new(Nowhere(schemas)), Calendar::new(Nanos(0), 0));
+    let cache = Cache::new(
+        cache_config(),
+        vec![CollectionPolicy { ttl: day, negative_ttl: day }; schemas.len()],
+    );
+    let shared =
+        Shared::new(&config, cache, Arc::new(EmptySource(schemas)), Calendar::new(Nanos(0), 0));
     shared.unwrap_or_else(|e| unreachable!("the header values are fixed: {e}"))
 }
 
@@ -130,6 +146,8 @@ fn limits() -> Limits {
         position_wait: second,
         privileged_waiters: 1,
         checks_per_s: 0,
+        bytes: crate::config::ByteLimits::default(),
+        drain_rate_min: 0,
     }
 }
 
@@ -139,8 +157,8 @@ fn cache_config() -> CacheConfig {
         capacity_bytes: 1 << 20,
         negative_share: 0.1,
         entry_bytes_estimate: 100,
-        upkeep: Upkeep::Feed,
-        refresh_hot: true,
+        invalidation_mode: InvalidationMode::Feed,
+        prefetch_on_change: true,
         isolate_scans: true,
         max_staleness: Duration::from_secs(1),
         when_stale: WhenStale::Bypass,
@@ -162,12 +180,17 @@ fn cache_config() -> CacheConfig {
     }
 }
 
-/// A database that nobody reads.
-struct Nowhere(Vec<KeySchema>);
+/// A database that is never read.
+struct EmptySource(Vec<KeySchema>);
 
-impl Source for Nowhere {
-    fn read(&self, _: CollectionId, _: Vec<Key>) -> BoxFuture<'_, Result<ReadSet, ReadError>> {
-        Box::pin(ready(Err(ReadError::Unavailable { detail: String::new() })))
+impl Source for EmptySource {
+    fn read_within(
+        &self,
+        _: CollectionId,
+        _: Vec<Key>,
+        _: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(ready(Err(SourceError::Unavailable { detail: String::new() })))
     }
 
     fn schemas(&self) -> &[KeySchema] {
@@ -188,8 +211,7 @@ impl Source for Nowhere {
 }
 
 #[cfg(test)]
-#[path = "../../../fuzz/mutate.rs"]
-mod mutate;
+use hotrow_testkit::mutate;
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,15 @@
-//! Between the socket and hyper: hands hyper whole, sound requests one at a time, and keeps note of what the connection waits
-//! for.
+//! Inspection between the socket and hyper: hyper receives whole, valid requests one at a time, and
+//! the connection's state is recorded.
 //!
-//! hyper drops a `Content-Length` that stands beside a `Transfer-Encoding` without a word, and its limits answer with an
-//! empty body. So the bytes are looked at before hyper gets them: [`head`] reads a head just far enough to know where its
-//! message ends, [`framing`] follows messages, [`refusal`] answers what is not let in, [`phase`] notes what the sweep needs.
+//! hyper drops a `Content-Length` beside a `Transfer-Encoding` silently, and answers its own limits
+//! with an empty body. So the bytes are inspected first: [`head`] parses a head just far enough to
+//! know where its message ends, [`framing`] follows messages, [`refusal`] answers rejected input,
+//! [`phase`] records what the sweep needs.
 //!
-//! A head passes whole or not at all, and the next message only when hyper asks for it, which it does when the answer before
-//! is written (with `half_close`, see [`crate::connection`]). So when something is refused, everything before it has been
-//! answered, hyper has seen nothing of it, and the end of input tells hyper that it is done.
+//! A head passes whole or not at all, and the next message only when hyper asks for it, after it
+//! has written the answer before (with `half_close`, see [`crate::connection`]). So when input is
+//! refused, everything before it has been answered, hyper has seen nothing of it, and the end of
+//! input makes hyper finish.
 
 mod chunked;
 mod framing;
@@ -16,6 +18,7 @@ pub(crate) mod fuzzing;
 mod head;
 pub mod phase;
 pub mod refusal;
+mod target;
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -30,78 +33,100 @@ use hyper::rt::ReadBufCursor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use self::framing::{Framer, Passed, Then};
+use self::framing::{Forwardable, Framer, MessageState};
 use self::phase::{Activity, Phase};
-use self::refusal::Refusal;
+use self::refusal::Rejection;
 use crate::config::Limits;
 use crate::metrics::WorkerMetrics;
 
-/// Bytes that one read takes from a socket. With `header_bytes` it bounds what a connection keeps: at most the sum of both.
+/// Bytes that one read takes from a socket. A connection keeps at most this plus `header_bytes`.
 pub const READ_BYTES: usize = 32 * 1024;
 
-/// What all connections of a worker share. One thread uses it.
+/// State shared by all connections of a worker. One thread uses it.
 pub struct Shared {
-    /// The time as the worker's sweep last saw it; at most one sweep old.
+    /// Time of the worker's last sweep; at most one sweep old.
     pub now: Cell<Nanos>,
     /// The limits in force.
     pub limits: Limits,
-    /// Where the worker counts.
+    /// Counters of the worker.
     pub metrics: Arc<WorkerMetrics>,
     scratch: RefCell<Box<[u8]>>,
 }
 
 impl Shared {
-    /// For a worker that starts at `now`.
+    /// Creates the state of a worker that starts at `now`.
     #[must_use]
     pub fn new(limits: Limits, metrics: Arc<WorkerMetrics>, now: Nanos) -> Self {
-        Self { now: Cell::new(now), limits, metrics, scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()) }
+        Self {
+            now: Cell::new(now),
+            limits,
+            metrics,
+            scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+        }
     }
 }
 
-/// A socket whose input has been looked at.
+/// A socket whose input is inspected.
 pub struct Guard {
     stream: TcpStream,
     shared: Rc<Shared>,
     activity: Rc<Activity>,
     framer: Framer,
-    /// Bytes read and not yet handed on; the first `passed` of them have been looked at.
+    /// Bytes read and not yet forwarded; the first `passed` of them have been inspected.
     held: BytesMut,
     passed: usize,
     input: Input,
+    /// `true`: the newest message is a HEAD request, as far as it has arrived.
+    to_head: bool,
 }
 
-/// What may still be read.
+/// Remaining input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Open,
-    /// The client sends no more.
+    /// The client closed its sending side.
     Ended,
-    /// Refused in a head: hyper never saw it, so we answer.
-    RefusedHead(Refusal),
-    /// Refused in a body: hyper has the request, so the handler answers.
-    RefusedBody(Refusal),
+    /// Refused in a head: hyper never saw it, so the guard answers.
+    RefusedHead(Rejection),
+    /// Refused within a body: hyper has the request, so the handler answers.
+    RefusedBody(Rejection),
 }
 
-/// How a connection's input stood when hyper was done with it.
+/// State of a connection's input when hyper has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// Nothing is unread as far as we know.
+    /// No unread input is known.
     None,
-    /// There is input that nobody will read; closing at once could destroy the answer on its way.
+    /// There is unread input; closing at once could destroy the answer on its way.
     Unread,
     /// This must be answered.
-    Refused(Refusal),
+    Refused(Rejection),
 }
 
 impl Guard {
-    /// Guards `stream`.
+    /// Inspects `stream`.
     #[must_use]
     pub fn new(stream: TcpStream, shared: Rc<Shared>, activity: Rc<Activity>) -> Self {
         let framer = Framer::default();
-        Self { stream, shared, activity, framer, held: BytesMut::new(), passed: 0, input: Input::Open }
+        Self {
+            stream,
+            shared,
+            activity,
+            framer,
+            held: BytesMut::new(),
+            passed: 0,
+            input: Input::Open,
+            to_head: false,
+        }
     }
 
-    /// Gives the socket back, and what must happen to it.
+    /// Returns whether the newest message is a HEAD request, whose answer has no body.
+    #[must_use]
+    pub fn to_head(&self) -> bool {
+        self.to_head
+    }
+
+    /// Returns the socket and what must happen to it.
     #[must_use]
     pub fn into_parts(self) -> (TcpStream, Leftover) {
         let leftover = match self.input {
@@ -114,51 +139,59 @@ impl Guard {
         (self.stream, leftover)
     }
 
-    /// Hands on what has passed, as far as there is room.
-    fn hand_on(&mut self, to: &mut ReadBufCursor<'_>) {
+    /// Forwards inspected bytes as far as there is room.
+    fn forward(&mut self, to: &mut ReadBufCursor<'_>) {
         let n = self.passed.min(to.remaining());
         to.put_slice(&self.held[..n]);
         self.held.advance(n);
         self.passed -= n;
-        // A connection that waits must not keep the room of its largest burst.
+        // A waiting connection must not keep the memory of its largest burst.
         if self.held.is_empty() {
             self.held = BytesMut::new();
         }
     }
 
-    /// Looks at `bytes` and notes what they mean. Returns how many of them may be handed on.
-    fn judge(&mut self, bytes: &[u8]) -> usize {
+    /// Inspects `bytes` and records their meaning. Returns how many of them may be forwarded.
+    fn inspect(&mut self, bytes: &[u8]) -> usize {
         let was_head = self.framer.at_head();
-        let Passed { bytes: passed, then } = self.framer.advance(bytes, &self.shared.limits);
+        if was_head {
+            self.to_head = head::is_head_request(bytes);
+        }
+        let Forwardable { bytes: passed, state } = self.framer.advance(bytes, &self.shared.limits);
         let now = self.shared.now.get();
         let got_head = was_head && passed > 0;
-        match then {
-            Then::More if got_head => self.activity.request(Phase::Body, now),
-            Then::More if was_head => self.activity.enter(Phase::Head, now),
-            Then::More => {}
-            Then::End if got_head => self.activity.request(Phase::Handling, now),
-            Then::End => self.activity.enter(Phase::Handling, now),
-            Then::Refused(refusal) => {
+        match state {
+            MessageState::More if got_head => self.activity.request(Phase::Body, now),
+            MessageState::More if was_head => self.activity.enter(Phase::Head, now),
+            MessageState::More => {}
+            MessageState::End if got_head => self.activity.request(Phase::Handling, now),
+            MessageState::End => self.activity.enter(Phase::Handling, now),
+            MessageState::Refused(refusal) => {
                 self.shared.metrics.refused(refusal);
                 if got_head {
                     self.activity.request(Phase::Handling, now);
                 }
                 let in_head = was_head && !got_head;
-                self.input = if in_head { Input::RefusedHead(refusal) } else { Input::RefusedBody(refusal) };
+                self.input =
+                    if in_head { Input::RefusedHead(refusal) } else { Input::RefusedBody(refusal) };
             }
         }
         passed
     }
 
-    /// Looks at what is held. Nothing of it has passed.
-    fn judge_held(&mut self) {
+    /// Inspects the held bytes. None of them has passed.
+    fn inspect_held(&mut self) {
         let held = std::mem::take(&mut self.held);
-        self.passed = self.judge(&held);
+        self.passed = self.inspect(&held);
         self.held = held;
     }
 
-    /// Reads once and looks at what came. What may be handed on goes into `to` as far as there is room.
-    fn read_more(&mut self, cx: &mut Context<'_>, to: &mut ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    /// Reads once and inspects the bytes. Forwards to `to` what may pass, as far as there is room.
+    fn read_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         let shared = Rc::clone(&self.shared);
         let mut scratch = shared.scratch.borrow_mut();
         let mut buf = ReadBuf::new(&mut scratch);
@@ -167,7 +200,7 @@ impl Guard {
         if bytes.is_empty() {
             self.input = Input::Ended;
         } else if self.held.is_empty() {
-            let passed = self.judge(bytes);
+            let passed = self.inspect(bytes);
             let direct = passed.min(to.remaining());
             to.put_slice(&bytes[..direct]);
             if direct < bytes.len() {
@@ -176,22 +209,26 @@ impl Guard {
             }
         } else {
             self.held.extend_from_slice(bytes);
-            self.judge_held();
+            self.inspect_held();
         }
         Poll::Ready(Ok(()))
     }
 }
 
 impl hyper::rt::Read for Guard {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut to: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut to: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         let guard = self.get_mut();
         let room = to.remaining();
         if guard.passed == 0 && guard.input == Input::Open && !guard.held.is_empty() {
-            guard.judge_held();
+            guard.inspect_held();
         }
         loop {
             if guard.passed > 0 {
-                guard.hand_on(&mut to);
+                guard.forward(&mut to);
             }
             if to.remaining() < room {
                 return Poll::Ready(Ok(()));
@@ -199,7 +236,9 @@ impl hyper::rt::Read for Guard {
             match guard.input {
                 Input::Open => {}
                 Input::Ended | Input::RefusedHead(_) => return Poll::Ready(Ok(())),
-                Input::RefusedBody(_) => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+                Input::RefusedBody(refusal) => {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal)));
+                }
             }
             if guard.read_more(cx, &mut to)?.is_pending() {
                 if guard.framer.at_head() && guard.held.is_empty() {
@@ -212,7 +251,11 @@ impl hyper::rt::Read for Guard {
 }
 
 impl hyper::rt::Write for Guard {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let guard = self.get_mut();
         let written = Pin::new(&mut guard.stream).poll_write(cx, buf);
         guard.note_write(written)
@@ -233,12 +276,13 @@ impl hyper::rt::Write for Guard {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A socket keeps nothing back.
+        // hyper calls this when its own buffer is empty, and a socket has none.
+        self.activity.all_sent();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The connection closes by itself: it may have something to say after hyper.
+        // The connection closes by itself: it may have to answer after hyper.
         Poll::Ready(Ok(()))
     }
 }
@@ -257,7 +301,8 @@ impl Guard {
     }
 }
 
-/// What names are made of (RFC 9110 section 5.6.2). The load generator has its own, so that a mistake of one shows in the other.
+/// Returns whether names may contain the byte (RFC 9110 section 5.6.2). The load generator has its
+/// own version, so that an error of one shows in the other.
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

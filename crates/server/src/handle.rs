@@ -1,5 +1,5 @@
-//! One request of the data listener, from route to answer. A hit is answered here and now, in one straight line; what
-//! needs the database or the feed becomes a future.
+//! Handling of one data request, from route to answer. A hit is answered at once, in a straight
+//! line; a request that needs the database or the feed becomes a future.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -8,41 +8,42 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hotrow_admit::shed::Kind;
+use hotrow_admission::byte_budget::AnswerReservation;
+use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
-use hotrow_cache::key::{CollectionId, Key};
-use hotrow_cache::{Lookup, Quality, Record, Wish};
+use hotrow_cache::{Freshness, Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::key::{CollectionId, Key};
 use http::header::CACHE_CONTROL;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::admit::deadline::Moments;
+use crate::admission::deadline::RequestTimes;
 use crate::batch::{self, Ids};
 use crate::body::Body;
 use crate::connection::Serve;
-use crate::habits;
+use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{CacheOutcome, WorkerMetrics};
 use crate::position;
-use crate::problem::Problem;
 use crate::read::{lead, wait};
-use crate::respond::{HOTROW_MIN_POSITION, Provenance, respond};
-use crate::route::Route;
-use crate::shared::{Place, Shared};
+use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
+use crate::route::{METHODS, Route};
+use crate::scan_detector;
+use crate::shared::{InflightGuard, Shared};
 use crate::trouble::Trouble;
 
-/// An answer with how it came about, for the metrics.
+/// An answer and its outcome for the metrics.
 pub type Outcome = (Response<Body>, CacheOutcome);
 
-/// The data side of one worker.
+/// Handler of the data requests of one worker.
 #[derive(Clone)]
 pub struct Handler {
-    /// What all workers share.
+    /// State shared by all workers.
     pub shared: Arc<Shared>,
-    /// This worker's own counts.
+    /// Counters of this worker.
     pub metrics: Arc<WorkerMetrics>,
-    /// This worker's own counts of lookups, by collection.
+    /// Lookup counters of this worker, by collection.
     pub lookups: Arc<WorkerLookups>,
 }
 
@@ -68,17 +69,19 @@ fn counted(metrics: &WorkerMetrics, (response, outcome): Outcome, since: Nanos) 
     let took_ns = Nanos::now().0.saturating_sub(since.0);
     match outcome {
         CacheOutcome::Hit | CacheOutcome::Stale => metrics.hit_latency_ns.record(took_ns),
-        CacheOutcome::Miss | CacheOutcome::Wait | CacheOutcome::Bypass => metrics.miss_latency_ns.record(took_ns),
+        CacheOutcome::Miss | CacheOutcome::Coalesced | CacheOutcome::Bypass => {
+            metrics.miss_latency_ns.record(took_ns)
+        }
         CacheOutcome::None => {}
     }
     response
 }
 
-/// A response that is there, or on its way.
+/// A response, ready or pending.
 pub enum Answer {
-    /// Taken once.
+    /// Ready; taken once.
     Ready(Option<Response<Body>>),
-    /// On its way.
+    /// Pending.
     Pending(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
 }
 
@@ -87,128 +90,175 @@ impl Future for Answer {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            // Polled after completion only by mistake; then it never ends, as a fused future would.
-            Self::Ready(response) => response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            // Polled after completion only by mistake; then it never ends, like a fused future.
+            Self::Ready(response) => {
+                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
+            }
             Self::Pending(future) => future.as_mut().poll(cx).map(Ok),
         }
     }
 }
 
-/// Whether an answer is there at once.
+/// First step of a request.
 pub enum Step {
-    /// It is.
+    /// The answer is ready.
     Now(Outcome),
-    /// It needs the database, the feed or the request's body.
+    /// The answer needs the database, the feed or the request's body.
     Later(Pin<Box<dyn Future<Output = Outcome> + Send>>),
 }
 
 impl Step {
-    pub(crate) fn problem(problem: &Problem) -> Self {
+    pub(crate) fn problem(problem: &HttpError) -> Self {
         Self::Now((problem.response(), CacheOutcome::None))
     }
 }
 
 impl Handler {
     fn route(&self, request: Request<Incoming>, peer: IpAddr, now: Nanos) -> Step {
-        let (uri, asker, at) = (request.uri(), (peer, request.headers()), Moments::of_arrival(now));
+        let uri = request.uri();
+        let sender = (peer, request.headers());
+        let at = RequestTimes::of_arrival(now);
         match self.shared.router.route(request.method(), uri.path(), uri.query()) {
             Err(problem) => Step::problem(&problem),
+            Ok(Route::Capabilities) => Step::Now((capabilities(METHODS), CacheOutcome::None)),
             Ok(Route::Item(id, text)) => {
-                if let Err(problem) = self.let_in_by_head(id, Kind::Hit, request.headers()) {
+                if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, request.headers())
+                {
                     return Step::problem(&problem);
                 }
                 let parsed = self.shared.collection(id).schema.parse_url(text);
-                self.limited(id, 1, asker, at, |handler, asked, at| match parsed {
-                    Ok(key) => handler.item(key, asked, at),
-                    Err(error) => Step::problem(&Problem::BadId(error)),
+                self.limited(id, 1, sender, at, |handler, request_headers, at| match parsed {
+                    Ok(key) => handler.item(key, request_headers, at),
+                    Err(error) => Step::problem(&HttpError::BadId(error)),
                 })
             }
             Ok(Route::BatchGet(id, query)) => {
                 let parsed = batch::parse_query(&self.shared, id, query);
-                self.limited_batch(id, parsed, asker, at)
+                self.limited_batch(id, parsed, sender, at)
             }
             Ok(Route::BatchPost(id)) => {
-                // Before its body takes memory.
-                if let Err(problem) = self.let_in_by_head(id, Kind::Batch, request.headers()) {
+                // Before the body takes memory.
+                if let Err(problem) =
+                    self.check_shedding_by_head(id, Kind::Batch, request.headers())
+                {
                     return Step::problem(&problem);
                 }
-                if let Some(refusal) = self.limited_by_head(id, asker, now) {
+                if let Some(refusal) = self.limited_by_head(id, sender, now) {
                     return refusal;
                 }
                 let handler = self.clone();
-                Step::Later(Box::pin(async move { handler.batch_post(id, request, peer, now).await }))
+                Step::Later(Box::pin(
+                    async move { handler.batch_post(id, request, peer, now).await },
+                ))
             }
         }
     }
 
-    /// A batch that cannot be read costs as much as one id, and one that is shed nothing.
+    /// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
+    /// nothing.
     pub(crate) fn limited_batch(
         &self,
         id: CollectionId,
-        parsed: Result<Ids, Problem>,
-        asker: (IpAddr, &HeaderMap),
-        at: Moments,
+        parsed: Result<Ids, HttpError>,
+        sender: (IpAddr, &HeaderMap),
+        at: RequestTimes,
     ) -> Step {
-        if let Err(problem) = self.let_in_by_head(id, Kind::Batch, asker.1) {
+        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, sender.1) {
             return Step::problem(&problem);
         }
         let ids = parsed.as_ref().map_or(1, Ids::len);
-        self.limited(id, ids, asker, at, move |handler, asked, at| match parsed {
-            Ok(ids) => handler.batch(id, ids, asked, at),
+        self.limited(id, ids, sender, at, move |handler, request_headers, at| match parsed {
+            Ok(ids) => handler.batch(id, ids, request_headers, at),
             Err(problem) => Step::problem(&problem),
         })
     }
 
-    fn item(&self, key: Key, asked: &HeaderMap, at: Moments) -> Step {
-        let (id, now) = (key.collection(), at.now);
+    fn item(&self, key: Key, request_headers: &HeaderMap, at: RequestTimes) -> Step {
+        let id = key.collection();
+        let now = at.now;
         self.requested(&key, now);
-        let wish = match self.wish(id, asked) {
-            Ok(Special::None) => habits::wish(),
-            Ok(Special::New) => Wish::New,
-            Ok(Special::AtLeast(wanted)) => return self.item_at_least(key, wanted, asked, at),
+        let mode = match self.mode(id, request_headers) {
+            Ok(ReadRequirement::None) => scan_detector::mode(),
+            Ok(ReadRequirement::New) => ReadMode::Revalidate,
+            Ok(ReadRequirement::AtLeast(wanted)) => {
+                return self.item_at_least(key, wanted, request_headers, at);
+            }
             Err(problem) => return Step::problem(&problem),
         };
         let cache = &self.shared.cache;
-        // Worked out only where memory does not answer: a hit has no use for it.
+        // Computed only when memory does not answer: a hit does not need it.
         let mut deadline = now;
-        let admit = || self.admit_reads(id, wish, 1, asked, at).inspect(|until| deadline = *until);
-        let lookup = match cache.lookup_if(&key, wish, now, admit) {
+        let mut size = None;
+        let admit = || {
+            deadline = self.admit_reads(id, mode, 1, request_headers, at)?;
+            // Before the read is queued: rows without room are not read.
+            size = Some(self.shared.budgets.answer_of_rows(id, 1)?);
+            Ok(deadline)
+        };
+        let lookup = match cache.lookup_if(&key, mode, now, admit) {
             Ok(lookup) => lookup,
-            Err(problem @ Problem::BadHeader(_)) => return Step::problem(&problem),
+            Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
                 self.lookups.count(id.0, LookupKind::Refused);
-                return self.refused(&key, wish, asked, now, &problem);
+                return self.refused(&key, mode, request_headers, now, &problem);
             }
         };
-        self.looked_up(id, wish, &lookup);
+        self.looked_up(id, mode, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 if self.may_refresh(quality, now) && cache.refresh(&key) {
                     lead(&self.shared, id);
                 }
-                if quality == Quality::Fresh {
-                    self.shared.sampling.offer(&key, &record);
+                if quality == Freshness::Fresh {
+                    self.shared.consistency_check.offer(&key, &record);
                 }
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                Step::Now(self.answer(record, provenance, asked))
+                Step::Now(self.answer(record, provenance, request_headers, None))
             }
-            Lookup::Wait(waiter) => self.item_later(key, wish, (waiter, deadline), CacheOutcome::Wait, asked),
-            Lookup::Fill(waiter) => {
+            Lookup::Coalesced(waiter) => self.item_later(
+                key,
+                mode,
+                (waiter, deadline, size),
+                CacheOutcome::Coalesced,
+                request_headers,
+            ),
+            Lookup::Miss(waiter) => {
                 lead(&self.shared, id);
-                self.item_later(key, wish, (waiter, deadline), CacheOutcome::Miss, asked)
+                self.item_later(
+                    key,
+                    mode,
+                    (waiter, deadline, size),
+                    CacheOutcome::Miss,
+                    request_headers,
+                )
             }
             Lookup::Bypass(waiter) => {
                 lead(&self.shared, id);
-                self.item_later(key, wish, (waiter, deadline), CacheOutcome::Bypass, asked)
+                self.item_later(
+                    key,
+                    mode,
+                    (waiter, deadline, size),
+                    CacheOutcome::Bypass,
+                    request_headers,
+                )
             }
-            Lookup::Refused(refusal) => self.refused(&key, wish, asked, now, &(&refusal).into()),
+            Lookup::Refused(refusal) => {
+                self.refused(&key, mode, request_headers, now, &(&refusal).into())
+            }
         }
     }
 
-    /// The key is not read: what may stand in for it, or why.
-    fn refused(&self, key: &Key, wish: Wish, asked: &HeaderMap, now: Nanos, problem: &Problem) -> Step {
-        match self.stand_in(key, wish, now) {
-            Some(record) => Step::Now(self.answer_stale(record, asked, now)),
+    /// Answers a key that is not read: with a stale record, or with the refusal.
+    fn refused(
+        &self,
+        key: &Key,
+        mode: ReadMode,
+        request_headers: &HeaderMap,
+        now: Nanos,
+        problem: &HttpError,
+    ) -> Step {
+        match self.stale_if_error(key, mode, now) {
+            Some(record) => Step::Now(self.answer_stale(record, request_headers, now)),
             None => Step::problem(problem),
         }
     }
@@ -216,18 +266,19 @@ impl Handler {
     fn item_later(
         &self,
         key: Key,
-        wish: Wish,
-        (waiter, deadline): (Waiter<Trouble>, Nanos),
+        mode: ReadMode,
+        (waiter, deadline, size): (Waiter<Trouble>, Nanos, Option<AnswerReservation>),
         outcome: CacheOutcome,
-        asked: &HeaderMap,
+        request_headers: &HeaderMap,
     ) -> Step {
-        let outcome = if wish == Wish::New { CacheOutcome::Bypass } else { outcome };
+        let outcome = if mode == ReadMode::Revalidate { CacheOutcome::Bypass } else { outcome };
         let arrived = Nanos::now();
-        let place = match Place::take(&self.shared, wish == Wish::New) {
+        let place = match InflightGuard::take(&self.shared, mode == ReadMode::Revalidate) {
             Ok(place) => place,
             Err(problem) => return Step::problem(&problem),
         };
-        let (handler, asked) = (self.clone(), asked.clone());
+        let handler = self.clone();
+        let request_headers = request_headers.clone();
         Step::Later(Box::pin(async move {
             let _place = place;
             let result = handler.wait_for(key.collection(), waiter, deadline).await;
@@ -236,37 +287,50 @@ impl Handler {
             match result {
                 Ok(record) => {
                     let age = handler.shared.cache.age(&record, now);
-                    handler.answer(record, Provenance { outcome, age }, &asked)
+                    handler.answer(record, Provenance { outcome, age }, &request_headers, size)
                 }
-                Err(problem) => match handler.stand_in(&key, wish, now) {
-                    Some(record) => handler.answer_stale(record, &asked, now),
+                Err(problem) => match handler.stale_if_error(&key, mode, now) {
+                    Some(record) => handler.answer_stale(record, &request_headers, now),
                     None => (problem.response(), CacheOutcome::None),
                 },
             }
         }))
     }
 
-    fn item_at_least(&self, key: Key, wanted: hotrow_cache::version::Position, asked: &HeaderMap, at: Moments) -> Step {
-        let (id, now) = (key.collection(), at.now);
+    fn item_at_least(
+        &self,
+        key: Key,
+        wanted: hotrow_types::version::Position,
+        request_headers: &HeaderMap,
+        at: RequestTimes,
+    ) -> Step {
+        let id = key.collection();
+        let now = at.now;
         if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
-            return Step::Now(self.answer(record, provenance, asked));
+            return Step::Now(self.answer(record, provenance, request_headers, None));
         }
-        if let Err(problem) = self.let_in(id, Kind::Bypass, asked) {
+        if let Err(problem) = self.check_shedding(id, Kind::Bypass, request_headers) {
             return Step::problem(&problem);
         }
-        let admitted = self.shared.deadline(asked, at).and_then(|until| Ok((until, Place::take(&self.shared, true)?)));
+        let admitted = self
+            .shared
+            .deadline(request_headers, at)
+            .and_then(|until| Ok((until, InflightGuard::take(&self.shared, true)?)));
         let (deadline, place) = match admitted {
             Ok(admitted) => admitted,
             Err(problem) => return Step::problem(&problem),
         };
-        let (handler, asked) = (self.clone(), asked.clone());
+        let handler = self.clone();
+        let request_headers = request_headers.clone();
         Step::Later(Box::pin(async move {
             let _place = place;
             let keys = [key];
             match position::read_at_least(&handler.shared, &keys, wanted, deadline).await {
-                Ok(mut answers) => match answers.pop() {
-                    Some((record, provenance)) => handler.answer(record, provenance, &asked),
-                    None => (Problem::Unreadable.response(), CacheOutcome::None),
+                Ok((mut answers, size)) => match answers.pop() {
+                    Some((record, provenance)) => {
+                        handler.answer(record, provenance, &request_headers, Some(size))
+                    }
+                    None => (HttpError::Unreadable.response(), CacheOutcome::None),
                 },
                 Err(problem) => (problem.response(), CacheOutcome::None),
             }
@@ -279,69 +343,99 @@ impl Handler {
         collection: CollectionId,
         waiter: Waiter<Trouble>,
         deadline: Nanos,
-    ) -> Result<Record, Problem> {
-        match tokio::time::timeout(deadline.since(Nanos::now()), wait(&self.shared, collection, waiter)).await {
-            Ok(result) => result.map_err(|failure| Problem::from(&failure)),
-            Err(_) => Err(Problem::Timeout("the database did not answer in time")),
+    ) -> Result<Record, HttpError> {
+        match tokio::time::timeout(
+            deadline.since(Nanos::now()),
+            wait(&self.shared, collection, waiter),
+        )
+        .await
+        {
+            Ok(result) => result.map_err(|failure| HttpError::from(&failure)),
+            Err(_) => Err(HttpError::Timeout("the database did not answer in time")),
         }
     }
 
-    fn answer(&self, record: Record, provenance: Provenance, asked: &HeaderMap) -> Outcome {
+    /// Answers with a record. `size`: its reservation from before the read, if it was read.
+    fn answer(
+        &self,
+        record: Record,
+        provenance: Provenance,
+        request_headers: &HeaderMap,
+        size: Option<AnswerReservation>,
+    ) -> Outcome {
         let cache_control = &self.shared.collection(record.collection()).cache_control;
-        (respond(record, provenance, asked, cache_control), provenance.outcome)
+        let response = self
+            .shared
+            .budgets
+            .hold(respond(record, provenance, request_headers, cache_control), size);
+        let is_refused = response.status().is_server_error()
+            || response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+        (response, if is_refused { CacheOutcome::None } else { provenance.outcome })
     }
 
-    /// `stale_if_error`: only where any answer was wished for.
-    fn stand_in(&self, key: &Key, wish: Wish, now: Nanos) -> Option<Record> {
-        (wish != Wish::New).then(|| self.shared.cache.stand_in(key, now)).flatten()
+    /// Returns a stale record, unless the request revalidates.
+    fn stale_if_error(&self, key: &Key, mode: ReadMode, now: Nanos) -> Option<Record> {
+        (mode != ReadMode::Revalidate).then(|| self.shared.cache.stale_if_error(key, now)).flatten()
     }
 
-    fn answer_stale(&self, record: Record, asked: &HeaderMap, now: Nanos) -> Outcome {
+    fn answer_stale(&self, record: Record, request_headers: &HeaderMap, now: Nanos) -> Outcome {
         let age = self.shared.cache.age(&record, now);
-        self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, asked)
+        self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, request_headers, None)
     }
 
-    /// Notes that the id was asked for, in the sketch of the day.
+    /// Adds the id to the sketch of the day.
     pub(crate) fn requested(&self, key: &Key, now: Nanos) {
         self.metrics.ids.note(self.shared.calendar.day(now), self.shared.cache.hash(key));
     }
 
-    /// Counts what a lookup came to.
-    pub(crate) fn looked_up(&self, CollectionId(id): CollectionId, wish: Wish, lookup: &Lookup<Trouble>) {
+    /// Counts the outcome of a lookup.
+    pub(crate) fn looked_up(
+        &self,
+        CollectionId(id): CollectionId,
+        mode: ReadMode,
+        lookup: &Lookup<Trouble>,
+    ) {
         let kind = match lookup {
-            Lookup::Hit(_, Quality::Fresh) => LookupKind::Hit,
-            Lookup::Negative(_, Quality::Fresh) => LookupKind::Negative,
+            Lookup::Hit(_, Freshness::Fresh) => LookupKind::Hit,
+            Lookup::Negative(_, Freshness::Fresh) => LookupKind::Negative,
             Lookup::Hit(..) | Lookup::Negative(..) => LookupKind::Stale,
-            Lookup::Wait(_) | Lookup::Fill(_) if wish == Wish::New => LookupKind::Bypass,
-            Lookup::Wait(_) => LookupKind::Wait,
-            Lookup::Fill(_) => LookupKind::Miss,
+            Lookup::Coalesced(_) | Lookup::Miss(_) if mode == ReadMode::Revalidate => {
+                LookupKind::Bypass
+            }
+            Lookup::Coalesced(_) => LookupKind::Coalesced,
+            Lookup::Miss(_) => LookupKind::Miss,
             Lookup::Bypass(_) => LookupKind::Bypass,
             Lookup::Refused(_) => LookupKind::Refused,
         };
-        habits::note(kind, &self.shared.usual);
+        scan_detector::note(kind, &self.shared.baseline_hit_ratio);
         self.lookups.count(id, kind);
     }
 
-    /// What the request's headers ask beyond the record.
-    pub(crate) fn wish(&self, id: CollectionId, asked: &HeaderMap) -> Result<Special, Problem> {
+    /// Parses the headers that ask for more than the contract.
+    pub(crate) fn mode(
+        &self,
+        id: CollectionId,
+        request_headers: &HeaderMap,
+    ) -> Result<ReadRequirement, HttpError> {
         let collection = self.shared.collection(id);
-        if let Some(wanted) = asked.get(HOTROW_MIN_POSITION) {
-            return position::wanted(collection, wanted).map(Special::AtLeast);
+        if let Some(wanted) = request_headers.get(HOTROW_MIN_POSITION) {
+            return position::wanted(collection, wanted).map(ReadRequirement::AtLeast);
         }
-        let new = collection.allow_no_cache && asked.get_all(CACHE_CONTROL).iter().any(says_no_cache);
-        Ok(if new { Special::New } else { Special::None })
+        let new = collection.allow_no_cache
+            && request_headers.get_all(CACHE_CONTROL).iter().any(says_no_cache);
+        Ok(if new { ReadRequirement::New } else { ReadRequirement::None })
     }
 }
 
-/// What a request asks beyond any answer of the contract.
+/// Requirement of a request beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Special {
+pub(crate) enum ReadRequirement {
     None,
     New,
-    AtLeast(hotrow_cache::version::Position),
+    AtLeast(hotrow_types::version::Position),
 }
 
-/// Whether the directives hold `no-cache` (RFC 9111, section 5.2.1.4).
+/// Returns whether the directives contain `no-cache` (RFC 9111, section 5.2.1.4).
 fn says_no_cache(value: &http::HeaderValue) -> bool {
     let Ok(directives) = value.to_str() else { return false };
     directives.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-cache"))

@@ -1,32 +1,38 @@
-//! HTTP: listen, connection, route, handle, admit, respond, admin, drain.
+//! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
-//! Reading order: [`service`] (puts it together), [`worker`], [`listen`], [`connection`] and [`guard`] (from socket to
-//! request), `route`, [`handle`], `batch`, `position` (from request to answer), `read` (to the database and back),
-//! `respond`, `problem`, `body` (the answer), [`sink`] (where the feed delivers), [`admin`], [`metrics`].
+//! Reading order: [`service`] (puts it together), [`worker`], `accept_budget`, [`listen`],
+//! [`connection`] and [`guard`] (from socket to request), `route`, [`handle`], `batch`, `position`
+//! (from request to answer), `read` (to the database and back), `precondition`, `respond`,
+//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of
+//! the feed), [`admin`], [`metrics`].
 
+mod accept_budget;
 pub mod admin;
-mod admit;
+mod admission;
+mod authority;
 mod batch;
 mod body;
+pub mod budgets;
 pub mod config;
 pub mod connection;
+mod consistency_check;
 pub mod drain;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod guard;
-mod habits;
 pub mod handle;
+mod http_error;
 pub mod listen;
 pub mod lookups;
 pub mod metrics;
 mod position;
-mod problem;
+mod precondition;
 mod read;
 mod receive;
 mod refresh;
 mod respond;
 mod route;
-mod sampling;
+mod scan_detector;
 pub mod service;
 pub mod shared;
 pub mod sink;

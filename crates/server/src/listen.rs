@@ -1,28 +1,29 @@
-//! Opens the listening sockets: one per worker on the same address (`SO_REUSEPORT`), so that the kernel spreads connections and
-//! no worker waits for another.
+//! Listening sockets: one per worker on the same address (`SO_REUSEPORT`), so that the kernel
+//! distributes connections and no worker waits for another.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that may wait to be accepted, per worker; the kernel takes the smaller of this and `net.core.somaxconn`.
+/// Connections per worker that may wait to be accepted; the kernel takes the smaller of this and
+/// `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
 
-/// The listening sockets of one address.
+/// Listening sockets of one address.
 #[derive(Debug)]
 pub struct Listeners {
     address: SocketAddr,
     sockets: Vec<TcpListener>,
 }
 
-/// Why an address cannot be listened on.
+/// Reason for which the process cannot listen on an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another process, maybe another Hotrow, has it.
+    /// Another process has it; it may be another Hotrow.
     #[error(
-        "cannot listen on {address}: the address is in use; stop the process that has it (`ss -ltnp` shows which), or \
-         choose another address (port 0 takes any free one)"
+        "cannot listen on {address}: the address is in use; stop the process that has it (`ss \
+         -ltnp` shows which), or choose another address (port 0 takes any free one)"
     )]
     InUse {
         /// As configured.
@@ -30,37 +31,40 @@ pub enum ListenError {
     },
     /// The port is reserved.
     #[error(
-        "cannot listen on {address}: not permitted; ports below net.ipv4.ip_unprivileged_port_start (1024) need the \
-             capability CAP_NET_BIND_SERVICE"
+        "cannot listen on {address}: not permitted; ports below \
+         net.ipv4.ip_unprivileged_port_start (1024) need the capability CAP_NET_BIND_SERVICE"
     )]
     NotPermitted {
         /// As configured.
         address: SocketAddr,
     },
     /// No interface of this machine has it.
-    #[error("cannot listen on {address}: this machine has no such address; 0.0.0.0 or [::] listens on all")]
+    #[error(
+        "cannot listen on {address}: this machine has no such address; 0.0.0.0 or [::] listens on \
+         all"
+    )]
     NotHere {
         /// As configured.
         address: SocketAddr,
     },
-    /// Anything else that the kernel says.
+    /// Any other error of the kernel.
     #[error("cannot listen on {address}: {source}")]
     Other {
         /// As configured.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Listeners {
-    /// Opens `count` (at least 1) sockets on `address` and begins to listen; connections wait in the kernel until the workers run.
-    /// Port 0 takes a free port, the same for all.
+    /// Opens `count` (at least 1) sockets on `address` and begins to listen; connections wait in
+    /// the kernel until the workers run. Port 0 takes a free port, the same for all.
     pub fn bind(address: SocketAddr, count: usize) -> Result<Self, ListenError> {
         let failed = |error| explain(address, error);
         if address.port() != 0 {
-            // With SO_REUSEPORT a second Hotrow of the same user would share the port in silence, and each would get
-            // some of the requests. Without it the kernel tells.
+            // With SO_REUSEPORT a second Hotrow of the same user would share the port silently, and
+            // each would get some of the requests. Without it the kernel reports the conflict.
             open(address, Sharing::Alone).map_err(failed)?;
         }
         let first = open(address, Sharing::Workers).and_then(listen).map_err(failed)?;
@@ -72,13 +76,13 @@ impl Listeners {
         Ok(Self { address: bound, sockets })
     }
 
-    /// The address, with the port that was taken.
+    /// Returns the address, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The sockets, one per worker; they do not block.
+    /// Returns the sockets, one per worker; they are non-blocking.
     #[must_use]
     pub fn into_sockets(self) -> Vec<TcpListener> {
         self.sockets
@@ -91,10 +95,11 @@ enum Sharing {
     Workers,
 }
 
-/// A socket that is bound and does not listen.
+/// Opens a socket that is bound and does not listen.
 fn open(address: SocketAddr, sharing: Sharing) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    // Connections of a process before us that wait out their last minute must not keep the port.
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    // Connections of a previous process in TIME_WAIT must not block the port.
     socket.set_reuse_address(true)?;
     if sharing == Sharing::Workers {
         socket.set_reuse_port(true)?;
@@ -138,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_another_has_is_refused_even_if_it_would_share() {
+    fn a_used_port_is_refused_even_if_its_owner_shares() {
         let sharing = Listeners::bind(any("127.0.0.1"), 2).unwrap();
         let plain = TcpListener::bind("127.0.0.1:0").unwrap();
         for taken in [sharing.address(), plain.local_addr().unwrap()] {
@@ -150,10 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_free_again_after_its_listeners_are_gone() {
+    fn a_port_is_free_after_its_listeners_close() {
         let first = Listeners::bind(any("127.0.0.1"), 2).unwrap();
         let address = first.address();
-        // A connection that we closed first leaves the port waiting; that must not keep us from taking it.
+        // A connection closed by us first leaves the port in TIME_WAIT, which must not prevent
+        // taking it.
         let client = std::net::TcpStream::connect(address).unwrap();
         let accepted = first.into_sockets().iter().find_map(|s| s.accept().ok());
         drop(accepted);
@@ -162,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_another_machine_is_named() {
+    fn foreign_addresses_are_reported() {
         let error = Listeners::bind("192.0.2.1:0".parse().unwrap(), 1).unwrap_err();
         assert!(matches!(error, ListenError::NotHere { .. }), "{error}");
     }

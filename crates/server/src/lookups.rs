@@ -1,74 +1,75 @@
-//! What each collection's lookups came to, counted per worker and added up when somebody looks.
+//! Outcomes of lookups by collection, counted per worker and summed on reading.
 
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::counter::Counter;
 
-/// What one key's lookup came to.
+/// Outcome of one key's lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupKind {
-    /// The record, out of memory.
+    /// A record from memory.
     Hit,
-    /// The knowledge that there is none, out of memory.
+    /// The knowledge that there is no record, from memory.
     Negative,
     /// This request queued the read.
     Miss,
-    /// It joined another's.
-    Wait,
-    /// Served past a bound, by policy.
+    /// It joined another request's read.
+    Coalesced,
+    /// Served past a bound, by configuration.
     Stale,
-    /// Read at the request's own wish, or with the cache off.
+    /// Read in the mode that the request asked for, or with the cache off.
     Bypass,
     /// Not answered.
     Refused,
 }
 
 /// Labels, in the order of [`LookupKind`].
-pub const LABELS: [&str; 7] = ["hit", "negative", "miss", "wait", "stale", "bypass", "refused"];
+pub const LABELS: [&str; 7] =
+    ["hit", "negative", "miss", "coalesced", "stale", "bypass", "refused"];
 
-/// One worker's counts; only its thread writes.
+/// Counters of one worker; only its thread writes.
 #[derive(Debug)]
 pub struct WorkerLookups(Box<[[Counter; LABELS.len()]]>);
 
 impl WorkerLookups {
-    /// Zero for each of `collections`.
+    /// Creates zeros for each of `collections`.
     #[must_use]
     pub fn new(collections: usize) -> Self {
         Self((0..collections).map(|_| Default::default()).collect())
     }
 
-    /// Counts one.
+    /// Counts one lookup.
     pub fn count(&self, collection: u16, kind: LookupKind) {
         self.0[usize::from(collection)][kind as usize].increment();
     }
 
-    /// One collection's counts, in the order of [`LABELS`].
+    /// Returns one collection's counts, in the order of [`LABELS`].
     #[must_use]
     pub fn get(&self, collection: usize) -> [u64; LABELS.len()] {
         std::array::from_fn(|kind| self.0[collection][kind].get())
     }
 }
 
-/// Days since 1970 (UTC), told from the process's clock and the wall clock at the start: a step of the wall clock later
-/// on does not move it.
+/// Number of days since 1970 (UTC), from the process's clock and the wall clock at the start: a
+/// later step of the wall clock does not move it.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
     offset_ns: u64,
 }
 
 impl Calendar {
-    /// `wall_ns`: nanoseconds since 1970 at the moment `now`.
+    /// Starts at `now`; `wall_ns`: nanoseconds since 1970 at that moment.
     #[must_use]
     pub fn new(now: Nanos, wall_ns: u64) -> Self {
         Self { offset_ns: wall_ns.saturating_sub(now.0) }
     }
 
-    /// How far the wall clock was ahead of the process's clock at the start, in nanoseconds.
+    /// Returns the lead of the wall clock over the process's clock at the start, in nanoseconds.
     #[must_use]
     pub fn wall_lead_ns(&self) -> u64 {
         self.offset_ns
     }
 
-    /// The number of the day at `now`.
+    /// Returns the number of the day at `now`.
     #[must_use]
     pub fn day(&self, now: Nanos) -> u32 {
         const DAY_NS: u64 = 86_400_000_000_000;
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_turn_at_midnight() {
+    fn days_change_at_midnight() {
         let start = Nanos(5_000);
         let calendar = Calendar::new(start, 86_400_000_000_000 * 20_000 - 1);
         assert_eq!(calendar.day(start), 19_999);

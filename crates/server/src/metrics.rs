@@ -1,4 +1,5 @@
-//! What the HTTP side counts. Each worker writes its own [`WorkerMetrics`] with plain stores; whoever scrapes adds them up.
+//! Metrics of the HTTP side. Each worker writes its own [`WorkerMetrics`] with plain stores; a
+//! scrape adds them up.
 
 mod exposition;
 mod ids;
@@ -12,11 +13,11 @@ use hotrow_measure::counter::Counter;
 use hotrow_measure::histogram::{Histogram, SharedHistogram};
 use hotrow_measure::sketch::Sketch;
 
-use crate::admit::pressure::LoopPace;
-use crate::admit::shed::ShedCounts;
-use crate::guard::refusal::Refusal;
+use crate::admission::pressure::LoopPace;
+use crate::admission::shed::ShedCounts;
+use crate::guard::refusal::Rejection;
 
-/// How the cache took part in an answer.
+/// Role of the cache in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheOutcome {
     /// Answered from memory.
@@ -24,37 +25,37 @@ pub enum CacheOutcome {
     /// This request read the database.
     Miss,
     /// It shared another request's read.
-    Wait,
-    /// Answered from memory past its staleness bound, marked.
+    Coalesced,
+    /// Answered from memory past its staleness bound, and marked so.
     Stale,
     /// Read past the cache.
     Bypass,
-    /// The cache had no part in it (errors, refusals).
+    /// The cache was not involved (errors, refusals).
     None,
 }
 
 const OUTCOMES: [(CacheOutcome, &str); 6] = [
     (CacheOutcome::Hit, "hit"),
     (CacheOutcome::Miss, "miss"),
-    (CacheOutcome::Wait, "wait"),
+    (CacheOutcome::Coalesced, "coalesced"),
     (CacheOutcome::Stale, "stale"),
     (CacheOutcome::Bypass, "bypass"),
     (CacheOutcome::None, "none"),
 ];
 
 impl CacheOutcome {
-    /// The outcome as `Hotrow-Cache` and the metrics name it.
+    /// Returns the outcome's name in `Hotrow-Cache` and the metrics.
     #[must_use]
     pub fn label(self) -> &'static str {
         OUTCOMES[self as usize].1
     }
 
-    /// Orders outcomes for a batch, which tells its worst.
+    /// Returns the order of outcomes for a batch, which reports its worst.
     #[must_use]
     pub fn badness(self) -> u8 {
         match self {
             Self::Hit => 0,
-            Self::Wait => 1,
+            Self::Coalesced => 1,
             Self::Miss => 2,
             Self::Bypass => 3,
             Self::Stale => 4,
@@ -63,7 +64,7 @@ impl CacheOutcome {
     }
 }
 
-/// Statuses that are counted by themselves; others are counted together.
+/// Statuses counted separately; others are counted together.
 const STATUSES: [(u16, &str); 14] = [
     (200, "200"),
     (304, "304"),
@@ -81,12 +82,12 @@ const STATUSES: [(u16, &str); 14] = [
     (504, "504"),
 ];
 
-/// Why a connection ended.
+/// Cause of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseCause {
-    /// HTTP said so: the client closed between requests, or one side said `Connection: close`.
+    /// By HTTP: the client closed between requests, or one side sent `Connection: close`.
     Finished,
-    /// The connection broke, or its input was no HTTP.
+    /// The connection broke, or its input was not HTTP.
     Broken,
     /// `idle_timeout`.
     Idle,
@@ -96,23 +97,26 @@ pub enum CloseCause {
     BodyTimeout,
     /// `write_timeout`.
     WriteTimeout,
+    /// Its client took an answer more slowly than `drain_rate_min`.
+    DrainRate,
     /// A limit or the framing rules, before hyper saw the request.
     Refused,
-    /// Idle when the server drained.
+    /// Idle at the drain.
     Drained,
-    /// Idle for `idle_reclaim` when another connection needed its place.
+    /// Idle for `idle_reclaim` when another connection needed room.
     Reclaimed,
-    /// Cut off at the end of the drain, or a bug of ours.
+    /// Cut off at the end of the drain, or a fault of ours.
     Cut,
 }
 
-const CLOSE_CAUSES: [(CloseCause, &str); 10] = [
+const CLOSE_CAUSES: [(CloseCause, &str); 11] = [
     (CloseCause::Finished, "finished"),
     (CloseCause::Broken, "broken"),
     (CloseCause::Idle, "idle_timeout"),
     (CloseCause::HeaderTimeout, "header_timeout"),
     (CloseCause::BodyTimeout, "body_timeout"),
     (CloseCause::WriteTimeout, "write_timeout"),
+    (CloseCause::DrainRate, "drain_rate"),
     (CloseCause::Refused, "refused"),
     (CloseCause::Drained, "drained"),
     (CloseCause::Reclaimed, "reclaimed"),
@@ -131,28 +135,28 @@ const LIMITS: [&str; 9] = [
     "connections_per_client",
 ];
 
-/// Counts of one worker. Only the worker's thread writes; any thread reads.
+/// Counters of one worker. Only its thread writes; any thread reads.
 #[derive(Debug, Default)]
 pub struct WorkerMetrics {
     /// Indexed by status, then by outcome.
     requests: [[Counter; OUTCOMES.len()]; STATUSES.len() + 1],
-    /// From the end of the head to the answer, in nanoseconds, of requests that memory answered.
+    /// From the end of the head to the answer, in nanoseconds, of requests answered from memory.
     pub hit_latency_ns: SharedHistogram,
-    /// The same of requests that needed the database.
+    /// The same for requests that needed the database.
     pub miss_latency_ns: SharedHistogram,
-    /// Ids asked for, by day.
+    /// Requested ids, by day.
     pub ids: DistinctIds,
-    /// Bytes that clients took, heads included.
+    /// Bytes taken by clients, heads included.
     pub bytes_sent: Counter,
     /// Connections accepted and served.
     pub accepted: Counter,
-    /// Times that accepting failed (no file descriptors, no memory).
+    /// Failed accepts (no file descriptors, no memory).
     pub accept_errors: Counter,
     closed: [Counter; CLOSE_CAUSES.len()],
     refused: [Counter; LIMITS.len()],
-    /// Requests refused because the process was past its means.
+    /// Requests refused under load.
     pub shed: ShedCounts,
-    /// How late the worker's event loop is.
+    /// Lateness of the worker's event loop.
     pub(crate) pace: LoopPace,
 }
 
@@ -164,18 +168,18 @@ impl WorkerMetrics {
         self.requests[status][outcome as usize].increment();
     }
 
-    /// Counts one refusal by what was over its limit.
-    pub fn refused(&self, refusal: Refusal) {
+    /// Counts one refusal by its limit.
+    pub fn refused(&self, refusal: Rejection) {
         let limit = match refusal {
-            Refusal::Malformed(_) => 0,
-            Refusal::HeadBytes => 1,
-            Refusal::HeadFields => 2,
-            Refusal::TargetBytes => 3,
-            Refusal::BodyBytes => 4,
-            Refusal::HeadTime => 5,
-            Refusal::BodyTime => 6,
-            Refusal::Connections => 7,
-            Refusal::ClientConnections => 8,
+            Rejection::Malformed(_) => 0,
+            Rejection::HeadBytes => 1,
+            Rejection::HeadFields => 2,
+            Rejection::TargetBytes => 3,
+            Rejection::BodyBytes => 4,
+            Rejection::HeadTime => 5,
+            Rejection::BodyTime => 6,
+            Rejection::Connections => 7,
+            Rejection::ClientConnections => 8,
         };
         self.refused[limit].increment();
     }
@@ -185,22 +189,24 @@ impl WorkerMetrics {
         self.closed[cause as usize].increment();
     }
 
-    /// Connections that ended for `cause`.
+    /// Returns the number of connections that ended for `cause`.
     #[must_use]
     pub fn closed_count(&self, cause: CloseCause) -> u64 {
         self.closed[cause as usize].get()
     }
 
-    /// Connections open at about this moment.
+    /// Returns the approximate number of open connections.
     #[must_use]
     pub fn open(&self) -> u64 {
-        // Closed first: a connection that comes in between counts as open, never as minus one.
+        // `closed` is read first: a connection opened in between counts as open, never as minus
+        // one.
         let closed: u64 = self.closed.iter().map(Counter::get).sum();
         self.accepted.get().saturating_sub(closed)
     }
 }
 
-/// Writes the sum over `workers`. `day` is the number of the present day, as given to [`DistinctIds::note`].
+/// Writes the sum over `workers`. `day` is the number of the present day, as in
+/// [`DistinctIds::note`].
 pub fn expose(workers: &[Arc<WorkerMetrics>], day: u32, out: &mut Exposition) {
     expose_requests(workers, out);
     expose_connections(workers, out);
@@ -211,8 +217,11 @@ pub fn expose(workers: &[Arc<WorkerMetrics>], day: u32, out: &mut Exposition) {
     };
     out.gauge(
         "hotrow_distinct_ids",
-        "Distinct ids asked for on a day (UTC), estimated within 1.6 % (standard error).",
-        &[(&[("day", "today")], distinct(day)), (&[("day", "yesterday")], day.checked_sub(1).map_or(0, distinct))],
+        "Distinct ids requested on a day (UTC), estimated within 1.6 % (standard error).",
+        &[
+            (&[("day", "today")], distinct(day)),
+            (&[("day", "yesterday")], day.checked_sub(1).map_or(0, distinct)),
+        ],
     );
 }
 
@@ -227,8 +236,13 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         })
         .filter(|(_, count)| *count > 0)
         .collect();
-    let series: Vec<(Labels<'_>, u64)> = series.iter().map(|(labels, count)| (&labels[..], *count)).collect();
-    out.counter("hotrow_http_requests_total", "Requests answered, by status and by the cache's part.", &series);
+    let series: Vec<(Labels<'_>, u64)> =
+        series.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+    out.counter(
+        "hotrow_http_requests_total",
+        "Requests answered, by status and by outcome of the cache.",
+        &series,
+    );
     let merged = |read: &dyn Fn(&WorkerMetrics) -> Histogram| {
         let mut total = Histogram::default();
         workers.iter().for_each(|w| total.merge(&read(w)));
@@ -236,7 +250,7 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     };
     out.histogram(
         "hotrow_http_request_duration_seconds",
-        "From the end of a request's head to its answer, by whether memory answered.",
+        "Time from the end of a request's head to its answer, by hit or miss.",
         Scale::LATENCY,
         &[
             (&[("cache", "hit")], &merged(&|w| w.hit_latency_ns.snapshot())),
@@ -244,24 +258,46 @@ fn expose_requests(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
         ],
     );
     let sent = sum(&|w: &WorkerMetrics| w.bytes_sent.get());
-    out.counter("hotrow_http_sent_bytes_total", "Bytes that clients took, heads included.", &[(&[], sent)]);
+    out.counter(
+        "hotrow_http_sent_bytes_total",
+        "Bytes taken by clients, heads included.",
+        &[(&[], sent)],
+    );
     let labels = LIMITS.map(|limit| [("limit", limit)]);
-    let refused: Vec<(Labels<'_>, u64)> =
-        labels.iter().enumerate().map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.refused[i].get()))).collect();
-    out.counter("hotrow_http_refused_total", "Requests and connections refused at a limit or as malformed.", &refused);
+    let refused: Vec<(Labels<'_>, u64)> = labels
+        .iter()
+        .enumerate()
+        .map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.refused[i].get())))
+        .collect();
+    out.counter(
+        "hotrow_http_refused_total",
+        "Requests and connections refused at a limit or as malformed.",
+        &refused,
+    );
 }
 
 fn expose_connections(workers: &[Arc<WorkerMetrics>], out: &mut Exposition) {
     let sum = |read: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().map(|w| read(w)).sum::<u64>();
     out.gauge("hotrow_http_connections", "Connections open.", &[(&[], sum(&WorkerMetrics::open))]);
     let accepted = sum(&|w: &WorkerMetrics| w.accepted.get());
-    out.counter("hotrow_http_connections_accepted_total", "Connections accepted and served.", &[(&[], accepted)]);
+    out.counter(
+        "hotrow_http_connections_accepted_total",
+        "Connections accepted and served.",
+        &[(&[], accepted)],
+    );
     let labels = CLOSE_CAUSES.map(|(_, cause)| [("cause", cause)]);
-    let closed: Vec<(Labels<'_>, u64)> =
-        labels.iter().enumerate().map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.closed[i].get()))).collect();
+    let closed: Vec<(Labels<'_>, u64)> = labels
+        .iter()
+        .enumerate()
+        .map(|(i, l)| (&l[..], sum(&|w: &WorkerMetrics| w.closed[i].get())))
+        .collect();
     out.counter("hotrow_http_connections_closed_total", "Connections ended, by cause.", &closed);
     let errors = sum(&|w: &WorkerMetrics| w.accept_errors.get());
-    out.counter("hotrow_http_accept_errors_total", "Failures to accept a connection.", &[(&[], errors)]);
+    out.counter(
+        "hotrow_http_accept_errors_total",
+        "Failed accepts of connections.",
+        &[(&[], errors)],
+    );
 }
 
 #[cfg(test)]

@@ -3,54 +3,61 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::key::Key;
-use hotrow_cache::version::Position;
-use hotrow_cache::{Lookup, Quality, Record, Wish};
+use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
+use hotrow_cache::{Lookup, NotReached, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::key::Key;
+use hotrow_types::version::Position;
 use http::HeaderValue;
 use tokio::time::Instant;
 
+use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
-use crate::problem::Problem;
-use crate::read::{lead, wait};
+use crate::read::{PendingReads, lead};
 use crate::respond::Provenance;
 use crate::shared::{Collection, Shared};
 
-const NO_TIME: Problem = Problem::Timeout("the database has not reached the wanted position");
+const NO_TIME: HttpError =
+    HttpError::Timeout("the database has not reached the requested position");
 
-/// The position that a request wants.
+/// Parses the requested position.
 ///
 /// # Errors
-/// 400 where the collection does not grant it, or the text is no position.
-pub(crate) fn wanted(collection: &Collection, value: &HeaderValue) -> Result<Position, Problem> {
+/// 400 if the collection does not permit it, or the text is not a position.
+pub(crate) fn wanted(collection: &Collection, value: &HeaderValue) -> Result<Position, HttpError> {
     if !collection.allow_min_position {
-        return Err(Problem::BadHeader("this collection does not grant Hotrow-Min-Position (allow_min_position)"));
+        return Err(HttpError::BadHeader(
+            "this collection does not permit Hotrow-Min-Position (allow_min_position)",
+        ));
     }
     let text = value.to_str().map_err(|_| BAD)?;
     Position::parse(text).map_err(|_| BAD)
 }
 
-const BAD: Problem = Problem::BadHeader(
-    "Hotrow-Min-Position is no position: 16 hexadecimal digits, a hyphen and a decimal number, as in an earlier Hotrow-Position",
+const BAD: HttpError = HttpError::BadHeader(
+    "Hotrow-Min-Position is not a position: 16 hexadecimal digits, a hyphen and a decimal number, \
+     as in an earlier Hotrow-Position",
 );
 
-/// An answer that needs neither the feed nor the database: the entry itself proves that it reflects the position, or the
-/// feed has already passed the position and left the entry standing.
-pub(crate) fn at_once(shared: &Arc<Shared>, key: &Key, wanted: Position, now: Nanos) -> Option<(Record, Provenance)> {
-    let passed = shared.cache.applied().is_some_and(|applied| applied.reaches(&wanted));
-    // `peek`, so that nothing is queued that nobody waits for.
-    let (record, quality) = shared.cache.peek(key, now)?;
-    let reached = passed || record.reflects().is_some_and(|position| position.reaches(&wanted));
-    // A stale answer may be of before a loss, whatever the feed has passed since.
-    (reached && quality == Quality::Fresh)
-        .then(|| (record.clone(), Provenance::of_hit(quality, shared.cache.age(&record, now))))
+/// Returns an answer that needs neither the feed nor the database: the entry itself proves that it
+/// reflects the position, or the feed has passed the position without removing the entry.
+pub(crate) fn at_once(
+    shared: &Arc<Shared>,
+    key: &Key,
+    wanted: Position,
+    now: Nanos,
+) -> Option<(Record, Provenance)> {
+    let (record, freshness) = shared.cache.peek_at_least(key, &wanted, now)?;
+    let provenance = Provenance::of_hit(freshness, shared.cache.age(&record, now));
+    Some((record, provenance))
 }
 
 /// Pauses between reads that do not see a delivered change yet: the first, and the longest.
 const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
 
-/// Waits for the feed to pass `wanted`, at most `position_wait`, and then answers by the ordinary way; else reads the
-/// database, which must have reached it. Reads again, until the request's deadline, while a delivered change is not visible.
+/// Waits for the feed to pass `wanted`, at most `position_wait`, and then reads as usual; else
+/// reads the database, which must have reached it. Repeats, until the request's deadline, while a
+/// delivered change is not visible.
 ///
 /// # Errors
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
@@ -59,15 +66,17 @@ pub(crate) async fn read_at_least(
     keys: &[Key],
     wanted: Position,
     deadline: Nanos,
-) -> Result<Vec<(Record, Provenance)>, Problem> {
+) -> Result<(Vec<(Record, Provenance)>, AnswerReservation), HttpError> {
     let until = Instant::now() + deadline.since(Nanos::now());
     let passed = feed_passes(shared, wanted, until).await?;
     let mut pause = RETRY.start;
+    let mut size = shared.budgets.answer();
     loop {
-        let answers = read_once(shared, keys, wanted, passed, (deadline, until)).await?;
-        // A hit that is behind was a fill's answer once, and is never kept: only fills can be (Race B).
+        let answers = read_once(shared, keys, wanted, passed, deadline, &mut size).await?;
+        // A hit that is behind came from a fill and is never kept: only fills can be behind (Race
+        // B).
         if !answers.iter().any(|(record, _)| record.is_behind()) {
-            return Ok(answers);
+            return Ok((answers, size));
         }
         if Instant::now() + pause >= until {
             return Err(NO_TIME);
@@ -82,54 +91,70 @@ async fn read_once(
     keys: &[Key],
     wanted: Position,
     passed: bool,
-    (deadline, until): (Nanos, Instant),
-) -> Result<Vec<(Record, Provenance)>, Problem> {
+    deadline: Nanos,
+    size: &mut AnswerReservation,
+) -> Result<Vec<(Record, Provenance)>, HttpError> {
     let now = Nanos::now();
-    // While the feed is behind, the ordinary way may end in an entry of before a loss, marked as stale.
-    let passed = passed && shared.cache.is_current(now);
-    let wish = if passed { Wish::Any } else { Wish::New };
-    let admit = |cold| shared.breaker.admit(cold, now).map(|()| deadline);
-    let lookups = shared.cache.lookup_batch_if(keys, wish, now, admit)?;
-    if let Some(key) = keys.first() {
-        lead(shared, key.collection());
-    }
-    let mut answers = Vec::with_capacity(keys.len());
-    for (key, lookup) in keys.iter().zip(lookups) {
+    let Some(id) = keys.first().map(Key::collection) else { return Ok(Vec::new()) };
+    let mode = shared.cache.mode_at_least(id, passed, now);
+    let passed = mode == ReadMode::Normal;
+    let budgets = &shared.budgets;
+    let refused = |refused: AnswerRefused| budgets.refused(&refused, keys.len());
+    let admit = |cold| {
+        shared.breaker.admit(cold, now)?;
+        // Rows of an earlier attempt are read again.
+        size.restart();
+        size.expect_rows(cold as u64, budgets.row_bytes(id)).map_err(refused)?;
+        Ok::<Nanos, HttpError>(deadline)
+    };
+    let lookups = shared.cache.lookup_batch_if(keys, mode, now, admit)?;
+    lead(shared, id);
+    let mut answers: Vec<Option<(Record, Provenance)>> = keys.iter().map(|_| None).collect();
+    let mut reads = Vec::new();
+    for (place, lookup) in lookups.into_iter().enumerate() {
         let (waiter, outcome) = match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 let provenance = Provenance::of_hit(quality, shared.cache.age(&record, now));
-                answers.push((record, provenance));
+                size.add_known(record.body().len() as u64, budgets.row_bytes(id))
+                    .map_err(refused)?;
+                answers[place] = Some((record, provenance));
                 continue;
             }
-            Lookup::Wait(waiter) => (waiter, CacheOutcome::Wait),
-            Lookup::Fill(waiter) => (waiter, CacheOutcome::Miss),
+            Lookup::Coalesced(waiter) => (waiter, CacheOutcome::Coalesced),
+            Lookup::Miss(waiter) => (waiter, CacheOutcome::Miss),
             Lookup::Bypass(waiter) => (waiter, CacheOutcome::Bypass),
             Lookup::Refused(refusal) => return Err((&refusal).into()),
         };
-        let outcome = if passed { outcome } else { CacheOutcome::Bypass };
-        let result = tokio::time::timeout_at(until, wait(shared, key.collection(), waiter)).await;
-        let record = result.map_err(|_| NO_TIME)?.map_err(|failure| Problem::from(&failure))?;
-        if !passed {
-            check_reached(&record, wanted)?;
-        }
-        let age = shared.cache.age(&record, Nanos::now());
-        answers.push((record, Provenance { outcome, age }));
+        reads.push(((place, if passed { outcome } else { CacheOutcome::Bypass }), waiter));
     }
-    Ok(answers)
+    let mut reads = PendingReads::new(reads);
+    while let Some(((place, outcome), result)) = reads.next(shared, id, deadline).await {
+        let record =
+            result.map_err(|problem| if Nanos::now() >= deadline { NO_TIME } else { problem })?;
+        if !passed {
+            record.check_reached(&wanted).map_err(refusal)?;
+        }
+        size.add_row(record.body().len() as u64, budgets.row_bytes(id)).map_err(refused)?;
+        let age = shared.cache.age(&record, Nanos::now());
+        answers[place] = Some((record, Provenance { outcome, age }));
+    }
+    Ok(answers.into_iter().flatten().collect())
 }
 
-/// Whether the feed passes the position in time.
-async fn feed_passes(shared: &Arc<Shared>, wanted: Position, until: Instant) -> Result<bool, Problem> {
+/// Returns whether the feed passes the position in time.
+async fn feed_passes(
+    shared: &Arc<Shared>,
+    wanted: Position,
+    until: Instant,
+) -> Result<bool, HttpError> {
     let deadline = until.min(Instant::now() + shared.limits.position_wait);
     loop {
         let moved = shared.feed_moved.notified();
         tokio::pin!(moved);
-        // Registered before the look, so that a move in between is not missed.
+        // Registered before the check, so that progress in between is not missed.
         moved.as_mut().enable();
-        match shared.cache.applied() {
-            Some(applied) if applied.incarnation != wanted.incarnation => return Err(OTHER_LOG),
-            Some(applied) if applied.reaches(&wanted) => return Ok(true),
-            Some(_) | None => {}
+        if shared.cache.has_passed(&wanted).map_err(refusal)? {
+            return Ok(true);
         }
         if tokio::time::timeout_at(deadline, moved).await.is_err() {
             return Ok(false);
@@ -137,14 +162,16 @@ async fn feed_passes(shared: &Arc<Shared>, wanted: Position, until: Instant) -> 
     }
 }
 
-const OTHER_LOG: Problem =
-    Problem::BadHeader("Hotrow-Min-Position belongs to another database, or to one that was replaced");
+const OTHER_LOG: HttpError = HttpError::BadHeader(
+    "Hotrow-Min-Position belongs to another database, or to one that was replaced",
+);
 
-fn check_reached(record: &Record, wanted: Position) -> Result<(), Problem> {
-    match record.position() {
-        None => Err(Problem::BadHeader("this database is served without a change log, so it has no positions")),
-        Some(position) if position.incarnation != wanted.incarnation => Err(OTHER_LOG),
-        Some(position) if position.reaches(&wanted) => Ok(()),
-        Some(_) => Err(NO_TIME),
+fn refusal(not_reached: NotReached) -> HttpError {
+    match not_reached {
+        NotReached::OtherLog => OTHER_LOG,
+        NotReached::NoPositions => HttpError::BadHeader(
+            "this database is served without a change log, so it has no positions",
+        ),
+        NotReached::Beyond => NO_TIME,
     }
 }

@@ -1,61 +1,102 @@
-//! From a miss to the database and back: carrying out turns, and waiting for their answers.
+//! Database reads: executing batches for misses, and waiting for their results.
 
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use hotrow_admit::concurrency::limit::Outcome;
-use hotrow_cache::flight::{Failure, Waited, Waiter};
-use hotrow_cache::key::CollectionId;
-use hotrow_cache::{Answers, Fetched, Record, Turn};
+use hotrow_admission::concurrency::limit::Outcome;
+use hotrow_cache::flight::{FlightError, Waited, Waiter};
+use hotrow_cache::{Answers, BatchLoader, Fetched, Record};
 use hotrow_measure::clock::Nanos;
-use hotrow_source::{ReadError, ReadSet, Row};
+use hotrow_source::{ReadSet, Row, SourceError};
+use hotrow_supervisor::TaskGuard;
+use hotrow_types::key::CollectionId;
 
-use crate::admit::breaker;
-use crate::admit::concurrency::Query;
+use crate::admission::breaker;
+use crate::admission::concurrency::Query;
+use crate::http_error::HttpError;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
 
-/// Sends the queries that wait for the collection, if a turn is free, on this worker's runtime.
+/// Sends the queued queries of the collection on this worker's runtime, if a batch loader is free.
 pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
-    if let Some(turn) = shared.cache.turn(collection) {
-        tokio::spawn(carry_out(shared.clone(), turn));
+    if let Some(loader) = shared.cache.batch_loader(collection) {
+        let shared = shared.clone();
+        let guard = TaskGuard::new();
+        tokio::spawn(async move {
+            let _guard = guard;
+            run_batches(shared, loader).await;
+        });
     }
 }
 
-async fn carry_out(shared: Arc<Shared>, mut turn: Turn<Trouble>) {
+/// Bytes of records copied before the other tasks of the thread get their loader: some tenths of a
+/// millisecond.
+const RECORD_BYTES_PER_TURN: usize = 256 << 10;
+
+async fn run_batches(shared: Arc<Shared>, mut loader: BatchLoader<Trouble>) {
     loop {
-        let pass = shared.gate.enter().await;
+        let limiter_permit = shared.limiter.enter().await;
         let now = Nanos::now();
-        let permit = match breaker::ask(&shared, now) {
-            Ok(permit) => permit,
-            // What is queued after this finds nobody at work, and leads for itself.
-            Err(trouble) => return breaker::give_up(&shared, turn.collection(), trouble),
+        let breaker_permit = match breaker::ask(&shared, now) {
+            Ok(breaker_permit) => breaker_permit,
+            // A key queued after this finds no leader, and leads itself.
+            Err(trouble) => return breaker::give_up(&shared, loader.collection(), trouble),
         };
-        let Some(keys) = turn.next_query(now) else { return };
+        let id = loader.collection();
+        loader.limit_keys(shared.budgets.query_keys_max(id));
+        let Some(keys) = loader.next_batch(now) else { return };
         let count = keys.len();
-        let query = pass.send(turn.collection(), count, turn.waited(), now);
-        let result = shared.source.read(turn.collection(), keys).await;
+        let query = limiter_permit.send(id, count, loader.waited(), now);
+        let interest = loader.interest();
+        let rows = shared.budgets.query(move || interest.is_wanted());
+        let result = shared.source.read_within(id, keys, rows.clone()).await;
         let now = Nanos::now();
-        permit.tell(&result, now);
-        tell(query, &result, now);
-        let name = &shared.collection(turn.collection()).name;
-        turn.complete(taken(result, count, name), now);
+        breaker_permit.record(&result, now);
+        record(query, &result, now);
+        result.iter().for_each(|read| learn_sizes(&shared, id, read));
+        loader.arrived(convert_result(result, count, &shared.collection(id).name), now);
+        while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
+            tokio::task::yield_now().await;
+        }
+        // All rows have been taken.
+        drop(rows);
     }
 }
 
-/// Tells the gate how a query ended. One that cannot work says nothing about the database: a dropped table must not make the
-/// limit low for all other collections.
-fn tell(query: Query<'_>, result: &Result<ReadSet, ReadError>, now: Nanos) {
+fn learn_sizes(shared: &Shared, id: CollectionId, read: &ReadSet) {
+    let found = read.rows.iter().filter_map(|row| match row {
+        Row::Found(body) | Row::Uncacheable(Some(body)) => Some(body.len() as u64),
+        Row::Missing | Row::Uncacheable(None) | Row::NotRead | Row::NoRoom | Row::Unreadable(_) => {
+            None
+        }
+    });
+    let (rows, bytes) = found.fold((0, 0), |(rows, sum), bytes| (rows + 1, sum + bytes));
+    shared.budgets.learn(id, rows, bytes);
+}
+
+/// Reports the end of a query to the limiter. A query that cannot succeed says nothing about the
+/// database: a dropped table must not lower the limit for all other collections.
+fn record(query: Query<'_>, result: &Result<ReadSet, SourceError>, now: Nanos) {
     let outcome = match result {
+        // An incomplete read says nothing about the cost of its keys.
+        Ok(read) if read.rows.iter().any(|row| matches!(row, Row::NotRead | Row::NoRoom)) => return,
         Ok(_) => Outcome::Answered,
-        Err(ReadError::Timeout { .. }) => Outcome::TimedOut,
-        Err(ReadError::Unavailable { .. }) => Outcome::Failed,
-        Err(ReadError::Broken { .. }) => return,
+        Err(SourceError::Timeout { .. }) => Outcome::TimedOut,
+        Err(SourceError::Unavailable { .. }) => Outcome::Failed,
+        Err(SourceError::Broken { .. }) => return,
     };
     query.ended(outcome, now);
 }
 
-/// Turns what the source says into what the cache takes; causes go to the log here, and nowhere else.
-fn taken(result: Result<ReadSet, ReadError>, keys: usize, collection: &str) -> Result<Answers<Trouble>, Trouble> {
+/// Converts a result of the source for the cache. Causes are logged here only.
+fn convert_result(
+    result: Result<ReadSet, SourceError>,
+    keys: usize,
+    collection: &str,
+) -> Result<Answers<Trouble>, Trouble> {
     let read = result.map_err(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
             tracing::warn!(collection, keys, suppressed, %error, "query failed");
@@ -65,7 +106,9 @@ fn taken(result: Result<ReadSet, ReadError>, keys: usize, collection: &str) -> R
     let rows = read.rows.into_iter().map(|row| match row {
         Row::Found(body) => Fetched::Found(body),
         Row::Missing => Fetched::Missing,
-        Row::Passing(body) => Fetched::Passing(body),
+        Row::Uncacheable(body) => Fetched::Uncacheable(body),
+        Row::NotRead => Fetched::NotRead,
+        Row::NoRoom => Fetched::Failed(Trouble::NoRoom),
         Row::Unreadable(cause) => {
             crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
                 tracing::warn!(collection, suppressed, cause, "record cannot be turned into JSON");
@@ -76,12 +119,12 @@ fn taken(result: Result<ReadSet, ReadError>, keys: usize, collection: &str) -> R
     Ok(Answers { version: read.version, position: read.position, rows: rows.collect() })
 }
 
-/// Waits for a read that was joined or queued; takes over when its reader was cancelled.
+/// Waits for a read that was joined or queued; takes the lead if its reader was cancelled.
 pub(crate) async fn wait(
     shared: &Arc<Shared>,
     collection: CollectionId,
     mut waiter: Waiter<Trouble>,
-) -> Result<Record, Failure<Trouble>> {
+) -> Result<Record, FlightError<Trouble>> {
     loop {
         match (&mut waiter).await {
             Waited::Done(result) => return result,
@@ -90,36 +133,112 @@ pub(crate) async fn wait(
     }
 }
 
+/// A finished read, with its caller's tag.
+type FinishedRead<T, E> = (T, Result<Record, E>);
+
+/// Waits for several reads at once, so that each result is used at once although another takes
+/// longer.
+pub(crate) struct PendingReads<T> {
+    pending: Vec<(T, Waiter<Trouble>)>,
+    done: VecDeque<FinishedRead<T, FlightError<Trouble>>>,
+}
+
+impl<T> PendingReads<T> {
+    /// Takes reads in the order in which they were queued.
+    pub(crate) fn new(reads: Vec<(T, Waiter<Trouble>)>) -> Self {
+        Self { pending: reads, done: VecDeque::new() }
+    }
+
+    /// Returns the next finished read, or a time-out for all unfinished ones at the deadline;
+    /// `None` after the last.
+    pub(crate) async fn next(
+        &mut self,
+        shared: &Arc<Shared>,
+        collection: CollectionId,
+        deadline: Nanos,
+    ) -> Option<FinishedRead<T, HttpError>> {
+        if self.done.is_empty() && !self.pending.is_empty() {
+            let left = deadline.since(Nanos::now());
+            let some = poll_fn(|cx| self.poll(cx, shared, collection));
+            if tokio::time::timeout(left, some).await.is_err() {
+                let (read, _) = self.pending.remove(0);
+                return Some((
+                    read,
+                    Err(HttpError::Timeout("the database did not answer in time")),
+                ));
+            }
+        }
+        let (read, result) = self.done.pop_front()?;
+        Some((read, result.map_err(|failure| HttpError::from(&failure))))
+    }
+
+    /// Ready when a read is done.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Arc<Shared>,
+        collection: CollectionId,
+    ) -> Poll<()> {
+        let mut still_pending = Vec::with_capacity(self.pending.len());
+        for (read, mut waiter) in self.pending.drain(..) {
+            loop {
+                match Pin::new(&mut waiter).poll(cx) {
+                    Poll::Ready(Waited::Done(result)) => self.done.push_back((read, result)),
+                    Poll::Ready(Waited::Lead) => {
+                        lead(shared, collection);
+                        continue;
+                    }
+                    Poll::Pending => still_pending.push((read, waiter)),
+                }
+                break;
+            }
+        }
+        self.pending = still_pending;
+        if self.done.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use hotrow_admit::concurrency::limit::{Config, Kind};
+    use hotrow_admission::concurrency::limit::{Config, Kind};
 
     use super::*;
-    use crate::admit::concurrency::Gate;
+    use crate::admission::concurrency::ConcurrencyLimiter;
 
-    /// The limit after 50 rounds of queries, at most four at once, that all end so.
-    async fn limit_after(error: &ReadError) -> usize {
-        let config = Config { kind: Kind::Gradient, max: 4, tolerance: 2.0, probe_interval: Duration::from_secs(3600) };
-        let gate = Gate::new(config, 1);
+    /// Returns the limit after 50 rounds of queries, at most four at once, that all end with
+    /// `error`.
+    async fn limit_after(error: &SourceError) -> usize {
+        let config = Config {
+            kind: Kind::Gradient,
+            max: 4,
+            tolerance: 2.0,
+            probe_interval: Duration::from_secs(3600),
+        };
+        let limiter = ConcurrencyLimiter::new(config, 1);
         for round in 0..50 {
             let mut queries = Vec::new();
-            for _ in 0..gate.view().limit {
+            for _ in 0..limiter.view().limit {
                 let sent_at = Nanos(round * 1_000_000_000);
-                queries.push(gate.enter().await.send(CollectionId(0), 1, Duration::ZERO, sent_at));
+                queries.push(limiter.enter().await.send(
+                    CollectionId(0),
+                    1,
+                    Duration::ZERO,
+                    sent_at,
+                ));
             }
             let now = Nanos((round + 1) * 1_000_000_000);
-            queries.into_iter().for_each(|query| tell(query, &Err(error.clone()), now));
+            queries.into_iter().for_each(|query| record(query, &Err(error.clone()), now));
         }
-        assert_eq!(gate.view().in_flight, 0);
-        gate.view().limit
+        assert_eq!(limiter.view().in_flight, 0);
+        limiter.view().limit
     }
 
     #[tokio::test]
     async fn a_collection_that_cannot_be_read_does_not_throttle_the_others() {
         let detail = || "as the test says".to_owned();
-        assert_eq!(limit_after(&ReadError::Broken { detail: detail() }).await, 4);
-        assert_eq!(limit_after(&ReadError::Unavailable { detail: detail() }).await, 1);
+        assert_eq!(limit_after(&SourceError::Broken { detail: detail() }).await, 4);
+        assert_eq!(limit_after(&SourceError::Unavailable { detail: detail() }).await, 1);
     }
 }

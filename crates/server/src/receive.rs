@@ -1,30 +1,117 @@
-//! A request's body, up to a bound.
+//! Reception of a request's body, within its own limit and the budget of all bodies.
 
-use bytes::{Bytes, BytesMut};
-use http_body::Body as _;
-use hyper::body::Incoming;
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
 
-use crate::problem::Problem;
+use bytes::Bytes;
+use hotrow_admission::byte_budget::{ByteBudget, Reservation};
+use http_body::Body;
+
+use crate::guard::refusal::Rejection;
+use crate::http_error::HttpError;
+
+/// Least allocation for a body: most are no larger.
+const FIRST_BYTES: usize = 4 << 10;
+
+/// A body with its reservation.
+#[derive(Debug)]
+pub(crate) struct Received {
+    bytes: Vec<u8>,
+    reservation: Reservation,
+}
+
+impl Received {
+    fn new(budget: &Arc<ByteBudget>) -> Self {
+        Self { bytes: Vec::new(), reservation: budget.empty() }
+    }
+
+    /// Returns the bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends received data. Room is reserved on arrival, not on announcement: a client that
+    /// announces much and sends little must not exclude others.
+    fn push(&mut self, data: &[u8], bytes_max: usize) -> Result<(), HttpError> {
+        let needed = self.bytes.len() + data.len();
+        if needed > bytes_max {
+            return Err(HttpError::BodyTooLarge(bytes_max));
+        }
+        if needed > self.bytes.capacity() {
+            let room = (2 * self.bytes.capacity()).max(FIRST_BYTES).min(bytes_max).max(needed);
+            self.reservation.grow_to(room as u64).map_err(|_| HttpError::NoBodyRoom)?;
+            self.bytes
+                .try_reserve_exact(room - self.bytes.len())
+                .map_err(|_| HttpError::NoBodyRoom)?;
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+}
 
 /// Collects the body.
 ///
 /// # Errors
-/// 413 beyond `bytes_max`, 400 when it ends early or is malformed.
-pub(crate) async fn body(mut body: Incoming, bytes_max: usize) -> Result<Bytes, Problem> {
+/// 413 beyond `bytes_max`, 503 when `budget` has no room, 400 when it ends early or is malformed.
+pub(crate) async fn body<B>(
+    mut body: B,
+    bytes_max: usize,
+    budget: &Arc<ByteBudget>,
+) -> Result<Received, HttpError>
+where
+    B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
+{
     if body.size_hint().lower() > bytes_max as u64 {
-        return Err(Problem::BodyTooLarge(bytes_max));
+        return Err(HttpError::BodyTooLarge(bytes_max));
     }
-    let mut collected = BytesMut::new();
+    let mut received = Received::new(budget);
     loop {
         let frame = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await;
-        let Some(frame) = frame else { return Ok(collected.freeze()) };
-        let frame =
-            frame.map_err(|_| Problem::BadBody("the body did not arrive in full, or its chunks are malformed"))?;
+        let Some(frame) = frame else { return Ok(received) };
+        let frame = frame.map_err(|error| broken(&error, bytes_max))?;
         if let Ok(data) = frame.into_data() {
-            if collected.len() + data.len() > bytes_max {
-                return Err(Problem::BodyTooLarge(bytes_max));
-            }
-            collected.extend_from_slice(&data);
+            received.push(&data, bytes_max)?;
         }
+    }
+}
+
+/// Returns the error for an incomplete body. The guard's refusal is among the causes of the
+/// parser's error.
+fn broken(error: &(dyn Error + 'static), bytes_max: usize) -> HttpError {
+    let mut cause = Some(error);
+    let mut refusal = None;
+    while let Some(error) = cause {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        refusal =
+            refusal.or_else(|| inner.and_then(|inner| inner.downcast_ref::<Rejection>()).copied());
+        cause = error.source();
+    }
+    match refusal {
+        Some(Rejection::BodyBytes) => HttpError::BodyTooLarge(bytes_max),
+        _ => HttpError::BadBody("the body did not arrive in full, or its chunks are malformed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_share_a_budget_and_return_it() {
+        let budget = ByteBudget::new(20_000);
+        let mut first = Received::new(&budget);
+        first.push(&[1; 10], 12_000).unwrap();
+        assert_eq!(budget.used_bytes(), FIRST_BYTES as u64);
+        first.push(&[2; 5_000], 12_000).unwrap();
+        assert_eq!((first.bytes().len(), budget.used_bytes()), (5_010, 8_192));
+        let mut second = Received::new(&budget);
+        second.push(&[3; 11_000], 12_000).unwrap();
+        assert_eq!(second.push(&[3; 1_000], 12_000), Err(HttpError::NoBodyRoom));
+        assert_eq!(second.push(&[3; 1_001], 12_000), Err(HttpError::BodyTooLarge(12_000)));
+        drop(first);
+        second.push(&[3; 1_000], 12_000).unwrap();
+        drop(second);
+        assert_eq!(budget.used_bytes(), 0);
     }
 }

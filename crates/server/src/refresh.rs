@@ -1,19 +1,21 @@
-//! Hot records are read again as soon as they change, before somebody asks.
+//! Prefetch: hot records are read again as soon as they change, before the next request.
 //!
-//! The feed's thread queues the reads in the cache and rings; a thread of their own carries them out, merged as all reads
-//! are. Requests that come meanwhile join them.
+//! The feed's thread queues the reads in the cache and notifies; a separate thread executes them,
+//! merged like all reads. Requests that arrive in the meantime join them.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use hotrow_cache::key::CollectionId;
+use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_types::key::CollectionId;
 use tokio::sync::Notify;
 
 use crate::read::lead;
 use crate::shared::Shared;
 
-/// Which collections have reads queued that nobody leads yet.
+/// Collections with queued reads that have no leader yet.
 #[derive(Debug)]
 pub(crate) struct Refresh {
     wanted: Box<[AtomicBool]>,
@@ -27,10 +29,20 @@ impl Refresh {
         Self { wanted, bell: Notify::new(), ended: AtomicBool::new(false) }
     }
 
-    /// Reads of the collection are queued: somebody has to lead them.
+    /// Requests a leader for the queued reads of the collection.
     pub(crate) fn want(&self, CollectionId(id): CollectionId) {
         self.wanted[usize::from(id)].store(true, Ordering::Release);
         self.bell.notify_one();
+    }
+
+    /// Requests a leader for every collection.
+    fn want_all(&self) {
+        self.wanted.iter().for_each(|wanted| wanted.store(true, Ordering::Release));
+        self.bell.notify_one();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Ends the thread.
@@ -40,24 +52,33 @@ impl Refresh {
     }
 }
 
-/// Starts the thread that carries out what is wanted until [`Refresh::end`].
-pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("refresh".to_owned()).spawn(move || {
-        runtime.block_on(serve(&shared));
+/// Starts the thread that executes requested reads until [`Refresh::end`].
+pub(crate) fn start(
+    shared: Arc<Shared>,
+    supervisor: &Supervisor,
+) -> io::Result<JoinHandle<Option<()>>> {
+    let ending = Arc::clone(&shared);
+    let failed = Arc::clone(&shared);
+    let serving = shared;
+    let is_stopping = move || ending.refresh.has_ended();
+    // Reads that the thread had begun have lost their leader.
+    let after_failure = move || failed.refresh.want_all();
+    supervisor.spawn("refresh", is_stopping, after_failure, move || {
+        // A new runtime for each run: tasks of a failed run end, and pass on their leases.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(serve(&serving));
+        Ok(())
     })
 }
 
 async fn serve(shared: &Arc<Shared>) {
-    loop {
-        shared.refresh.bell.notified().await;
-        if shared.refresh.ended.load(Ordering::Acquire) {
-            return;
-        }
+    while !shared.refresh.has_ended() {
+        supervisor::turn();
         for (id, wanted) in (0..).zip(&shared.refresh.wanted) {
             if wanted.swap(false, Ordering::AcqRel) {
                 lead(shared, CollectionId(id));
             }
         }
+        shared.refresh.bell.notified().await;
     }
 }

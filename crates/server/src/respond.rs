@@ -1,18 +1,20 @@
-//! From a record to an answer: the headers of the contract.
+//! Conversion of a record to an answer with the headers of the contract.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use hotrow_cache::version::Position;
-use hotrow_cache::{Presence, Quality, Record};
-use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use hotrow_cache::{Freshness, Presence, Record};
+use hotrow_types::version::Position;
+use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
+use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
+use crate::precondition::{self, Precondition};
 
-/// How the answer came about.
+/// Outcome of the cache.
 pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");
 /// The session token.
 pub(crate) const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-position");
@@ -20,50 +22,55 @@ pub(crate) const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-p
 pub(crate) const HOTROW_MIN_POSITION: HeaderName = HeaderName::from_static("hotrow-min-position");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const ETAG_BYTES: usize = 18;
-/// Room that is taken for the header values of many answers at once, so that the hit path does not allocate.
+/// Allocation for the header values of many answers, so that the hit path does not allocate.
 const ARENA_BYTES: usize = 16 << 10;
 
-/// What an answer says about itself beside the record.
+/// Metadata of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Provenance {
-    /// How it came about.
+    /// Outcome of the cache.
     pub outcome: CacheOutcome,
-    /// How old its knowledge is at most.
+    /// Largest possible age of its content.
     pub age: Duration,
 }
 
 impl Provenance {
-    /// Of an answer out of the store.
+    /// Returns the provenance of an answer from the store.
     #[must_use]
-    pub(crate) fn of_hit(quality: Quality, age: Duration) -> Self {
+    pub(crate) fn of_hit(quality: Freshness, age: Duration) -> Self {
         let outcome = match quality {
-            Quality::Fresh => CacheOutcome::Hit,
-            Quality::Expired | Quality::Stale => CacheOutcome::Stale,
+            Freshness::Fresh => CacheOutcome::Hit,
+            Freshness::Expired | Freshness::Stale => CacheOutcome::Stale,
         };
         Self { outcome, age }
     }
 }
 
-/// Answers with a record: 200, 404, or 304 where `asked` (the request's headers) already has it.
+/// Answers with a record: 200 or 404, or the 304 or 412 that the conditions in the request's
+/// headers require.
 #[must_use]
 pub(crate) fn respond(
     record: Record,
     provenance: Provenance,
-    asked: &HeaderMap,
+    request_headers: &HeaderMap,
     cache_control: &HeaderValue,
 ) -> Response<Body> {
     let (etag, position) = header_values(&record);
-    let mut response = match record.presence() {
-        Presence::Missing => missing(),
-        Presence::Found if asked.get_all(IF_NONE_MATCH).iter().any(|tags| matches(tags, &etag)) => {
+    let found = record.presence() == Presence::Found;
+    let condition = precondition::evaluate(request_headers, found.then_some(etag.as_bytes()));
+    let mut response = match (record.presence(), condition) {
+        (presence, Precondition::Fails) => precondition_failed(presence, etag),
+        (Presence::Missing, _) => missing(),
+        (Presence::Found, Precondition::NotModified) => {
             let mut response = Response::new(Body::Empty);
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response.headers_mut().reserve(6);
             response.headers_mut().insert(ETAG, etag);
             response
         }
-        Presence::Found => {
+        (Presence::Found, Precondition::Holds) => {
             let mut response = Response::new(Body::Record(record));
             response.headers_mut().reserve(8);
             response.headers_mut().insert(CONTENT_TYPE, JSON);
@@ -72,23 +79,53 @@ pub(crate) fn respond(
         }
     };
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, cache_control.clone());
+    let storable = condition != Precondition::Fails;
+    headers.insert(CACHE_CONTROL, if storable { cache_control.clone() } else { NO_STORE });
     describe(headers, provenance, position);
     response
 }
 
-/// Written out, for an attacker may ask for missing ids as fast as others ask for records.
-const MISSING: &[u8] = br#"{"detail":"the database has no record with this id","status":404,"title":"No such record","type":"about:blank"}"#;
+/// Answers 412 with the record's tag. It holds for this request's condition only, so no cache may
+/// reuse it.
+fn precondition_failed(presence: Presence, etag: HeaderValue) -> Response<Body> {
+    let detail = match presence {
+        Presence::Found => "If-Match does not match the present record; its entity tag is in ETag",
+        Presence::Missing => "If-Match needs a record, and the database has none with this id",
+    };
+    let mut response = HttpError::PreconditionFailed(detail).response();
+    if presence == Presence::Found {
+        response.headers_mut().insert(ETAG, etag);
+    }
+    response
+}
+
+/// Answers `OPTIONS *` with the methods of the whole server (RFC 9110 section 9.3.7).
+pub(crate) fn capabilities(methods: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+/// Prebuilt, because an attacker may request missing ids as fast as others request records.
+const MISSING: &[u8] = b"{\"detail\":\"the database has no record with this id\",\
+    \"status\":404,\"title\":\"No such record\",\"type\":\"about:blank\"}";
 
 fn missing() -> Response<Body> {
     let mut response = Response::new(Body::Bytes(Bytes::from_static(MISSING)));
     *response.status_mut() = StatusCode::NOT_FOUND;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     response
 }
 
-/// The headers that every answer with data carries.
-pub(crate) fn describe(headers: &mut HeaderMap, provenance: Provenance, position: Option<HeaderValue>) {
+/// Adds the headers of every answer with data.
+pub(crate) fn describe(
+    headers: &mut HeaderMap,
+    provenance: Provenance,
+    position: Option<HeaderValue>,
+) {
     headers.insert(AGE, seconds(provenance.age));
     headers.insert(HOTROW_CACHE, HeaderValue::from_static(provenance.outcome.label()));
     if let Some(position) = position {
@@ -96,29 +133,31 @@ pub(crate) fn describe(headers: &mut HeaderMap, provenance: Provenance, position
     }
 }
 
-/// Whole seconds, rounded to the nearest.
+/// Returns whole seconds, rounded to the nearest.
 fn seconds(age: Duration) -> HeaderValue {
     const ZERO: HeaderValue = HeaderValue::from_static("0");
     match age.saturating_add(Duration::from_millis(500)).as_secs() {
         0 => ZERO,
-        // RFC 9111, section 1.2.2: no one needs to represent more than 2^31.
+        // RFC 9111, section 1.2.2: values above 2^31 are not needed.
         s => HeaderValue::from(s.min(1 << 31)),
     }
 }
 
-/// What a worker writes header values with.
-struct Pen {
+/// Writer of a worker's header values.
+struct HeaderWriter {
     arena: BytesMut,
-    /// Most entries were read while the log stood still, so neighbours share their position.
+    /// Most entries were read while the feed stood still, so neighbours share their position.
     last: Option<(Position, HeaderValue)>,
 }
 
-impl Pen {
+impl HeaderWriter {
     fn position(&mut self, position: Position) -> HeaderValue {
         match &self.last {
             Some((last, value)) if *last == position => value.clone(),
             _ => {
-                let value = text(&mut self.arena, Position::TEXT_BYTES_MAX, |out| put_position(out, position));
+                let value = text(&mut self.arena, Position::TEXT_BYTES_MAX, |out| {
+                    put_position(out, position)
+                });
                 self.last = Some((position, value.clone()));
                 value
             }
@@ -127,21 +166,24 @@ impl Pen {
 }
 
 thread_local! {
-    static PEN: RefCell<Pen> = RefCell::new(Pen { arena: BytesMut::with_capacity(ARENA_BYTES), last: None });
+    static HEADER_WRITER: RefCell<HeaderWriter> = RefCell::new(HeaderWriter {
+        arena: BytesMut::with_capacity(ARENA_BYTES),
+        last: None,
+    });
 }
 
-/// `ETag` and `Hotrow-Position`, written into the worker's arena.
+/// Writes `ETag` and `Hotrow-Position` into the worker's arena.
 fn header_values(record: &Record) -> (HeaderValue, Option<HeaderValue>) {
-    PEN.with_borrow_mut(|pen| {
+    HEADER_WRITER.with_borrow_mut(|pen| {
         let etag = text(&mut pen.arena, ETAG_BYTES, |out| put_etag(out, record.body_hash()));
         (etag, record.position().map(|position| pen.position(position)))
     })
 }
 
-/// A position as a header value.
+/// Returns a position as a header value.
 #[must_use]
 pub(crate) fn position_value(position: Position) -> HeaderValue {
-    PEN.with_borrow_mut(|pen| pen.position(position))
+    HEADER_WRITER.with_borrow_mut(|pen| pen.position(position))
 }
 
 fn text(arena: &mut BytesMut, bytes_max: usize, write: impl FnOnce(&mut BytesMut)) -> HeaderValue {
@@ -172,30 +214,9 @@ fn put_hex(out: &mut BytesMut, value: u64) {
     out.put_slice(&digits);
 }
 
-/// Whether a list of entity tags names this one (RFC 9110, section 13.1.2: weak comparison).
-fn matches(tags: &HeaderValue, etag: &HeaderValue) -> bool {
-    let Ok(tags) = tags.to_str() else { return false };
-    tags.trim() == "*"
-        || tags.split(',').any(|tag| {
-            let tag = tag.trim();
-            tag.strip_prefix("W/").unwrap_or(tag).as_bytes() == etag.as_bytes()
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn entity_tags_compare_weakly() {
-        let etag = HeaderValue::from_static("\"00ab\"");
-        for yes in ["\"00ab\"", "W/\"00ab\"", "\"x\", \"00ab\"", "*", " * "] {
-            assert!(matches(&HeaderValue::from_static(yes), &etag), "{yes}");
-        }
-        for no in ["00ab", "\"00AB\"", "\"\"", "", "\"x\",\"y\"", "w/\"00ab\""] {
-            assert!(!matches(&HeaderValue::from_static(no), &etag), "{no}");
-        }
-    }
 
     #[test]
     fn values_equal_the_ordinary_formatting() {

@@ -1,25 +1,41 @@
-//! From a request's method and path to what is asked.
+//! Routing: from a request's method and path to the requested data.
 
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use hotrow_cache::key::{CollectionId, percent_decode};
+use hotrow_types::key::{CollectionId, percent_decode};
 use http::Method;
 
-use crate::problem::Problem;
+use crate::http_error::HttpError;
 
 const ITEM_METHODS: &str = "GET, HEAD";
 const BATCH_METHODS: &str = "GET, HEAD, POST";
+/// All methods of the server.
+pub(crate) const METHODS: &str = "GET, HEAD, POST";
 
-/// What a request on the data listener asks for.
+/// Target of a data request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// One record; the id as it stands in the URL.
+    /// One record; the id as in the URL.
     Item(CollectionId, &'a str),
     /// Several records, listed in the query.
     BatchGet(CollectionId, Option<&'a str>),
     /// Several records, listed in the body.
     BatchPost(CollectionId),
+    /// The server's capabilities: `OPTIONS *`.
+    Capabilities,
+}
+
+/// Routes a target without a path: `OPTIONS *`, and CONNECT, which this server does not support.
+///
+/// # Errors
+/// Any other such target.
+pub(crate) fn without_path(method: &Method, path: &str) -> Result<Route<'static>, HttpError> {
+    match *method {
+        Method::OPTIONS if path == "*" => Ok(Route::Capabilities),
+        Method::CONNECT => Err(HttpError::Method(METHODS)),
+        _ => Err(HttpError::NoSuchPath),
+    }
 }
 
 /// The collections by name.
@@ -29,7 +45,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Collections are numbered in the order of `names`.
+    /// Numbers collections in the order of `names`.
     pub fn new<'n>(names: impl Iterator<Item = &'n str>, seed: u64) -> Self {
         let mut map = HashMap::with_hasher(FixedState::with_seed(seed));
         // A process has at most 1,000 collections: see the configuration.
@@ -37,36 +53,41 @@ impl Router {
         Self { names: map }
     }
 
-    /// The collection of that name, percent-encoded or not.
+    /// Returns the collection of that name, percent-encoded or not.
     ///
     /// # Errors
-    /// [`Problem::NoSuchCollection`].
-    pub fn collection(&self, name: &str) -> Result<CollectionId, Problem> {
+    /// [`HttpError::NoSuchCollection`].
+    pub fn collection(&self, name: &str) -> Result<CollectionId, HttpError> {
         if let Some(id) = self.names.get(name) {
             return Ok(*id);
         }
-        let decoded = percent_decode(name).map_err(|_| Problem::NoSuchCollection)?;
-        self.names.get(&*decoded).copied().ok_or(Problem::NoSuchCollection)
+        let decoded = percent_decode(name).map_err(|_| HttpError::NoSuchCollection)?;
+        self.names.get(&*decoded).copied().ok_or(HttpError::NoSuchCollection)
     }
 
-    /// Finds what is asked.
+    /// Routes a request.
     ///
     /// # Errors
-    /// A path or method that means nothing here.
-    pub fn route<'a>(&self, method: &Method, path: &'a str, query: Option<&'a str>) -> Result<Route<'a>, Problem> {
-        let path = path.strip_prefix('/').ok_or(Problem::NoSuchPath)?;
+    /// A path or method that does not exist here.
+    pub fn route<'a>(
+        &self,
+        method: &Method,
+        path: &'a str,
+        query: Option<&'a str>,
+    ) -> Result<Route<'a>, HttpError> {
+        let Some(path) = path.strip_prefix('/') else { return without_path(method, path) };
         let (name, id) = path.split_once('/').map_or((path, None), |(name, id)| (name, Some(id)));
         if name.is_empty() || id.is_some_and(|id| id.contains('/')) {
-            return Err(Problem::NoSuchPath);
+            return Err(HttpError::NoSuchPath);
         }
         let collection = self.collection(name)?;
         let reads = matches!(*method, Method::GET | Method::HEAD);
         match id {
             Some(id) if reads => Ok(Route::Item(collection, id)),
-            Some(_) => Err(Problem::Method(ITEM_METHODS)),
+            Some(_) => Err(HttpError::Method(ITEM_METHODS)),
             None if reads => Ok(Route::BatchGet(collection, query)),
             None if *method == Method::POST => Ok(Route::BatchPost(collection)),
-            None => Err(Problem::Method(BATCH_METHODS)),
+            None => Err(HttpError::Method(BATCH_METHODS)),
         }
     }
 }
@@ -85,14 +106,22 @@ mod tests {
         assert_eq!(get("/products/"), Ok(Route::Item(CollectionId(0), "")));
         assert_eq!(get("/products"), Ok(Route::BatchGet(CollectionId(0), None)));
         for path in ["/", "", "*", "//7", "/products/7/", "/products/7/8"] {
-            assert_eq!(get(path), Err(Problem::NoSuchPath), "{path}");
+            assert_eq!(get(path), Err(HttpError::NoSuchPath), "{path}");
         }
         for path in ["/product/7", "/products%2F7", "/Products/7", "/%zz/7", "/%FF/7"] {
-            assert_eq!(get(path), Err(Problem::NoSuchCollection), "{path}");
+            assert_eq!(get(path), Err(HttpError::NoSuchCollection), "{path}");
         }
         let delete = |path| router.route(&Method::DELETE, path, None);
-        assert_eq!(delete("/products/7"), Err(Problem::Method("GET, HEAD")));
-        assert_eq!(delete("/products"), Err(Problem::Method("GET, HEAD, POST")));
-        assert_eq!(router.route(&Method::POST, "/products", None), Ok(Route::BatchPost(CollectionId(0))));
+        assert_eq!(delete("/products/7"), Err(HttpError::Method("GET, HEAD")));
+        assert_eq!(delete("/products"), Err(HttpError::Method("GET, HEAD, POST")));
+        assert_eq!(
+            router.route(&Method::POST, "/products", None),
+            Ok(Route::BatchPost(CollectionId(0)))
+        );
+        assert_eq!(router.route(&Method::OPTIONS, "*", None), Ok(Route::Capabilities));
+        assert_eq!(
+            router.route(&Method::CONNECT, "", None),
+            Err(HttpError::Method("GET, HEAD, POST"))
+        );
     }
 }

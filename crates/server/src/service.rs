@@ -1,64 +1,83 @@
-//! The whole HTTP side: data workers, admin worker, and how they end.
+//! The whole HTTP side: data workers, admin worker, and their shutdown.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hotrow_cache::config::Upkeep;
+use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::Supervisor;
 
 use crate::admin::{Admin, View};
-use crate::admit::pressure;
+use crate::admission::pressure;
 use crate::config::{Config, Limits};
+use crate::consistency_check;
 use crate::drain::Shutdown;
 use crate::handle::Handler;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
 use crate::refresh;
-use crate::sampling;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
-use crate::worker::{WorkerError, run_workers};
+use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
-/// Connections that the admin side serves at once.
+/// Most connections of the admin side.
 pub const ADMIN_CONNECTIONS: usize = 64;
 
 /// Both listeners, open and not yet served: connections wait in the kernel.
 pub struct Service {
     data: Listeners,
     admin: Listeners,
+    process: Process,
+}
+
+/// State that the service shares with the rest of its process.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Supervisor of all background threads; its counts are shown, and failing threads make
+    /// `/healthz` fail.
+    pub supervisor: Supervisor,
+    /// Log lines that could not be written.
+    pub log_dropped_total: Arc<AtomicU64>,
 }
 
 impl Service {
     /// Opens the listeners.
     ///
     /// # Errors
-    /// Names the address that cannot be had, and what to do.
+    /// The unavailable address, with a remedy.
     pub fn bind(config: &Config) -> Result<Self, ListenError> {
         let data = Listeners::bind(config.data, config.workers)?;
-        Ok(Self { data, admin: Listeners::bind(config.admin, 1)? })
+        Ok(Self { data, admin: Listeners::bind(config.admin, 1)?, process: Process::default() })
     }
 
-    /// The data address, with the port that was taken.
+    /// Returns the service as a part of `process`.
+    #[must_use]
+    pub fn within(self, process: Process) -> Self {
+        Self { process, ..self }
+    }
+
+    /// Returns the data address, with the port that was taken.
     #[must_use]
     pub fn data(&self) -> SocketAddr {
         self.data.address()
     }
 
-    /// The admin address, with the port that was taken.
+    /// Returns the admin address, with the port that was taken.
     #[must_use]
     pub fn admin(&self) -> SocketAddr {
         self.admin.address()
     }
 
-    /// Serves until `shutdown`, then drains. The admin side answers until the data side has ended. `started` is called
-    /// when both are served.
+    /// Serves until `shutdown`, then drains. The admin side answers until the data side has ended.
+    /// `started` is called when both are served.
     ///
     /// # Errors
-    /// A thread that cannot be started, or a worker that broke.
+    /// A thread that cannot be started, or a failed worker.
     pub fn run(
         self,
         config: &Config,
@@ -67,27 +86,40 @@ impl Service {
         shutdown: &Shutdown,
         started: impl FnOnce(),
     ) -> Result<(), WorkerError> {
-        let lookups: Vec<_> =
-            (0..config.workers).map(|_| Arc::new(WorkerLookups::new(shared.collections.len()))).collect();
+        let lookups: Vec<_> = (0..config.workers)
+            .map(|_| Arc::new(WorkerLookups::new(shared.collections.len())))
+            .collect();
         let make = {
-            let (shared, lookups) = (shared.clone(), lookups.clone());
+            let shared = shared.clone();
+            let lookups = lookups.clone();
             move |worker: crate::worker::Worker| Handler {
                 shared: shared.clone(),
                 metrics: worker.metrics,
                 lookups: lookups[worker.index].clone(),
             }
         };
-        let workers = run_workers(config, self.data, make, shutdown)?;
+        let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
+        let workers = run_workers(config, self.data, make, shutdown, &threads(WorkerName::Http))?;
         let view = Arc::new(View {
             shared: shared.clone(),
             workers: workers.metrics().to_vec(),
             lookups,
             feed,
             token: config.admin_token.clone(),
+            hosts: config.admin_hosts.clone(),
+            process: self.process.clone(),
             started_at: Nanos::now(),
         });
         let admin_shutdown = Shutdown::new();
-        let admin = run_workers(&admin_config(config), self.admin, move |_| Admin(view.clone()), &admin_shutdown);
+        let admin = move |_| Admin(view.clone());
+        let config_of_admin = admin_config(config);
+        let admin = run_workers(
+            &config_of_admin,
+            self.admin,
+            admin,
+            &admin_shutdown,
+            &threads(WorkerName::Admin),
+        );
         let admin = match admin {
             Ok(admin) => admin,
             Err(error) => {
@@ -96,35 +128,45 @@ impl Service {
                 return Err(error);
             }
         };
-        let helpers = match start_helpers(shared, workers.metrics()) {
-            Ok(helpers) => helpers,
-            Err(source) => {
-                shutdown.now();
-                admin_shutdown.now();
-                let _ = workers.join();
-                return admin.join().and(Err(WorkerError::Start { index: config.workers, source }));
-            }
-        };
+        let helpers =
+            match start_background_threads(shared, workers.metrics(), &self.process.supervisor) {
+                Ok(helpers) => helpers,
+                Err(source) => {
+                    shutdown.now();
+                    admin_shutdown.now();
+                    let _ = workers.join();
+                    return admin
+                        .join()
+                        .and(Err(WorkerError::Start { index: config.workers, source }));
+                }
+            };
         started();
         let result = workers.join();
         shared.refresh.end();
-        shared.sampling.end();
-        shared.shedding.end();
+        shared.consistency_check.end();
+        shared.load_shedder.end();
         helpers.into_iter().for_each(|thread| _ = thread.join());
         admin_shutdown.drain();
         result.and(admin.join())
     }
 }
 
-/// The threads that read hot records again, check answers, and watch for overload, where that is wanted.
-fn start_helpers(shared: &Arc<Shared>, workers: &[Arc<WorkerMetrics>]) -> io::Result<Vec<JoinHandle<()>>> {
+/// A supervised thread; it ends on request.
+type BackgroundThread = JoinHandle<Option<()>>;
+
+/// Starts the configured background threads: prefetch, consistency check and overload detection.
+fn start_background_threads(
+    shared: &Arc<Shared>,
+    workers: &[Arc<WorkerMetrics>],
+    supervisor: &Supervisor,
+) -> io::Result<Vec<BackgroundThread>> {
     let mut helpers = Vec::new();
-    match start_each(shared, workers, &mut helpers) {
+    match start_each(shared, workers, supervisor, &mut helpers) {
         Ok(()) => Ok(helpers),
         Err(error) => {
             shared.refresh.end();
-            shared.sampling.end();
-            shared.shedding.end();
+            shared.consistency_check.end();
+            shared.load_shedder.end();
             helpers.into_iter().for_each(|thread| _ = thread.join());
             Err(error)
         }
@@ -134,27 +176,41 @@ fn start_helpers(shared: &Arc<Shared>, workers: &[Arc<WorkerMetrics>]) -> io::Re
 fn start_each(
     shared: &Arc<Shared>,
     workers: &[Arc<WorkerMetrics>],
-    helpers: &mut Vec<JoinHandle<()>>,
+    supervisor: &Supervisor,
+    helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
     let cache = shared.cache.config();
-    if cache.refresh_hot {
-        helpers.push(refresh::start(shared.clone())?);
+    if cache.prefetch_on_change {
+        helpers.push(refresh::start(shared.clone(), supervisor)?);
     }
-    // Without a feed nothing is promised that could be checked.
-    if shared.limits.checks_per_s > 0 && cache.upkeep == Upkeep::Feed {
-        helpers.push(sampling::start(shared.clone(), shared.limits.checks_per_s)?);
+    // Without a feed there is no promise to check.
+    if shared.limits.checks_per_s > 0 && cache.invalidation_mode == InvalidationMode::Feed {
+        helpers.push(consistency_check::start(
+            shared.clone(),
+            shared.limits.checks_per_s,
+            supervisor,
+        )?);
     }
-    if let Some(config) = shared.shedding.config() {
-        helpers.push(pressure::start(shared.clone(), workers.to_vec(), config.clone())?);
+    if let Some(config) = shared.load_shedder.config() {
+        helpers.push(pressure::start(
+            shared.clone(),
+            workers.to_vec(),
+            config.clone(),
+            supervisor,
+        )?);
     }
     Ok(())
 }
 
-/// The admin side's own limits: it must answer when the data side is full, and ends without ado.
+/// Returns the admin side's own limits: it must answer when the data side is full, and ends without
+/// a drain.
 fn admin_config(config: &Config) -> Config {
-    let limits =
-        Limits { connections: ADMIN_CONNECTIONS, drain_timeout: Duration::from_secs(1), ..config.limits.clone() };
-    // Who watches does so from one host, perhaps.
+    let limits = Limits {
+        connections: ADMIN_CONNECTIONS,
+        drain_timeout: Duration::from_secs(1),
+        ..config.limits.clone()
+    };
+    // All monitoring may come from one host.
     let limits = Limits { connections_per_client: 0, ..limits };
     Config { workers: 1, limits, ..config.clone() }
 }

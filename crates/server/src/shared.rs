@@ -1,35 +1,36 @@
-//! What all workers share: the cache, the source, the collections and the limits.
+//! State shared by all workers: the cache, the source, the collections and the limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hotrow_cache::Cache;
-use hotrow_cache::key::{CollectionId, KeySchema};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::Source;
+use hotrow_types::key::{CollectionId, KeySchema};
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
 
-use crate::admit::breaker::SourceBreaker;
-use crate::admit::concurrency::Gate;
-use crate::admit::deadline::{self, Moments};
-use crate::admit::rate::RateLimits;
-use crate::admit::shed::Shedding;
+use crate::admission::breaker::SourceBreaker;
+use crate::admission::concurrency::ConcurrencyLimiter;
+use crate::admission::deadline::{self, RequestTimes};
+use crate::admission::rate::RateLimits;
+use crate::admission::shed::LoadShedder;
+use crate::budgets::{self, Budgets};
 use crate::config::{Concurrency, Config, Limits};
-use crate::habits::Usual;
+use crate::consistency_check::ConsistencyCheck;
+use crate::http_error::HttpError;
 use crate::lookups::Calendar;
-use crate::problem::Problem;
 use crate::refresh::Refresh;
 use crate::route::Router;
-use crate::sampling::Sampling;
+use crate::scan_detector::BaselineHitRatio;
 use crate::trouble::Trouble;
 
-/// One collection, ready to serve.
+/// A collection, ready to serve.
 #[derive(Debug)]
 pub struct Collection {
     /// First path segment.
     pub name: String,
-    /// Maker of keys.
+    /// Schema of its keys.
     pub schema: KeySchema,
     /// `Cache-Control` of answers.
     pub cache_control: HeaderValue,
@@ -38,54 +39,56 @@ pub struct Collection {
     /// See the configuration.
     pub allow_min_position: bool,
     /// See the configuration.
-    pub priority: hotrow_admit::shed::Priority,
+    pub priority: hotrow_admission::shed::Priority,
     /// See the configuration.
     pub allow_high_priority: bool,
 }
 
 /// Shared by all workers and the admin side.
 pub struct Shared {
-    /// Records and decisions.
+    /// The cache.
     pub cache: Arc<Cache<Trouble>>,
-    /// Where records come from.
+    /// The database.
     pub source: Arc<dyn Source>,
-    /// Names to numbers.
+    /// Maps names to collections.
     pub router: Router,
     /// In the order of their numbers.
     pub collections: Vec<Collection>,
     /// Limits in force.
     pub limits: Limits,
-    /// How many queries the source gets at once, as configured.
+    /// Concurrency limit of the source, as configured.
     pub concurrency: Concurrency,
-    /// What each query passes on its way to the source.
-    pub(crate) gate: Gate,
-    /// Tells the day of a clock reading.
+    /// Limiter that each query passes on its way to the source.
+    pub(crate) limiter: ConcurrencyLimiter,
+    /// Maps clock readings to days.
     pub calendar: Calendar,
-    /// Told whenever the feed has come further.
+    /// Notified whenever the feed progresses.
     pub feed_moved: Notify,
-    /// Hot records that changed and wait to be read again.
+    /// Changed hot records that wait to be read again.
     pub(crate) refresh: Refresh,
-    /// Answers that are checked against the database.
-    pub(crate) sampling: Sampling,
-    /// Whether the database is asked at all.
+    /// Check of answers against the database.
+    pub(crate) consistency_check: ConsistencyCheck,
+    /// Circuit breaker of the database.
     pub(crate) breaker: SourceBreaker,
-    /// What is refused when the process is past its means.
-    pub(crate) shedding: Shedding,
-    /// What clients usually find in memory.
-    pub(crate) usual: Usual,
-    /// Requests that wait for the database or the feed.
+    /// Refusals under load.
+    pub(crate) load_shedder: LoadShedder,
+    /// Hit ratio of ordinary clients.
+    pub(crate) baseline_hit_ratio: BaselineHitRatio,
+    /// Requests waiting for the database or the feed.
     pub waiting: Gauge,
     /// Those of them with `no-cache` or `Hotrow-Min-Position`.
     pub privileged: Gauge,
-    /// How often clients may ask.
+    /// Memory of answers, bodies and rows.
+    pub(crate) budgets: Budgets,
+    /// Rate limits of clients.
     pub(crate) rate: RateLimits,
 }
 
 impl Shared {
-    /// Puts the parts together. `schemas` are in the order of the configuration's collections.
+    /// Creates the state. `schemas` are in the order of the configuration's collections.
     ///
     /// # Errors
-    /// When a configured `cache_control` is no header value.
+    /// If a configured `cache_control` is not a valid header value.
     pub fn new(
         config: &Config,
         cache: Arc<Cache<Trouble>>,
@@ -106,10 +109,18 @@ impl Shared {
         }
         let router = Router::new(collections.iter().map(|c| c.name.as_str()), cache.config().seed);
         let limits = config.limits.clone();
-        let rate = RateLimits::new(&config.rate, &collections, calendar.wall_lead_ns(), Nanos::now());
-        let (waiting, privileged) = (Gauge::new(limits.requests_in_flight), Gauge::new(limits.privileged_waiters));
+        let rate =
+            RateLimits::new(&config.rate, &collections, calendar.wall_lead_ns(), Nanos::now());
+        let waiting = Gauge::new(limits.requests_in_flight);
+        let privileged = Gauge::new(limits.privileged_waiters);
+        let own = cache.config();
+        let memory =
+            budgets::memory_limits(config, if own.enabled { own.capacity_bytes } else { 0 });
+        let row_bytes = own.entry_bytes_estimate;
+        let reads = own.reads_in_flight;
+        let budgets = Budgets::new(&limits.bytes, &memory, reads, row_bytes, collections.len());
         let concurrency = config.concurrency;
-        let limit = hotrow_admit::concurrency::limit::Config {
+        let limit = hotrow_admission::concurrency::limit::Config {
             kind: concurrency.kind,
             max: cache.config().reads_in_flight,
             tolerance: concurrency.tolerance,
@@ -117,7 +128,7 @@ impl Shared {
         };
         Ok(Arc::new(Self {
             concurrency,
-            gate: Gate::new(limit, config.collections.len()),
+            limiter: ConcurrencyLimiter::new(limit, config.collections.len()),
             cache,
             source,
             router,
@@ -126,35 +137,44 @@ impl Shared {
             calendar,
             feed_moved: Notify::new(),
             refresh: Refresh::new(config.collections.len()),
-            sampling: Sampling::default(),
+            consistency_check: ConsistencyCheck::default(),
             breaker: SourceBreaker::new(config.breaker.clone()),
-            shedding: Shedding::new(config.shed.clone()),
-            usual: Usual::default(),
+            load_shedder: LoadShedder::new(config.shed.clone()),
+            baseline_hit_ratio: BaselineHitRatio::default(),
             waiting,
             privileged,
+            budgets,
             rate,
         }))
     }
 
-    /// Until when an answer to a request of these moments is of use.
+    /// Returns the deadline of a request with these times.
     ///
     /// # Errors
     /// 400 for a malformed `Hotrow-Deadline-Ms`.
-    pub(crate) fn deadline(&self, asked: &HeaderMap, at: Moments) -> Result<Nanos, Problem> {
+    pub(crate) fn deadline(
+        &self,
+        request_headers: &HeaderMap,
+        at: RequestTimes,
+    ) -> Result<Nanos, HttpError> {
         let timeout = self.limits.request_timeout;
         let honoured = self.concurrency.deadline_header;
-        if honoured { deadline::of(asked, timeout, at) } else { Ok(at.complete.after(timeout)) }
+        if honoured {
+            deadline::of(request_headers, timeout, at)
+        } else {
+            Ok(at.complete.after(timeout))
+        }
     }
 
-    /// The collection of that number.
+    /// Returns the collection of that number.
     #[must_use]
     pub fn collection(&self, CollectionId(id): CollectionId) -> &Collection {
         &self.collections[usize::from(id)]
     }
 }
 
-/// A bounded count of those who wait. Touched only by requests that have to wait anyway, never by a hit; and on cache lines of its own,
-/// so that they do not take a line from the hits that they stand beside.
+/// Bounded count of waiting requests. Written only by requests that wait anyway, never by a hit; on
+/// cache lines of its own, so that it does not take a line from neighbours that hits read.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Gauge {
@@ -168,13 +188,13 @@ impl Gauge {
         Self { now: AtomicUsize::new(0), max, refused: AtomicU64::new(0) }
     }
 
-    /// How many wait now.
+    /// Returns how many wait now.
     #[must_use]
     pub fn get(&self) -> usize {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// How many were refused since the start.
+    /// Returns how many were refused since the start.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
@@ -190,33 +210,35 @@ impl Gauge {
     }
 }
 
-/// A place among those who wait; given back when dropped.
-pub struct Place {
+/// A waiting request's place in the count; returned when dropped.
+pub struct InflightGuard {
     shared: Arc<Shared>,
     privileged: bool,
 }
 
-impl Place {
-    /// Takes a place, a privileged one too where the request reads the database at will.
+impl InflightGuard {
+    /// Takes a place, and a privileged one too if the request bypasses memory.
     ///
     /// # Errors
-    /// [`Problem::Overloaded`] when all are taken.
-    pub fn take(shared: &Arc<Shared>, privileged: bool) -> Result<Self, Problem> {
+    /// [`HttpError::Overloaded`] when all are taken.
+    pub fn take(shared: &Arc<Shared>, privileged: bool) -> Result<Self, HttpError> {
         if !shared.waiting.enter() {
-            return Err(Problem::Overloaded("too many requests wait for the database"));
+            return Err(HttpError::Overloaded("too many requests are waiting for the database"));
         }
         let mut place = Self { shared: shared.clone(), privileged: false };
         if privileged {
             place.privileged = shared.privileged.enter();
             if !place.privileged {
-                return Err(Problem::Overloaded("too many requests with no-cache or Hotrow-Min-Position wait"));
+                return Err(HttpError::Overloaded(
+                    "too many requests with no-cache or Hotrow-Min-Position are waiting",
+                ));
             }
         }
         Ok(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for InflightGuard {
     fn drop(&mut self) {
         self.shared.waiting.now.fetch_sub(1, Ordering::Relaxed);
         if self.privileged {

@@ -1,64 +1,72 @@
-//! Where the feed delivers: the cache takes changes in, the log tells of losses, waiters for positions wake.
+//! Delivery of the feed: the cache applies changes, the log reports gaps, and requests waiting for
+//! positions wake.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hotrow_cache::key::CollectionId;
-use hotrow_cache::version::{Mark, Position, Version};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
+use hotrow_types::key::CollectionId;
+use hotrow_types::version::{ChangeId, Position, Version};
 
 use crate::shared::Shared;
 
-mod unfollowed;
+mod ttl_only;
 
-pub use self::unfollowed::Unfollowed;
+pub use self::ttl_only::TtlOnlySink;
 
-/// The cache's side of the feed.
+/// The cache's end of the feed.
 pub struct CacheSink {
     shared: Arc<Shared>,
     counts: Arc<FeedCounts>,
 }
 
-/// What the feed brought since the start.
+/// Counters of the feed since the start.
 #[derive(Debug, Default)]
 pub struct FeedCounts {
     changes: AtomicU64,
-    losses: [AtomicU64; 5],
+    losses: [AtomicU64; 6],
     starts: AtomicU64,
-    flushes: [AtomicU64; 3],
+    flushes: [AtomicU64; 4],
 }
 
 impl FeedCounts {
-    /// Changes delivered.
+    /// Returns the number of delivered changes.
     #[must_use]
     pub fn changes_total(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Times that the feed started.
+    /// Returns how often the feed started.
     #[must_use]
     pub fn starts_total(&self) -> u64 {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// Losses by cause, with the label of each.
+    /// Returns gaps by cause, with the label of each.
     #[must_use]
-    pub fn losses_total(&self) -> [(&'static str, u64); 5] {
-        const LABELS: [&str; 5] = ["log_pruned", "other_log", "other_database", "unavailable", "not_watched"];
+    pub fn losses_total(&self) -> [(&'static str, u64); 6] {
+        const LABELS: [&str; 6] = [
+            "log_pruned",
+            "other_log",
+            "other_database",
+            "unavailable",
+            "not_watched",
+            "feed_failed",
+        ];
         std::array::from_fn(|i| (LABELS[i], self.losses[i].load(Ordering::Relaxed)))
     }
 
-    /// Flushes by cause, with the label of each.
+    /// Returns flushes by cause, with the label of each.
     #[must_use]
-    pub fn flushes_total(&self) -> [(&'static str, u64); 3] {
-        const LABELS: [&str; 3] = ["bulk", "schema", "unlisted"];
+    pub fn flushes_total(&self) -> [(&'static str, u64); 4] {
+        const LABELS: [&str; 4] = ["bulk", "schema", "unlisted", "gap"];
         std::array::from_fn(|i| (LABELS[i], self.flushes[i].load(Ordering::Relaxed)))
     }
 }
 
 impl CacheSink {
-    /// A sink that feeds `shared.cache`.
+    /// Creates a sink that feeds `shared.cache`.
     #[must_use]
     pub fn new(shared: Arc<Shared>, counts: Arc<FeedCounts>) -> Self {
         Self { shared, counts }
@@ -79,39 +87,65 @@ impl Sink for CacheSink {
         self.counts.changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
     }
 
-    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<Mark>) {
+    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
         self.shared.cache.flush(collection, mark);
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
             FlushCause::Schema => {
-                tracing::info!(collection = self.name(collection), "table changed: all its entries are stale")
+                tracing::info!(
+                    collection = self.name(collection),
+                    "table changed: all its entries are stale"
+                )
             }
-            FlushCause::Bulk | FlushCause::Unlisted => {
+            FlushCause::Bulk | FlushCause::Unlisted | FlushCause::Gap => {
                 tracing::debug!(collection = self.name(collection), ?cause, "flushed");
             }
         }
     }
 
+    fn open_gap(&self, collection: CollectionId, detail: &str) {
+        self.shared.cache.open_gap(collection);
+        self.counts.flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            collection = self.name(collection),
+            detail,
+            "changes of one collection may be missed: it is read from the database until its \
+             changes are delivered again"
+        );
+    }
+
+    fn close_gap(&self, collection: CollectionId) {
+        self.shared.cache.close_gap(collection);
+        tracing::info!(
+            collection = self.name(collection),
+            "all changes of the collection are delivered again"
+        );
+    }
+
     fn loss(&self, cause: LossCause, detail: &str) {
-        self.shared.cache.lose(None);
+        self.shared.cache.mark_gap(None);
         self.counts.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(?cause, detail, "the feed lost its place: every entry is stale");
+        tracing::warn!(?cause, detail, "the feed lost its position: every entry is stale");
     }
 
     fn started(&self, position: Option<Position>) {
-        self.shared.cache.lose(position);
+        self.shared.cache.mark_gap(position);
         self.counts.starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         tracing::info!(position, "the feed follows the database");
     }
 
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
-        #[cfg(feature = "sabotage")]
-        let probe_sent_at = if self.shared.cache.has(hotrow_cache::Fix::Probe) { probe_sent_at } else { Nanos::now() };
+        #[cfg(feature = "failpoints")]
+        let probe_sent_at = if self.shared.cache.has(hotrow_cache::Safeguard::Probe) {
+            probe_sent_at
+        } else {
+            Nanos::now()
+        };
         let before = self.shared.cache.applied();
         self.shared.cache.advance(probe_sent_at, position);
         if let Some(version) = visible {
-            self.shared.cache.visible(version);
+            self.shared.cache.advance_visibility(version);
         }
         if before != position {
             self.shared.feed_moved.notify_waiters();

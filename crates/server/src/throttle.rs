@@ -1,5 +1,5 @@
-//! Log lines that a broken database could repeat a thousand times a second: at most one a second each, with the number
-//! of those left out.
+//! Throttled log lines, for faults that a broken database could repeat a thousand times a second:
+//! at most one line a second each, with the number of suppressed lines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) static INCONSISTENT: Throttle = Throttle::new();
 /// Records without a JSON form.
 pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
 
-/// Lets one line a second through.
+/// Throttle that passes one line a second.
 pub(crate) struct Throttle {
     next_ns: AtomicU64,
     suppressed: AtomicU64,
@@ -26,12 +26,15 @@ impl Throttle {
         Self { next_ns: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 
-    /// Calls `log` with the number of lines left out since the last, or leaves this one out.
+    /// Calls `log` with the number of lines suppressed since the last one, or suppresses this one.
     pub(crate) fn warn(&self, log: impl FnOnce(u64)) {
         let now = Nanos::now();
         let next = self.next_ns.load(Ordering::Relaxed);
         let due = now.0 >= next
-            && self.next_ns.compare_exchange(next, now.after(PERIOD).0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            && self
+                .next_ns
+                .compare_exchange(next, now.after(PERIOD).0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
         if due {
             log(self.suppressed.swap(0, Ordering::Relaxed));
         } else {

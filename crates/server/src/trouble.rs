@@ -1,62 +1,81 @@
-//! What went wrong with a read, as far as a client may know; the cause goes to the log, once per failed query.
+//! Errors of reads as far as a client may know them. The cause is logged once per failed query.
 
-use hotrow_cache::Refusal;
-use hotrow_cache::flight::Failure;
-use hotrow_source::ReadError;
+use hotrow_cache::LookupError;
+use hotrow_cache::flight::FlightError;
+use hotrow_source::SourceError;
 
-use crate::problem::Problem;
+use crate::http_error::HttpError;
 
-/// The class of a failed read; shared by all who waited for it.
+/// Class of a failed read; shared by all waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The database cannot be reached.
     Unavailable,
-    /// It did not answer in time.
+    /// The database did not answer in time.
     Timeout,
     /// The collection's table or columns are gone.
     Broken,
     /// This one record has no JSON form.
     Unreadable,
-    /// The database was not asked, for it failed too often lately; in so many seconds it is tried again.
-    LeftAlone {
+    /// Rows read earlier fill the budget of rows.
+    NoRoom,
+    /// The circuit breaker is open because the database failed too often; it probes again after a
+    /// number of seconds.
+    CircuitOpen {
         /// At least 1.
         retry_after_s: u32,
     },
 }
 
-impl From<&ReadError> for Trouble {
-    fn from(error: &ReadError) -> Self {
+impl From<&SourceError> for Trouble {
+    fn from(error: &SourceError) -> Self {
         match error {
-            ReadError::Unavailable { .. } => Self::Unavailable,
-            ReadError::Timeout { .. } => Self::Timeout,
-            ReadError::Broken { .. } => Self::Broken,
+            SourceError::Unavailable { .. } => Self::Unavailable,
+            SourceError::Timeout { .. } => Self::Timeout,
+            SourceError::Broken { .. } => Self::Broken,
         }
     }
 }
 
-impl From<&Failure<Trouble>> for Problem {
-    fn from(failure: &Failure<Trouble>) -> Self {
+impl From<&FlightError<Trouble>> for HttpError {
+    fn from(failure: &FlightError<Trouble>) -> Self {
         match failure {
-            Failure::Source(Trouble::Unavailable) => Self::Unavailable("the database is not available"),
-            Failure::Source(Trouble::Timeout) => Self::Timeout("the database did not answer in time"),
-            Failure::Source(Trouble::Broken) => Self::Unavailable("this collection cannot be read at present"),
-            Failure::Source(Trouble::Unreadable) => Self::Unreadable,
-            Failure::Source(Trouble::LeftAlone { retry_after_s }) => Self::LeftAlone { retry_after_s: *retry_after_s },
-            Failure::Overdue => Self::Overloaded("the database is behind, and this read was given up for newer ones"),
-            Failure::Abandoned => Self::Unavailable("the read was given up"),
+            FlightError::Source(Trouble::Unavailable) => {
+                Self::Unavailable("the database is not available")
+            }
+            FlightError::Source(Trouble::Timeout) => {
+                Self::Timeout("the database did not answer in time")
+            }
+            FlightError::Source(Trouble::Broken) => {
+                Self::Unavailable("this collection cannot be read now")
+            }
+            FlightError::Source(Trouble::Unreadable) => Self::Unreadable,
+            FlightError::Source(Trouble::NoRoom) => Self::Overloaded(
+                "rows in transit hold as many bytes as this server allows \
+                 (limits.rows_bytes_total); try again later",
+            ),
+            FlightError::Source(Trouble::CircuitOpen { retry_after_s }) => {
+                Self::CircuitOpen { retry_after_s: *retry_after_s }
+            }
+            FlightError::Overdue => Self::Overloaded(
+                "the database is behind, and this read was dropped in favour of newer ones",
+            ),
+            FlightError::Abandoned => Self::Unavailable("the read was cancelled"),
         }
     }
 }
 
-impl From<&Refusal<Trouble>> for Problem {
-    fn from(refusal: &Refusal<Trouble>) -> Self {
+impl From<&LookupError<Trouble>> for HttpError {
+    fn from(refusal: &LookupError<Trouble>) -> Self {
         match refusal {
-            Refusal::QueueFull => Self::Overloaded("too many ids wait for the database"),
-            Refusal::TooLate => Self::Overloaded("the database cannot answer before the deadline of this request"),
-            Refusal::Behind => {
-                Self::Unavailable("changes cannot be followed at present, and stale answers are not allowed")
+            LookupError::QueueFull => Self::Overloaded("too many ids are waiting for the database"),
+            LookupError::TooLate => {
+                Self::Overloaded("the database cannot answer before the deadline of this request")
             }
-            Refusal::Failed(failure) => failure.into(),
+            LookupError::Behind => Self::Unavailable(
+                "changes cannot be followed now, and stale answers are not allowed",
+            ),
+            LookupError::Failed(failure) => failure.into(),
         }
     }
 }

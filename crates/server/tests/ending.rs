@@ -1,4 +1,4 @@
-//! The drain, its deadline, and the end at once.
+//! The drain, its deadline, and the immediate end.
 
 mod common;
 
@@ -11,7 +11,7 @@ use hotrow_server::config::Limits;
 const WAIT: &str = "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n";
 
 fn wait_for_waiting(server: &Server, count: usize) {
-    wait_until(|| server.gate.waiting.load(Ordering::Relaxed) == count);
+    wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == count);
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn a_drain_finishes_what_is_in_flight_and_closes_the_rest_at_once() {
     let received = idle.rest();
     assert!(received.closed && received.answers.is_empty());
     assert!(start.elapsed() < DEADLINE / 4, "an idle connection waits for nothing");
-    // The listener is gone before what is in flight has ended.
+    // The listener closes before the requests in flight have ended.
     wait_until(|| std::net::TcpStream::connect(server.address).is_err());
-    server.gate.open();
+    server.limiter.open();
     let received = busy.rest();
     assert_eq!((received.statuses(), received.closed), (vec![200], true));
     assert!(received.answers[0].head.contains("connection: close"), "{}", received.answers[0].head);
@@ -38,10 +38,10 @@ fn a_drain_finishes_what_is_in_flight_and_closes_the_rest_at_once() {
 }
 
 #[test]
-fn a_drain_takes_the_connections_that_wait_to_be_accepted() {
+fn a_drain_serves_connections_waiting_to_be_accepted() {
     const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
     let server = Server::start(limits());
-    // While a handler blocks the only worker, nobody accepts.
+    // While a handler blocks the only worker, nothing is accepted.
     let mut blocking = server.connect();
     blocking.send("GET /block HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_for_waiting(&server, 1);
@@ -51,7 +51,7 @@ fn a_drain_takes_the_connections_that_wait_to_be_accepted() {
         client.send(&GET[..[GET.len(), 10, 0][i % 3]]);
     }
     server.shutdown.drain();
-    server.gate.open();
+    server.limiter.open();
     for (i, client) in queued.iter_mut().enumerate() {
         client.send(&GET[[GET.len(), 10, 0][i % 3]..]);
     }
@@ -76,13 +76,13 @@ fn a_half_sent_head_may_be_finished_during_a_drain() {
     half.send("TP/1.1\r\nHost: a\r\n\r\n");
     let received = half.rest();
     assert_eq!((received.statuses(), received.closed), (vec![200], true));
-    server.gate.open();
+    server.limiter.open();
     assert_eq!(busy.rest().statuses(), [200]);
     server.join().unwrap();
 }
 
 #[test]
-fn what_is_not_finished_when_the_drain_is_over_is_cut_off() {
+fn unfinished_requests_are_cut_off_at_the_end_of_the_drain() {
     let server = Server::start(Limits { drain_timeout: Duration::from_millis(300), ..limits() });
     let mut busy = server.connect();
     busy.send(WAIT);

@@ -12,7 +12,7 @@ use hotrow_server::metrics::CloseCause;
 use socket2::{Domain, Socket, Type};
 
 #[test]
-fn connections_over_the_limit_are_told_and_closed_and_the_place_is_free_again() {
+fn connections_over_the_limit_are_answered_and_closed_and_free_their_place() {
     let server = Server::start(Limits { connections: 3, ..limits() });
     let get = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut open: Vec<Client> = (0..3)
@@ -26,7 +26,10 @@ fn connections_over_the_limit_are_told_and_closed_and_the_place_is_free_again() 
         let received = server.connect().send(get).rest();
         assert_eq!((received.statuses(), received.closed), (vec![503], true));
         let head = &received.answers[0].head;
-        assert!(head.contains("retry-after: 1\r\n") && head.contains("application/problem+json"), "{head}");
+        assert!(
+            head.contains("retry-after: 1\r\n") && head.contains("application/problem+json"),
+            "{head}"
+        );
     }
     assert_eq!(open[0].send(get).answer().status, 200, "those that are in are not disturbed");
     drop(open.pop());
@@ -51,18 +54,18 @@ fn the_limit_counts_over_all_workers() {
 }
 
 #[test]
-fn a_flood_over_the_limit_harms_nobody_within() {
+fn a_flood_over_the_limit_does_not_harm_admitted_connections() {
     let server = Server::start(Limits { connections: 1, ..limits() });
     let mut inside = server.connect();
     inside.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
-    common::wait_until(|| server.gate.waiting.load(Ordering::Relaxed) == 1);
+    common::wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
     // More than are answered at once: the others are closed without an answer.
     let flood: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     for mut client in flood {
         let statuses = client.rest().statuses();
         assert!(statuses.is_empty() || statuses == [503], "{statuses:?}");
     }
-    server.gate.open();
+    server.limiter.open();
     assert_eq!(inside.answer().status, 200);
 }
 
@@ -81,8 +84,8 @@ fn a_handler_that_panics_costs_its_connection_and_nothing_else() {
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Connects until one is let in.
-fn let_in(server: &Server) -> Client {
+/// Connects until a connection is admitted.
+fn connect_admitted(server: &Server) -> Client {
     loop {
         let mut client = server.connect();
         let status = client.send(GET).answer().status;
@@ -95,39 +98,47 @@ fn let_in(server: &Server) -> Client {
 }
 
 #[test]
-fn the_longest_idle_makes_room_and_the_busy_do_not() {
+fn the_longest_idle_connection_makes_room_and_busy_ones_stay() {
     let idle_reclaim = Duration::from_millis(300);
     let server = Server::start(Limits { connections: 3, idle_reclaim, ..limits() });
     let mut busy = server.connect();
     busy.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
-    common::wait_until(|| server.gate.waiting.load(Ordering::Relaxed) == 1);
+    common::wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
     let mut idle = server.connect();
     assert_eq!(idle.send(GET).answer().status, 200);
-    // After the idle one, so that it is never the one that has been idle longest.
+    // Opened after the idle one, so that it is never the longest idle.
     let mut half = server.connect();
     half.send(&GET[..10]);
-    let _new = let_in(&server);
+    let _new = connect_admitted(&server);
     let closed = idle.rest();
-    assert_eq!((closed.statuses(), closed.closed), (vec![], true), "closed in order, between requests");
+    assert_eq!(
+        (closed.statuses(), closed.closed),
+        (vec![], true),
+        "closed in order, between requests"
+    );
     server.await_closed(CloseCause::Reclaimed, 1);
     assert_eq!(half.send(&GET[10..]).answer().status, 200, "half a head is no idleness");
-    server.gate.open();
+    server.limiter.open();
     assert_eq!(busy.answer().status, 200);
     common::wait_until(|| server.metrics().open() == 3);
 }
 
 #[test]
-fn thousands_that_idle_keep_nobody_out() {
-    let server = Server::start(Limits { connections: 200, idle_reclaim: Duration::from_millis(100), ..limits() });
+fn thousands_of_idle_connections_do_not_exclude_others() {
+    let server = Server::start(Limits {
+        connections: 200,
+        idle_reclaim: Duration::from_millis(100),
+        ..limits()
+    });
     let idle: Vec<Client> = (0..200).map(|_| server.connect()).collect();
-    let inside: Vec<Client> = (0..200).map(|_| let_in(&server)).collect();
+    let inside: Vec<Client> = (0..200).map(|_| connect_admitted(&server)).collect();
     common::wait_until(|| server.metrics().open() <= 200);
     assert!(server.metrics().closed_count(CloseCause::Reclaimed) >= 200);
     drop((idle, inside));
 }
 
 #[test]
-fn a_client_has_its_own_limit_where_there_is_one() {
+fn connections_per_client_are_limited_if_configured() {
     let server = Server::start_with(Limits { connections_per_client: 2, ..limits() }, 2);
     let mut mine: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     mine.iter_mut().for_each(|client| assert_eq!(client.send(GET).answer().status, 200));
@@ -139,26 +150,28 @@ fn a_client_has_its_own_limit_where_there_is_one() {
     other.connect(&server.address.into()).unwrap();
     assert_eq!(Client(other.into()).send(GET).answer().status, 200, "another client");
     mine.pop();
-    // The place is free when the server has seen the end of the connection that had it.
+    // There is room as soon as the server has seen the end of the earlier connection.
     common::wait_until(|| server.connect().send(GET).answer().status == 200);
 }
 
 #[test]
-fn a_flood_of_pipelined_requests_leaves_others_their_turn() {
+fn a_flood_of_pipelined_requests_does_not_delay_others() {
     let server = Server::start(limits());
     let count = "GET /count HTTP/1.1\r\nHost: a\r\n\r\n";
-    let (mut flood, mut polite, mut holder) = (server.connect(), server.connect(), server.connect());
+    let mut flood = server.connect();
+    let mut polite = server.connect();
+    let mut holder = server.connect();
     assert_eq!(flood.send(GET).answer().status, 200);
     assert_eq!(polite.send(GET).answer().status, 200);
-    // The one worker stands still until both have sent.
+    // The only worker blocks until both have sent.
     holder.send("GET /block HTTP/1.1\r\nHost: a\r\n\r\n");
-    common::wait_until(|| server.gate.waiting.load(Ordering::Relaxed) == 1);
+    common::wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
     flood.send(count.repeat(500));
     polite.send(count);
-    server.gate.open();
+    server.limiter.open();
     let body = polite.answer().body;
     let before: usize = body.split(' ').nth(2).unwrap().parse().unwrap();
     assert!(before <= 100, "{before} of the flood's 500 requests came first");
-    // hyper takes 16 requests of a connection before it lets others have their turn.
+    // hyper takes 16 requests of a connection before others get their turn.
     assert_eq!(flood.half_close().rest().answers.len(), 500);
 }

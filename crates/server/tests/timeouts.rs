@@ -1,4 +1,4 @@
-//! Clients that are too slow, each against the limit that is there for them.
+//! Slow clients, each against the time-out made for them.
 
 mod common;
 
@@ -20,7 +20,10 @@ fn an_idle_connection_is_closed_after_its_time_and_not_before() {
         let mut client = server.connect();
         let received = client.send(sent).rest();
         assert!(start.elapsed() >= SHORT, "closed after {:?}", start.elapsed());
-        assert_eq!((received.answers.len(), received.closed), (usize::from(!sent.is_empty()), true));
+        assert_eq!(
+            (received.answers.len(), received.closed),
+            (usize::from(!sent.is_empty()), true)
+        );
     }
     server.await_closed(CloseCause::Idle, 2);
 }
@@ -31,7 +34,7 @@ fn a_head_that_drips_does_not_renew_its_deadline() {
     let mut client = server.connect();
     let start = Instant::now();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n");
-    // One byte whenever the clock has moved on by a millisecond, until the server gives up.
+    // Sends one byte whenever the clock has advanced by a millisecond, until the server gives up.
     let mut drip = client.0.try_clone().unwrap();
     let dripper = std::thread::spawn(move || {
         let mut sent = Instant::now();
@@ -55,14 +58,14 @@ fn a_head_that_drips_does_not_renew_its_deadline() {
 }
 
 #[test]
-fn a_half_sent_second_head_is_given_up_after_the_first_is_answered() {
+fn an_incomplete_second_head_times_out_after_the_first_answer() {
     let server = Server::start(Limits { header_timeout: SHORT, ..limits() });
     let received = server.connect().send("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b").rest();
     assert_eq!((received.statuses(), received.closed), (vec![200, 408], true));
 }
 
 #[test]
-fn a_body_that_does_not_come_is_given_up() {
+fn incomplete_bodies_time_out() {
     let server = Server::start(Limits { body_timeout: SHORT, ..limits() });
     for sent in [
         "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nxyz",
@@ -71,7 +74,8 @@ fn a_body_that_does_not_come_is_given_up() {
         let received = server.connect().send(sent).rest();
         assert_eq!((received.statuses(), received.closed), (vec![408], true));
     }
-    let expecting = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n";
+    let expecting =
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n";
     assert_eq!(server.connect().send(expecting).rest().statuses(), [100, 408]);
     server.await_closed(CloseCause::BodyTimeout, 3);
 }
@@ -87,21 +91,22 @@ fn a_client_that_never_reads_is_cut_off() {
 
 #[test]
 fn a_client_that_reads_slowly_but_steadily_is_served() {
-    // Long enough that no pause of this thread that is not meant comes near it.
+    // Long enough that no unintended pause of this thread comes near it.
     let limit = 5 * SHORT;
     let server = Server::start(Limits { write_timeout: limit, ..limits() });
     let mut client = server.connect();
     let start = Instant::now();
     client.send("GET /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let mut buffer = vec![0; 1 << 20];
-    let (mut total, mut pauses) = (0, 0);
+    let mut total = 0;
+    let mut pauses = 0;
     loop {
         let n = std::io::Read::read(&mut client.0, &mut buffer).unwrap();
         if n == 0 {
             break;
         }
         total += n;
-        // A pause well below the limit after every megabyte; in all far more than the limit.
+        // A pause well below the limit after every megabyte; their sum far exceeds the limit.
         if total >> 20 == pauses {
             continue;
         }
@@ -117,13 +122,18 @@ fn a_client_that_reads_slowly_but_steadily_is_served() {
 }
 
 #[test]
-fn a_request_that_takes_long_to_answer_is_not_timed_out_here() {
-    let server = Server::start(Limits { idle_timeout: SHORT, header_timeout: SHORT, body_timeout: SHORT, ..limits() });
+fn slow_answers_do_not_time_out_the_connection() {
+    let server = Server::start(Limits {
+        idle_timeout: SHORT,
+        header_timeout: SHORT,
+        body_timeout: SHORT,
+        ..limits()
+    });
     let mut waiting = server.connect();
     waiting.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
-    common::wait_until(|| server.gate.waiting.load(Ordering::Relaxed) == 1);
-    // An idle connection beside it shows that the limits have run out in the meantime.
+    common::wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
+    // The end of an idle connection shows that the limits have expired.
     server.connect().rest();
-    server.gate.open();
+    server.limiter.open();
     assert_eq!(waiting.answer().status, 200);
 }

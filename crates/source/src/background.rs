@@ -1,23 +1,30 @@
-//! The thread that drives the readers' connections, whatever the engine.
+//! Thread that drives the connections of the readers, for all engines.
 
 use std::sync::mpsc;
 
-use tokio::runtime::{Builder, Handle};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-/// Why there is no thread, or why it did not do its work.
+use hotrow_supervisor::{self as supervisor, Supervisor};
+
+/// Period of the thread's own loop. The work is in the other tasks of its runtime.
+const TURN_EVERY: Duration = Duration::from_secs(1);
+
+/// Failure to start the thread or to complete its work.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ThreadError {
-    /// The system has none left.
+pub enum ThreadError {
+    /// The system has no thread left, or no event loop.
     #[error("cannot start a thread: {0}")]
     Start(#[from] std::io::Error),
-    /// It ended before its work was done.
+    /// The thread has ended.
     #[error("the thread has ended")]
     Ended,
 }
 
-/// A thread with a runtime; it ends when this is dropped, and with it every connection.
-pub(crate) struct Background {
+/// Thread with a runtime. Dropping it ends the thread and every connection on it.
+pub struct Background {
     handle: Handle,
     _stop: oneshot::Sender<()>,
 }
@@ -26,30 +33,57 @@ impl Background {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has none left.
-    pub(crate) fn start(name: &str) -> Result<Self, ThreadError> {
+    /// Fails if the system has no thread left.
+    pub fn start(name: &str, supervisor: &Supervisor) -> Result<Self, ThreadError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let run = move || drop(runtime.block_on(stopped));
-        std::thread::Builder::new().name(name.into()).spawn(run)?;
+        let (stop, mut stopped) = oneshot::channel::<()>();
+        // After a panic the runtime continues with all its tasks.
+        let body = move || {
+            drive(&runtime, &mut stopped);
+            Ok(())
+        };
+        supervisor.spawn(name, || false, || (), body)?;
         Ok(Self { handle, _stop: stop })
     }
 
-    pub(crate) fn handle(&self) -> Handle {
+    /// Runs a task on the thread until it returns. After a panic, `make` creates it again.
+    pub fn keep<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        make: impl Fn() -> F + Send + Sync + 'static,
+    ) {
+        self.handle.spawn(async move { supervisor::keep_task(make).await });
+    }
+
+    /// Returns a handle that spawns tasks on the thread.
+    pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Runs `work` there and waits for it, whether or not the caller is on a runtime itself.
+    /// Runs `work` on the thread and waits for its result. The caller may be on a runtime itself.
     ///
     /// # Errors
-    /// Those of `work`.
-    pub(crate) fn run<T: Send + 'static, E: From<ThreadError> + Send + 'static>(
+    /// Returns the errors of `work`, or [`ThreadError::Ended`].
+    pub fn run<T: Send + 'static, E: From<ThreadError> + Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<T, E> {
-        let (give, take) = mpsc::channel();
-        self.handle.spawn(async move { drop(give.send(work.await)) });
-        take.recv().unwrap_or_else(|_| Err(ThreadError::Ended.into()))
+        let (sender, receiver) = mpsc::channel();
+        self.handle.spawn(async move { drop(sender.send(work.await)) });
+        receiver.recv().unwrap_or_else(|_| Err(ThreadError::Ended.into()))
     }
+}
+
+/// Drives the runtime's tasks until `stopped` completes.
+fn drive(runtime: &Runtime, stopped: &mut oneshot::Receiver<()>) {
+    runtime.block_on(async {
+        let mut ticks = tokio::time::interval(TURN_EVERY);
+        loop {
+            tokio::select! {
+                // The sender is never used, only dropped.
+                _ = &mut *stopped => return,
+                _ = ticks.tick() => supervisor::turn(),
+            }
+        }
+    });
 }

@@ -1,14 +1,14 @@
-//! Places where tests can hold a query, whatever the engine.
+//! Hooks through which tests hold a query at a known point, for all engines.
 
 use std::sync::Arc;
 
-use hotrow_cache::key::{CollectionId, Key};
+use hotrow_types::key::{CollectionId, Key};
 
-/// What a [`Hooks`] closure gets: the collection and the keys of a query.
+/// Closure of [`Hooks`]; receives the collection and the keys of a query.
 pub type Hook = Arc<dyn Fn(CollectionId, &[Key]) + Send + Sync>;
 
-/// Places where tests can hold a query, to force an order of events. By default nothing happens there. A hook that waits blocks
-/// whoever reads: a reader's thread (SQLite), the task that asked (PostgreSQL).
+/// Hooks around a query, so that tests can force an order of events. By default they do nothing. A
+/// hook that waits blocks the reader: a reader's thread (SQLite) or the calling task (PostgreSQL).
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Called before the query is sent.
@@ -18,13 +18,15 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    pub(crate) fn before_read(&self, collection: CollectionId, keys: &[Key]) {
+    /// Calls the hook before a query is sent.
+    pub fn before_read(&self, collection: CollectionId, keys: &[Key]) {
         if let Some(hook) = &self.before_read {
             hook(collection, keys);
         }
     }
 
-    pub(crate) fn after_read(&self, collection: CollectionId, keys: &[Key]) {
+    /// Calls the hook after a query has been answered.
+    pub fn after_read(&self, collection: CollectionId, keys: &[Key]) {
         if let Some(hook) = &self.after_read {
             hook(collection, keys);
         }

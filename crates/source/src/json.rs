@@ -1,14 +1,31 @@
-//! Pieces of JSON that every engine writes the same way, straight into bytes.
+//! JSON writers shared by all engines; they append to a byte buffer.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Largest record in bytes as JSON. A larger one is not served; databases themselves allow values of up to 1 GB.
+/// Largest record in bytes as JSON. Larger records are not served; databases themselves allow
+/// values of up to 1 GB.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// The shortest decimal that reads back as the same number, always with a point or an exponent, so that it stays a
-/// floating-point number. JSON has no NaN and no infinities: those become texts.
-pub(crate) fn write_real(out: &mut Vec<u8>, real: f64) {
+/// Reason for which a record is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotWritten {
+    /// The record would be larger than [`BODY_BYTES_MAX`].
+    TooLarge,
+    /// The system has no memory for the record.
+    NoMemory,
+}
+
+/// Reserves memory for a value of `bytes`; JSON never makes a value shorter. Large values are the
+/// likely cause of a failed allocation, which must end one answer and not the process.
+pub fn make_room(out: &mut Vec<u8>, bytes: usize) -> Result<(), NotWritten> {
+    out.try_reserve(bytes).map_err(|_| NotWritten::NoMemory)
+}
+
+/// Writes the shortest decimal that parses as the same number. It always has a point or an
+/// exponent, so that it stays a floating-point number. JSON has no NaN and no infinities: they
+/// become strings.
+pub fn write_real(out: &mut Vec<u8>, real: f64) {
     use std::io::Write as _;
     if real.is_finite() {
         // Writing to a Vec cannot fail.
@@ -22,10 +39,10 @@ pub(crate) fn write_real(out: &mut Vec<u8>, real: f64) {
     }
 }
 
-/// Writes a JSON string; what is not UTF-8 becomes U+FFFD.
-pub(crate) fn write_text(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Writes a JSON string; bytes that are not UTF-8 become U+FFFD.
+pub fn write_text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
-    // Checking a whole text is much faster than looking for its bad places.
+    // Validating the whole text first is much faster than searching for invalid bytes.
     match std::str::from_utf8(bytes) {
         Ok(text) => write_escaped(out, text.as_bytes()),
         Err(_) => {
@@ -65,17 +82,19 @@ fn write_escaped(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&text[plain..]);
 }
 
-pub(crate) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends bytes as a JSON string in Base64 (RFC 4648, section 4).
+pub fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let start = out.len();
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    // The space is exactly what base64 with padding takes.
+    // The reserved space is exactly the length of base64 with padding.
     let written = STANDARD.encode_slice(bytes, &mut out[start..]).unwrap_or(0);
     out.truncate(start + written);
     out.push(b'"');
 }
 
-pub(crate) fn write_uuid(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends 16 bytes as a JSON string in the form of RFC 9562.
+pub fn write_uuid(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for (i, byte) in bytes.iter().enumerate() {
         if matches!(i, 4 | 6 | 8 | 10) {
@@ -86,7 +105,8 @@ pub(crate) fn write_uuid(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-pub(crate) fn push_hex(out: &mut Vec<u8>, byte: u8) {
+/// Appends a byte as two hexadecimal digits.
+pub fn push_hex(out: &mut Vec<u8>, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(DIGITS[usize::from(byte >> 4)]);
     out.push(DIGITS[usize::from(byte & 15)]);

@@ -1,156 +1,235 @@
-//! Databases: a [`Source`] reads records by key, a `Feed` delivers what changed. One folder per engine.
+//! Database engines. A [`Source`] reads records by key; a feed delivers the changes of records to a
+//! [`Sink`].
 //!
-//! Both sides meet the rest of Hotrow in the types of `hotrow_cache` and in the two small interfaces here.
+//! Each engine has a folder of its own. It meets the rest of Hotrow in the types of `hotrow_cache`
+//! and in the two traits of this module.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use hotrow_cache::key::{CollectionId, Key, KeySchema};
-use hotrow_cache::version::{Mark, Position, Version};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::key::{CollectionId, Key, KeySchema};
+use hotrow_types::version::{ChangeId, Position, Version};
 
-/// A future that a trait object can return.
+pub use row_budget::{Room, RowBudget};
+
+/// Future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Reads records. One call is one query at the database, whatever the number of keys.
+/// Reader of records. One call is one query to the database, regardless of the number of keys.
 pub trait Source: Send + Sync + 'static {
-    /// Reads `keys`, all of one collection, in one snapshot. Dropping the future gives the answer up; the query itself
-    /// ends by its own time-out.
-    fn read(&self, collection: CollectionId, keys: Vec<Key>) -> BoxFuture<'_, Result<ReadSet, ReadError>>;
+    /// Calls [`Source::read_within`] without limits on the rows; for tests and tools.
+    fn read(
+        &self,
+        collection: CollectionId,
+        keys: Vec<Key>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        self.read_within(collection, keys, RowBudget::unlimited())
+    }
 
-    /// The shape of each collection's keys as the database has it, in the order of the configuration.
+    /// Reads `keys`, all of one collection, in one snapshot.
+    ///
+    /// Dropping the future abandons the answer; the query itself ends at its own time-out. Each row
+    /// is reserved in `rows` before it is kept. When a reservation fails, the query ends, and the
+    /// keys not yet read become [`Row::NotRead`] or [`Row::NoRoom`].
+    fn read_within(
+        &self,
+        collection: CollectionId,
+        keys: Vec<Key>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>>;
+
+    /// Returns the key schema of each collection as found in the database, in the order of the
+    /// configuration.
     fn schemas(&self) -> &[KeySchema];
 
-    /// Queries run since the start, counted where they are sent.
+    /// Returns the number of queries sent since the start.
     fn queries_total(&self) -> u64;
 
-    /// Whether the database answered when it was last asked; the text is for the log, not for a client.
+    /// Checks that the database answered the last request. The error text is for the log, not for
+    /// clients.
     ///
     /// # Errors
-    /// What the driver said.
+    /// Returns the message of the driver.
     fn health(&self) -> Result<(), String>;
 
-    /// Whether a row of the collection may be found by several keys ([`Row::Passing`]).
+    /// Returns whether several keys may find the same row of the collection ([`Row::Uncacheable`]).
     fn has_aliases(&self, _: CollectionId) -> bool {
         false
     }
 
-    /// How changes are noticed, as the configuration names it.
+    /// Returns the method of change detection by its name in the configuration.
     fn watch(&self) -> &'static str;
+
+    /// Returns the kinds of changes that this engine's feed cannot see, and the page that lists
+    /// them. For the log, next to a stale entry that such a change may explain.
+    fn unseen_changes(&self) -> &'static str {
+        "none (docs/consistency.md)"
+    }
 }
 
-/// What one query brought.
+/// Answer to one query.
 #[derive(Debug)]
 pub struct ReadSet {
-    /// What the read saw.
+    /// Changes that the read has seen.
     pub version: Version,
-    /// The log's end, read with the rows; none where the engine runs without a change log.
+    /// End of the log, read in the same snapshot as the rows; `None` without a change log.
     pub position: Option<Position>,
-    /// One per key asked, in the same order.
+    /// One row per requested key, in the same order.
     pub rows: Vec<Row>,
 }
 
-/// One key's part of a query's answer.
+impl Row {
+    /// Returns the bytes of the record; 0 without one.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Found(body) | Self::Uncacheable(Some(body)) => body.len(),
+            Self::Missing
+            | Self::Uncacheable(None)
+            | Self::NotRead
+            | Self::NoRoom
+            | Self::Unreadable(_) => 0,
+        }
+    }
+}
+
+/// Marks the rows that an ended query did not reach, by the limit that ended it. `absent` is the
+/// value of a row that the database has not sent yet.
+pub fn mark_unread(rows: &mut [Row], absent: &Row, ended: Room) {
+    let reason = match ended {
+        Room::Taken => return,
+        Room::QueryFull => Row::NotRead,
+        Room::NoRoom => Row::NoRoom,
+    };
+    rows.iter_mut().filter(|row| *row == absent).for_each(|row| *row = reason.clone());
+}
+
+/// Result of a query for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
     /// The record as JSON.
     Found(Vec<u8>),
-    /// There is no such row.
+    /// No such row exists.
     Missing,
-    /// The row, or that there is none, asked for by a spelling of the key that the feed would not tell when it changes: an
-    /// answer, but nothing to keep.
-    Passing(Option<Vec<u8>>),
-    /// The row is there and cannot be turned into JSON; the others of the query are not harmed. The text is for the log.
+    /// The row, or its absence, for a key spelling whose changes the feed does not report. It may
+    /// be answered, but not cached.
+    Uncacheable(Option<Vec<u8>>),
+    /// Not read: the query reached its own byte limit before this key. The key may be read again.
+    NotRead,
+    /// Not read: all queries together reached their byte limit before this key.
+    NoRoom,
+    /// The row exists but cannot be converted to JSON; other rows of the query are unaffected. The
+    /// text is for the log.
     Unreadable(String),
 }
 
-/// Why a query failed as a whole. `detail` is for the log, never for a client.
+/// Failure of a whole query. `detail` is for the log, never for a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// The database cannot be reached or refuses to work at present (locked, gone, damaged).
+pub enum SourceError {
+    /// The database cannot be reached, or refuses to work at present (locked, missing, damaged).
     #[error("the database is not available: {detail}")]
     Unavailable {
-        /// What the driver said.
+        /// Message of the driver.
         detail: String,
     },
-    /// It did not answer in time.
+    /// The database did not answer in time.
     #[error("the database did not answer in time: {detail}")]
     Timeout {
-        /// Which limit ran out.
+        /// The limit that was exceeded.
         detail: String,
     },
-    /// The query cannot work until somebody changes something (table or column gone).
+    /// The query fails until an operator corrects the schema or the configuration (for example a
+    /// missing table or column).
     #[error("the collection cannot be read: {detail}")]
     Broken {
-        /// What the driver said.
+        /// Message of the driver.
         detail: String,
     },
 }
 
-/// One change of one record.
+/// Change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Whose record; the collection is part of the key.
+    /// Key of the record; includes the collection.
     pub key: Key,
-    /// What identifies the change.
-    pub mark: Mark,
+    /// Identifier of the change.
+    pub mark: ChangeId,
 }
 
-/// Why entries of a collection must go without a list of keys.
+/// Reason to flush a whole collection without a list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushCause {
     /// TRUNCATE, a dropped table, or more changed keys than are worth listing.
     Bulk,
-    /// The table's shape changed, so every record may look different.
+    /// The schema of the table changed, so every record may look different.
     Schema,
-    /// No change log: the database changed somewhere (`watch = "none"`).
+    /// The database changed, and without a change log the keys are unknown (`watch = "none"`).
     Unlisted,
+    /// Changes of this collection alone may have been missed ([`Sink::open_gap`]).
+    Gap,
 }
 
-/// Why the feed lost its place.
+/// Reason for which the feed lost its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
-    /// The log no longer holds what comes after our position.
+    /// The log no longer holds the changes after the feed's position.
     LogPruned,
-    /// The log went back or is another one.
+    /// The log was reset to an earlier state or replaced.
     OtherLog,
-    /// Another database file or server answers now.
+    /// Another database file or server answers.
     OtherDatabase,
     /// The database cannot be read.
     Unavailable,
-    /// The triggers or the log were missing for a while.
+    /// The triggers or the log were missing for a time.
     NotWatched,
+    /// The feed itself failed, by a panic or because the system has no event loop left. Changes
+    /// that it had read but not delivered are lost.
+    FeedFailed,
 }
 
-/// Where a feed delivers. Calls come from the feed's own thread or task, in the order of the log; each returns when the
-/// cache has taken it in, so that a later [`Sink::advance`] tells the truth.
+/// Receiver of a feed's changes. Calls come from the feed's own thread or task, in the order of the
+/// log. Each call returns after the cache has applied the change, so that a later [`Sink::advance`]
+/// holds.
 pub trait Sink: Send + Sync + 'static {
-    /// These records changed.
+    /// Reports changed records.
     fn changes(&self, changes: &[Change]);
-    /// Any record of the collection may have changed. `mark` identifies the change where a log delivered it, so that no read
-    /// that does not see it yet is kept; `None` where the change was visible before the flush.
-    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<Mark>);
-    /// Changes may have been missed: everything is stale at once. `detail` is for the log.
+    /// Reports that any record of the collection may have changed. `mark` identifies the change if
+    /// a log delivered it: reads that do not see it yet are not cached. It is `None` if the change
+    /// was visible before the flush.
+    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>);
+    /// Reports that changes of this collection may be missed from now on, and may have been missed
+    /// before. The collection's entries are stale, and rows read before [`Sink::close_gap`] are not
+    /// cached. Other collections are not affected. `detail` is for the log.
+    fn open_gap(&self, collection: CollectionId, detail: &str);
+    /// Reports that changes of this collection are delivered again. A read sent from now on sees
+    /// every change that was not delivered.
+    fn close_gap(&self, collection: CollectionId);
+    /// Reports that changes of any collection may have been missed: all entries are stale at once.
+    /// `detail` is for the log.
     fn loss(&self, cause: LossCause, detail: &str);
-    /// A feed (again) starts to deliver from here: whatever was read before is stale, what is read from now on is not.
+    /// Reports that a feed starts or resumes here: rows read before are stale, rows read from now
+    /// on are not.
     fn started(&self, position: Option<Position>);
-    /// Every change that was committed before `probe_sent_at` has been delivered, up to `position`. `visible`, where the
-    /// engine's feed can run ahead of what readers see, is what a read sent now sees at least: marks that it sees need no
-    /// fence any more.
+    /// Reports that every change committed before `probe_sent_at` has been delivered, up to
+    /// `position`.
+    ///
+    /// `visible` is set by engines whose feed can run ahead of readers. It is the least that a read
+    /// sent now sees; changes that it contains need no fence any more.
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>);
 }
 
-mod background;
-mod backoff;
-pub mod findings;
+pub mod background;
+pub mod backoff;
+pub mod catalog_watermark;
+pub mod feed_loop;
 pub mod hooks;
-mod json;
-mod life;
-pub mod mongodb;
-pub mod mysql;
-mod places;
-pub mod postgres;
+pub mod json;
+pub mod pace;
+pub mod preflight;
+pub mod row_budget;
+pub mod row_index;
 pub mod spec;
-pub mod sqlite;
-#[cfg(test)]
-mod testkit;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;

@@ -1,15 +1,16 @@
-//! A collection as the configuration names it, the same for every engine.
+//! Collection settings, the same for all engines.
 
-/// One collection as the configuration names it.
+/// Settings of one collection.
 #[derive(Clone, Debug)]
-pub struct CollectionSpec {
+pub struct CollectionConfig {
     /// Name in URLs and messages.
     pub name: String,
     /// Table in the database.
     pub table: String,
     /// Key columns, one to four.
     pub key: Vec<String>,
-    /// Type per key column where the declared type does not tell (`uuid`, `bytes`); empty: from the declaration.
+    /// Type per key column, for declared types that do not determine it (`uuid`, `bytes`). Empty:
+    /// from the declaration.
     pub key_types: Vec<KeyTypeName>,
     /// Columns to serve, in this order; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
@@ -17,16 +18,16 @@ pub struct CollectionSpec {
     pub exclude: Vec<String>,
 }
 
-/// Whether changes are followed.
+/// Extent of change detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
-    /// By the database's change feed.
+    /// Changes of records, from the database's change feed.
     Changes,
-    /// Not at all: only the shape of the tables, and whether it still is the same database.
+    /// No changes of records: only the schemas of the tables, and the identity of the database.
     Nothing,
 }
 
-/// A key type as a configuration names it.
+/// Key type by its name in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTypeName {
     /// 64-bit integer.

@@ -1,36 +1,45 @@
-//! What the tests of several engines share: a feed that runs, and a sink that remembers.
+//! Test helpers for all engines: a running feed and a recording sink.
+#![allow(
+    missing_docs,
+    clippy::len_without_is_empty,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "for the tests of engines only"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema};
-use hotrow_cache::version::{Mark, Position, Version};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema};
+use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::{Condvar, Mutex};
 
-use crate::spec::CollectionSpec;
+use crate::spec::CollectionConfig;
 use crate::{Change, FlushCause, LossCause, Sink};
 
-/// A condition that does not come true within this time has failed.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+/// Longest wait for a condition; a later one is a failure.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Event {
+pub enum Event {
     Change(Change),
-    Flush(CollectionId, FlushCause, Option<Mark>),
+    Flush(CollectionId, FlushCause, Option<ChangeId>),
+    Gap(CollectionId),
+    GapClosed(CollectionId),
     Loss(LossCause, String),
     Started(Option<Position>),
     Advance(Nanos, Option<Position>, Option<Version>),
 }
 
-/// A sink that remembers everything; of advances that follow each other the last.
+/// Sink that records every call; of consecutive advances only the last.
 #[derive(Default)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     events: Mutex<Vec<Event>>,
     changed: Condvar,
-    /// Longest portion of changes.
+    /// Length of the longest portion of changes.
     longest: AtomicU64,
     visible: Mutex<Option<Version>>,
 }
@@ -46,7 +55,7 @@ impl Recorder {
     }
 
     #[track_caller]
-    pub(crate) fn wait<T>(&self, what: &str, found: impl Fn(&[Event]) -> Option<T>) -> T {
+    pub fn wait<T>(&self, what: &str, found: impl Fn(&[Event]) -> Option<T>) -> T {
         let until = Instant::now() + DEADLINE;
         let mut events = self.events.lock();
         loop {
@@ -55,51 +64,58 @@ impl Recorder {
             }
             if self.changed.wait_until(&mut events, until).timed_out() {
                 let tail = &events[events.len().saturating_sub(30)..];
-                panic!("waited in vain for {what}; seen last: {tail:#?}");
+                panic!("timed out waiting for {what}; last events: {tail:#?}");
             }
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.events.lock().len()
     }
 
-    /// What came since, advances left out.
-    pub(crate) fn since(&self, from: usize) -> Vec<Event> {
+    /// Returns the events from index `from` on, without advances.
+    pub fn since(&self, from: usize) -> Vec<Event> {
         let events = self.events.lock();
-        events[from.min(events.len())..].iter().filter(|e| !matches!(e, Event::Advance(..))).cloned().collect()
+        events[from.min(events.len())..]
+            .iter()
+            .filter(|e| !matches!(e, Event::Advance(..)))
+            .cloned()
+            .collect()
     }
 
-    /// When the newest passed probe was sent.
-    pub(crate) fn newest_advance(&self) -> Option<Nanos> {
+    /// Returns the send time of the newest delivered probe.
+    pub fn newest_advance(&self) -> Option<Nanos> {
         self.events.lock().iter().rev().find_map(|e| match e {
             Event::Advance(sent_at, ..) => Some(*sent_at),
             _ => None,
         })
     }
 
-    /// What readers see at least, as it was told last.
-    pub(crate) fn visible(&self) -> Version {
+    /// Returns the newest reported lower bound of what readers see.
+    pub fn visible(&self) -> Version {
         self.visible.lock().clone().expect("a probe was passed")
     }
 
-    pub(crate) fn longest_portion(&self) -> u64 {
+    pub fn longest_portion(&self) -> u64 {
         self.longest.load(Ordering::Relaxed)
     }
 
-    /// Waits until the feed has told that all which was committed before this call is delivered.
+    /// Waits until the feed has reported that all changes committed before this call are delivered.
     #[track_caller]
-    pub(crate) fn settle(&self) -> Position {
+    pub fn settle(&self) -> Position {
         let now = Nanos::now();
         self.wait("the feed to pass this moment", |events| match events.last() {
-            Some(Event::Advance(sent_at, position, _)) if *sent_at >= now => Some(position.expect("it has positions")),
+            Some(Event::Advance(sent_at, position, _)) if *sent_at >= now => {
+                Some(position.expect("it has positions"))
+            }
             _ => None,
         })
     }
 
-    /// Waits for a loss of this cause after event `from`, and for the next start; the loss' text.
+    /// Waits for a loss with this cause after event `from` and for the next start. Returns the
+    /// detail of the loss.
     #[track_caller]
-    pub(crate) fn recovers(&self, from: usize, cause: LossCause) -> String {
+    pub fn recovers(&self, from: usize, cause: LossCause) -> String {
         self.wait("a loss and a start", |events| {
             let after = &events[from.min(events.len())..];
             let lost = after.iter().position(|e| matches!(e, Event::Loss(c, _) if *c == cause))?;
@@ -117,8 +133,14 @@ impl Sink for Recorder {
             self.push(Event::Change(change.clone()));
         }
     }
-    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<Mark>) {
+    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
         self.push(Event::Flush(collection, cause, mark));
+    }
+    fn open_gap(&self, collection: CollectionId, _: &str) {
+        self.push(Event::Gap(collection));
+    }
+    fn close_gap(&self, collection: CollectionId) {
+        self.push(Event::GapClosed(collection));
     }
     fn loss(&self, cause: LossCause, detail: &str) {
         self.push(Event::Loss(cause, detail.to_owned()));
@@ -134,10 +156,10 @@ impl Sink for Recorder {
     }
 }
 
-/// `table(key, key)`.
-pub(crate) fn spec(text: &str) -> CollectionSpec {
+/// Parses a collection of the form `table(key, key)`.
+pub fn spec(text: &str) -> CollectionConfig {
     let (table, key) = text.strip_suffix(')').unwrap().rsplit_once('(').unwrap();
-    CollectionSpec {
+    CollectionConfig {
         name: table.into(),
         table: table.into(),
         key: key.split(',').map(|k| k.trim().into()).collect(),
@@ -147,12 +169,12 @@ pub(crate) fn spec(text: &str) -> CollectionSpec {
     }
 }
 
-/// A running feed; it stops when dropped.
-pub(crate) struct Running {
-    pub(crate) sink: Arc<Recorder>,
+/// Feed running on a thread of its own; dropping it stops the feed.
+pub struct Running {
+    pub sink: Arc<Recorder>,
     shutdown: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    pub(crate) schemas: Vec<KeySchema>,
+    pub schemas: Vec<KeySchema>,
 }
 
 impl Drop for Running {
@@ -164,44 +186,45 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Runs `feed` on a thread.
-    pub(crate) fn start(
+    pub fn start(
         schemas: &[KeySchema],
-        feed: impl FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) + Send + 'static,
+        feed: impl FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) -> std::io::Result<()> + Send + 'static,
     ) -> Self {
-        let (sink, shutdown) = (Arc::new(Recorder::default()), Arc::new(AtomicBool::new(false)));
-        let (for_feed, stop) = (Arc::clone(&sink), Arc::clone(&shutdown));
-        let thread = Some(std::thread::spawn(move || feed(for_feed, stop)));
+        let sink = Arc::new(Recorder::default());
+        let shutdown = Arc::new(AtomicBool::new(false));
+        let feed_sink = Arc::clone(&sink);
+        let stop = Arc::clone(&shutdown);
+        let thread =
+            Some(std::thread::spawn(move || feed(feed_sink, stop).expect("an event loop")));
         Self { sink, shutdown, thread, schemas: schemas.to_vec() }
     }
 
-    pub(crate) fn settle(&self) -> Position {
+    pub fn settle(&self) -> Position {
         self.sink.settle()
     }
 
-    pub(crate) fn recovers(&self, from: usize, cause: LossCause) -> String {
+    pub fn recovers(&self, from: usize, cause: LossCause) -> String {
         self.sink.recovers(from, cause)
     }
 
-    /// The key of `collection` with these parts.
-    pub(crate) fn key(&self, collection: usize, parts: &[KeyPart<'_>]) -> Key {
+    pub fn key(&self, collection: usize, parts: &[KeyPart<'_>]) -> Key {
         self.schemas[collection].key(parts).unwrap()
     }
 
-    pub(crate) fn int(&self, collection: usize, id: i64) -> Key {
+    pub fn int(&self, collection: usize, id: i64) -> Key {
         self.key(collection, &[KeyPart::Integer(id)])
     }
 
-    /// What the feed delivers of what `work` does.
-    pub(crate) fn delivered_of(&self, work: impl FnOnce()) -> Vec<Event> {
+    /// Returns the events that the feed delivers for the changes of `work`.
+    pub fn delivered_of(&self, work: impl FnOnce()) -> Vec<Event> {
         let from = self.sink.len();
         work();
         self.settle();
         self.sink.since(from)
     }
 
-    /// The keys among what is delivered of what `work` does, which must be changes only.
-    pub(crate) fn keys_of(&self, work: impl FnOnce()) -> Vec<Key> {
+    /// Returns the keys delivered for the changes of `work`; panics on other events.
+    pub fn keys_of(&self, work: impl FnOnce()) -> Vec<Key> {
         let key = |event| match event {
             Event::Change(change) => change.key,
             other => panic!("{other:?}"),

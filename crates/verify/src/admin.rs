@@ -1,24 +1,24 @@
-//! The admin API of an instance: purges while the run lasts, and what it counts of losses.
+//! Client of an instance's admin API: purges during the run, and the count of feed losses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::ask::Shape;
-use crate::board::Board;
-use crate::http::{Answer, Client, Lost, Request, Target};
+use crate::http::{Client, Request, RequestError, Response, Target};
 use crate::ledger::Ledger;
 use crate::observation::{Origin, Purge};
 use crate::random::Random;
+use crate::read_request::RecordSchema;
+use crate::shared_state::SharedState;
 
-/// Between two purges.
+/// Interval between two purges.
 const PURGE_EVERY: Duration = Duration::from_millis(50);
-/// Of so many purges, one is of the whole collection.
+/// One of this many purges covers the whole collection.
 const PURGE_ALL_ONE_IN: u64 = 40;
-/// Longest time for an answer of the admin API.
+/// Time limit of a response of the admin API.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// What an instance counts of the feed's troubles (docs/metrics.md).
-const LOSSES: &str = "hotrow_feed_losses_total";
+/// Metric of feed losses (docs/metrics.md).
+const REQUEST_ERRORS: &str = "hotrow_feed_losses_total";
 
 /// An instance's admin API.
 #[derive(Debug)]
@@ -33,29 +33,33 @@ impl Admin {
         Self { origin, client: Client::new(Arc::new(target.clone()), ADMIN_TIMEOUT), token }
     }
 
-    fn ask(&mut self, method: &'static str, path: String) -> Result<Answer, Lost> {
+    fn ask(&mut self, method: &'static str, path: String) -> Result<Response, RequestError> {
+        // Required for changes (docs/http.md); ignored by other requests.
         let token = self.token.as_ref().map(|token| ("Authorization", format!("Bearer {token}")));
-        let request = Request { method, path, headers: token.into_iter().collect(), body: None };
+        let headers = token.into_iter().chain([("Hotrow-Admin", "1".to_owned())]).collect();
+        let request = Request { method, path, headers, body: None };
         self.client.ask(&request, |_| {})
     }
 
-    /// The losses that the instance has counted.
+    /// Returns the feed losses counted by the instance.
     ///
     /// # Errors
-    /// Why they cannot be told.
+    /// The reason they are not available.
     pub(crate) fn losses(&mut self) -> Result<u64, String> {
-        // They are asked for at the beginning and at the end of a run.
+        // Requested at the beginning and at the end of a run.
         self.client.connect_anew();
-        let answer = self.ask("GET", "/metrics".to_owned()).map_err(|lost| format!("no answer ({})", lost.name()))?;
-        if answer.status() != 200 {
-            return Err(format!("/metrics answers {}", answer.status()));
+        let response = self
+            .ask("GET", "/metrics".to_owned())
+            .map_err(|lost| format!("no response ({})", lost.name()))?;
+        if response.status() != 200 {
+            return Err(format!("/metrics returned {}", response.status()));
         }
-        let text = String::from_utf8_lossy(&answer.body).into_owned();
-        Ok(sum(&text, LOSSES))
+        let text = String::from_utf8_lossy(&response.body).into_owned();
+        Ok(sum(&text, REQUEST_ERRORS))
     }
 }
 
-/// The sum of a counter over its labels.
+/// Returns the sum of a counter over its labels.
 fn sum(metrics: &str, name: &str) -> u64 {
     let value = |line: &str| {
         let rest = line.strip_prefix(name)?;
@@ -65,36 +69,36 @@ fn sum(metrics: &str, name: &str) -> u64 {
     metrics.lines().filter_map(value).sum::<f64>() as u64
 }
 
-/// Purges now and then until the board says stop.
+/// Purges at intervals until the stop flag is set.
 pub(crate) struct Purger {
     pub(crate) admins: Vec<Admin>,
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) board: Arc<Board>,
-    pub(crate) shape: Shape,
+    pub(crate) shared: Arc<SharedState>,
+    pub(crate) schema: RecordSchema,
     pub(crate) random: Random,
     pub(crate) purges: Arc<AtomicU64>,
 }
 
 impl Purger {
     pub(crate) fn run(mut self) {
-        let board = self.board.clone();
+        let shared = self.shared.clone();
         let mut due = Instant::now();
-        while !board.writers_stopped() {
+        while !shared.writers_stopped() {
             due += PURGE_EVERY;
-            Board::sleep_until(due, || board.writers_stopped());
+            SharedState::sleep_until(due, || shared.writers_stopped());
             let all = self.random.below(PURGE_ALL_ONE_IN) == 0;
-            let key = (!all).then(|| self.board.recent(&mut self.random)).flatten();
-            let mut path = format!("/purge/{}", self.shape.collection);
+            let key = (!all).then(|| self.shared.recent(&mut self.random)).flatten();
+            let mut path = format!("/purge/{}", self.schema.collection);
             if let Some(key) = key {
-                path.push_str(&format!("/{}", self.shape.key_type.text(key)));
+                path.push_str(&format!("/{}", self.schema.key_type.text(key)));
             }
             let at = self.random.below(self.admins.len() as u64) as usize;
             let Some(admin) = self.admins.get_mut(at) else { return };
             let sent_ns = hotrow_measure::clock::Nanos::now().0;
-            // Without an answer it may have happened or not: nothing follows.
-            let Ok(answer) = admin.ask("POST", path) else { continue };
-            if (200..300).contains(&answer.status()) {
-                let received_ns = answer.received_ns;
+            // Without a response the purge may or may not have happened; nothing follows.
+            let Ok(response) = admin.ask("POST", path) else { continue };
+            if (200..300).contains(&response.status()) {
+                let received_ns = response.received_ns;
                 self.ledger.purge(key, Purge { origin: admin.origin, sent_ns, received_ns });
                 self.purges.fetch_add(1, Ordering::Relaxed);
             }

@@ -1,6 +1,7 @@
-//! Databases as the checker writes and reads them: as any program does that knows nothing of Hotrow.
+//! Direct access to the database, as by any program independent of Hotrow.
 //!
-//! Reading order: [`Writer`] (what an engine must do), [`Database`] (which engines there are), then one file per engine.
+//! Reading order: [`Writer`] (an engine's operations), [`Database`] (the engines), then one file
+//! per engine.
 
 mod mongodb;
 mod mysql;
@@ -13,14 +14,14 @@ use std::time::Duration;
 
 use crate::row::KeyType;
 
-/// Longest time that one statement, or one attempt to connect, may take.
+/// Time limit of one statement or one connection attempt.
 pub const STATEMENT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The table or collection that is set aside for the checker: a key column, `version` (a 64-bit integer) and `payload`
-/// (a text).
+/// Table or collection reserved for the checker: a key column, `version` (a 64-bit integer) and
+/// `payload` (text).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its name as the configuration has it, a schema before a dot included.
+    /// Its name from the configuration, with a schema before a dot.
     pub name: String,
     /// The key's column.
     pub key: String,
@@ -28,132 +29,139 @@ pub struct Table {
     pub key_type: KeyType,
 }
 
-/// What is written to one key in a transaction.
+/// A change of one key in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The key.
     pub key: u32,
-    /// The version that its new state has.
+    /// The version of its new state.
     pub version: u64,
-    /// What is done. All work whether there is a row or not, so that no write depends on one whose outcome is unknown.
-    pub act: Act,
+    /// Operation. All work with or without an existing row, so that no write depends on an unknown
+    /// outcome.
+    pub kind: ChangeKind,
 }
 
-/// What is done to a key.
+/// Operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum ChangeKind {
     /// Inserts the row or updates it.
     Upsert,
-    /// Takes the row away and inserts it, in the same transaction. Engines without transactions upsert.
+    /// Deletes and inserts the row in one transaction. Engines without transactions upsert.
     Replace,
-    /// Takes the row away.
+    /// Deletes the row.
     Delete,
 }
 
-/// How a transaction shall end.
+/// Requested end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum TransactionEnd {
     /// With COMMIT.
     Commit,
-    /// With ROLLBACK, after all was written.
+    /// ROLLBACK, after all writes.
     RollBack,
 }
 
-/// How a transaction ended.
+/// Actual end of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TransactionOutcome {
     /// COMMIT returned.
     Committed,
     /// It certainly changed nothing.
-    Undone(Fault),
-    /// The answer to COMMIT was lost: it may have happened, or may happen still.
-    Unknown(Fault),
+    RolledBack(DatabaseError),
+    /// The response to COMMIT was lost: it may have happened, or may still happen.
+    Unknown(DatabaseError),
 }
 
-/// Why the database did not do what it was asked.
+/// Error of a database operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// It may work later: no connection, a lock, a time-out, a restart. Or it was asked to undo.
+pub enum DatabaseError {
+    /// Transient: no connection, a lock, a time-out, a restart, or a requested rollback.
     #[error("{0}")]
-    Passing(String),
-    /// It will never work like this: a missing table or privilege, another type.
+    Transient(String),
+    /// Permanent: a missing table or privilege, a wrong type.
     #[error("{0}")]
-    Lasting(String),
+    Permanent(String),
 }
 
-/// Rows by key, with their versions. Rows that are not the checker's are counted.
+/// Rows by key with their versions, and a count of foreign rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// The checker's own.
+    /// Rows of the checker, with their versions.
     pub versions: BTreeMap<u32, u64>,
-    /// Rows with another kind of key or payload.
+    /// Number of rows with another kind of key or payload.
     pub foreign: u64,
 }
 
-/// A connection of its own to a database. It connects when it is needed and again when it was lost; no call takes much
+/// A database connection. It connects on demand and reconnects after a loss; no call takes much
 /// longer than [`STATEMENT_TIME_MAX`] per statement.
 pub trait Writer: Send {
     /// Creates the table if there is none.
     ///
     /// # Errors
-    /// What the database said.
-    fn create(&mut self) -> Result<(), Fault>;
+    /// The database's error.
+    fn create(&mut self) -> Result<(), DatabaseError>;
 
-    /// Every row of the table.
+    /// Returns every row of the table.
     ///
     /// # Errors
-    /// What the database said; a missing table is lasting.
-    fn rows(&mut self) -> Result<Rows, Fault>;
+    /// The database's error; a missing table is permanent.
+    fn rows(&mut self) -> Result<Rows, DatabaseError>;
 
-    /// The version in the row of a key; none without a row.
+    /// Returns the version in a key's row; `None` without a row.
     ///
     /// # Errors
-    /// What the database said.
-    fn version(&mut self, key: u32) -> Result<Option<u64>, Fault>;
+    /// The database's error.
+    fn version(&mut self, key: u32) -> Result<Option<u64>, DatabaseError>;
 
-    /// Makes the changes in one transaction, or none of them. `before_commit` is called just before COMMIT is sent.
-    fn transact(&mut self, changes: &[Change], end: End, before_commit: &mut dyn FnMut()) -> Ended;
+    /// Makes the changes in one transaction, atomically. `before_commit` is called just before
+    /// COMMIT is sent.
+    fn transact(
+        &mut self,
+        changes: &[Change],
+        end: TransactionEnd,
+        before_commit: &mut dyn FnMut(),
+    ) -> TransactionOutcome;
 
-    /// After a commit: a point of the log at or after it, as positions count, where the engine can tell.
+    /// Returns, after a commit, a log position at or after it, if the engine has one.
     fn position(&mut self) -> Option<u64>;
 
-    /// Whether one transaction can change several keys.
+    /// Returns whether one transaction can change several keys.
     fn has_transactions(&mut self) -> bool {
         true
     }
 
-    /// Whether a later write of the same key waits for one whose outcome is unknown. Where it does not, an unknown write
-    /// may become visible after it.
+    /// Returns whether a later write of the same key waits for one of unknown outcome. If not, an
+    /// unknown write may become visible after it.
     fn unknown_writes_hold_locks(&self) -> bool {
         true
     }
 }
 
-/// A database that can be connected to.
+/// A database to connect to.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Database {
-    /// A file.
+    /// A SQLite file.
     Sqlite(PathBuf),
-    /// The connection string of a server.
+    /// Connection string of a PostgreSQL server.
     Postgres(String),
-    /// The connection string of a MySQL or MariaDB server.
+    /// Connection string of a MySQL or MariaDB server.
     Mysql(String),
-    /// The connection string of a MongoDB deployment, with the database's name in it.
+    /// Connection string of a MongoDB deployment, with a database name.
     Mongodb(String),
 }
 
 impl std::fmt::Debug for Database {
-    /// Connection strings may hold passwords.
+    /// Omits the connection string, which may contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.engine())
     }
 }
 
 impl Database {
-    /// The database of a URL as `source.url` has it.
+    /// Parses a URL, as in `source.url`.
     ///
     /// # Errors
-    /// What a URL must look like. The URL itself is not repeated: it may hold a password.
+    /// The expected form. The URL itself is not repeated, because it may contain a password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
         match scheme {
@@ -170,7 +178,7 @@ impl Database {
         }
     }
 
-    /// The engine's name.
+    /// Returns the engine's name.
     #[must_use]
     pub fn engine(&self) -> &'static str {
         match self {
@@ -181,11 +189,11 @@ impl Database {
         }
     }
 
-    /// A writer for the table. Does not connect yet.
+    /// Returns a writer for the table, without connecting yet.
     ///
     /// # Errors
-    /// What is wrong with the connection string or the table's name.
-    pub fn writer(&self, table: &Table) -> Result<Box<dyn Writer>, Fault> {
+    /// A wrong connection string or table name.
+    pub fn writer(&self, table: &Table) -> Result<Box<dyn Writer>, DatabaseError> {
         Ok(match self {
             Self::Sqlite(path) => Box::new(sqlite::SqliteWriter::new(path.clone(), table)),
             Self::Postgres(url) => Box::new(postgres::PostgresWriter::new(url, table)?),
@@ -195,18 +203,19 @@ impl Database {
     }
 }
 
-/// A name as SQL quotes it, part by part if there is a dot in it.
+/// Quotes a name for SQL, part by part if it contains a dot.
 fn quoted(name: &str, quote: char) -> String {
-    let part = |part: &str| format!("{quote}{}{quote}", part.replace(quote, &format!("{quote}{quote}")));
+    let part =
+        |part: &str| format!("{quote}{}{quote}", part.replace(quote, &format!("{quote}{quote}")));
     name.split('.').map(part).collect::<Vec<_>>().join(".")
 }
 
-/// A runtime that runs while something is asked, in the thread that asks.
-fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
+/// Returns a runtime that runs in the calling thread.
+fn runtime() -> Result<tokio::runtime::Runtime, DatabaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Fault::Lasting(format!("cannot start a runtime: {error}")))
+    runtime.map_err(|error| DatabaseError::Permanent(format!("cannot start a runtime: {error}")))
 }
 
-fn rolled_back() -> Ended {
-    Ended::Undone(Fault::Passing("rolled back, as was asked".to_owned()))
+fn rolled_back() -> TransactionOutcome {
+    TransactionOutcome::RolledBack(DatabaseError::Transient("rolled back as requested".to_owned()))
 }

@@ -1,7 +1,8 @@
-//! A small HTTP/1.1 client: one connection, one request at a time, with the moments of sending and receipt.
+//! A small HTTP/1.1 client: one connection, one request at a time, with the times of sending and
+//! receipt.
 //!
-//! Reading order: [`Target`], [`Client`], then [`head`] (what an answer's head says) and [`chunked`] (bodies that a balancer
-//! sends piece by piece).
+//! Reading order: [`Target`], [`Client`], then [`head`] (the head of a response) and [`chunked`]
+//! (chunked bodies from balancers).
 
 mod chunked;
 mod head;
@@ -16,39 +17,45 @@ use hotrow_measure::clock::Nanos;
 use self::head::{Framing, Head};
 use crate::history::Ns;
 
-/// Longest head of an answer in bytes.
+/// Longest response head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Longest body of an answer in bytes: a batch of a thousand of our rows stays far below.
+/// Longest response body, in bytes; a batch of a thousand rows is far smaller.
 const BODY_BYTES_MAX: usize = 64 << 20;
-/// Bytes taken from a socket at once.
+/// Bytes read from a socket at once.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Where requests go.
+/// Target of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The URL as it was given.
+    /// The URL as given.
     pub url: String,
     host: String,
     addresses: Vec<SocketAddr>,
-    /// What comes before the collection in paths; empty or `/…` without a slash at its end.
+    /// Path prefix before the collection; empty, or `/…` without a trailing slash.
     prefix: String,
 }
 
 impl Target {
-    /// Reads `http://HOST[:PORT][/PREFIX]` and looks the host up.
+    /// Parses `http://HOST[:PORT][/PREFIX]` and resolves the host.
     ///
     /// # Errors
-    /// What is wrong with the URL, or that its host is unknown.
+    /// An invalid URL, or an unknown host.
     pub fn parse(url: &str) -> Result<Self, String> {
-        let rest = url.strip_prefix("http://").ok_or("must begin with http:// (TLS is not spoken here)")?;
+        let rest =
+            url.strip_prefix("http://").ok_or("must begin with http:// (TLS is not supported)")?;
         if rest.contains(['?', '#', '@', ' ']) {
-            return Err("must be http://HOST:PORT and perhaps a path, without ?, # and @".to_owned());
+            return Err(
+                "must be http://HOST:PORT with an optional path, without ?, # and @".to_owned()
+            );
         }
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         // A colon within brackets belongs to the address.
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
         let with_port = if has_port { host.to_owned() } else { format!("{host}:80") };
-        let addresses = with_port.to_socket_addrs().map_err(|error| format!("{host}: {error}"))?.collect::<Vec<_>>();
+        let addresses = with_port
+            .to_socket_addrs()
+            .map_err(|error| format!("{host}: {error}"))?
+            .collect::<Vec<_>>();
         if addresses.is_empty() {
             return Err(format!("{host} has no address"));
         }
@@ -58,7 +65,7 @@ impl Target {
     }
 }
 
-/// A request in the making.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: &'static str,
@@ -75,14 +82,17 @@ impl Request {
 
     fn bytes(&self, target: &Target) -> Vec<u8> {
         let Self { method, path, headers, body } = self;
-        let mut text = format!("{method} {}{path} HTTP/1.1\r\nHost: {}\r\n", target.prefix, target.host);
+        let mut text =
+            format!("{method} {}{path} HTTP/1.1\r\nHost: {}\r\n", target.prefix, target.host);
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
         match body {
             Some(body) => {
                 let length = body.len();
-                text.push_str(&format!("Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"));
+                text.push_str(&format!(
+                    "Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+                ));
             }
             None if *method == "POST" => text.push_str("Content-Length: 0\r\n\r\n"),
             None => text.push_str("\r\n"),
@@ -91,19 +101,19 @@ impl Request {
     }
 }
 
-/// A complete answer.
+/// A complete response.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     head: Head,
     pub(crate) body: Vec<u8>,
-    /// Just before the first byte of the request was sent.
+    /// Time just before the first byte of the request was sent.
     pub(crate) sent_ns: Ns,
-    /// Just after the last byte of the answer was received.
+    /// Time just after the last byte of the response was received.
     pub(crate) received_ns: Ns,
 }
 
-impl Answer {
-    /// An answer with this head, without its empty line, and this body.
+impl Response {
+    /// Creates a response with this head, without its empty line, and this body.
     #[cfg(test)]
     pub(crate) fn of(head: &str, body: &str) -> Self {
         let head = Head::parse(format!("{head}\r\n\r\n").as_bytes()).expect("a head");
@@ -114,28 +124,29 @@ impl Answer {
         self.head.status
     }
 
-    /// The value of a header, whose name is in small letters.
+    /// Returns the value of a header; the name is in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.header(name)
     }
 }
 
-/// Why there is no answer. None of these says anything about a record.
+/// Reason there is no response. None of these makes a claim about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lost {
-    /// Nobody takes connections.
+pub(crate) enum RequestError {
+    /// The connection was refused.
     Connect,
-    /// The connection ended before the answer did.
+    /// The connection closed before the end of the response.
     Closed,
-    /// No complete answer in time.
+    /// No complete response in time.
     TimedOut,
-    /// The answer is no HTTP.
+    /// The response is not HTTP.
     Malformed,
 }
 
-pub(crate) const LOSSES: [Lost; 4] = [Lost::Connect, Lost::Closed, Lost::TimedOut, Lost::Malformed];
+pub(crate) const REQUEST_ERRORS: [RequestError; 4] =
+    [RequestError::Connect, RequestError::Closed, RequestError::TimedOut, RequestError::Malformed];
 
-impl Lost {
+impl RequestError {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -146,13 +157,13 @@ impl Lost {
     }
 }
 
-/// A client of one target.
+/// Client of one target.
 #[derive(Debug)]
 pub(crate) struct Client {
     target: Arc<Target>,
     timeout: Duration,
     connection: Option<TcpStream>,
-    /// What was received beyond the last answer: nothing, if the server is in order.
+    /// Bytes received beyond the last response: none from a correct server.
     buffer: Vec<u8>,
 }
 
@@ -161,15 +172,21 @@ impl Client {
         Self { target, timeout, connection: None, buffer: Vec::new() }
     }
 
-    /// The next request goes out on a new connection: one that has waited for long is perhaps closed at the other end.
+    /// Makes the next request use a new connection, because the other end may have closed an idle
+    /// one.
     pub(crate) fn connect_anew(&mut self) {
         self.connection = None;
     }
 
-    /// Sends a request and waits for its answer. `on_send` gets the moment of sending just before it.
-    pub(crate) fn ask(&mut self, request: &Request, on_send: impl FnOnce(Ns)) -> Result<Answer, Lost> {
+    /// Sends a request and waits for its response. `on_send` receives the time just before sending.
+    pub(crate) fn ask(
+        &mut self,
+        request: &Request,
+        on_send: impl FnOnce(Ns),
+    ) -> Result<Response, RequestError> {
         let asked = self.try_ask(request, on_send);
-        let keep = asked.as_ref().is_ok_and(|answer| answer.head.keep) && self.buffer.is_empty();
+        let keep =
+            asked.as_ref().is_ok_and(|response| response.head.keep) && self.buffer.is_empty();
         if !keep {
             self.connection = None;
             self.buffer.clear();
@@ -177,13 +194,17 @@ impl Client {
         asked
     }
 
-    fn try_ask(&mut self, request: &Request, on_send: impl FnOnce(Ns)) -> Result<Answer, Lost> {
+    fn try_ask(
+        &mut self,
+        request: &Request,
+        on_send: impl FnOnce(Ns),
+    ) -> Result<Response, RequestError> {
         let bytes = request.bytes(&self.target);
         if self.connection.is_none() {
             self.connection = Some(self.connect()?);
         }
-        let stream = self.connection.as_mut().ok_or(Lost::Connect)?;
-        stream.set_write_timeout(Some(self.timeout)).map_err(|_| Lost::Closed)?;
+        let stream = self.connection.as_mut().ok_or(RequestError::Connect)?;
+        stream.set_write_timeout(Some(self.timeout)).map_err(|_| RequestError::Closed)?;
         let end = Instant::now() + self.timeout;
         let sent_ns = Nanos::now().0;
         on_send(sent_ns);
@@ -191,29 +212,30 @@ impl Client {
         let mut incoming = Incoming { stream, buffer: &mut self.buffer, end };
         let head = incoming.head()?;
         let body = incoming.body(&head, request.method == "HEAD")?;
-        Ok(Answer { head, body, sent_ns, received_ns: Nanos::now().0 })
+        Ok(Response { head, body, sent_ns, received_ns: Nanos::now().0 })
     }
 
-    fn connect(&self) -> Result<TcpStream, Lost> {
+    fn connect(&self) -> Result<TcpStream, RequestError> {
         let limit = self.timeout.min(CONNECT_TIME_MAX);
-        let mut tries = self.target.addresses.iter().map(|address| TcpStream::connect_timeout(address, limit));
-        let stream = tries.find_map(Result::ok).ok_or(Lost::Connect)?;
-        stream.set_nodelay(true).map_err(|_| Lost::Connect)?;
+        let mut tries =
+            self.target.addresses.iter().map(|address| TcpStream::connect_timeout(address, limit));
+        let stream = tries.find_map(Result::ok).ok_or(RequestError::Connect)?;
+        stream.set_nodelay(true).map_err(|_| RequestError::Connect)?;
         Ok(stream)
     }
 }
 
-/// Longest time to connect to one address.
+/// Time limit of a connect to one address.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
-fn lost(error: &std::io::Error) -> Lost {
+fn lost(error: &std::io::Error) -> RequestError {
     match error.kind() {
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => Lost::TimedOut,
-        _ => Lost::Closed,
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => RequestError::TimedOut,
+        _ => RequestError::Closed,
     }
 }
 
-/// Bytes as they come.
+/// Bytes being received.
 struct Incoming<'a> {
     stream: &'a mut TcpStream,
     buffer: &'a mut Vec<u8>,
@@ -221,13 +243,13 @@ struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// Takes more bytes. `false`: the stream has ended.
-    fn more(&mut self) -> Result<bool, Lost> {
+    /// Receives more bytes; returns false at the end of the stream.
+    fn more(&mut self) -> Result<bool, RequestError> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Lost::TimedOut);
+            return Err(RequestError::TimedOut);
         }
-        self.stream.set_read_timeout(Some(left)).map_err(|_| Lost::Closed)?;
+        self.stream.set_read_timeout(Some(left)).map_err(|_| RequestError::Closed)?;
         let had = self.buffer.len();
         self.buffer.resize(had + PIECE_BYTES, 0);
         let read = self.stream.read(&mut self.buffer[had..]);
@@ -239,55 +261,60 @@ impl Incoming<'_> {
         }
     }
 
-    /// The head of the final answer.
-    fn head(&mut self) -> Result<Head, Lost> {
+    /// Receives the head of the final response.
+    fn head(&mut self) -> Result<Head, RequestError> {
         loop {
             while let Some(end) = head::end(self.buffer) {
-                let head = Head::parse(&self.buffer[..end]).ok_or(Lost::Malformed)?;
+                let head = Head::parse(&self.buffer[..end]).ok_or(RequestError::Malformed)?;
                 self.buffer.drain(..end);
-                // Interim answers (1xx) are passed over.
+                // Interim responses (1xx) are skipped.
                 if head.status >= 200 {
                     return Ok(head);
                 }
             }
             if self.buffer.len() > HEAD_BYTES_MAX {
-                return Err(Lost::Malformed);
+                return Err(RequestError::Malformed);
             }
             if !self.more()? {
-                return Err(Lost::Closed);
+                return Err(RequestError::Closed);
             }
         }
     }
 
-    fn body(&mut self, head: &Head, is_head: bool) -> Result<Vec<u8>, Lost> {
+    fn body(&mut self, head: &Head, is_head: bool) -> Result<Vec<u8>, RequestError> {
         if is_head || matches!(head.status, 204 | 304) {
             return Ok(Vec::new());
         }
         match head.framing {
             Framing::Length(length) => {
-                let length = usize::try_from(length).ok().filter(|n| *n <= BODY_BYTES_MAX).ok_or(Lost::Malformed)?;
+                let length = usize::try_from(length)
+                    .ok()
+                    .filter(|n| *n <= BODY_BYTES_MAX)
+                    .ok_or(RequestError::Malformed)?;
                 while self.buffer.len() < length {
                     if !self.more()? {
-                        return Err(Lost::Closed);
+                        return Err(RequestError::Closed);
                     }
                 }
                 Ok(self.buffer.drain(..length).collect())
             }
             Framing::Chunked => loop {
-                match chunked::decode(self.buffer).ok_or(Lost::Malformed)? {
+                match chunked::decode(self.buffer).ok_or(RequestError::Malformed)? {
                     chunked::Decoded::Complete { body, used } => {
                         self.buffer.drain(..used);
                         return Ok(body);
                     }
-                    chunked::Decoded::Partial if self.buffer.len() > BODY_BYTES_MAX => return Err(Lost::Malformed),
+                    chunked::Decoded::Partial if self.buffer.len() > BODY_BYTES_MAX => {
+                        return Err(RequestError::Malformed);
+                    }
                     chunked::Decoded::Partial if self.more()? => {}
-                    chunked::Decoded::Partial => return Err(Lost::Closed),
+                    chunked::Decoded::Partial => return Err(RequestError::Closed),
                 }
             },
             Framing::UntilClose => {
                 while self.more()? {
                     if self.buffer.len() > BODY_BYTES_MAX {
-                        return Err(Lost::Malformed);
+                        return Err(RequestError::Malformed);
                     }
                 }
                 Ok(std::mem::take(self.buffer))

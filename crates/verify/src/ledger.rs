@@ -1,7 +1,8 @@
-//! The books of a run: per key what was written, what was answered and what must be remembered to judge later answers.
+//! Ledger of a run: per key the writes, the responses, and the data needed to check later
+//! responses.
 //!
-//! Writers note their commits at once. Readers hand their answers in; the judge takes them a moment later, in the order of
-//! their receipt, when everything that was received before has been handed in too.
+//! Writers record their commits at once. Readers submit their responses; the checker takes them a
+//! moment later, in the order of receipt, when every earlier response has been submitted too.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,52 +11,57 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::board::lock;
-use crate::history::{Fate, History, Ns};
+use crate::history::{History, Ns, WriteOutcome};
 use crate::observation::{Observation, Purge};
-use crate::rules::KeyJudge;
+use crate::rules::KeyChecker;
+use crate::shared_state::lock;
 
-/// Answers of one reader that may wait for the judge; then the reader waits.
+/// Responses of one reader that may wait for the checker; beyond that the reader waits.
 const INBOX_MAX: usize = 20_000;
-/// `ETag`s that are remembered per key.
+/// `ETag`s remembered per key.
 const ETAGS_MAX: usize = 16;
-/// Judged answers per key that are kept for the story of a violation.
+/// Checked responses per key kept for a counterexample.
 pub(crate) const READS_KEPT: usize = 40;
 
-/// The books.
+/// Ledger of a run.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    keys: Vec<Mutex<KeyBook>>,
+    keys: Vec<Mutex<KeyEntry>>,
     inboxes: Vec<Inbox>,
     transactions: AtomicU64,
 }
 
-/// The books of one key.
+/// Ledger entry of one key.
 #[derive(Debug)]
-pub(crate) struct KeyBook {
-    pub(crate) judge: KeyJudge,
+pub(crate) struct KeyEntry {
+    pub(crate) checker: KeyChecker,
     etags: VecDeque<(Box<str>, u64)>,
-    /// Judged answers, the newest last.
+    /// Checked responses, newest last.
     pub(crate) reads: VecDeque<Observation>,
 }
 
-/// What one reader hands in.
+/// Submissions of one reader.
 #[derive(Debug)]
 struct Inbox {
-    answers: Mutex<Vec<Observation>>,
-    /// When the request under way was sent; `u64::MAX`: none is.
+    responses: Mutex<Vec<Observation>>,
+    /// Time at which the current request was sent; `u64::MAX` if there is none.
     under_way: AtomicU64,
 }
 
 impl Ledger {
-    /// Keys 1 to `histories.len()` with their first states.
+    /// Creates the keys 1 to `histories.len()` with their first states.
     pub(crate) fn new(histories: Vec<History>, readers: usize) -> Self {
-        let book = |history| {
-            Mutex::new(KeyBook { judge: KeyJudge::new(history), etags: VecDeque::new(), reads: VecDeque::new() })
+        let entry = |history| {
+            Mutex::new(KeyEntry {
+                checker: KeyChecker::new(history),
+                etags: VecDeque::new(),
+                reads: VecDeque::new(),
+            })
         };
-        let inbox = || Inbox { answers: Mutex::new(Vec::new()), under_way: AtomicU64::new(u64::MAX) };
+        let inbox =
+            || Inbox { responses: Mutex::new(Vec::new()), under_way: AtomicU64::new(u64::MAX) };
         Self {
-            keys: histories.into_iter().map(book).collect(),
+            keys: histories.into_iter().map(entry).collect(),
             inboxes: std::iter::repeat_with(inbox).take(readers).collect(),
             transactions: AtomicU64::new(0),
         }
@@ -66,74 +72,85 @@ impl Ledger {
         1..=self.keys.len() as u32
     }
 
-    /// Does something with the books of a key; none if there is no such key.
-    pub(crate) fn with<T>(&self, key: u32, act: impl FnOnce(&mut KeyBook) -> T) -> Option<T> {
-        let book = self.keys.get((key as usize).checked_sub(1)?)?;
-        Some(act(&mut lock(book)))
+    /// Accesses the entry of a key; `None` if there is no such key.
+    pub(crate) fn with<T>(&self, key: u32, act: impl FnOnce(&mut KeyEntry) -> T) -> Option<T> {
+        let entry = self.keys.get((key as usize).checked_sub(1)?)?;
+        Some(act(&mut lock(entry)))
     }
 
-    /// A number for a transaction; never 0.
+    /// Returns a number for a transaction; never 0.
     pub(crate) fn next_transaction(&self) -> u64 {
         self.transactions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Notes what became of a state.
-    pub(crate) fn settle(&self, key: u32, version: u64, fate: Fate, position: Option<u64>) {
-        self.with(key, |book| book.judge.history.settle(version, fate, position));
+    /// Records the outcome of a write.
+    pub(crate) fn settle(
+        &self,
+        key: u32,
+        version: u64,
+        outcome: WriteOutcome,
+        position: Option<u64>,
+    ) {
+        self.with(key, |entry| entry.checker.history.settle(version, outcome, position));
     }
 
-    /// Remembers which version an `ETag` belongs to.
+    /// Remembers the version of an `ETag`.
     pub(crate) fn saw_etag(&self, key: u32, etag: &str, version: u64) {
-        self.with(key, |book| {
-            if book.etags.iter().any(|(known, _)| &**known == etag) {
+        self.with(key, |entry| {
+            if entry.etags.iter().any(|(known, _)| &**known == etag) {
                 return;
             }
-            if book.etags.len() == ETAGS_MAX {
-                book.etags.pop_front();
+            if entry.etags.len() == ETAGS_MAX {
+                entry.etags.pop_front();
             }
-            book.etags.push_back((etag.into(), version));
+            entry.etags.push_back((etag.into(), version));
         });
     }
 
-    /// The version of an `ETag`, if it is remembered.
+    /// Returns the version of an `ETag`, if remembered.
     pub(crate) fn version_of_etag(&self, key: u32, etag: &str) -> Option<u64> {
-        self.with(key, |book| book.etags.iter().find(|(known, _)| &**known == etag).map(|(_, version)| *version))?
+        self.with(key, |entry| {
+            entry.etags.iter().find(|(known, _)| &**known == etag).map(|(_, version)| *version)
+        })?
     }
 
-    /// Notes a purge of one key, or of all.
+    /// Records a purge of one key, or of all.
     pub(crate) fn purge(&self, key: Option<u32>, purge: Purge) {
         let keys = key.map_or(self.keys(), |key| key..=key);
         for key in keys {
-            self.with(key, |book| book.judge.purge(purge));
+            self.with(key, |entry| entry.checker.purge(purge));
         }
     }
 
-    /// A reader sends a request now.
+    /// Records that a reader sends a request now.
     pub(crate) fn sending(&self, reader: u16, sent_ns: Ns) {
         if let Some(inbox) = self.inboxes.get(usize::from(reader)) {
             inbox.under_way.store(sent_ns, Ordering::Release);
         }
     }
 
-    /// A reader hands in what its request came to, which may be nothing. Waits while the judge is far behind.
-    pub(crate) fn hand_in(&self, reader: u16, answers: Vec<Observation>) {
+    /// Submits the responses to a reader's request, possibly none. Waits while the checker is far
+    /// behind.
+    pub(crate) fn submit(&self, reader: u16, responses: Vec<Observation>) {
         let Some(inbox) = self.inboxes.get(usize::from(reader)) else { return };
-        lock(&inbox.answers).extend(answers);
+        lock(&inbox.responses).extend(responses);
         inbox.under_way.store(u64::MAX, Ordering::Release);
-        while lock(&inbox.answers).len() > INBOX_MAX {
+        while lock(&inbox.responses).len() > INBOX_MAX {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Takes all that was handed in.
+    /// Takes all submissions.
     pub(crate) fn take(&self, into: &mut Vec<Observation>) {
-        self.inboxes.iter().for_each(|inbox| into.append(&mut lock(&inbox.answers)));
+        self.inboxes.iter().for_each(|inbox| into.append(&mut lock(&inbox.responses)));
     }
 
-    /// No request that is still to be judged, but for those in `waiting`, was sent before this moment.
+    /// Returns a time before which no request was sent that is still to be checked, except those in
+    /// `waiting`.
     pub(crate) fn horizon(&self, lag: Duration, waiting: &[Observation]) -> Ns {
         let now = Nanos::now().before(lag).0;
-        let under_way = self.inboxes.iter().map(|inbox| inbox.under_way.load(Ordering::Acquire)).min();
+        let under_way =
+            self.inboxes.iter().map(|inbox| inbox.under_way.load(Ordering::Acquire)).min();
         let oldest = waiting.iter().map(|observation| observation.sent_ns).min();
         now.min(under_way.unwrap_or(now)).min(oldest.unwrap_or(now))
     }

@@ -1,29 +1,30 @@
-//! The independent checker of the consistency contract: it writes to a table set aside for it as any program does, reads it
-//! over HTTP through one or many instances, and holds every answer against the contract. It shares no code with what it
-//! judges.
+//! Independent checker of the consistency contract: it writes to a reserved table like any other
+//! program, reads it over HTTP through one or more instances, and checks every response against the
+//! contract. It shares no code with the service.
 //!
-//! Reading order: [`rules`] (the contract, pure), [`history`] and [`observation`] (what it is fed), [`story`] (how a
-//! violation is told), [`plan`] and [`run`] (a run), `setup`, `writer`, `reader`, `judge`, `converge` (its parts),
-//! [`database`] and [`http`] (the two ways), [`report`] (what comes out).
+//! Reading order: [`rules`] (the contract, pure), [`history`] and [`observation`] (its inputs),
+//! [`counterexample`] (the description of a violation), [`plan`] and [`run`] (a run), `setup`,
+//! `writer`, `reader`, `checker`, `converge` (its parts), [`database`] and [`http`] (access),
+//! [`report`] (the result).
 
 mod admin;
-mod ask;
-mod board;
+pub mod capabilities;
+pub mod checker;
 pub mod converge;
+pub mod counterexample;
 pub mod database;
-pub mod granted;
 pub mod history;
 pub mod http;
-pub mod judge;
 mod ledger;
 pub mod observation;
 pub mod plan;
 mod random;
+mod read_request;
 mod reader;
 pub mod report;
 pub mod row;
 pub mod rules;
 pub mod run;
 mod setup;
-pub mod story;
+mod shared_state;
 mod writer;

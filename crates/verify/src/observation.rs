@@ -1,42 +1,42 @@
-//! What was read of one key: when it was asked, where, how, and what the answer said.
+//! Observations: one key's part of a response, with the request's time, target and form.
 
 use std::fmt;
 
 use crate::history::Ns;
 
-/// One key's part of one answer.
+/// One key's part of one response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// Which key.
+    /// Key.
     pub key: u32,
-    /// Which reader.
+    /// Reader.
     pub reader: u16,
-    /// Who answered.
+    /// Responding instance or balancer.
     pub origin: Origin,
-    /// Just before the first byte of the request was sent.
+    /// Time just before the first byte of the request was sent.
     pub sent_ns: Ns,
-    /// Just after the last byte of the answer was received.
+    /// Time just after the last byte of the response was received.
     pub received_ns: Ns,
-    /// The form of the request.
+    /// Form of the request.
     pub form: Form,
-    /// What it asked for beyond any answer of the contract.
-    pub wish: Wish,
-    /// What the answer says about the key.
-    pub seen: Seen,
+    /// Requirement beyond the contract's defaults.
+    pub requirement: Requirement,
+    /// The response's claim about the key.
+    pub seen: Claim,
     /// `Hotrow-Cache`.
     pub outcome: Outcome,
-    /// `Age` in seconds, where the answer has one.
+    /// `Age` in seconds, if present.
     pub age_s: Option<u32>,
-    /// `Hotrow-Position`; on a batch, the largest of its records.
+    /// `Hotrow-Position`; in a batch, the largest of its records.
     pub position: Option<Position>,
 }
 
-/// Who answered.
+/// Responding instance or balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// One instance, by its place on the command line.
+    /// An instance, by its index on the command line.
     Instance(u16),
-    /// One of several instances: nobody knows which, so point 1 has nothing to say.
+    /// One of several instances. It is unknown which, so point 1 does not apply.
     Balancer(u16),
 }
 
@@ -45,7 +45,7 @@ pub enum Origin {
 pub enum Form {
     /// `GET /collection/id`.
     Get,
-    /// The same with `If-None-Match`.
+    /// GET with `If-None-Match`.
     Conditional,
     /// `HEAD /collection/id`.
     Head,
@@ -56,47 +56,48 @@ pub enum Form {
 }
 
 /// All forms, for counts.
-pub const FORMS: [Form; 5] = [Form::Get, Form::Conditional, Form::Head, Form::BatchGet, Form::BatchPost];
+pub const FORMS: [Form; 5] =
+    [Form::Get, Form::Conditional, Form::Head, Form::BatchGet, Form::BatchPost];
 
-/// What a request asks for beyond any answer of the contract.
+/// Requirement of a request beyond the contract's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Nothing.
+pub enum Requirement {
+    /// None.
     Any,
     /// `Cache-Control: no-cache`.
     NoCache,
-    /// `Hotrow-Min-Position` with the token of an earlier answer, from which it follows that the answer must not be older
-    /// than the version `floor`.
+    /// `Hotrow-Min-Position` with the token of an earlier response, which implies that the response
+    /// is not older than the version `floor`.
     Session {
         /// The token.
         position: Position,
-        /// The oldest version of this key that reflects it; 0: nothing follows for this key.
+        /// Oldest version of this key that reflects it; 0: nothing follows for this key.
         floor: u64,
     },
-    /// `Hotrow-Min-Position` with the position of a commit of our own.
+    /// `Hotrow-Min-Position` with the position of a commit by a writer.
     OwnWrite {
         /// The position.
         position: Position,
-        /// The oldest version of this key that reflects it; 0: nothing follows for this key.
+        /// Oldest version of this key that reflects it; 0: nothing follows for this key.
         floor: u64,
     },
 }
 
-/// What an answer says about a key.
+/// A response's claim about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// The row of this version, correct to the last byte; or its `ETag`.
+pub enum Claim {
+    /// The row of this version, correct in every byte; or its `ETag`.
     Version(u64),
     /// 404, or listed as missing.
     Absent,
-    /// A refusal that the contract allows: no claim about the record.
+    /// A refusal that the contract allows; no claim about the record.
     Refused(u16),
-    /// 400 to a position, as for one of a log that was replaced: no claim about the record.
+    /// 400 for a position, as after a replacement of its log; no claim about the record.
     PositionRefused,
-    /// A row whose version cannot be told (its `ETag` is new to us): no claim that can be checked.
-    SomeRow,
-    /// What no writer ever wrote, or an answer outside of what is documented.
-    Invented(Box<str>),
+    /// A row of unknown version (its `ETag` is not remembered); no claim that can be checked.
+    UnknownVersion,
+    /// Content that no writer wrote, or an undocumented response.
+    Invalid(Box<str>),
 }
 
 /// `Hotrow-Cache`.
@@ -104,13 +105,13 @@ pub enum Seen {
 pub enum Outcome {
     /// From memory.
     Hit,
-    /// This request's read.
+    /// Read by this request.
     Miss,
-    /// Joined another's read.
+    /// Joined another request's read.
     Wait,
-    /// From memory, past a bound by policy: point 2 is waived.
+    /// From memory, beyond a bound by policy: point 2 is waived.
     Stale,
-    /// Read because the request or the state of the feed asked for it.
+    /// Read because the request or the state of the feed required it.
     Bypass,
     /// No such header, as on refusals.
     None,
@@ -121,7 +122,7 @@ pub const OUTCOMES: [Outcome; 6] =
     [Outcome::Hit, Outcome::Miss, Outcome::Wait, Outcome::Stale, Outcome::Bypass, Outcome::None];
 
 impl Outcome {
-    /// Reads the header.
+    /// Parses the header.
     #[must_use]
     pub fn parse(text: Option<&str>) -> Self {
         match text {
@@ -134,7 +135,7 @@ impl Outcome {
         }
     }
 
-    /// The header's value.
+    /// Returns the header's value.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -149,7 +150,7 @@ impl Outcome {
 }
 
 impl Form {
-    /// For people and for JSON.
+    /// Returns its name for text and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -162,18 +163,18 @@ impl Form {
     }
 }
 
-/// `Hotrow-Position`: which log, and the point in it. Text form by docs/http.md: 16 hexadecimal digits, a hyphen, a
-/// decimal number.
+/// `Hotrow-Position`: a log and a point in it. Text form by docs/http.md: 16 hexadecimal digits, a
+/// hyphen, a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The log.
     pub log: u64,
-    /// The point in it.
+    /// Point in the log.
     pub at: u64,
 }
 
 impl Position {
-    /// Reads the text form; none if it is something else.
+    /// Parses the text form; `None` if invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (log, at) = text.split_once('-')?;
@@ -188,13 +189,13 @@ impl fmt::Display for Position {
     }
 }
 
-/// A purge over the admin API.
+/// A purge through the admin API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// Where; admin APIs are given in the order of the instances.
+    /// Instance; admin APIs are given in the order of the instances.
     pub origin: Origin,
-    /// Just before the request was sent.
+    /// Time just before the request was sent.
     pub sent_ns: Ns,
-    /// Just after it was answered.
+    /// Time just after its response.
     pub received_ns: Ns,
 }

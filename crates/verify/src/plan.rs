@@ -1,39 +1,39 @@
-//! What a run consists of.
+//! Parameters of a run.
 
 use std::time::Duration;
 
 use crate::database::{Database, Table};
 use crate::http::Target;
 
-/// Most keys: each costs some kilobytes while the run lasts.
+/// Most keys; each takes some kilobytes during the run.
 pub const KEYS_MAX: u32 = 1_000_000;
 /// Most writers; each owns a part of the keys.
 pub const WRITERS_MAX: u16 = 64;
 /// Most readers.
 pub const READERS_MAX: u16 = 256;
-/// Most transactions a second, all writers together.
+/// Highest rate in transactions per second, all writers together.
 pub const RATE_MAX: f64 = 100_000.0;
 /// Longest run.
 pub const DURATION_MAX: Duration = Duration::from_hours(24 * 7);
 /// Most instances, and most balancers.
 pub const TARGETS_MAX: usize = 64;
 
-/// A run.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where to write.
+    /// Database to write to.
     pub database: Database,
-    /// To what.
+    /// Table to write to.
     pub table: Table,
-    /// The collection that serves it.
+    /// Collection that serves the table.
     pub collection: String,
     /// The contract's bound, from the configuration.
     pub max_staleness: Duration,
     /// Most ids of one batch, at least 1.
     pub batch_ids_max: usize,
-    /// Instances: each is held to point 1 by itself.
+    /// Instances; point 1 applies to each by itself.
     pub instances: Vec<Target>,
-    /// Ways to several instances.
+    /// Balancers in front of several instances.
     pub balancers: Vec<Target>,
     /// Admin APIs in the order of the instances; there may be fewer.
     pub admins: Vec<Target>,
@@ -41,22 +41,22 @@ pub struct Plan {
     pub admin_token: Option<String>,
     /// Keys that are written and read: 1 to [`KEYS_MAX`].
     pub keys: u32,
-    /// Transactions a second, all writers together.
+    /// Transactions per second, all writers together.
     pub rate: f64,
-    /// Writers, each on a connection of its own.
+    /// Writers, each with a connection of its own.
     pub writers: u16,
     /// Readers, each with a connection to every target.
     pub readers: u16,
-    /// How long writers write.
+    /// Duration of the writes.
     pub duration: Duration,
-    /// Longest time to wait for an answer.
+    /// Time limit of a response.
     pub timeout: Duration,
-    /// What random choices follow from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Whether a missing table is created.
+    /// True if a missing table is created.
     pub create: bool,
-    /// Whether rows of somebody else may stand in the table.
-    pub adopt: bool,
-    /// Whether the run goes on after a violation.
+    /// True if foreign rows may exist in the table.
+    pub reuse_table: bool,
+    /// True if the run continues after a violation.
     pub keep_going: bool,
 }

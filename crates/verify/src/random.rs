@@ -1,12 +1,12 @@
-//! Random numbers that a seed repeats.
+//! Reproducible random numbers.
 
-/// A sequence of numbers without pattern (SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// Pseudorandom generator (SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The sequence of this seed and this part of the run.
+    /// Creates the sequence of this seed and this part of the run.
     pub(crate) fn new(seed: u64, part: u64) -> Self {
         Self(mix(seed) ^ mix(part.wrapping_add(1)))
     }
@@ -16,35 +16,36 @@ impl Random {
         mix(self.0)
     }
 
-    /// Below `n`; 0 if `n` is 0.
+    /// Returns a number below `n`; 0 if `n` is 0.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next().checked_rem(n).unwrap_or(0)
     }
 
-    /// True with that many per cent.
+    /// Returns true with a probability of `percent` per cent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these, if there is any.
+    /// Returns one of the values, if there is any.
     pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         all.get(self.below(all.len() as u64) as usize).copied()
     }
 
-    /// From 0 up to 1.
+    /// Returns a number from 0 to below 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// SplitMix64's finalizer.
+/// Applies SplitMix64's finalizer.
 pub(crate) fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
 }
 
-/// Ranks 0 up to `n` with chances as 1, 1/2, 1/3 …: Zipf's law with exponent 1, by the inverse of its continuous form.
+/// Zipf distribution over the ranks 0 to `n` − 1 with exponent 1, by the inverse of its continuous
+/// form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zipf {
     n: u32,
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_its_numbers_and_its_parts_differ() {
+    fn a_seed_is_reproducible_and_its_parts_differ() {
         let draw = |seed, part| {
             let mut random = Random::new(seed, part);
             [random.next(), random.next()]
@@ -81,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn low_ranks_are_picked_often_and_all_are_within_the_range() {
+    fn low_ranks_are_frequent_and_all_ranks_are_in_range() {
         let zipf = Zipf::new(1000);
         let mut random = Random::new(7, 7);
         let mut counts = vec![0_u32; 1000];
         for _ in 0..20_000 {
             counts[zipf.pick(&mut random) as usize] += 1;
         }
-        // ln 2 / ln 1001 is a tenth; half of the picks lie below about the 30th rank.
+        // ln 2 / ln 1001 is a tenth; half of the ranks are below about 30.
         assert!((1800..2200).contains(&counts[0]), "{}", counts[0]);
         assert!((9_000..11_000).contains(&counts[..31].iter().sum::<u32>()));
         assert!(counts[500..].iter().sum::<u32>() > 500);

@@ -1,71 +1,72 @@
-//! A reader: keep-alive connections to every target, requests of every kind, each answer handed in.
+//! Reader: keep-alive connections to every target, requests of every kind, submission of each
+//! response.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::ask::{Ask, Shape};
-use crate::board::{BackOff, Board};
-use crate::granted::Granted;
-use crate::http::{Client, LOSSES, Lost};
+use crate::capabilities::Capabilities;
+use crate::http::{Client, REQUEST_ERRORS, RequestError};
 use crate::ledger::Ledger;
-use crate::observation::{Form, Observation, Origin, Position, Seen, Wish};
+use crate::observation::{Claim, Form, Observation, Origin, Position, Requirement};
 use crate::random::{Random, Zipf};
+use crate::read_request::{ReadRequest, RecordSchema};
+use crate::shared_state::{BackOff, SharedState};
 
-/// Chances in per cent: of a key that was just changed or is about to be, and of one out of the whole range, each as likely;
-/// else low ones are preferred.
+/// Probabilities in per cent: of a key that was or will be changed about now, and of a uniformly
+/// chosen key; otherwise low keys are preferred.
 const RECENT: u64 = 70;
 const ANYWHERE: u64 = 10;
-/// Chances in per cent of forms and wishes, by an instance alone.
+/// Probabilities in per cent of request forms and requirements at an instance.
 const BATCH: u64 = 5;
 const HEAD: u64 = 5;
 const CONDITIONAL: u64 = 12;
 const NO_CACHE: u64 = 4;
-/// Of these, so many in batches.
+/// Share in per cent of these that are batches.
 const NO_CACHE_BATCH: u64 = 20;
 const SESSION: u64 = 8;
 const OWN_WRITE: u64 = 4;
-/// By a balancer, sessions are what there is to check.
+/// Share at a balancer, where sessions are what can be checked.
 const SESSION_BALANCED: u64 = 40;
 /// Most ids of a batch.
 const BATCH_KEYS_MAX: u64 = 20;
-/// Answers whose tokens a reader may send along.
+/// Responses whose tokens a reader may use.
 const TOKENS_MAX: usize = 64;
-/// Of so many uses of a token, one is for another key.
+/// One of this many uses of a token is for another key.
 const OTHER_KEY_ONE_IN: u64 = 2;
 
-/// Requests without an answer, by why.
+/// Requests without a response, by reason.
 #[derive(Debug, Default)]
-pub(crate) struct LossCounts([AtomicU64; LOSSES.len()]);
+pub(crate) struct FailureCounts([AtomicU64; REQUEST_ERRORS.len()]);
 
-impl LossCounts {
-    fn count(&self, lost: Lost) {
+impl FailureCounts {
+    fn count(&self, lost: RequestError) {
         self.0[lost as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self, lost: Lost) -> u64 {
+    pub(crate) fn get(&self, lost: RequestError) -> u64 {
         self.0[lost as usize].load(Ordering::Relaxed)
     }
 }
 
-/// A target as a reader sees it.
-pub(crate) struct Place {
+/// A target with a reader's connection.
+pub(crate) struct ReaderTarget {
     pub(crate) origin: Origin,
     pub(crate) client: Client,
-    pub(crate) granted: Granted,
+    pub(crate) capabilities: Capabilities,
     back_off: BackOff,
-    /// After a failure, until then it is left alone.
+    /// Time until which it is not used, after a failure.
     rests_until: Option<Instant>,
 }
 
-impl Place {
-    pub(crate) fn new(origin: Origin, client: Client, granted: Granted) -> Self {
-        Self { origin, client, granted, back_off: BackOff::new(), rests_until: None }
+impl ReaderTarget {
+    pub(crate) fn new(origin: Origin, client: Client, capabilities: Capabilities) -> Self {
+        Self { origin, client, capabilities, back_off: BackOff::new(), rests_until: None }
     }
 }
 
-/// An answer whose token may be sent along.
+/// A response whose token may be used.
 #[derive(Clone, Copy, Debug)]
 struct Token {
     key: u32,
@@ -73,15 +74,15 @@ struct Token {
     position: Position,
 }
 
-/// One reader.
+/// A reader.
 pub(crate) struct Reader {
     id: u16,
     ledger: Arc<Ledger>,
-    board: Arc<Board>,
-    losses: Arc<LossCounts>,
-    shape: Shape,
+    shared: Arc<SharedState>,
+    losses: Arc<FailureCounts>,
+    schema: RecordSchema,
     batch_ids_max: u64,
-    places: Vec<Place>,
+    targets: Vec<ReaderTarget>,
     random: Random,
     zipf: Zipf,
     tokens: VecDeque<Token>,
@@ -89,86 +90,106 @@ pub(crate) struct Reader {
     etags: HashMap<u32, (u64, String)>,
 }
 
-/// What readers share.
+/// State shared by readers.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) board: Arc<Board>,
-    pub(crate) losses: Arc<LossCounts>,
-    pub(crate) shape: Shape,
+    pub(crate) shared: Arc<SharedState>,
+    pub(crate) losses: Arc<FailureCounts>,
+    pub(crate) schema: RecordSchema,
     pub(crate) batch_ids_max: usize,
 }
 
 impl Reader {
-    pub(crate) fn new(id: u16, common: Common, places: Vec<Place>, random: Random) -> Self {
-        let Common { ledger, board, losses, shape, batch_ids_max } = common;
+    pub(crate) fn new(id: u16, common: Common, targets: Vec<ReaderTarget>, random: Random) -> Self {
+        let Common { ledger, shared, losses, schema, batch_ids_max } = common;
         let zipf = Zipf::new(*ledger.keys().end());
         let batch_ids_max = (batch_ids_max as u64).clamp(1, BATCH_KEYS_MAX);
         let (tokens, etags) = (VecDeque::new(), HashMap::new());
-        Self { id, ledger, board, losses, shape, batch_ids_max, places, random, zipf, tokens, etags }
+        Self {
+            id,
+            ledger,
+            shared,
+            losses,
+            schema,
+            batch_ids_max,
+            targets,
+            random,
+            zipf,
+            tokens,
+            etags,
+        }
     }
 
-    /// Reads until the board says stop.
+    /// Reads until the stop flag is set.
     pub(crate) fn run(mut self) {
-        let board = self.board.clone();
-        while !board.readers_stopped() {
+        let shared = self.shared.clone();
+        while !shared.readers_stopped() {
             let now = Instant::now();
-            let awake = |place: &Place| place.rests_until.is_none_or(|until| until <= now);
-            let able: Vec<usize> = (0..self.places.len()).filter(|i| awake(&self.places[*i])).collect();
+            let awake = |target: &ReaderTarget| target.rests_until.is_none_or(|until| until <= now);
+            let able: Vec<usize> =
+                (0..self.targets.len()).filter(|i| awake(&self.targets[*i])).collect();
             match self.random.one_of(&able) {
-                Some(place) => {
-                    let ask = self.choose(place);
-                    self.ask(place, &ask);
+                Some(target_index) => {
+                    let ask = self.choose(target_index);
+                    self.ask(target_index, &ask);
                 }
                 None => {
-                    let first = self.places.iter().filter_map(|place| place.rests_until).min();
-                    Board::sleep_until(first.unwrap_or(now), || board.readers_stopped());
+                    let first = self.targets.iter().filter_map(|target| target.rests_until).min();
+                    SharedState::sleep_until(first.unwrap_or(now), || shared.readers_stopped());
                 }
             }
         }
     }
 
-    /// Sends the request, hands its answer in, and gives what it said; none without an answer.
-    pub(crate) fn ask(&mut self, place: usize, ask: &Ask) -> Option<Vec<Observation>> {
+    /// Sends the request, submits the response and returns its observations; `None` without a
+    /// response.
+    pub(crate) fn ask(
+        &mut self,
+        target_index: usize,
+        ask: &ReadRequest,
+    ) -> Option<Vec<Observation>> {
         let (id, ledger) = (self.id, self.ledger.clone());
-        let place = self.places.get_mut(place)?;
-        match place.client.ask(&ask.request(&self.shape), |sent_ns| ledger.sending(id, sent_ns)) {
-            Ok(answer) => {
-                place.back_off.succeeded();
-                place.rests_until = None;
+        let target = self.targets.get_mut(target_index)?;
+        match target.client.ask(&ask.request(&self.schema), |sent_ns| ledger.sending(id, sent_ns)) {
+            Ok(response) => {
+                target.back_off.succeeded();
+                target.rests_until = None;
                 let known = |key, etag: &str| ledger.version_of_etag(key, etag);
-                let seen = ask.read(&answer, &self.shape, place.origin, known);
-                let observations = ask.observations(&answer, seen, place.origin, id);
-                self.remember(ask, &observations, answer.header("etag"));
-                ledger.hand_in(id, observations.clone());
+                let seen = ask.read(&response, &self.schema, target.origin, known);
+                let observations = ask.observations(&response, seen, target.origin, id);
+                self.remember(ask, &observations, response.header("etag"));
+                ledger.submit(id, observations.clone());
                 Some(observations)
             }
-            Err(lost) => {
-                place.rests_until = Some(place.back_off.failed());
-                self.losses.count(lost);
-                ledger.hand_in(id, Vec::new());
+            Err(error) => {
+                target.rests_until = Some(target.back_off.failed());
+                self.losses.count(error);
+                ledger.submit(id, Vec::new());
                 None
             }
         }
     }
 
-    fn remember(&mut self, ask: &Ask, observations: &[Observation], etag: Option<&str>) {
+    fn remember(&mut self, ask: &ReadRequest, observations: &[Observation], etag: Option<&str>) {
         let [Observation { key, seen, position, form, .. }] = observations else { return };
         if let Some(position) = position {
-            self.board.saw_log(position.log);
+            self.shared.saw_log(position.log);
         }
         match (seen, position) {
-            (Seen::Version(version), Some(position)) => {
+            (Claim::Version(version), Some(position)) => {
                 if self.tokens.len() == TOKENS_MAX {
                     self.tokens.pop_front();
                 }
                 self.tokens.push_back(Token { key: *key, version: *version, position: *position });
             }
-            // Tokens of a log that was replaced are of no use any more.
-            (Seen::PositionRefused, _) => self.tokens.clear(),
+            // Tokens of a replaced log are useless.
+            (Claim::PositionRefused, _) => self.tokens.clear(),
             _ => {}
         }
-        if let (Seen::Version(version), Some(etag), Form::Get | Form::Conditional) = (seen, etag, form) {
+        if let (Claim::Version(version), Some(etag), Form::Get | Form::Conditional) =
+            (seen, etag, form)
+        {
             if ask.known.as_ref().is_none_or(|(_, known)| known != etag) {
                 self.ledger.saw_etag(*key, etag, *version);
             }
@@ -176,51 +197,69 @@ impl Reader {
         }
     }
 
-    fn choose(&mut self, place: usize) -> Ask {
-        let (granted, origin) = self.places.get(place).map_or_else(Default::default, |p| (p.granted, Some(p.origin)));
-        let session = if matches!(origin, Some(Origin::Balancer(_))) { SESSION_BALANCED } else { SESSION };
+    fn choose(&mut self, target_index: usize) -> ReadRequest {
+        let (capabilities, origin) = self
+            .targets
+            .get(target_index)
+            .map_or_else(Default::default, |p| (p.capabilities, Some(p.origin)));
+        let session =
+            if matches!(origin, Some(Origin::Balancer(_))) { SESSION_BALANCED } else { SESSION };
         let kind = self.random.below(100);
-        if granted.min_position && kind < session {
+        if capabilities.min_position && kind < session {
             if let Some(ask) = self.choose_session() {
                 return ask;
             }
-        } else if granted.min_position && kind < session + OWN_WRITE {
-            if let Some((position, key)) = self.board.commit(&mut self.random) {
+        } else if capabilities.min_position && kind < session + OWN_WRITE {
+            if let Some((position, key)) = self.shared.commit(&mut self.random) {
                 return self.choose_own_write(position, key);
             }
-        } else if granted.no_cache && kind < session + OWN_WRITE + NO_CACHE {
+        } else if capabilities.no_cache && kind < session + OWN_WRITE + NO_CACHE {
             if self.random.percent(NO_CACHE_BATCH) {
-                return self.choose_batch(Form::BatchPost, Wish::NoCache);
+                return self.choose_batch(Form::BatchPost, Requirement::NoCache);
             }
-            return Ask { form: Form::Get, keys: vec![(self.choose_key(), Wish::NoCache)], known: None };
+            return ReadRequest {
+                form: Form::Get,
+                keys: vec![(self.choose_key(), Requirement::NoCache)],
+                known: None,
+            };
         }
         let form = match self.random.below(100) {
-            n if n < BATCH => self.random.one_of(&[Form::BatchGet, Form::BatchPost]).unwrap_or(Form::BatchGet),
+            n if n < BATCH => {
+                self.random.one_of(&[Form::BatchGet, Form::BatchPost]).unwrap_or(Form::BatchGet)
+            }
             n if n < BATCH + HEAD => Form::Head,
             n if n < BATCH + HEAD + CONDITIONAL => Form::Conditional,
             _ => Form::Get,
         };
         let key = self.choose_key();
         match form {
-            Form::BatchGet | Form::BatchPost => self.choose_batch(form, Wish::Any),
+            Form::BatchGet | Form::BatchPost => self.choose_batch(form, Requirement::Any),
             Form::Conditional => match self.etags.get(&key).cloned() {
-                Some(known) => Ask { form, keys: vec![(key, Wish::Any)], known: Some(known) },
-                None => Ask::plain(key),
+                Some(known) => {
+                    ReadRequest { form, keys: vec![(key, Requirement::Any)], known: Some(known) }
+                }
+                None => ReadRequest::plain(key),
             },
-            Form::Get | Form::Head => Ask { form, keys: vec![(key, Wish::Any)], known: None },
+            Form::Get | Form::Head => {
+                ReadRequest { form, keys: vec![(key, Requirement::Any)], known: None }
+            }
         }
     }
 
-    fn choose_batch(&mut self, form: Form, wish: Wish) -> Ask {
+    fn choose_batch(&mut self, form: Form, requirement: Requirement) -> ReadRequest {
         let count = 1 + self.random.below(self.batch_ids_max);
         let mut keys: Vec<u32> = (0..count).map(|_| self.choose_key()).collect();
         keys.sort_unstable();
         keys.dedup();
-        Ask { form, keys: keys.into_iter().map(|key| (key, wish)).collect(), known: None }
+        ReadRequest {
+            form,
+            keys: keys.into_iter().map(|key| (key, requirement)).collect(),
+            known: None,
+        }
     }
 
-    /// With the token of an earlier answer, for its key or another.
-    fn choose_session(&mut self) -> Option<Ask> {
+    /// Chooses a read with the token of an earlier response, for its key or another.
+    fn choose_session(&mut self) -> Option<ReadRequest> {
         let at = self.random.below(self.tokens.len() as u64) as usize;
         let token = *self.tokens.get(at)?;
         let Token { position, version, .. } = token;
@@ -230,33 +269,49 @@ impl Reader {
         } else {
             (token.key, version)
         };
-        Some(Ask { form: Form::Get, keys: vec![(key, Wish::Session { position, floor })], known: None })
+        Some(ReadRequest {
+            form: Form::Get,
+            keys: vec![(key, Requirement::Session { position, floor })],
+            known: None,
+        })
     }
 
-    /// The oldest version of `key` that reflects an answer: what had been committed when the commit of what it showed was
-    /// begun, and what that commit itself made of the key.
+    /// Returns the oldest version of `key` that reflects a response: the state committed before the
+    /// commit shown by the response began, and that commit's own change of the key.
     fn follows_for(&self, key: u32, token: &Token) -> u64 {
-        let shown = self.ledger.with(token.key, |book| book.judge.history.get(token.version).copied()).flatten();
-        let Some((begun_ns, transaction)) = shown.and_then(|state| Some((state.begun_ns?, state.transaction))) else {
+        let shown = self
+            .ledger
+            .with(token.key, |entry| entry.checker.history.get(token.version).copied())
+            .flatten();
+        let Some((commit_sent_ns, transaction)) =
+            shown.and_then(|state| Some((state.commit_sent_ns?, state.transaction)))
+        else {
             return 0;
         };
-        let floor = self.ledger.with(key, |book| {
-            let history = &book.judge.history;
+        let floor = self.ledger.with(key, |entry| {
+            let history = &entry.checker.history;
             let of_it = history.of_transaction(transaction).filter(|_| transaction != 0);
-            history.certain_before(begun_ns).max(of_it.unwrap_or(0))
+            history.certain_before(commit_sent_ns).max(of_it.unwrap_or(0))
         });
         floor.unwrap_or(0).max(if key == token.key { token.version } else { 0 })
     }
 
-    /// With the position of a commit, for its key.
-    fn choose_own_write(&mut self, position: Position, key: u32) -> Ask {
-        let floor = self.ledger.with(key, |book| book.judge.history.certain_at(position.at)).unwrap_or(0);
-        Ask { form: Form::Get, keys: vec![(key, Wish::OwnWrite { position, floor })], known: None }
+    /// Chooses a read with the position of a commit, for its key.
+    fn choose_own_write(&mut self, position: Position, key: u32) -> ReadRequest {
+        let floor = self
+            .ledger
+            .with(key, |entry| entry.checker.history.certain_at(position.at))
+            .unwrap_or(0);
+        ReadRequest {
+            form: Form::Get,
+            keys: vec![(key, Requirement::OwnWrite { position, floor })],
+            known: None,
+        }
     }
 
     fn choose_key(&mut self) -> u32 {
         let recent = match self.random.below(100) {
-            n if n < RECENT => self.board.recent(&mut self.random),
+            n if n < RECENT => self.shared.recent(&mut self.random),
             n if n < RECENT + ANYWHERE => {
                 let keys = self.ledger.keys();
                 Some(keys.start() + self.random.below(u64::from(*keys.end())) as u32)

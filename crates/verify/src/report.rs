@@ -1,72 +1,72 @@
-//! What a run came to.
+//! Result of a run.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::converge::Converged;
-use crate::granted::Granted;
-use crate::judge::ReadCounts;
+use crate::capabilities::Capabilities;
+use crate::checker::ReadCounts;
+use crate::converge::ConvergenceResult;
 use crate::rules::Rule;
 use crate::writer::WriteCounts;
 
-/// A run's result.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How it ended.
-    pub end: End,
-    /// From the first write to the end.
+    /// Its end.
+    pub end: RunEnd,
+    /// Time from the first write to the end.
     pub took: Duration,
-    /// What was written.
+    /// Write counts.
     pub writes: Writes,
-    /// What was read.
+    /// Read counts.
     pub reads: ReadCounts,
-    /// Purges that were answered.
+    /// Acknowledged purges.
     pub purges: u64,
-    /// Requests without an answer, by why.
+    /// Requests without a response, by reason.
     pub unanswered: Vec<(&'static str, u64)>,
-    /// What each target grants; the flag says whether it is a balancer.
-    pub granted: Vec<(String, bool, Granted)>,
-    /// Losses of the feed that each instance counted during the run, where its admin API told.
+    /// Capabilities of each target; the flag marks a balancer.
+    pub capabilities: Vec<(String, bool, Capabilities)>,
+    /// Feed losses counted by each instance during the run, if its admin API reported them.
     pub feed_losses: Vec<Option<u64>>,
     /// Point 4.
-    pub converged: Converged,
-    /// The rule that was broken first.
+    pub convergence: ConvergenceResult,
+    /// The first violated rule.
     pub first_rule: Option<Rule>,
-    /// How.
-    pub story: Option<String>,
-    /// What went wrong with the check itself.
-    pub trouble: Vec<String>,
+    /// Its counterexample.
+    pub counterexample: Option<String>,
+    /// Problems of the check itself.
+    pub problems: Vec<String>,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Its time was over.
+pub enum RunEnd {
+    /// Its time was up.
     Complete,
     /// A violation was found.
     Violation,
-    /// The user broke it off.
+    /// The user interrupted it.
     Interrupted,
-    /// A writer gave up.
-    WriterGone,
+    /// A writer failed permanently.
+    WriterFailed,
 }
 
-/// What was written.
+/// Write counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
     /// Transactions whose COMMIT returned.
     pub commits: u64,
-    /// Keys that they changed.
+    /// Keys changed by them.
     pub changes: u64,
-    /// Those that were deleted.
+    /// Keys deleted by them.
     pub deletes: u64,
-    /// Transactions that were rolled back on purpose.
+    /// Transactions rolled back on purpose.
     pub rolled_back: u64,
-    /// Transactions that failed and changed nothing.
+    /// Transactions that failed without a change.
     pub failed: u64,
-    /// Transactions whose outcome was not told.
+    /// Transactions of unknown outcome.
     pub unknown: u64,
-    /// Keys of these that were read back.
+    /// Keys of those that were read back.
     pub read_back: u64,
 }
 
@@ -85,40 +85,49 @@ impl Writes {
     }
 }
 
-/// What a run proves.
+/// Conclusion of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing was broken, and enough was checked to say so.
-    Kept,
-    /// A rule was broken.
-    Broken,
-    /// Not enough was checked, or the check itself had trouble.
-    Unproven,
-    /// The user broke it off before a violation was found.
+pub enum RunVerdict {
+    /// No rule was violated, and enough was checked.
+    Passed,
+    /// A rule was violated.
+    Violated,
+    /// Too little was checked, or the check itself had problems.
+    Inconclusive,
+    /// The user interrupted it before a violation was found.
     Interrupted,
 }
 
-/// Least share of reads near a change for a run that means much.
+/// Smallest share of reads near a change for a meaningful run.
 pub const NEAR_SHARE_MIN: f64 = 0.2;
 
 impl Report {
-    /// What the run proves.
+    /// Returns the conclusion of the run.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> RunVerdict {
         if self.reads.violations.values().any(|count| *count > 0) {
-            return Verdict::Broken;
+            return RunVerdict::Violated;
         }
-        let nothing = self.writes.commits == 0 || self.reads.applied.get(&Rule::Fresh).is_none_or(|count| *count == 0);
-        match (&self.end, &self.converged) {
-            (End::Interrupted, _) => Verdict::Interrupted,
-            (End::Complete, Converged::Checked { .. }) if !nothing && self.trouble.is_empty() => Verdict::Kept,
-            _ => Verdict::Unproven,
+        let nothing = self.writes.commits == 0
+            || self.reads.applied.get(&Rule::Fresh).is_none_or(|count| *count == 0);
+        match (&self.end, &self.convergence) {
+            (RunEnd::Interrupted, _) => RunVerdict::Interrupted,
+            (RunEnd::Complete, ConvergenceResult::Checked { .. })
+                if !nothing && self.problems.is_empty() =>
+            {
+                RunVerdict::Passed
+            }
+            _ => RunVerdict::Inconclusive,
         }
     }
 
-    /// Share of the reads within 10 ms of a change of their key; 0 without reads.
+    /// Returns the share of reads within 10 ms of a change of their key; 0 without reads.
     #[must_use]
     pub fn near_share(&self) -> f64 {
-        if self.reads.reads == 0 { 0.0 } else { self.reads.near_a_change as f64 / self.reads.reads as f64 }
+        if self.reads.reads == 0 {
+            0.0
+        } else {
+            self.reads.near_a_change as f64 / self.reads.reads as f64
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What stands in the rows. Every byte of a row follows from its key and its version, so that an answer proves which version
-//! it is and that no part of it comes from another.
+//! Content of the rows. Every byte of a row follows from its key and version, so a response proves
+//! its version and contains no part of another one.
 
 use std::fmt::Write as _;
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use crate::random::mix;
 
-/// Every payload begins with this; rows without it are somebody else's.
+/// Prefix of every payload; rows without it are foreign.
 pub const MARK: &str = "hotrow-verify:";
-/// The column of versions.
+/// Column of versions.
 pub const VERSION: &str = "version";
-/// The column of payloads.
+/// Column of payloads.
 pub const PAYLOAD: &str = "payload";
-/// Payloads end within these lengths in bytes.
+/// Range of payload lengths, in bytes.
 const PAYLOAD_BYTES: std::ops::Range<usize> = 40..1200;
 
-/// The type of the key column.
+/// Type of the key column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
     /// 64-bit integers: 1, 2, 3 …
@@ -26,7 +26,7 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// The key as it stands in URLs and in batches.
+    /// Returns the key as in URLs and batches.
     #[must_use]
     pub fn text(self, key: u32) -> String {
         match self {
@@ -35,7 +35,7 @@ impl KeyType {
         }
     }
 
-    /// The key that a text names; none if it is no key of ours.
+    /// Parses a key's text; `None` if it is not one of the checker's.
     #[must_use]
     pub fn parse(self, text: &str) -> Option<u32> {
         let number = match self {
@@ -54,7 +54,7 @@ impl KeyType {
     }
 }
 
-/// The row's payload: the mark, then hexadecimal digits, in a length that differs from version to version.
+/// Returns the payload: the prefix, then hexadecimal digits, with a length that varies by version.
 #[must_use]
 pub fn payload(key: u32, version: u64) -> String {
     let seed = mix(u64::from(key) << 40 ^ version);
@@ -72,11 +72,17 @@ pub fn payload(key: u32, version: u64) -> String {
     text
 }
 
-/// The version of a record as the service answers it. Members besides key, version and payload are none of our business.
+/// Returns the version of a record in a response. Members besides key, version and payload are
+/// ignored.
 ///
 /// # Errors
-/// What is wrong with the record.
-pub fn version_of(record: &Map<String, Value>, column: &str, key_type: KeyType, key: u32) -> Result<u64, String> {
+/// The difference from a valid record.
+pub fn version_of(
+    record: &Map<String, Value>,
+    column: &str,
+    key_type: KeyType,
+    key: u32,
+) -> Result<u64, String> {
     if !record.get(column).is_some_and(|value| key_type.is(value, key)) {
         return Err(format!("its {column} is {}", shown(record.get(column))));
     }
@@ -90,9 +96,9 @@ pub fn version_of(record: &Map<String, Value>, column: &str, key_type: KeyType, 
     }
 }
 
-/// The beginning of a value.
+/// Returns the beginning of a value.
 fn shown(value: Option<&Value>) -> String {
-    /// Characters of a strange value that are shown.
+    /// Characters of a value in a message.
     const SHOWN_MAX: usize = 80;
     value.map_or("missing".to_owned(), |value| value.to_string().chars().take(SHOWN_MAX).collect())
 }
@@ -106,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_of_one_version_alone() {
+    fn a_record_belongs_to_exactly_one_version() {
         let good = format!(r#"{{"id":7,"version":3,"payload":"{}","more":null}}"#, payload(7, 3));
         assert_eq!(version_of(&record(&good), "id", KeyType::Integer, 7), Ok(3));
         for bad in [
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_one_text() {
+    fn a_key_has_exactly_one_text() {
         for kind in [KeyType::Integer, KeyType::Text] {
             assert_eq!(kind.parse(&kind.text(12)), Some(12));
             for bad in ["", "k", "012", "k012", "+12", "x12"] {

@@ -1,30 +1,31 @@
-//! The contract (docs/consistency.md) as a checker of one key: what was written and what was read go in, violations come
-//! out. Pure: no I/O, no clock. It knows nothing of how the service keeps the contract.
+//! The contract (docs/consistency.md) as a checker of one key: writes and reads go in, violations
+//! come out. Pure: no I/O, no clock, and no knowledge of the implementation.
 //!
-//! Each rule gives, for each answer, the oldest version that it may show. A row names its version. A 404 names none, so it
-//! stands for whichever absence the rules allow.
+//! Each rule yields, for each response, the oldest version that it may show. A row states its
+//! version. A 404 states none and counts as any absence that the rules allow.
 //!
-//! Answers are judged in the order of their receipt. One that is handed in late is judged against all that was received
-//! before its own request was sent, but those judged meanwhile are not judged again for it.
+//! Responses are checked in the order of their receipt. One submitted late is checked against
+//! everything received before its request was sent; responses checked in between are not checked
+//! again.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::history::{History, Ns, SECOND};
-use crate::observation::{Observation, Origin, Outcome, Purge, Seen, Wish};
+use crate::observation::{Claim, Observation, Origin, Outcome, Purge, Requirement};
 
 #[cfg(test)]
 mod tests;
 
-/// What the contract says; each names what an answer broke.
+/// A rule of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// What is answered was committed.
+    /// Every response is a committed state.
     Committed,
     /// Point 1.
     Monotonic,
     /// Point 2.
     Fresh,
-    /// Point 2: what `Age` tells.
+    /// Point 2: the `Age` header.
     Age,
     /// Point 1: `no-cache`.
     NoCache,
@@ -32,7 +33,7 @@ pub enum Rule {
     Session,
     /// Point 3, with the position of a commit.
     OwnWrite,
-    /// Purge.
+    /// Purges.
     Purged,
     /// Point 4.
     Convergent,
@@ -52,7 +53,7 @@ pub const RULES: [Rule; 9] = [
 ];
 
 impl Rule {
-    /// A short name for JSON.
+    /// Returns a short name for JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,227 +69,258 @@ impl Rule {
         }
     }
 
-    /// What it demands, in a sentence.
+    /// Returns its requirement in a sentence.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Self::Committed => "every answer is a state that was committed, or the documented refusal",
+            Self::Committed => "every response is a committed state, or a documented refusal",
             Self::Monotonic => {
-                "point 1, monotonic: a request received after an answer with version v was fully sent never gets an older \
-                 version of that key from that instance"
+                "point 1, monotonic: a request received after an response with version v was fully \
+                 sent never gets an older version of that key from that instance"
             }
             Self::Fresh => {
-                "point 2, fresh: a read that begins more than max_staleness after COMMIT returned sees the change, or is \
-                 marked stale, or gets 503 or 504"
+                "point 2, fresh: a read that begins more than max_staleness after COMMIT returned \
+                 sees the change, or is marked stale, or gets 503 or 504"
             }
             Self::Age => {
-                "point 2, Age: an answer is behind the database by no more than its Age says (rounded to seconds)"
+                "point 2, Age: a response is behind the database by no more than its Age says \
+                 (rounded to seconds)"
             }
-            Self::NoCache => "point 1, no-cache: the answer is read from the database after the request arrived",
+            Self::NoCache => {
+                "point 1, no-cache: the response is read from the database after the request \
+                 arrived"
+            }
             Self::Session => {
-                "point 3, sessions: with the Hotrow-Position of an earlier answer as Hotrow-Min-Position, an answer of any \
-                 instance is at least as new"
+                "point 3, sessions: with the Hotrow-Position of an earlier response as \
+                 Hotrow-Min-Position, an response of any instance is at least as new"
             }
             Self::OwnWrite => {
-                "point 3, read your writes: with the position of a commit as Hotrow-Min-Position, the answer reflects every \
-                 commit up to it"
+                "point 3, read your writes: with the position of a commit as Hotrow-Min-Position, \
+                 the response reflects every commit up to it"
             }
             Self::Purged => {
-                "what is read after a purge was answered was read from the database after the purge was sent"
+                "a read after a purge returned shows a state read from the database after the \
+                 purge was sent"
             }
             Self::Convergent => {
-                "point 4, convergent: when writes stop, every key equals the database within max_staleness"
+                "point 4, convergent: when writes stop, every key equals the database within \
+                 max_staleness"
             }
         }
     }
 }
 
-/// `Age` is rounded to whole seconds.
+/// Rounding of `Age`, in whole seconds.
 const AGE_ROUNDING_NS: Ns = SECOND / 2;
 
-/// What the contract leaves to the configuration.
+/// Parameters of the contract, from the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct ContractTerms {
     /// `cache.max_staleness`.
     pub max_staleness_ns: Ns,
 }
 
-/// A broken rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// The answer that broke it.
+    /// The response that violates it.
     pub observation: Observation,
-    /// The oldest version that the rule allows; for [`Rule::Committed`], the newest that had been begun.
+    /// The oldest version that the rule allows; for [`Rule::Committed`], the newest begun.
     pub floor: u64,
-    /// The earlier answer that the rule refers to, if it is one.
-    pub earlier: Option<Answered>,
+    /// The earlier response to which the rule refers, if any.
+    pub earlier: Option<PriorResponse>,
 }
 
-/// An answer that was newer than all before of its instance.
+/// A response that was newer than all earlier ones of its instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct PriorResponse {
     /// The version it showed.
     pub version: u64,
-    /// When its request was sent.
+    /// Time at which its request was sent.
     pub sent_ns: Ns,
-    /// When it was received.
+    /// Time of its receipt.
     pub received_ns: Ns,
-    /// Who read it.
+    /// Its reader.
     pub reader: u16,
 }
 
-/// What came of judging one answer.
+/// Result of checking one response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judgement {
-    /// The first rule that it breaks.
+pub struct CheckResult {
+    /// The first violated rule.
     pub violation: Option<Violation>,
-    /// The rules that had something to say.
+    /// The rules that applied.
     pub applied: Vec<Rule>,
-    /// How long a commit had returned when the request was sent whose answer did not show it; 0 if it showed all.
+    /// Time from the return of a commit to the sending of the request, if its response did not show
+    /// the commit; 0 if it showed all.
     pub lag_ns: Ns,
 }
 
-/// What must be remembered of one key to judge later answers.
+/// State of one key for checking later responses.
 #[derive(Clone, Debug)]
-pub struct KeyJudge {
-    /// What was written.
+pub struct KeyChecker {
+    /// Write history.
     pub history: History,
-    /// Per instance, in the order of their receipt and of their versions.
-    answered: BTreeMap<Origin, VecDeque<Answered>>,
-    /// Purges that concern the key, per instance, in the order in which they were answered.
+    /// Newest responses per instance, in order of receipt and version.
+    prior_responses: BTreeMap<Origin, VecDeque<PriorResponse>>,
+    /// Purges of the key per instance, in order of completion.
     purges: BTreeMap<Origin, VecDeque<Purge>>,
 }
 
-/// The oldest version that a rule allows, and the earlier answer that says so.
+/// The oldest version that a rule allows, and the earlier response that implies it.
 struct Floor {
     rule: Rule,
     version: u64,
-    earlier: Option<Answered>,
+    earlier: Option<PriorResponse>,
 }
 
-impl KeyJudge {
-    /// Nothing has been answered yet.
+impl KeyChecker {
+    /// Creates the checker of a key without responses.
     #[must_use]
     pub fn new(history: History) -> Self {
-        Self { history, answered: BTreeMap::new(), purges: BTreeMap::new() }
+        Self { history, prior_responses: BTreeMap::new(), purges: BTreeMap::new() }
     }
 
-    /// Notes a purge of the key or of its collection. Must come before the answers to requests that were sent after it.
+    /// Records a purge of the key or its collection. Must precede responses to requests sent after
+    /// it.
     pub fn purge(&mut self, purge: Purge) {
         self.purges.entry(purge.origin).or_default().push_back(purge);
     }
 
-    /// Judges one answer, and remembers it for those to come.
-    pub fn judge(&mut self, observation: &Observation, terms: &Terms) -> Judgement {
+    /// Checks one response and remembers it.
+    pub fn check(&mut self, observation: &Observation, terms: &ContractTerms) -> CheckResult {
         let candidates: Vec<u64> = match &observation.seen {
-            Seen::Refused(_) | Seen::PositionRefused | Seen::SomeRow => return Judgement::default(),
-            Seen::Invented(_) => Vec::new(),
-            Seen::Version(version) if self.is_real(*version, observation.received_ns) => vec![*version],
-            Seen::Version(_) => Vec::new(),
-            Seen::Absent => self.history.absences(observation.received_ns).collect(),
+            Claim::Refused(_) | Claim::PositionRefused | Claim::UnknownVersion => {
+                return CheckResult::default();
+            }
+            Claim::Invalid(_) => Vec::new(),
+            Claim::Version(version) if self.is_real(*version, observation.received_ns) => {
+                vec![*version]
+            }
+            Claim::Version(_) => Vec::new(),
+            Claim::Absent => self.history.absences(observation.received_ns).collect(),
         };
-        let mut judgement = Judgement { applied: vec![Rule::Committed], ..Judgement::default() };
-        let violation =
-            |rule, floor, earlier| Some(Violation { rule, observation: observation.clone(), floor, earlier });
+        let mut result = CheckResult { applied: vec![Rule::Committed], ..CheckResult::default() };
+        let violation = |rule, floor, earlier| {
+            Some(Violation { rule, observation: observation.clone(), floor, earlier })
+        };
         let Some(&latest) = candidates.last() else {
-            let newest = self.history.newest_begun(observation.received_ns);
-            judgement.violation = violation(Rule::Committed, newest, None);
-            return judgement;
+            let newest = self.history.newest_commit_sent(observation.received_ns);
+            result.violation = violation(Rule::Committed, newest, None);
+            return result;
         };
         let mut highest = 0;
         for floor in self.floors(observation, terms) {
-            judgement.applied.push(floor.rule);
+            result.applied.push(floor.rule);
             if latest >= floor.version {
                 highest = highest.max(floor.version);
-            } else if judgement.violation.is_none() {
-                judgement.violation = violation(floor.rule, floor.version, floor.earlier);
+            } else if result.violation.is_none() {
+                result.violation = violation(floor.rule, floor.version, floor.earlier);
             }
         }
-        // The oldest that all rules allow: of a 404 no more is claimed than it says.
-        let version = candidates.iter().copied().find(|version| *version >= highest).unwrap_or(latest);
-        judgement.lag_ns = self.lag_ns(observation, latest);
+        // The oldest that all rules allow: a 404 claims no more than it states.
+        let version =
+            candidates.iter().copied().find(|version| *version >= highest).unwrap_or(latest);
+        result.lag_ns = self.lag_ns(observation, latest);
         self.remember(observation, version);
-        judgement
+        result
     }
 
-    /// Whether an answer received then may show a row of that version.
+    /// Returns whether a response received at that time may show a row of that version.
     fn is_real(&self, version: u64, received_ns: Ns) -> bool {
-        // A forgotten row was judged by its own bytes.
-        let seen = |state: &crate::history::State| state.present && state.may_be_seen_by(received_ns);
-        self.history.is_forgotten(version) || self.history.get(version).is_some_and(seen)
+        // A discarded row was checked by its own bytes.
+        let seen =
+            |state: &crate::history::KeyState| state.present && state.may_be_seen_by(received_ns);
+        self.history.is_pruned(version) || self.history.get(version).is_some_and(seen)
     }
 
-    fn floors(&self, observation: &Observation, terms: &Terms) -> Vec<Floor> {
+    fn floors(&self, observation: &Observation, terms: &ContractTerms) -> Vec<Floor> {
         let mut floors = Vec::with_capacity(4);
         let mut add = |rule, version, earlier| floors.push(Floor { rule, version, earlier });
         let sent = observation.sent_ns;
-        if let Some(earlier) = self.newest_answered(observation) {
+        if let Some(earlier) = self.newest_prior_response(observation) {
             add(Rule::Monotonic, earlier.version, Some(earlier));
         }
         if observation.outcome != Outcome::Stale {
-            add(Rule::Fresh, self.history.certain_before(sent.saturating_sub(terms.max_staleness_ns)), None);
+            add(
+                Rule::Fresh,
+                self.history.certain_before(sent.saturating_sub(terms.max_staleness_ns)),
+                None,
+            );
         }
-        if let (Outcome::Hit | Outcome::Stale, Some(age_s)) = (observation.outcome, observation.age_s) {
+        if let (Outcome::Hit | Outcome::Stale, Some(age_s)) =
+            (observation.outcome, observation.age_s)
+        {
             let age = u64::from(age_s) * SECOND + AGE_ROUNDING_NS;
             add(Rule::Age, self.history.certain_before(sent.saturating_sub(age)), None);
         }
-        match observation.wish {
-            Wish::Any => {}
-            Wish::NoCache => add(Rule::NoCache, self.history.certain_before(sent), None),
-            Wish::Session { floor, .. } => add(Rule::Session, floor, None),
-            Wish::OwnWrite { floor, .. } => add(Rule::OwnWrite, floor, None),
+        match observation.requirement {
+            Requirement::Any => {}
+            Requirement::NoCache => add(Rule::NoCache, self.history.certain_before(sent), None),
+            Requirement::Session { floor, .. } => add(Rule::Session, floor, None),
+            Requirement::OwnWrite { floor, .. } => add(Rule::OwnWrite, floor, None),
         }
         let purges = self.purges.get(&observation.origin);
-        if let Some(purge) = purges.and_then(|all| all.iter().rev().find(|purge| purge.received_ns < sent)) {
+        if let Some(purge) =
+            purges.and_then(|all| all.iter().rev().find(|purge| purge.received_ns < sent))
+        {
             add(Rule::Purged, self.history.certain_before(purge.sent_ns), None);
         }
         floors
     }
 
-    /// The newest answer of this instance that was received before this request was sent.
-    fn newest_answered(&self, observation: &Observation) -> Option<Answered> {
-        let answered = self.answered.get(&observation.origin)?;
-        let before = answered.partition_point(|answered| answered.received_ns < observation.sent_ns);
-        before.checked_sub(1).and_then(|last| answered.get(last)).copied()
+    /// Returns the newest response of this instance received before this request was sent.
+    fn newest_prior_response(&self, observation: &Observation) -> Option<PriorResponse> {
+        let prior_responses = self.prior_responses.get(&observation.origin)?;
+        let before = prior_responses
+            .partition_point(|prior_responses| prior_responses.received_ns < observation.sent_ns);
+        before.checked_sub(1).and_then(|last| prior_responses.get(last)).copied()
     }
 
-    /// How long the oldest commit that the answer did not show had returned when it was asked for.
+    /// Returns how long before the request the oldest commit returned that the response did not
+    /// show.
     fn lag_ns(&self, observation: &Observation, version: u64) -> Ns {
         if observation.outcome == Outcome::Stale {
             return 0;
         }
         let hidden = self.history.iter().filter(|state| state.version > version);
-        let returned = hidden.filter_map(crate::history::State::returned_ns).min();
+        let returned = hidden.filter_map(crate::history::KeyState::returned_ns).min();
         returned.map_or(0, |returned| observation.sent_ns.saturating_sub(returned))
     }
 
     fn remember(&mut self, observation: &Observation, version: u64) {
-        let Observation { origin: origin @ Origin::Instance(_), sent_ns, received_ns, reader, .. } = *observation
+        let Observation {
+            origin: origin @ Origin::Instance(_), sent_ns, received_ns, reader, ..
+        } = *observation
         else {
             return;
         };
-        let answered = self.answered.entry(origin).or_default();
-        let at = answered.partition_point(|other| other.received_ns <= received_ns);
-        if at.checked_sub(1).and_then(|last| answered.get(last)).is_some_and(|newest| newest.version >= version) {
+        let prior_responses = self.prior_responses.entry(origin).or_default();
+        let at = prior_responses.partition_point(|other| other.received_ns <= received_ns);
+        if at
+            .checked_sub(1)
+            .and_then(|last| prior_responses.get(last))
+            .is_some_and(|newest| newest.version >= version)
+        {
             return;
         }
-        // Those received later that say less say nothing any more.
-        while answered.get(at).is_some_and(|later| later.version <= version) {
-            answered.remove(at);
+        // Responses received later with an older version add nothing.
+        while prior_responses.get(at).is_some_and(|later| later.version <= version) {
+            prior_responses.remove(at);
         }
-        answered.insert(at, Answered { version, sent_ns, received_ns, reader });
+        prior_responses.insert(at, PriorResponse { version, sent_ns, received_ns, reader });
     }
 
-    /// Forgets what cannot matter for answers to requests that are sent at `horizon` or later.
-    pub fn forget_before(&mut self, horizon: Ns, terms: &Terms) {
-        // Besides the bound, an `Age` of a second or two shall be checked.
+    /// Discards data that cannot matter for requests sent at `horizon` or later.
+    pub fn prune_before(&mut self, horizon: Ns, terms: &ContractTerms) {
+        // Besides the bound, an `Age` of a second or two must be checkable.
         let reach = terms.max_staleness_ns.saturating_add(3 * SECOND);
-        self.history.forget_before(horizon.saturating_sub(reach));
-        for answered in self.answered.values_mut() {
-            while answered.get(1).is_some_and(|second| second.received_ns < horizon) {
-                answered.pop_front();
+        self.history.prune_before(horizon.saturating_sub(reach));
+        for prior_responses in self.prior_responses.values_mut() {
+            while prior_responses.get(1).is_some_and(|second| second.received_ns < horizon) {
+                prior_responses.pop_front();
             }
         }
         for purges in self.purges.values_mut() {
@@ -298,7 +330,7 @@ impl KeyJudge {
         }
     }
 
-    /// The purges that are remembered.
+    /// Returns the remembered purges.
     pub fn purges(&self) -> impl Iterator<Item = &Purge> {
         self.purges.values().flatten()
     }

@@ -1,4 +1,4 @@
-//! A run: set up, write and read, stop writing, compare with the database, report.
+//! A run: set-up, writes and reads, end of writes, comparison with the database, report.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,61 +6,62 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::admin::{Admin, Purger};
-use crate::ask::Shape;
-use crate::board::Board;
-use crate::converge::{Converged, converge};
-use crate::database::Fault;
-use crate::http::{Client, LOSSES};
-use crate::judge::Judge;
+use crate::checker::Checker;
+use crate::converge::{ConvergenceResult, converge};
+use crate::counterexample::{Names, render};
+use crate::database::DatabaseError;
+use crate::http::{Client, REQUEST_ERRORS};
 use crate::ledger::Ledger;
 use crate::observation::Origin;
 use crate::plan::Plan;
 use crate::random::Random;
-use crate::reader::{Common, LossCounts, Place, Reader};
-use crate::report::{End, Report, Writes};
-use crate::rules::Terms;
-use crate::setup::{self, Known, Prepared};
-use crate::story::{Names, tell};
+use crate::read_request::RecordSchema;
+use crate::reader::{Common, FailureCounts, Reader, ReaderTarget};
+use crate::report::{Report, RunEnd, Writes};
+use crate::rules::ContractTerms;
+use crate::setup::{self, PreparedTable, ProbedTarget};
+use crate::shared_state::SharedState;
 use crate::writer::{WriteCounts, WriterThread};
 
-/// Between two rounds of judging.
+/// Interval of checks.
 const SWEEP_EVERY: Duration = Duration::from_millis(20);
-/// How long after a violation what follows is still waited for.
+/// Time after a violation in which further reads are collected.
 const AFTERMATH: Duration = Duration::from_secs(1);
-/// Between two calls of the progress function.
+/// Interval of progress calls.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Why a run did not come to a report.
+/// Reason a run has no report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The database cannot be written or read.
     #[error("the database: {0}")]
-    Database(#[from] Fault),
+    Database(#[from] DatabaseError),
     /// There is no such table.
     #[error("the table {name} cannot be read: {what}; --create creates it if there is none")]
     NoTable {
         /// Its name.
         name: String,
-        /// What the database said.
+        /// The database's error.
         what: String,
     },
-    /// The table is somebody's.
+    /// The table contains foreign rows.
     #[error(
-        "the table {name} has {rows} rows that are not this checker's; it needs a table set aside for it, whose rows it \
-         overwrites and deletes. --adopt says that those rows may stay and that the checker's keys may be overwritten"
+        "the table {name} has {rows} foreign rows; the checker needs a table of its own, whose \
+         rows it overwrites and deletes. With --reuse-table those rows stay, but rows with the \
+         checker's keys may be overwritten"
     )]
     Foreign {
         /// Its name.
         name: String,
-        /// How many.
+        /// Number of foreign rows.
         rows: u64,
     },
-    /// A target does not serve the collection as it must.
+    /// A target does not serve the collection as required.
     #[error("{url}: {what}")]
     Target {
-        /// Which.
+        /// Its URL.
         url: String,
-        /// Why.
+        /// The reason.
         what: String,
     },
     /// A thread could not be started.
@@ -68,14 +69,14 @@ pub enum RunError {
     Thread(#[from] std::io::Error),
 }
 
-/// What is known while a run lasts.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Since writing began.
+    /// Time since the first write.
     pub elapsed: Duration,
-    /// Reads judged.
+    /// Checked reads.
     pub reads: u64,
-    /// Those near a change.
+    /// Reads near a change.
     pub near_a_change: u64,
     /// Keys changed by commits.
     pub changes: u64,
@@ -83,69 +84,75 @@ pub struct Progress {
     pub violations: u64,
 }
 
-/// Carries out a plan. `stop` ends it early; `progress` is called about once a second.
+/// Executes a plan. `stop` ends it early; `progress` is called about once per second.
 ///
 /// # Errors
-/// Why it could not begin.
-pub fn run(plan: &Plan, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress)) -> Result<Report, RunError> {
+/// The reason it could not start.
+pub fn run(
+    plan: &Plan,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Report, RunError> {
     let mut direct = plan.database.writer(&plan.table)?;
     let prepared = setup::prepare(plan, &mut *direct)?;
     let key_type = plan.table.key_type;
-    let shape = Shape { collection: plan.collection.clone(), key: plan.table.key.clone(), key_type };
-    let known = setup::targets(plan, &shape)?;
-    // What was written before the run is due everywhere from here on.
-    Board::sleep_until(Instant::now() + plan.max_staleness, || stop.load(Ordering::Relaxed));
-    let mut running = Running::start(plan, prepared, known, shape)?;
-    let mut trouble = Vec::new();
+    let schema =
+        RecordSchema { collection: plan.collection.clone(), key: plan.table.key.clone(), key_type };
+    let known = setup::targets(plan, &schema)?;
+    // Earlier writes must be visible everywhere from here on.
+    SharedState::sleep_until(Instant::now() + plan.max_staleness, || stop.load(Ordering::Relaxed));
+    let mut running = Running::start(plan, prepared, known, schema)?;
+    let mut problems = Vec::new();
     let end = running.watch(plan.duration, plan.keep_going, stop, progress);
-    running.board.stop_writers();
+    running.shared.stop_writers();
     for writer in running.writers.drain(..) {
         match writer.join() {
             Ok(Ok(())) => {}
-            Ok(Err(fault)) => trouble.push(format!("a writer gave up: {fault}")),
-            Err(_) => trouble.push("a writer failed by a fault of its own".to_owned()),
+            Ok(Err(fault)) => problems.push(format!("a writer failed: {fault}")),
+            Err(_) => problems.push("a writer panicked; this is a bug in Hotrow".to_owned()),
         }
     }
-    let converged = if end == End::Complete {
+    let convergence = if end == RunEnd::Complete {
         let mut reader = running.reader(plan.readers);
-        converge(plan, &mut *direct, &running.ledger, &mut reader, &mut running.judge, stop)
+        converge(plan, &mut *direct, &running.ledger, &mut reader, &mut running.checker, stop)
     } else {
-        Converged::NotChecked("the run was ended before".to_owned())
+        ConvergenceResult::NotChecked("the run ended before".to_owned())
     };
-    running.board.stop_readers();
+    running.shared.stop_readers();
     for thread in running.others.drain(..) {
         if thread.join().is_err() {
-            trouble.push("a reader failed by a fault of its own".to_owned());
+            problems.push("a reader panicked; this is a bug in Hotrow".to_owned());
         }
     }
-    running.judge.finish();
-    Ok(running.report(plan, end, converged, trouble))
+    running.checker.finish();
+    Ok(running.report(plan, end, convergence, problems))
 }
 
-/// Creates the plan's table if there is none, and gives every key its first state: an instance may refuse to start without
-/// the table, and where columns have no types it learns the keys' type from what is there.
+/// Creates the plan's table if missing, and gives every key its first state: an instance may refuse
+/// to start without the table, and where columns have no types it infers the key type from the
+/// rows.
 ///
 /// # Errors
-/// What the database said, or that the table is somebody's.
+/// The database's error, or foreign rows.
 pub fn create_table(plan: &Plan) -> Result<(), RunError> {
     let mut direct = plan.database.writer(&plan.table)?;
     setup::prepare(plan, &mut *direct).map(|_| ())
 }
 
-/// A run under way.
+/// A run in progress.
 struct Running {
     began: Instant,
     ledger: Arc<Ledger>,
-    board: Arc<Board>,
-    judge: Judge,
+    shared: Arc<SharedState>,
+    checker: Checker,
     writes: Arc<WriteCounts>,
     purges: Arc<AtomicU64>,
-    losses: Arc<LossCounts>,
-    writers: Vec<JoinHandle<Result<(), Fault>>>,
-    /// Readers and the purger.
+    losses: Arc<FailureCounts>,
+    writers: Vec<JoinHandle<Result<(), DatabaseError>>>,
+    /// Readers and the purging thread.
     others: Vec<JoinHandle<()>>,
     common: Common,
-    known: Vec<Known>,
+    known: Vec<ProbedTarget>,
     names: Names,
     seed: u64,
     timeout: Duration,
@@ -154,23 +161,30 @@ struct Running {
 }
 
 impl Running {
-    fn start(plan: &Plan, prepared: Prepared, known: Vec<Known>, shape: Shape) -> Result<Self, RunError> {
-        // One inbox more, for the comparison at the end.
+    fn start(
+        plan: &Plan,
+        prepared: PreparedTable,
+        known: Vec<ProbedTarget>,
+        schema: RecordSchema,
+    ) -> Result<Self, RunError> {
+        // One more inbox, for the comparison at the end.
         let ledger = Arc::new(Ledger::new(prepared.histories, usize::from(plan.readers) + 1));
-        let board = Arc::new(Board::default());
-        let losses = Arc::new(LossCounts::default());
+        let shared = Arc::new(SharedState::default());
+        let losses = Arc::new(FailureCounts::default());
         let max_staleness_ns = u64::try_from(plan.max_staleness.as_nanos()).unwrap_or(u64::MAX);
-        let judge = Judge::new(ledger.clone(), Terms { max_staleness_ns });
+        let checker = Checker::new(ledger.clone(), ContractTerms { max_staleness_ns });
         let batch_ids_max = plan.batch_ids_max;
-        let (board_too, losses_too) = (board.clone(), losses.clone());
+        let (board_too, losses_too) = (shared.clone(), losses.clone());
         let common = Common {
             ledger: ledger.clone(),
-            board: board_too,
+            shared: board_too,
             losses: losses_too,
-            shape: shape.clone(),
+            schema: schema.clone(),
             batch_ids_max,
         };
-        let urls = |targets: &[crate::http::Target]| targets.iter().map(|target| target.url.clone()).collect();
+        let urls = |targets: &[crate::http::Target]| {
+            targets.iter().map(|target| target.url.clone()).collect()
+        };
         let names = Names {
             instances: urls(&plan.instances),
             balancers: urls(&plan.balancers),
@@ -182,8 +196,8 @@ impl Running {
         let mut running = Self {
             began: Instant::now(),
             ledger,
-            board,
-            judge,
+            shared,
+            checker,
             writes: Arc::default(),
             purges: Arc::default(),
             losses,
@@ -197,23 +211,27 @@ impl Running {
             admins,
             losses_before,
         };
-        let started = running.start_threads(plan, shape);
+        let started = running.start_threads(plan, schema);
         if started.is_err() {
-            running.board.stop_writers();
-            running.board.stop_readers();
+            running.shared.stop_writers();
+            running.shared.stop_readers();
         }
         started.map(|()| running)
     }
 
-    fn start_threads(&mut self, plan: &Plan, shape: Shape) -> Result<(), RunError> {
+    fn start_threads(&mut self, plan: &Plan, schema: RecordSchema) -> Result<(), RunError> {
         for id in 0..plan.writers {
             let thread = WriterThread {
                 writer: plan.database.writer(&plan.table)?,
                 ledger: self.ledger.clone(),
-                board: self.board.clone(),
+                shared: self.shared.clone(),
                 counts: self.writes.clone(),
                 random: Random::new(plan.seed, u64::from(id)),
-                keys: self.ledger.keys().filter(|key| key % u32::from(plan.writers) == u32::from(id)).collect(),
+                keys: self
+                    .ledger
+                    .keys()
+                    .filter(|key| key % u32::from(plan.writers) == u32::from(id))
+                    .collect(),
                 interval: Duration::from_secs_f64(f64::from(plan.writers) / plan.rate),
             };
             self.writers.push(named(format!("writer-{id}")).spawn(move || thread.run())?);
@@ -227,8 +245,8 @@ impl Running {
             let purger = Purger {
                 admins,
                 ledger: self.ledger.clone(),
-                board: self.board.clone(),
-                shape,
+                shared: self.shared.clone(),
+                schema,
                 random: Random::new(plan.seed, u64::MAX),
                 purges: self.purges.clone(),
             };
@@ -238,48 +256,53 @@ impl Running {
     }
 
     fn reader(&self, id: u16) -> Reader {
-        let place =
-            |known: &Known| Place::new(known.origin, Client::new(known.target.clone(), self.timeout), known.granted);
+        let reader_target = |known: &ProbedTarget| {
+            ReaderTarget::new(
+                known.origin,
+                Client::new(known.target.clone(), self.timeout),
+                known.capabilities,
+            )
+        };
         let random = Random::new(self.seed, 1 << 32 | u64::from(id));
-        Reader::new(id, self.common.clone(), self.known.iter().map(place).collect(), random)
+        Reader::new(id, self.common.clone(), self.known.iter().map(reader_target).collect(), random)
     }
 
-    /// Judges until the time is over, a violation was found or a writer gave up.
+    /// Checks until the time is up, a violation was found or a writer failed.
     fn watch(
         &mut self,
         duration: Duration,
         keep_going: bool,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
-    ) -> End {
-        let (mut told, mut broken) = (Instant::now(), None);
+    ) -> RunEnd {
+        let (mut reported, mut broken) = (Instant::now(), None);
         loop {
             std::thread::sleep(SWEEP_EVERY);
-            self.judge.sweep();
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
+            self.checker.sweep();
+            if reported.elapsed() >= PROGRESS_EVERY {
+                reported = Instant::now();
                 progress(&self.progress());
             }
-            if self.judge.evidence.is_some() && !keep_going {
+            if self.checker.evidence.is_some() && !keep_going {
                 let since = *broken.get_or_insert_with(Instant::now);
-                if self.judge.has_story() || since.elapsed() > AFTERMATH {
-                    return End::Violation;
+                if self.checker.has_counterexample() || since.elapsed() > AFTERMATH {
+                    return RunEnd::Violation;
                 }
             }
             if stop.load(Ordering::Relaxed) {
-                return End::Interrupted;
+                return RunEnd::Interrupted;
             }
             if self.writers.iter().any(JoinHandle::is_finished) {
-                return End::WriterGone;
+                return RunEnd::WriterFailed;
             }
             if self.began.elapsed() >= duration {
-                return End::Complete;
+                return RunEnd::Complete;
             }
         }
     }
 
     fn progress(&self) -> Progress {
-        let counts = &self.judge.counts;
+        let counts = &self.checker.counts;
         Progress {
             elapsed: self.began.elapsed(),
             reads: counts.reads,
@@ -289,41 +312,54 @@ impl Running {
         }
     }
 
-    fn report(mut self, plan: &Plan, end: End, converged: Converged, mut trouble: Vec<String>) -> Report {
+    fn report(
+        mut self,
+        plan: &Plan,
+        end: RunEnd,
+        convergence: ConvergenceResult,
+        mut problems: Vec<String>,
+    ) -> Report {
         let mut losses = Vec::new();
         for (admin, before) in self.admins.iter_mut().zip(&self.losses_before) {
-            let counted = before.clone().and_then(|before| Ok(admin.losses()?.saturating_sub(before)));
-            losses.push(counted.map_err(|what| trouble.push(format!("an admin API: {what}"))).ok());
+            let counted =
+                before.clone().and_then(|before| Ok(admin.losses()?.saturating_sub(before)));
+            losses
+                .push(counted.map_err(|what| problems.push(format!("an admin API: {what}"))).ok());
         }
-        let evidence = self.judge.evidence.take();
-        let story = evidence.as_ref().map(|evidence| {
+        let evidence = self.checker.evidence.take();
+        let counterexample = evidence.as_ref().map(|evidence| {
             let key = plan.table.key_type.text(evidence.violation.observation.key);
-            tell(evidence, &Names { key, ..self.names.clone() })
+            render(evidence, &Names { key, ..self.names.clone() })
         });
-        let granted = |known: &Known| {
+        let capabilities = |known: &ProbedTarget| {
             let url = known.target.url.clone();
-            (url, matches!(known.origin, Origin::Balancer(_)), known.granted)
+            (url, matches!(known.origin, Origin::Balancer(_)), known.capabilities)
         };
-        let end = if evidence.is_some() && end == End::Complete { End::Violation } else { end };
+        let end =
+            if evidence.is_some() && end == RunEnd::Complete { RunEnd::Violation } else { end };
         Report {
             end,
             took: self.began.elapsed(),
             writes: Writes::of(&self.writes),
-            reads: self.judge.counts.clone(),
+            reads: self.checker.counts.clone(),
             purges: self.purges.load(Ordering::Relaxed),
-            unanswered: LOSSES.iter().map(|lost| (lost.name(), self.losses.get(*lost))).collect(),
-            granted: self.known.iter().map(granted).collect(),
+            unanswered: REQUEST_ERRORS
+                .iter()
+                .map(|lost| (lost.name(), self.losses.get(*lost)))
+                .collect(),
+            capabilities: self.known.iter().map(capabilities).collect(),
             feed_losses: losses,
-            converged,
+            convergence,
             first_rule: evidence.map(|evidence| evidence.violation.rule),
-            story,
-            trouble,
+            counterexample,
+            problems,
         }
     }
 }
 
 fn admins(plan: &Plan) -> Vec<Admin> {
-    let admin = |(at, target)| Admin::new(Origin::Instance(at as u16), target, plan.admin_token.clone());
+    let admin =
+        |(at, target)| Admin::new(Origin::Instance(at as u16), target, plan.admin_token.clone());
     // A plan has at most `plan::TARGETS_MAX` of them.
     plan.admins.iter().enumerate().map(admin).collect()
 }

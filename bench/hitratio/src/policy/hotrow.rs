@@ -1,13 +1,14 @@
-//! The product's own cache, through its whole path: lookup, lease, fill. Every read answers at once.
+//! The product's own cache, through its whole path: lookup, lease, fill. Every read answers at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotrow_cache::config::{CollectionConfig, Config, Upkeep, WhenStale, queue};
-use hotrow_cache::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
-use hotrow_cache::version::Version;
-use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, Wish};
+use hotrow_cache::config::{CollectionPolicy, Config, InvalidationMode, WhenStale, queue};
+use hotrow_cache::{Answers, Cache, ENTRY_OVERHEAD_BYTES, Fetched, Lookup, ReadMode};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
+use hotrow_types::version::Version;
 
 use super::Policy;
 
@@ -17,14 +18,14 @@ const KEY_BYTES: u64 = 11;
 const BODY: &[u8] = b"{}";
 const NOW: Nanos = Nanos(1_000_000_000);
 
-/// `hotrow_cache` with its capacity in bytes set so that it holds the given number of these entries.
+/// `hotrow_cache` with a capacity in bytes that holds the given number of these entries.
 pub struct Hotrow {
     cache: Arc<Cache<()>>,
     schema: KeySchema,
 }
 
 impl Hotrow {
-    /// Room for `capacity` entries.
+    /// Creates a cache for `capacity` entries.
     pub fn new(capacity: usize) -> Self {
         let entry_bytes = KEY_BYTES + BODY.len() as u64;
         let config = Config {
@@ -32,8 +33,8 @@ impl Hotrow {
             capacity_bytes: capacity as u64 * (entry_bytes + ENTRY_OVERHEAD_BYTES),
             negative_share: 0.0,
             entry_bytes_estimate: entry_bytes,
-            upkeep: Upkeep::Feed,
-            refresh_hot: false,
+            invalidation_mode: InvalidationMode::Feed,
+            prefetch_on_change: false,
             isolate_scans: true,
             max_staleness: Duration::from_secs(1),
             when_stale: WhenStale::Bypass,
@@ -54,14 +55,14 @@ impl Hotrow {
             seed: 1,
         };
         let day = Duration::from_secs(86_400);
-        let cache = Cache::new(config, vec![CollectionConfig { ttl: day, negative_ttl: day }]);
+        let cache = Cache::new(config, vec![CollectionPolicy { ttl: day, negative_ttl: day }]);
         cache.advance(NOW, None);
         Self { cache, schema: KeySchema::new(COLLECTION, vec![KeyType::Integer]) }
     }
 
     fn fill(&self) {
-        let Some(mut turn) = self.cache.turn(COLLECTION) else { return };
-        while let Some(keys) = turn.next_query(NOW) {
+        let Some(mut turn) = self.cache.batch_loader(COLLECTION) else { return };
+        while let Some(keys) = turn.next_batch(NOW) {
             let rows = keys.iter().map(|_| Fetched::Found(BODY.to_vec())).collect();
             turn.complete(Ok(Answers { version: Version::Unknown, position: None, rows }), NOW);
         }
@@ -70,10 +71,12 @@ impl Hotrow {
 
 impl Policy for Hotrow {
     fn get_or_insert(&mut self, key: u32) -> bool {
-        let Ok(key): Result<Key, _> = self.schema.key(&[KeyPart::Integer(i64::from(key))]) else { return false };
-        match self.cache.lookup(&key, Wish::Any, NOW) {
+        let Ok(key): Result<Key, _> = self.schema.key(&[KeyPart::Integer(i64::from(key))]) else {
+            return false;
+        };
+        match self.cache.lookup(&key, ReadMode::Normal, NOW) {
             Lookup::Hit(..) => true,
-            Lookup::Fill(waiter) => {
+            Lookup::Miss(waiter) => {
                 self.fill();
                 drop(waiter);
                 false

@@ -1,4 +1,4 @@
-//! Least recently used: the sanity check, because its hit ratio is known for every trace.
+//! Least recently used: a sanity check, because its hit ratio is known for every trace.
 
 use std::collections::HashMap;
 
@@ -25,9 +25,10 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// A cache of `capacity` entries.
+    /// Creates a cache of `capacity` entries.
     pub fn new(capacity: usize) -> Self {
-        let slots = HashMap::with_capacity_and_hasher(capacity, RandomState::with_seeds(1, 2, 3, 4));
+        let slots =
+            HashMap::with_capacity_and_hasher(capacity, RandomState::with_seeds(1, 2, 3, 4));
         Self { slots, nodes: Vec::with_capacity(capacity), newest: NONE, oldest: NONE, capacity }
     }
 
@@ -46,7 +47,8 @@ impl Lru {
     fn link_newest(&mut self, at: u32) {
         let before = std::mem::replace(&mut self.newest, at);
         let node = &mut self.nodes[at as usize];
-        (node.newer, node.older) = (NONE, before);
+        node.newer = NONE;
+        node.older = before;
         match before {
             NONE => self.oldest = at,
             b => self.nodes[b as usize].newer = at,
@@ -87,7 +89,8 @@ impl Policy for Lru {
 mod tests {
     use super::*;
 
-    /// Against the definition: a request hits when fewer than `capacity` other keys were asked for since the last time.
+    /// Compares with the definition: a request hits if fewer than `capacity` other keys were
+    /// requested since its last use.
     #[test]
     fn agrees_with_reuse_distances() {
         let mut state = 7_u64;
@@ -101,7 +104,8 @@ mod tests {
             let expected: u64 = (0..keys.len())
                 .filter(|&i| {
                     keys[..i].iter().rposition(|k| *k == keys[i]).is_some_and(|last| {
-                        let between: std::collections::HashSet<_> = keys[last + 1..i].iter().collect();
+                        let between: std::collections::HashSet<_> =
+                            keys[last + 1..i].iter().collect();
                         between.len() < capacity
                     })
                 })

@@ -8,14 +8,15 @@ use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use super::Policy;
 
-/// The knobs of `quick_cache` that change its hit ratio.
+/// Settings of `quick_cache` that affect its hit ratio.
 #[derive(Clone, Copy, Debug)]
 pub struct QuickSettings {
     /// Share of the capacity for hot entries, 0 to 1.
     pub hot: f64,
     /// Remembered evicted keys over `estimate_entries`, 0 to 1.
     pub ghost: f64,
-    /// Shards; `None`: the default of four per core. Lowered by the library until a shard holds at least 32 entries.
+    /// Shards; `None`: the default of four per core. The library lowers it until a shard holds at
+    /// least 32 entries.
     pub shards: Option<NonZeroUsize>,
     /// `estimated_items_capacity` over the real capacity.
     pub estimate: f64,
@@ -25,7 +26,7 @@ pub struct QuickSettings {
 pub struct Quick(Cache<u32, u32, UnitWeighter, RandomState, DefaultLifecycle<u32, u32>>);
 
 impl Quick {
-    /// A cache of `capacity` entries.
+    /// Creates a cache of `capacity` entries.
     pub fn new(capacity: usize, settings: QuickSettings) -> Self {
         let mut options = OptionsBuilder::new();
         options
@@ -36,7 +37,10 @@ impl Quick {
         if let Some(shards) = settings.shards {
             options.shards(shards.get());
         }
-        #[expect(clippy::unwrap_used, reason = "build() fails only without the two capacities, which are set above")]
+        #[expect(
+            clippy::unwrap_used,
+            reason = "build() fails only without the two capacities, which are set above"
+        )]
         let options = options.build().unwrap();
         let hasher = RandomState::with_seeds(1, 2, 3, 4);
         Self(Cache::with_options(options, UnitWeighter, hasher, DefaultLifecycle::default()))

@@ -1,8 +1,9 @@
-//! S3-FIFO, plain or with a small queue that adapts. Here to compare hit ratios, not made for speed.
+//! S3-FIFO, plain or with an adaptive small queue. For comparison of hit ratios; not optimized for
+//! speed.
 //!
-//! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023. The adaptation follows ARC
-//! (Megiddo and Modha, FAST 2003): a hit on a key that the small queue dropped makes that queue longer, a hit on one
-//! that the main queue dropped makes it shorter.
+//! Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023. The
+//! adaptation follows ARC (Megiddo and Modha, FAST 2003): a hit on a key dropped by the small queue
+//! lengthens that queue, a hit on one dropped by the main queue shortens it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,16 +11,17 @@ use ahash::RandomState;
 
 use super::Policy;
 
-/// What distinguishes the variants.
+/// Parameters of the variants.
 #[derive(Clone, Copy, Debug)]
 pub struct S3Settings {
-    /// Share of the capacity for the small queue; where it starts when it adapts.
+    /// Share of the capacity for the small queue; the initial share if it adapts.
     pub small: f64,
-    /// Hits that an entry needs in the small queue to go on to the main one.
+    /// Hits that an entry needs in the small queue to move to the main one.
     pub promote_at: u8,
-    /// Lowest and highest share of the small queue; `None`: it stays as it is.
+    /// Lowest and highest share of the small queue; `None`: the share is fixed.
     pub adapt: Option<(f64, f64)>,
-    /// Remembered keys over capacity: of the one list, or of both together when the small queue adapts.
+    /// Remembered keys over capacity: of the single list, or of both lists together if the small
+    /// queue adapts.
     pub ghost: f64,
 }
 
@@ -46,7 +48,7 @@ impl Ghost {
         self.stamp += 1;
         self.newest.insert(key, self.stamp);
         self.order.push_back((key, self.stamp));
-        // Keys that were taken leave their place in the order behind, so the order is bounded as the list itself is.
+        // Removed keys stay in the order, so the order is bounded as the list is.
         while self.newest.len() > self.capacity || self.order.len() > 2 * self.capacity.max(1) {
             let Some((old, stamp)) = self.order.pop_front() else { break };
             if self.newest.get(&old) == Some(&stamp) {
@@ -73,10 +75,11 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
-    /// A cache of `capacity` entries.
+    /// Creates a cache of `capacity` entries.
     pub fn new(capacity: usize, settings: S3Settings) -> Self {
         let ghosts = capacity as f64 * settings.ghost;
-        let (by_small, by_main) = if settings.adapt.is_some() { (ghosts / 2.0, ghosts / 2.0) } else { (ghosts, 0.0) };
+        let (by_small, by_main) =
+            if settings.adapt.is_some() { (ghosts / 2.0, ghosts / 2.0) } else { (ghosts, 0.0) };
         Self {
             hits_of: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
             small: VecDeque::new(),
@@ -89,9 +92,12 @@ impl S3Fifo {
         }
     }
 
-    /// Where a new key goes, after the small queue learnt from it.
+    /// Returns the queue for a new key, and adapts the small queue.
     fn admit(&mut self, key: u32) -> Queue {
-        let sizes = (self.dropped_by_small.newest.len().max(1) as f64, self.dropped_by_main.newest.len().max(1) as f64);
+        let sizes = (
+            self.dropped_by_small.newest.len().max(1) as f64,
+            self.dropped_by_main.newest.len().max(1) as f64,
+        );
         let step = if self.dropped_by_small.take(key) {
             (sizes.1 / sizes.0).max(1.0)
         } else if self.dropped_by_main.take(key) {
@@ -101,7 +107,8 @@ impl S3Fifo {
         };
         if let Some((least, most)) = self.settings.adapt {
             let capacity = self.capacity as f64;
-            self.small_target = (self.small_target + step).clamp((capacity * least).max(1.0), capacity * most);
+            self.small_target =
+                (self.small_target + step).clamp((capacity * least).max(1.0), capacity * most);
         }
         Queue::Main
     }

@@ -1,4 +1,4 @@
-//! What an answer must be, from what was known when it was asked for.
+//! Requirements on an answer, from the state at the time of its request.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use hotrow_measure::clock::Nanos;
 
 use super::db::Db;
 use super::world::{BOUND, NEGATIVE_TTL, TTL};
-use crate::key::Key;
-use crate::{Presence, Quality, Record, Wish};
+use crate::{Freshness, Presence, ReadMode, Record};
+use hotrow_types::key::Key;
 
-/// A request, and what held when it arrived.
+/// A request, and the state when it arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) key: Key,
-    pub(super) wish: Wish,
+    pub(super) mode: ReadMode,
     pub(super) at: Nanos,
-    /// The newest version of the key that was answered before.
+    /// Newest version of the key that was answered before.
     pub(super) floor: u64,
-    /// The point of the log that the feed had passed.
+    /// Point of the log that the feed had passed.
     pub(super) applied: u64,
     pub(super) fences: Fences,
 }
 
-/// When things last happened to a key: nothing read before may be served after.
+/// Times of the last events of a key: nothing read before them may be served after them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fences {
     /// Invalidated or purged.
@@ -33,56 +33,73 @@ pub(super) struct Fences {
     pub(super) loss: Nanos,
 }
 
-/// How an answer came.
+/// Path by which an answer came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Entry(Quality),
+pub(super) enum AnswerPath {
+    Entry(Freshness),
     Read,
-    StandIn,
+    StaleIfError,
 }
 
-/// The row's version in the body of an answer: the log's point of its last change.
+/// Returns the version of the row in the body of an answer: the log's point of its last change.
 pub(super) fn row_version(record: &Record) -> Result<u64, String> {
     let text = std::str::from_utf8(record.body()).map_err(|e| e.to_string())?;
     text.parse().map_err(|_| format!("body {text:?}"))
 }
 
-/// Holds an answer against the contract. `seen` is the row's version.
-pub(super) fn check(asked: &Asked, way: Way, record: &Record, seen: u64, db: &Db) -> Result<(), String> {
-    let Asked { key, wish, at, floor, applied, fences } = asked;
+/// Checks an answer against the contract. `seen` is the version of the row.
+pub(super) fn check(
+    asked: &Asked,
+    path: AnswerPath,
+    record: &Record,
+    seen: u64,
+    db: &Db,
+) -> Result<(), String> {
+    let Asked { key, mode, at, floor, applied, fences } = asked;
     let read_at = record.read_at();
     let rule = |holds: bool, what: &str| {
-        if holds { Ok(()) } else { Err(format!("{what}: got {seen} read at {read_at:?} by {way:?} for {asked:?}")) }
+        if holds {
+            Ok(())
+        } else {
+            Err(format!("{what}: got {seen} read at {read_at:?} by {path:?} for {asked:?}"))
+        }
     };
     rule(record.key_bytes() == key.as_bytes(), "another key's record")?;
     rule(seen >= *floor, "older than an answer before (point 1)")?;
-    rule(read_at > fences.key, "older than a change that was taken in, or a purge")?;
+    rule(read_at > fences.key, "older than an applied change or a purge")?;
     rule(read_at > fences.flush, "older than a flush")?;
-    let marked = way == Way::StandIn || way == Way::Entry(Quality::Stale);
+    let marked = path == AnswerPath::StaleIfError || path == AnswerPath::Entry(Freshness::Stale);
     if !marked {
         let due = db.row_at(key, at.before(BOUND).before(Duration::from_nanos(1)));
         rule(seen >= due, "not fresh (point 2)")?;
-        rule(record.is_behind() || seen >= db.row(key, *applied), "not fresh, by position (point 3)")?;
-        rule(read_at > fences.loss, "of before a loss, not marked (point 5)")?;
+        rule(
+            record.is_behind() || seen >= db.row(key, *applied),
+            "not fresh, by position (point 3)",
+        )?;
+        rule(read_at > fences.loss, "from before a gap, not marked (point 5)")?;
     }
     if let Some(position) = record.position() {
         rule(position.at >= seen, "a position before what was read (point 3)")?;
     }
     let ttl = if record.presence() == Presence::Found { TTL } else { NEGATIVE_TTL };
-    match way {
-        Way::Entry(Quality::Fresh | Quality::Stale) => {
-            rule(*wish == Wish::Any, "an entry for a request that wants a new read")?;
+    match path {
+        AnswerPath::Entry(Freshness::Fresh | Freshness::Stale) => {
+            rule(*mode == ReadMode::Normal, "an entry for a request that wants a new read")?;
             rule(*at < read_at.after(ttl), "past its TTL")
         }
-        Way::Entry(Quality::Expired) => rule(*at >= read_at.after(ttl.mul_f64(0.79)), "expired too early"),
-        Way::Read => rule(*wish == Wish::Any || read_at > *at, "a read that began before it was asked for"),
-        Way::StandIn => Ok(()),
+        AnswerPath::Entry(Freshness::Expired) => {
+            rule(*at >= read_at.after(ttl.mul_f64(0.79)), "expired too early")
+        }
+        AnswerPath::Read => {
+            rule(*mode == ReadMode::Normal || read_at > *at, "a read that began before its request")
+        }
+        AnswerPath::StaleIfError => Ok(()),
     }
 }
 
 macro_rules! counts {
     ($($name:ident),* $(,)?) => {
-        /// What happened in a run.
+        /// Counts of the events of a run.
         #[derive(Clone, Debug, Default)]
         pub(super) struct Counts {
             $(pub(super) $name: u64,)*
@@ -110,7 +127,7 @@ counts!(
     negative,
     read,
     joined,
-    stand_ins,
+    stale_if_errors,
     new_reads,
     behind,
     queue_full,

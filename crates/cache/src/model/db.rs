@@ -1,20 +1,20 @@
-//! The simulated database: a log of commits, and what each moment's reads see of it.
+//! Simulated database: a log of commits, and the part of it that reads see at each moment.
 
 use std::sync::Arc;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::key::{CollectionId, Key};
-use crate::version::{GtidSet, Snapshot, SourceId, Version};
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::version::{GtidSet, Snapshot, SourceId, Version};
 
-/// One commit: one row, or a whole collection at once. Its number is its place in the log, from 1.
+/// One commit: one row, or a whole collection. Its number is its index in the log, from 1.
 pub(super) struct Commit {
-    /// When it was written to the log, where the feed finds it.
+    /// Time at which it was written to the log, where the feed finds it.
     pub(super) at: Nanos,
-    /// When it became visible, and returned to its client. None: not yet (Race B).
+    /// Time at which it became visible and returned to its client. `None`: not yet (Race B).
     pub(super) visible_at: Option<Nanos>,
     pub(super) collection: CollectionId,
-    /// None: all of them.
+    /// `None`: all rows.
     pub(super) key: Option<Key>,
 }
 
@@ -24,7 +24,8 @@ impl Commit {
     }
 
     fn conflicts(&self, other: &Self) -> bool {
-        self.collection == other.collection && (self.key == other.key || self.key.is_none() || other.key.is_none())
+        self.collection == other.collection
+            && (self.key == other.key || self.key.is_none() || other.key.is_none())
     }
 
     fn is_visible(&self, time: Nanos) -> bool {
@@ -32,15 +33,15 @@ impl Commit {
     }
 }
 
-/// Who numbers the transactions.
+/// Source of the transactions' numbers.
 const SERVER: &str = "00000000-0000-0000-0000-000000000001";
 
-/// The same, as a mark has it.
+/// Returns the same source as a change id carries it.
 pub(super) fn source() -> SourceId {
     SourceId::new(1, "").unwrap()
 }
 
-/// Which hidden commits become visible.
+/// Selection of hidden commits that become visible.
 #[derive(Clone, Copy)]
 pub(super) enum Reveal {
     All,
@@ -49,27 +50,29 @@ pub(super) enum Reveal {
     Any(usize),
 }
 
-/// What reads tell of what they saw, and how far the feed may be ahead of them.
+/// Versions that reads report, and how far the feed may be ahead of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Versions {
-    /// Nothing (no log).
+    /// None (no log).
     None,
-    /// A point of the log; commits are visible before the feed shows them (SQLite).
+    /// A point of the log; commits are visible before the feed delivers them (SQLite).
     Log,
     /// A snapshot; commits become visible in any order (PostgreSQL).
     Snapshots,
     /// A point of the log; commits become visible in its order (MariaDB).
     Commits,
-    /// Two points of the log, between which the read lies (MongoDB; MariaDB when nothing was written lately).
+    /// Two points of the log that enclose the read (MongoDB; MariaDB without recent writes).
     Spans,
-    /// The transactions that were visible when the query was sent; they become visible in any order (MySQL).
+    /// The transactions that were visible when the query was sent; they become visible in any order
+    /// (MySQL).
     Gtids,
 }
 
 impl Versions {
-    pub(super) const ALL: [Self; 6] = [Self::None, Self::Log, Self::Snapshots, Self::Commits, Self::Spans, Self::Gtids];
+    pub(super) const ALL: [Self; 6] =
+        [Self::None, Self::Log, Self::Snapshots, Self::Commits, Self::Spans, Self::Gtids];
 
-    /// Whether the feed may be ahead of what reads see.
+    /// Returns whether the feed may be ahead of what reads see.
     pub(super) fn run_behind(self) -> bool {
         !matches!(self, Self::None | Self::Log)
     }
@@ -86,7 +89,8 @@ pub(super) struct Db {
 }
 
 impl Db {
-    /// Adds a commit. Whoever holds its rows' locks ends first, and with `in_log_order` all before that.
+    /// Adds a commit. The holder of its rows' locks ends first, and with `in_log_order` all commits
+    /// before it.
     pub(super) fn commit(&mut self, commit: Commit, in_log_order: bool) {
         let conflicts = |other: &Commit| other.visible_at.is_none() && other.conflicts(&commit);
         let last = self.log.iter().rposition(conflicts).map_or(0, |i| i + 1);
@@ -100,7 +104,8 @@ impl Db {
 
     /// Makes hidden commits visible.
     pub(super) fn reveal(&mut self, which: Reveal, now: Nanos) {
-        let mut hidden: Vec<&mut Commit> = self.log.iter_mut().filter(|commit| commit.visible_at.is_none()).collect();
+        let mut hidden: Vec<&mut Commit> =
+            self.log.iter_mut().filter(|commit| commit.visible_at.is_none()).collect();
         let chosen = match which {
             Reveal::All => 0..hidden.len(),
             Reveal::Oldest => 0..hidden.len().min(1),
@@ -114,36 +119,38 @@ impl Db {
         self.log.len() as u64
     }
 
-    /// The log's end at a time.
+    /// Returns the end of the log at a time.
     pub(super) fn end_at(&self, time: Nanos) -> u64 {
         self.log.partition_point(|commit| commit.at <= time) as u64
     }
 
-    /// The last change of the row up to `end`, visible or not: its version. 0: as it was at first.
+    /// Returns the last change of the row up to `end`, visible or not, as its version. 0: the
+    /// initial row.
     pub(super) fn row(&self, key: &Key, end: u64) -> u64 {
         self.log[..end as usize].iter().rposition(|c| c.concerns(key)).map_or(0, |i| i as u64 + 1)
     }
 
-    /// The row's version for a read at `time`.
+    /// Returns the version of the row for a read at `time`.
     pub(super) fn row_at(&self, key: &Key, time: Nanos) -> u64 {
         let seen = |c: &Commit| c.is_visible(time) && c.concerns(key);
         self.log.iter().rposition(seen).map_or(0, |i| i as u64 + 1)
     }
 
-    /// What a read at `time` sees.
+    /// Returns what a read at `time` sees.
     pub(super) fn snapshot(&self, time: Nanos) -> Version {
         let xmax = self.end_at(time) + 1;
-        let running: Vec<u64> = (1..xmax).filter(|xid| !self.log[*xid as usize - 1].is_visible(time)).collect();
+        let running: Vec<u64> =
+            (1..xmax).filter(|xid| !self.log[*xid as usize - 1].is_visible(time)).collect();
         let xmin = running.first().copied().unwrap_or(xmax);
-        Version::Snapshot(Arc::new(Snapshot { xmin, xmax, running }))
+        Version::Snapshot { incarnation: 1, snapshot: Arc::new(Snapshot { xmin, xmax, running }) }
     }
 
-    /// The end of what a read at `time` sees, where that is a beginning of the log.
+    /// Returns the end of what a read at `time` sees, where that is a prefix of the log.
     pub(super) fn visible_end(&self, time: Nanos) -> u64 {
         self.log.iter().take_while(|commit| commit.is_visible(time)).count() as u64
     }
 
-    /// The transactions that a read at `time` sees, as MySQL lists them.
+    /// Returns the transactions that a read at `time` sees, in MySQL's form.
     pub(super) fn gtids(&self, time: Nanos) -> Version {
         let seen = self.log.iter().zip(1..).filter(|(commit, _)| commit.is_visible(time));
         let numbers: String = seen.map(|(_, number): (_, u64)| format!(":{number}")).collect();
@@ -151,7 +158,7 @@ impl Db {
         Version::Gtids(Arc::new(GtidSet::parse(&text).unwrap()))
     }
 
-    /// Every fourth version of a row is its absence.
+    /// Returns whether a version has a row: every fourth version is its absence.
     pub(super) fn exists(version: u64) -> bool {
         version % 4 != 3
     }

@@ -1,8 +1,9 @@
-//! The cache against a model: random schedules of requests, reads, changes, feed, losses, cancellations and time, and
-//! every answer held against the contract. One thread, virtual time; the schedules of threads are in `schedules`.
+//! The cache against a model: random schedules of requests, reads, changes, feed events, gaps,
+//! cancellations and time, with every answer checked against the contract. One thread, virtual
+//! time; `schedules` explores threads.
 //!
-//! `world` moves the cache, the readers and the feed, which lags behind the log of `db`; `clients` ask and wait; `check`
-//! knows what each answer must be.
+//! `world` drives the cache, the readers and the feed, which lags behind the log of `db`; `clients`
+//! send requests and wait; `check` knows the requirements on each answer.
 
 mod check;
 mod clients;
@@ -11,12 +12,12 @@ mod world;
 
 use std::cell::RefCell;
 
-use hotrow_admit::concurrency::queue;
+use hotrow_admission::concurrency::queue;
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config as Runs, TestCaseError, TestRunner};
 
-use crate::Fix;
+use crate::Safeguard;
 use crate::config::{Config, WhenStale};
 use crate::testkit::config;
 use check::Counts;
@@ -25,14 +26,15 @@ use world::{BOUND, Op, Settings, World};
 
 /// Steps of one case.
 const STEPS: usize = 500;
-/// Cases of a run, more when `PROPTEST_CASES` says so: 10^6 steps, a fifth of it without optimisation.
+/// Cases of a run, unless `PROPTEST_CASES` asks for more: 10^6 steps, a fifth of it without
+/// optimisation.
 const CASES_MIN: u32 = if cfg!(debug_assertions) { 400 } else { 2000 };
 
-/// What a case is made of: a few bits of settings, and steps.
+/// Content of a case: a few bits of settings, and steps.
 type Case = (u32, Vec<(u8, u16, u16)>);
 
-/// Runs random cases; the counts of all of them, and the first violation.
-fn explore(without: Option<Fix>) -> (Counts, Result<(), String>) {
+/// Runs random cases. Returns the counts of all of them and the first violation.
+fn explore(without: Option<Safeguard>) -> (Counts, Result<(), String>) {
     let total = RefCell::new(Counts::default());
     let mut runner = TestRunner::new(Runs {
         failure_persistence: None,
@@ -60,8 +62,9 @@ fn settings(bits: u32) -> Settings {
     let cache = Config {
         enabled: pick(0, 16) != 0,
         capacity_bytes: [2_000, 5_000, 100_000][pick(4, 3)],
-        when_stale: [WhenStale::Bypass, WhenStale::Bypass, WhenStale::Stale, WhenStale::Refuse][pick(6, 4)],
-        refresh_hot: pick(27, 2) == 0,
+        when_stale: [WhenStale::Bypass, WhenStale::Bypass, WhenStale::Stale, WhenStale::Refuse]
+            [pick(6, 4)],
+        prefetch_on_change: pick(27, 2) == 0,
         isolate_scans: true,
         max_staleness: BOUND,
         ttl_jitter: 0.2,
@@ -91,20 +94,22 @@ fn no_schedule_breaks_the_contract() {
         panic!("{violation}");
     }
     assert!(counts.steps >= 200_000, "{counts:?}");
-    // A test that never gets to the interesting places proves nothing.
+    // A test that never reaches the interesting states proves nothing.
     for (name, count) in counts.each() {
         assert!(count >= 20, "{name}: {counts:?}");
     }
 }
 
-/// With any of the fixes taken out, the same test has to find a violation.
-#[cfg(feature = "sabotage")]
+/// With any of the safeguards disabled, the same test has to find a violation.
+#[cfg(feature = "failpoints")]
 #[test]
-fn a_missing_fix_is_found() {
-    for fix in [Fix::Lease, Fix::Fence, Fix::Epoch] {
-        let (_, outcome) = explore(Some(fix));
-        let Err(violation) = outcome else { panic!("a cache without {fix:?} passed the test of the contract") };
-        let words = ["older", "not fresh", "differs", "of before a loss"];
-        assert!(words.iter().any(|word| violation.contains(word)), "{fix:?}: {violation}");
+fn a_disabled_safeguard_is_detected() {
+    for safeguard in [Safeguard::Lease, Safeguard::Fence, Safeguard::Epoch] {
+        let (_, outcome) = explore(Some(safeguard));
+        let Err(violation) = outcome else {
+            panic!("a cache without {safeguard:?} passed the test of the contract")
+        };
+        let words = ["older", "not fresh", "differs", "from before a gap"];
+        assert!(words.iter().any(|word| violation.contains(word)), "{safeguard:?}: {violation}");
     }
 }

@@ -1,4 +1,5 @@
-//! A database with a log, a feed that lags, reads that see the log at some moment of their own, and the cache.
+//! A database with a log, a feed that lags, reads that see the log at a moment of their own, and
+//! the cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,18 +9,18 @@ use hotrow_measure::clock::Nanos;
 
 use super::check::{Asked, Counts, Fences};
 use super::db::{self, Commit, Db, Reveal, Versions};
-use crate::config::{CollectionConfig, Config};
+use crate::config::{CollectionPolicy, Config};
 use crate::flight::Waiter;
-use crate::key::{CollectionId, Key};
 use crate::stats::Removal;
-use crate::testkit::{Bell, Broken, START, TestCache, key_of};
-use crate::version::{Gtid, Mark, Position, Version};
-use crate::{Answers, Cache, Fetched, Fix, Turn, Wish};
+use crate::testkit::{Bell, START, TestCache, TestError, key_of};
+use crate::{Answers, BatchLoader, Cache, Fetched, ReadMode, Safeguard};
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::version::{ChangeId, Gtid, Position, Version};
 
 pub(super) const BOUND: Duration = Duration::from_millis(100);
 pub(super) const TTL: Duration = Duration::from_millis(600);
 pub(super) const NEGATIVE_TTL: Duration = Duration::from_millis(250);
-/// How long a request may wait.
+/// Longest wait of a request.
 pub(super) const PATIENCE: Duration = Duration::from_millis(200);
 const COLLECTIONS: u16 = 2;
 const IDS: u16 = 7;
@@ -35,7 +36,7 @@ pub(super) enum Op {
     Look,
     LookNew,
     Batch,
-    NextQuery,
+    NextBatch,
     Complete,
     Commit,
     Reveal,
@@ -58,7 +59,7 @@ impl Op {
             46..50 => Self::Reveal,
             50..58 => Self::LookNew,
             58..72 => Self::Batch,
-            72..104 => Self::NextQuery,
+            72..104 => Self::NextBatch,
             104..138 => Self::Complete,
             138..160 => Self::Commit,
             160..172 => Self::Deliver,
@@ -75,7 +76,7 @@ impl Op {
     }
 }
 
-/// The feed: how far it has delivered, and the probes that it has not passed yet.
+/// The feed: the delivered part of the log, and the probes it has not passed yet.
 #[derive(Default)]
 struct Feed {
     delivered: u64,
@@ -84,13 +85,13 @@ struct Feed {
 }
 
 pub(super) struct Reader {
-    pub(super) turn: Turn<Broken>,
-    /// The query under way: its keys, and when it was sent.
+    pub(super) loader: BatchLoader<TestError>,
+    /// The query in flight: its keys and the time at which it was sent.
     pub(super) query: Option<(Vec<Key>, Nanos)>,
 }
 
 pub(super) struct Pending {
-    pub(super) waiter: Waiter<Broken>,
+    pub(super) waiter: Waiter<TestError>,
     pub(super) bell: Arc<Bell>,
     pub(super) rings_seen: Option<usize>,
     pub(super) asked: Asked,
@@ -105,7 +106,7 @@ pub(super) struct World {
     pub(super) readers: Vec<Reader>,
     pub(super) pending: Vec<Pending>,
     pub(super) answered: HashMap<Key, u64>,
-    /// The versions of missing rows, which carry none in the body: by key and time of the read.
+    /// Versions of missing rows, which have no body to carry one: by key and time of the read.
     pub(super) missing: HashMap<(Key, Nanos), u64>,
     pub(super) fences: HashMap<Key, Fences>,
     pub(super) failed_at: HashMap<Key, Nanos>,
@@ -113,11 +114,11 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(settings: &Settings, without: Option<Fix>) -> Self {
-        let own = CollectionConfig { ttl: TTL, negative_ttl: NEGATIVE_TTL };
+    pub(super) fn new(settings: &Settings, without: Option<Safeguard>) -> Self {
+        let own = CollectionPolicy { ttl: TTL, negative_ttl: NEGATIVE_TTL };
         let cache = Cache::new(settings.cache.clone(), vec![own; usize::from(COLLECTIONS)]);
-        #[cfg(feature = "sabotage")]
-        without.into_iter().for_each(|fix| cache.take_out(fix));
+        #[cfg(feature = "failpoints")]
+        without.into_iter().for_each(|safeguard| cache.disable(safeguard));
         let _ = without;
         Self {
             cache,
@@ -139,12 +140,12 @@ impl World {
         let mut counts = self.counts.clone();
         for collection in (0..COLLECTIONS).map(CollectionId) {
             let stats = self.cache.stats(collection);
-            counts.dead_leases += stats.dead_leases_total;
-            counts.rereads += stats.rereads_total;
+            counts.dead_leases += stats.fills_discarded_total;
+            counts.rereads += stats.fill_retries_total;
             counts.evictions += stats.removed[Removal::Capacity as usize];
             counts.queue_full += stats.refused_total;
-            counts.overdue += stats.overdue_total;
-            counts.displaced += stats.displaced_total;
+            counts.overdue += stats.deadline_rejected_total;
+            counts.displaced += stats.queue_dropped_total;
             counts.merged_queries += stats.query_keys[1..].iter().sum::<u64>();
         }
         counts
@@ -152,25 +153,27 @@ impl World {
 
     pub(super) fn step(&mut self, op: Op, a: u16, b: u16) -> Result<(), String> {
         self.counts.steps += 1;
-        // No two events at one time, so that times tell their order.
+        // No two events share a time, so that times give their order.
         self.now = self.now.after(Duration::from_nanos(1));
         let key = key_of(CollectionId(a % COLLECTIONS), i64::from(b % IDS));
         match op {
-            Op::Look => self.look(&[key], Wish::Any)?,
-            Op::LookNew => self.look(&[key], Wish::New)?,
+            Op::Look => self.look(&[key], ReadMode::Normal)?,
+            Op::LookNew => self.look(&[key], ReadMode::Revalidate)?,
             Op::Batch => {
                 let ids = (0..IDS).filter(|id| b >> id & 1 == 1);
-                let keys: Vec<Key> = ids.map(|id| key_of(key.collection(), i64::from(id))).collect();
-                self.look(&keys, if a % 16 < 2 { Wish::New } else { Wish::Any })?;
+                let keys: Vec<Key> =
+                    ids.map(|id| key_of(key.collection(), i64::from(id))).collect();
+                self.look(&keys, if a % 16 < 2 { ReadMode::Revalidate } else { ReadMode::Normal })?;
             }
-            Op::NextQuery => self.next_query(a),
+            Op::NextBatch => self.next_batch(a),
             Op::Complete => self.complete(a, b),
             Op::Commit => {
                 self.counts.commits += 1;
                 let whole = b % 64 == 63;
                 let hidden = self.versions.run_behind() && a % 64 < 24;
                 self.counts.hidden_commits += u64::from(hidden);
-                let (at, collection) = (self.now, key.collection());
+                let at = self.now;
+                let collection = key.collection();
                 if self.versions.are_in_log_order() && !hidden {
                     self.db.reveal(Reveal::All, at);
                 }
@@ -180,7 +183,9 @@ impl World {
                     self.versions.are_in_log_order(),
                 );
             }
-            Op::Reveal if self.versions.are_in_log_order() => self.db.reveal(Reveal::Oldest, self.now),
+            Op::Reveal if self.versions.are_in_log_order() => {
+                self.db.reveal(Reveal::Oldest, self.now)
+            }
             Op::Reveal => self.db.reveal(Reveal::Any(a.into()), self.now),
             Op::Deliver => self.deliver(1 + u64::from(a % 3)),
             Op::CatchUp => {
@@ -207,16 +212,16 @@ impl World {
                 self.fence(&key, |fences, now| fences.key = now);
             }
             Op::Flush => self.flush(key.collection(), None),
-            Op::Lose => self.lose(None),
+            Op::Lose => self.mark_gap(None),
             Op::Start if self.feed.lost => {
                 // A feed starts when every read sees what was written before.
                 self.db.reveal(Reveal::All, self.now);
                 self.feed = Feed { delivered: self.db.end(), ..Feed::default() };
-                self.lose(Some(self.position(self.db.end())));
+                self.mark_gap(Some(self.position(self.db.end())));
             }
             Op::Start => {}
         }
-        self.check_books()
+        self.check_accounting()
     }
 
     fn position(&self, at: u64) -> Position {
@@ -228,37 +233,39 @@ impl World {
     }
 
     fn fence_all(&mut self, collection: Option<CollectionId>, set: impl Fn(&mut Fences, Nanos)) {
-        for (c, id) in (0..COLLECTIONS).flat_map(|c| (0..IDS).map(move |id| (CollectionId(c), id))) {
+        for (c, id) in (0..COLLECTIONS).flat_map(|c| (0..IDS).map(move |id| (CollectionId(c), id)))
+        {
             if collection.is_none_or(|only| only == c) {
                 self.fence(&key_of(c, i64::from(id)), &set);
             }
         }
     }
 
-    fn mark(&self, number: u64) -> Mark {
+    fn mark(&self, number: u64) -> ChangeId {
         match self.versions {
-            Versions::None | Versions::Log => Mark::Log(self.position(number)),
-            Versions::Snapshots => Mark::Transaction(number),
-            Versions::Commits | Versions::Spans => Mark::Commit(self.position(number)),
-            Versions::Gtids => Mark::Gtid(Gtid { source: db::source(), number }),
+            Versions::None | Versions::Log => ChangeId::Log(self.position(number)),
+            Versions::Snapshots => ChangeId::Transaction(number),
+            Versions::Commits | Versions::Spans => ChangeId::Commit(self.position(number)),
+            Versions::Gtids => ChangeId::Gtid(Gtid { source: db::source(), number }),
         }
     }
 
-    fn flush(&mut self, collection: CollectionId, mark: Option<Mark>) {
+    fn flush(&mut self, collection: CollectionId, mark: Option<ChangeId>) {
         self.counts.flushes += 1;
         self.cache.flush(collection, mark);
         self.fence_all(Some(collection), |fences, now| fences.flush = now);
     }
 
-    /// The feed loses its place, or starts anew at `position`.
-    fn lose(&mut self, position: Option<Position>) {
+    /// Marks a gap in the feed, or its restart at `position`.
+    fn mark_gap(&mut self, position: Option<Position>) {
         self.counts.losses += 1;
         self.feed.lost = position.is_none();
-        self.cache.lose(position);
+        self.cache.mark_gap(position);
         self.fence_all(None, |fences, now| fences.loss = now);
     }
 
-    /// Delivers up to `most` commits, in the order of the log, and reports the newest probe that was passed.
+    /// Delivers up to `most` commits in the order of the log, and reports the newest probe that was
+    /// passed.
     fn deliver(&mut self, most: u64) {
         if self.feed.lost {
             return;
@@ -284,39 +291,45 @@ impl World {
             self.cache.advance(sent_at, Some(self.position(until)));
             match self.versions {
                 Versions::None | Versions::Log => {}
-                Versions::Snapshots => self.cache.visible(&self.db.snapshot(self.now)),
+                Versions::Snapshots => self.cache.advance_visibility(&self.db.snapshot(self.now)),
                 Versions::Commits | Versions::Spans => {
-                    self.cache.visible(&Version::Log(self.position(self.db.visible_end(self.now))));
+                    self.cache.advance_visibility(&Version::Log(
+                        self.position(self.db.visible_end(self.now)),
+                    ));
                 }
-                Versions::Gtids => self.cache.visible(&self.db.gtids(self.now)),
+                Versions::Gtids => self.cache.advance_visibility(&self.db.gtids(self.now)),
             }
         }
     }
 
-    fn next_query(&mut self, a: u16) {
-        let idle: Vec<usize> = (0..self.readers.len()).filter(|&i| self.readers[i].query.is_none()).collect();
+    fn next_batch(&mut self, a: u16) {
+        let idle: Vec<usize> =
+            (0..self.readers.len()).filter(|&i| self.readers[i].query.is_none()).collect();
         if let Some(&i) = idle.get(usize::from(a) % idle.len().max(1)) {
-            match self.readers[i].turn.next_query(self.now) {
+            match self.readers[i].loader.next_batch(self.now) {
                 Some(keys) => self.readers[i].query = Some((keys, self.now)),
                 None => drop(self.readers.swap_remove(i)),
             }
         }
     }
 
-    /// A query returns: it saw the log as it was at some moment since it was sent, or it failed.
+    /// Ends a query: it saw the log at some moment since it was sent, or it failed.
     fn complete(&mut self, a: u16, b: u16) {
-        let busy: Vec<usize> = (0..self.readers.len()).filter(|&i| self.readers[i].query.is_some()).collect();
+        let busy: Vec<usize> =
+            (0..self.readers.len()).filter(|&i| self.readers[i].query.is_some()).collect();
         let Some(&i) = busy.get(usize::from(a) % busy.len().max(1)) else { return };
         let Some((keys, sent_at)) = self.readers[i].query.take() else { return };
         if b.is_multiple_of(32) {
             keys.iter().for_each(|key| _ = self.failed_at.insert(key.clone(), self.now));
-            self.readers[i].turn.complete(Err("down"), self.now);
+            self.readers[i].loader.complete(Err("down"), self.now);
             return;
         }
-        let time = Nanos(sent_at.0 + (self.now.0 - sent_at.0) * u64::from(b >> 5) / (u64::from(u16::MAX) >> 5));
+        let time = Nanos(
+            sent_at.0 + (self.now.0 - sent_at.0) * u64::from(b >> 5) / (u64::from(u16::MAX) >> 5),
+        );
         let end = self.db.end_at(time);
-        let read_at = self.readers[i].turn.lease().started_at;
-        let mut rows: Vec<Fetched<Broken>> = Vec::new();
+        let read_at = self.readers[i].loader.lease().started_at;
+        let mut rows: Vec<Fetched<TestError>> = Vec::new();
         for key in &keys {
             let version = self.db.row_at(key, time);
             if b % 32 == 1 && rows.len() == 1 {
@@ -333,7 +346,7 @@ impl World {
         let (version, position) = match self.versions {
             Versions::None => (Version::Unknown, None),
             Versions::Log => (Version::Log(self.position(end)), Some(self.position(end))),
-            // The log's end is read after the snapshot: it may be ahead of it.
+            // The log's end is read after the snapshot and may be ahead of it.
             Versions::Snapshots => (self.db.snapshot(time), Some(log_end)),
             Versions::Commits => {
                 let seen = self.position(self.db.visible_end(time));
@@ -345,11 +358,11 @@ impl World {
             }
             Versions::Gtids => (self.db.gtids(sent_at), Some(log_end)),
         };
-        self.readers[i].turn.complete(Ok(Answers { version, position, rows }), self.now);
+        self.readers[i].loader.complete(Ok(Answers { version, position, rows }), self.now);
     }
 
-    /// Bytes and entries are what the store holds, and no more than it may.
-    fn check_books(&self) -> Result<(), String> {
+    /// Checks that bytes and entries match the store and stay within their bounds.
+    fn check_accounting(&self) -> Result<(), String> {
         let counted = self.cache.store.recount();
         let mut bytes_total = 0;
         for collection in (0..COLLECTIONS).map(CollectionId) {
@@ -357,7 +370,9 @@ impl World {
             let booked = [stats.entries, stats.negative_entries, stats.bytes];
             let counted = counted.get(&collection).copied().unwrap_or_default();
             if booked != counted {
-                return Err(format!("the books of {collection:?} say {booked:?}, the store {counted:?}"));
+                return Err(format!(
+                    "the books of {collection:?} say {booked:?}, the store {counted:?}"
+                ));
             }
             bytes_total += stats.bytes;
         }
@@ -367,8 +382,9 @@ impl World {
         Ok(())
     }
 
-    /// Ends well: reads return, waiters that are woken are polled, and those told to lead do; nothing else happens. All
-    /// must be answered, nothing may be left, and when the feed has caught up every key equals the database.
+    /// Ends the run: reads return, woken waiters are polled, and those asked to lead do so; nothing
+    /// else happens. Every request must be answered, nothing may be left, and when the feed has
+    /// caught up every key must equal the database.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         self.db.reveal(Reveal::All, self.now);
         self.work_off()?;
@@ -385,11 +401,14 @@ impl World {
             self.now = self.now.after(BOUND * 4);
             self.step(Op::CatchUp, 0, 0)?;
             self.answered.remove(&key);
-            self.look(std::slice::from_ref(&key), Wish::Any)?;
+            self.look(std::slice::from_ref(&key), ReadMode::Normal)?;
             self.work_off()?;
-            let (got, want) = (self.answered.get(&key).copied(), self.db.row(&key, self.db.end()));
+            let got = self.answered.get(&key).copied();
+            let want = self.db.row(&key, self.db.end());
             if got != Some(want) {
-                return Err(format!("{key:?} differs from the database when all is quiet: {got:?}, not {want}"));
+                return Err(format!(
+                    "{key:?} differs from the database when all is quiet: {got:?}, not {want}"
+                ));
             }
         }
         self.check_idle()
@@ -400,7 +419,7 @@ impl World {
             let before = (self.readers.len(), self.pending.len());
             self.now = self.now.after(Duration::from_nanos(1));
             self.poll_one(0)?;
-            self.next_query(0);
+            self.next_batch(0);
             self.complete(0, 2);
             if round > 100 && before == (0, 0) {
                 break;
@@ -411,9 +430,11 @@ impl World {
 
     fn check_idle(&self) -> Result<(), String> {
         for collection in (0..COLLECTIONS).map(CollectionId) {
-            let flights = self.cache.collection(collection).0.desk.lock().current.len();
+            let flights = self.cache.collection(collection).0.fetch_queue.lock().in_flight.len();
             let stats = self.cache.stats(collection);
-            if (flights, stats.waiting_keys, stats.queries_in_flight) != (0, 0, 0) || !self.readers.is_empty() {
+            if (flights, stats.waiting_keys, stats.queries_in_flight) != (0, 0, 0)
+                || !self.readers.is_empty()
+            {
                 return Err(format!("left over: {flights} flights, {stats:?}"));
             }
         }

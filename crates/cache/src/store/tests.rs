@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 
 use super::*;
-use crate::record::{Draft, Era, Sight};
+use crate::record::{Epoch, RecordParts, Visibility};
 use crate::testkit::{FIRST, config, key_of, log};
 
 const SECOND: CollectionId = CollectionId(1);
@@ -22,18 +22,34 @@ impl Bench {
     }
 
     fn put(&self, key: &Key, body: Option<&[u8]>, read_at: u64) {
-        let (era, version) = (Era { loss: 0, flush: 0 }, log(1));
-        let (read_at, expires_at) = (Nanos(read_at), Nanos::MAX);
-        let draft =
-            Draft { key, body, read_at, expires_at, version: &version, position: None, sight: Sight::Whole, era };
-        self.store.insert(key, &Record::new(&draft));
+        let epoch = Epoch { feed: 0, flush: 0 };
+        let version = log(1);
+        let read_at = Nanos(read_at);
+        let expires_at = Nanos::MAX;
+        let parts = RecordParts {
+            key,
+            body,
+            read_at,
+            expires_at,
+            version: &version,
+            position: None,
+            visibility: Visibility::Complete,
+            epoch,
+        };
+        self.store.insert(key, &Record::new(&parts));
     }
 
     fn check(&self) {
         let mut total = 0;
-        for (collection, counted) in [FIRST, SECOND].map(|c| (c, self.store.recount().remove(&c).unwrap_or_default())) {
+        for (collection, counted) in
+            [FIRST, SECOND].map(|c| (c, self.store.recount().remove(&c).unwrap_or_default()))
+        {
             let stats = self.stats[usize::from(collection.0)].snapshot();
-            assert_eq!([stats.entries, stats.negative_entries, stats.bytes], counted, "{collection:?}");
+            assert_eq!(
+                [stats.entries, stats.negative_entries, stats.bytes],
+                counted,
+                "{collection:?}"
+            );
             total += stats.bytes;
         }
         assert!(total <= self.capacity_bytes, "{total} bytes");
@@ -66,7 +82,7 @@ fn every_cause_of_removal_is_counted_once() {
 }
 
 #[test]
-fn an_entry_that_fits_no_shard_takes_the_old_one_with_it() {
+fn an_entry_too_large_for_a_shard_removes_the_old_one() {
     let bench = Bench::new(100_000);
     let key = key_of(FIRST, 1);
     for old in [Some(b"old".as_slice()), None] {
@@ -80,7 +96,7 @@ fn an_entry_that_fits_no_shard_takes_the_old_one_with_it() {
 }
 
 #[test]
-fn asking_for_missing_ids_pushes_out_only_missing_ids() {
+fn requests_for_missing_ids_evict_only_missing_ids() {
     let bench = Bench::new(200_000);
     let found: Vec<Key> = (0..300).map(|id| key_of(FIRST, id)).collect();
     found.iter().for_each(|key| bench.put(key, Some(&[b'x'; 100]), 1));
@@ -96,8 +112,10 @@ fn asking_for_missing_ids_pushes_out_only_missing_ids() {
 }
 
 #[test]
-fn the_negative_share_is_bounded_whatever_it_is_set_to() {
-    for (share, at_most) in [(0.0, 0), (0.05, 5_000), (0.1, 10_000), (7.0, 10_000), (-1.0, 0), (f64::NAN, 0)] {
+fn the_negative_share_is_bounded_in_any_configuration() {
+    for (share, at_most) in
+        [(0.0, 0), (0.05, 5_000), (0.1, 10_000), (7.0, 10_000), (-1.0, 0), (f64::NAN, 0)]
+    {
         let stats: Arc<[CollectionStats]> = vec![CollectionStats::default()].into();
         let config = Config { capacity_bytes: 100_000, negative_share: share, ..config() };
         let store = Store::new(&config, stats.clone());
@@ -108,18 +126,21 @@ fn the_negative_share_is_bounded_whatever_it_is_set_to() {
 }
 
 #[test]
-fn shards_never_add_up_to_more_than_the_capacity() {
+fn shards_never_exceed_the_capacity_together() {
     for capacity_bytes in [0, 1, 1000, 100_000_003, 1 << 30, (3 << 30) + 7, 64 << 30] {
         let stats: Arc<[CollectionStats]> = vec![CollectionStats::default()].into();
         let store = Store::new(&Config { capacity_bytes, ..config() }, stats);
-        let shelves = store.found.capacity() + store.missing.capacity();
-        assert!(shelves <= capacity_bytes && capacity_bytes - shelves < 130, "{capacity_bytes}: {shelves}");
+        let shards = store.found.capacity() + store.missing.capacity();
+        assert!(
+            shards <= capacity_bytes && capacity_bytes - shards < 130,
+            "{capacity_bytes}: {shards}"
+        );
     }
 }
 
 proptest::proptest! {
     #[test]
-    fn the_books_are_exact_after_any_sequence(
+    fn the_accounting_is_exact_after_any_sequence(
         capacity_bytes in 1_000_u64..60_000,
         steps in proptest::collection::vec((0_u8..10, 0_i64..60, 0_usize..3_000, 0_u16..2), 1..400),
     ) {

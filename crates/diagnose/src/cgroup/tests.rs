@@ -1,13 +1,16 @@
 use super::*;
 
-const SYSTEMD: &str = "24 30 0:22 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+const SYSTEMD: &str =
+    "24 30 0:22 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 const HYBRID: &str = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
-                      32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n\
+                      32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup \
+                      rw,cpu,cpuacct\n\
                       36 31 0:33 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
-                      40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
+                      40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup \
+                      rw,xattr,name=systemd\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
-/// A copy of what matters of a machine.
+/// The relevant files of a machine.
 fn fixture(mounts: &str, groups: &str, controllers: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
@@ -64,14 +67,19 @@ fn a_container_sees_its_part_or_nothing() {
 
 #[test]
 fn a_mount_point_with_a_blank_is_read() {
-    let root = fixture("9 8 0:2 / /my\\040groups rw - cgroup2 none rw\n", "0::/\n", &[("my groups", "cpu\n")]);
+    let root = fixture(
+        "9 8 0:2 / /my\\040groups rw - cgroup2 none rw\n",
+        "0::/\n",
+        &[("my groups", "cpu\n")],
+    );
     assert_eq!(hierarchies(root.path()).unwrap()[0].controllers, ["cpu"]);
 }
 
 #[test]
 fn counts_of_both_versions_are_read() {
     let v2 = "usage_usec 1500000\nuser_usec 1\nnr_periods 20\nnr_throttled 5\nthrottled_usec 7\n";
-    let expected = CpuStat { usage: Some(Duration::from_millis(1500)), periods: 20, throttled_periods: 5 };
+    let expected =
+        CpuStat { usage: Some(Duration::from_millis(1500)), periods: 20, throttled_periods: 5 };
     assert_eq!(parse_cpu_stat(v2), expected);
     assert_eq!(parse_cpu_stat("nr_periods 3\nnr_throttled 1\nthrottled_time 99\n").usage, None);
     assert_eq!(parse_cpu_stat("nonsense"), CpuStat::default());

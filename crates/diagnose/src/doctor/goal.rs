@@ -1,27 +1,28 @@
-//! What is wanted of the machine.
+//! The goal: the load that the machine must support.
 
-/// Connections that are open at once, unless the user says otherwise: ten thousand is what people mean by many.
+/// Default number of open connections: what is commonly called many.
 pub const CONNECTIONS_DEFAULT: u64 = 10_000;
-/// Threads, unless the user says otherwise: what a service with a thread per request grows to.
+/// Default number of threads: the size of a service with one thread per request.
 pub const THREADS_DEFAULT: u64 = 1_000;
-/// Requests per second, unless the user says otherwise.
+/// Default requests per second.
 pub const RATE_DEFAULT: f64 = 10_000.0;
-/// All connections may have to be opened anew within this time, in s: after a restart, a failover, or at a test's
-/// start.
+/// Time within which all connections may have to be reopened, in s: after a restart, a failover, or
+/// at a test's start.
 pub const RECONNECT_S: f64 = 1.0;
 
-/// What is wanted.
+/// The goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// Connections that are open at once; this machine holds one end of each.
+    /// Concurrently open connections; this machine holds one end of each.
     pub connections: u64,
     /// Threads of one process.
     pub threads: u64,
     /// Requests per second.
     pub rate: f64,
-    /// Whether a connection carries many requests; else each request opens one.
+    /// True if a connection carries many requests; otherwise each request opens one.
     pub keepalive: bool,
-    /// Whether this machine opens the connections, as a load generator or a proxy does; else it accepts them.
+    /// True if this machine opens the connections, as a load generator or a proxy does; otherwise
+    /// it accepts them.
     pub client: bool,
 }
 
@@ -38,7 +39,7 @@ impl Default for Goal {
 }
 
 impl Goal {
-    /// Connections that are opened per second, at the worst time.
+    /// Returns the connections opened per second in the worst case.
     #[must_use]
     pub fn opened_per_s(&self) -> f64 {
         let reconnect = self.connections as f64 / RECONNECT_S;

@@ -1,34 +1,34 @@
-//! Connections that the firewall remembers: `/proc/sys/net/netfilter`. Without the module there is nothing.
+//! The firewall's connection table: `/proc/sys/net/netfilter`. Absent without the module.
 
-use crate::root::{Root, Seen};
+use crate::root::{ProbeResult, Root};
 
-/// Entries now.
+/// Current number of entries.
 pub const COUNT_FILE: &str = "proc/sys/net/netfilter/nf_conntrack_count";
-/// Entries at most.
+/// Maximum number of entries.
 pub const MAX_FILE: &str = "proc/sys/net/netfilter/nf_conntrack_max";
-/// How long an ended connection keeps its entry, in s.
+/// Lifetime of the entry of an ended connection, in s.
 pub const TIME_WAIT_FILE: &str = "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait";
 
-/// The table.
+/// State of the connection table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conntrack {
-    /// Entries now. None at all means that no rule asks for it, so that nothing is remembered.
+    /// Current number of entries; 0 means that no rule requests tracking.
     pub count: u64,
-    /// Entries at most; packets of further connections are dropped.
+    /// Maximum number of entries; packets of further connections are dropped.
     pub max: u64,
-    /// How long an ended connection keeps its entry, in s.
+    /// Lifetime of the entry of an ended connection, in s.
     pub time_wait_s: u64,
 }
 
-/// Reads the table's size.
+/// Reads the table's state.
 ///
 /// # Errors
-/// When it is not told: the module is not loaded, or hidden in a container.
-pub fn read(root: &Root) -> Seen<Conntrack> {
+/// Fails when the files are missing: the module is not loaded, or hidden in a container.
+pub fn read(root: &Root) -> ProbeResult<Conntrack> {
     Ok(Conntrack {
         count: root.value(COUNT_FILE)?,
         max: root.value(MAX_FILE)?,
-        // The kernel's default, should only this one be hidden.
+        // The kernel's default, in case only this file is hidden.
         time_wait_s: root.value(TIME_WAIT_FILE).unwrap_or(120),
     })
 }

@@ -1,58 +1,60 @@
-//! What each CPU did: `/proc/stat`.
+//! CPU times: `/proc/stat`.
 
 use super::number;
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/stat";
 
-/// Time of one CPU since the machine began, in ticks of 1/100 s (proc_stat(5)). Time of guests is in `user` and `nice`.
+/// Time of one CPU since boot, in ticks of 1/100 s (proc_stat(5)). `user` and `nice` include guest
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Programs.
+    /// User mode.
     pub user: u64,
-    /// Programs of low priority.
+    /// User mode at low priority.
     pub nice: u64,
-    /// The kernel for programs.
+    /// Kernel mode on behalf of programs.
     pub system: u64,
-    /// Nothing to do.
+    /// Idle.
     pub idle: u64,
-    /// Nothing to do while something waited for a disk. Not reliable, says the kernel's documentation.
+    /// Idle with an outstanding disk request. Not reliable, according to the kernel's
+    /// documentation.
     pub iowait: u64,
     /// Interrupts.
     pub irq: u64,
-    /// The kernel's work after interrupts, such as most of the network's.
+    /// Deferred interrupt work, including most of the network's.
     pub softirq: u64,
-    /// Wanted to run, but the hypervisor ran another machine.
+    /// Runnable while the hypervisor ran another machine.
     pub steal: u64,
 }
 
-/// All that the file tells.
+/// The parsed file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuStat {
-    /// The CPUs that are online, by number.
+    /// Online CPUs by number.
     pub cores: Vec<(u32, CpuTime)>,
-    /// Switches between threads since the machine began.
+    /// Context switches since boot.
     pub context_switches: u64,
-    /// Threads that run or could.
+    /// Runnable threads.
     pub running: u64,
-    /// Threads that wait for a disk or the like.
+    /// Threads blocked on I/O.
     pub blocked: u64,
 }
 
 /// Shares of a CPU's time, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuShares {
-    /// Work of any kind, programs and kernel.
+    /// Work of any kind, user and kernel.
     pub busy: f64,
-    /// The part of `busy` that was interrupts and the work after them.
+    /// The part of `busy` in interrupts and deferred interrupt work.
     pub interrupts: f64,
-    /// Taken by the hypervisor.
+    /// Stolen by the hypervisor.
     pub steal: f64,
-    /// Idle while something waited for a disk.
+    /// Idle with an outstanding disk request.
     pub iowait: f64,
 }
 
-/// Reads the file's text.
+/// Parses the file.
 #[must_use]
 pub fn parse(text: &str) -> Option<CpuStat> {
     let mut stat = CpuStat::default();
@@ -89,7 +91,7 @@ fn time<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<CpuTime> {
 }
 
 impl CpuTime {
-    /// Sum of all, in ticks.
+    /// Returns the sum of all times, in ticks.
     #[must_use]
     pub fn total(&self) -> u64 {
         let idle = self.idle.saturating_add(self.iowait);
@@ -102,7 +104,8 @@ impl CpuTime {
             .fold(0, |sum, part| sum.saturating_add(*part))
     }
 
-    /// What was added since `earlier`. `iowait` may go back (proc_stat(5)); then nothing was.
+    /// Returns the increase since `earlier`. `iowait` may decrease (proc_stat(5)); it then counts
+    /// as 0.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -117,7 +120,7 @@ impl CpuTime {
         }
     }
 
-    /// As shares of the total; none of no time at all.
+    /// Returns shares of the total; `None` for a total of zero.
     #[must_use]
     pub fn shares(&self) -> Option<CpuShares> {
         let total = self.total();

@@ -1,18 +1,21 @@
-//! What kind of processor this is: `/proc/cpuinfo`.
+//! The processor model: `/proc/cpuinfo`.
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/cpuinfo";
-/// Fields that name it, the best first: x86 has the first, Arm only numbers, others one of the rest.
+/// Fields with the model name, in order of preference: x86 has the first, Arm only numbers, others
+/// one of the rest.
 const FIELDS: [&str; 5] = ["model name", "Model", "cpu model", "uarch", "CPU part"];
-/// Longest name that is believed, in bytes.
+/// Longest accepted name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The name of the first processor; none when the text does not tell.
+/// Returns the name of the first processor; `None` when absent.
 #[must_use]
 pub fn parse(text: &str) -> Option<String> {
     let field = |name: &str| {
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(field, value)| field.trim() == name && !value.trim().is_empty()).map(|(_, value)| value.trim())
+        fields
+            .find(|(field, value)| field.trim() == name && !value.trim().is_empty())
+            .map(|(_, value)| value.trim())
     };
     let name = FIELDS.iter().find_map(|name| field(name))?;
     (name.len() <= NAME_BYTES_MAX).then(|| name.to_owned())
@@ -24,7 +27,8 @@ mod tests {
 
     #[test]
     fn the_best_name_is_taken() {
-        let x86 = "processor\t: 0\nmodel\t\t: 85\nmodel name\t: Xeon @ 2.0GHz\nflags : a b\n\nprocessor : 1\n";
+        let x86 = "processor\t: 0\nmodel\t\t: 85\nmodel name\t: Xeon @ 2.0GHz\nflags : a \
+                   b\n\nprocessor : 1\n";
         let arm = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd0c\n";
         assert_eq!(parse(x86).as_deref(), Some("Xeon @ 2.0GHz"));
         assert_eq!(parse(arm).as_deref(), Some("0xd0c"));

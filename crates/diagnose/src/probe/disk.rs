@@ -1,39 +1,40 @@
-//! What each disk did: use, queue and latency from `/proc/diskstats`.
+//! Use, queue length and latency of disks: `/proc/diskstats`.
 
 use std::time::Duration;
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/diskstats";
-/// The file counts in sectors of 512 bytes, whatever the disk has (Documentation/admin-guide/iostats.rst).
+/// The file counts sectors of 512 bytes, independent of the disk's sector size
+/// (Documentation/admin-guide/iostats.rst).
 const SECTOR_BYTES: u64 = 512;
-/// Most devices that are kept.
+/// Most devices read.
 const DEVICES_MAX: usize = 256;
-/// Devices of memory, which are never the limit that a disk is.
+/// Devices in memory, which have no disk limit.
 const NOT_DISKS: [&str; 3] = ["loop", "ram", "zram"];
 
-/// Devices that stand for others, whose bytes would count twice.
+/// Devices built on others, whose bytes would count twice.
 const STAND_FOR_OTHERS: [&str; 2] = ["dm-", "md"];
 
-/// Counts of one device since the machine began.
+/// Counters of one device since boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// Its name; partitions and devices made of others are listed too.
+    /// Its name; partitions and composite devices are listed too.
     pub name: String,
-    /// Requests that were carried out, reads and writes, and flushes where they are told (since 5.5).
+    /// Completed requests: reads, writes, and flushes where reported (since 5.5).
     pub requests: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Time of all requests together, each from queueing to its end.
+    /// Total time of all requests, each from queueing to completion.
     pub request_time: Duration,
-    /// Time in which at least one request was under way.
+    /// Time with at least one request in flight.
     pub busy: Duration,
-    /// Requests that are under way.
+    /// Requests in flight.
     pub in_flight: u64,
 }
 
-/// What a device did per second.
+/// Rates of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiskRate {
     /// Its name.
@@ -42,15 +43,16 @@ pub struct DiskRate {
     pub requests_per_s: f64,
     /// Bytes per second, read and written.
     pub bytes_per_s: f64,
-    /// Share of the time in which a request was under way, 0 to 1. Devices that do several at once can do more at 1.
+    /// Share of the time with a request in flight, 0 to 1. Devices with internal parallelism can do
+    /// more even at 1.
     pub utilisation: f64,
-    /// Mean number of requests under way (Little's law: the time of all requests over the time that passed).
+    /// Mean number of requests in flight (Little's law: total request time over elapsed time).
     pub queue: f64,
     /// Mean time of a request; none without requests.
     pub latency: Option<Duration>,
 }
 
-/// Reads the file's text: `major minor name`, then 11 counters before 4.18, 15 up to 5.4, 17 since.
+/// Parses the file: `major minor name`, then 11 counters before 4.18, 15 up to 5.4, 17 since.
 #[must_use]
 pub fn parse(text: &str) -> Option<Vec<Disk>> {
     let wanted = |line: &&str| {
@@ -64,21 +66,25 @@ fn device(line: &str) -> Option<Disk> {
     let mut words = line.split_ascii_whitespace().skip(2);
     let name = words.next()?.to_owned();
     let counters: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
-    let [reads, _, read, read_ms, writes, _, written, write_ms, in_flight, busy_ms, _] = *counters.first_chunk()?;
-    let (flushes, flush_ms) = (counters.get(15).copied().unwrap_or(0), counters.get(16).copied().unwrap_or(0));
+    let [reads, _, read, read_ms, writes, _, written, write_ms, in_flight, busy_ms, _] =
+        *counters.first_chunk()?;
+    let (flushes, flush_ms) =
+        (counters.get(15).copied().unwrap_or(0), counters.get(16).copied().unwrap_or(0));
     Some(Disk {
         name,
         requests: reads.saturating_add(writes).saturating_add(flushes),
         read_bytes: read.saturating_mul(SECTOR_BYTES),
         written_bytes: written.saturating_mul(SECTOR_BYTES),
-        request_time: Duration::from_millis(read_ms.saturating_add(write_ms).saturating_add(flush_ms)),
+        request_time: Duration::from_millis(
+            read_ms.saturating_add(write_ms).saturating_add(flush_ms),
+        ),
         busy: Duration::from_millis(busy_ms),
         in_flight,
     })
 }
 
 impl Disk {
-    /// Per second of what was added since `earlier`, `elapsed` before; none of no time.
+    /// Returns rates since `earlier`, `elapsed` ago; `None` for zero time.
     #[must_use]
     pub fn rate(&self, earlier: &Self, elapsed: Duration) -> Option<DiskRate> {
         let seconds = elapsed.as_secs_f64();
@@ -90,7 +96,7 @@ impl Disk {
             name: self.name.clone(),
             requests_per_s: requests as f64 / seconds,
             bytes_per_s: bytes as f64 / seconds,
-            // The two clocks are not read at once.
+            // The two clocks are not read at the same instant.
             utilisation: (self.busy.saturating_sub(earlier.busy).as_secs_f64() / seconds).min(1.0),
             queue: time.as_secs_f64() / seconds,
             latency: (requests > 0).then(|| time.div_f64(requests as f64)),
@@ -98,7 +104,7 @@ impl Disk {
     }
 }
 
-/// Bytes read and written of all disks together: partitions and devices that stand for others are left out.
+/// Returns bytes read and written by all disks, without partitions and composite devices.
 #[must_use]
 pub fn total_bytes(disks: &[Disk]) -> (u64, u64) {
     let counts = |disk: &&Disk| {
@@ -110,10 +116,14 @@ pub fn total_bytes(disks: &[Disk]) -> (u64, u64) {
     })
 }
 
-/// Whether `name` is a partition of `disk`: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
+/// Returns whether `name` is a partition of `disk`: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
 #[must_use]
 pub fn is_partition(name: &str, disk: &str) -> bool {
     let Some(rest) = name.strip_prefix(disk) else { return false };
-    let rest = if disk.ends_with(|c: char| c.is_ascii_digit()) { rest.strip_prefix('p').unwrap_or("") } else { rest };
+    let rest = if disk.ends_with(|c: char| c.is_ascii_digit()) {
+        rest.strip_prefix('p').unwrap_or("")
+    } else {
+        rest
+    };
     !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())
 }

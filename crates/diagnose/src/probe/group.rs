@@ -1,5 +1,5 @@
-//! How a process's cgroups hold it, and how often they did: `cpu.max`, `memory.max`, `pids.max` and their events (v2),
-//! or `cpu.cfs_quota_us`, `memory.limit_in_bytes` and `pids.max` (v1).
+//! Limits and throttling of a process's cgroups: `cpu.max`, `memory.max`, `pids.max` and their
+//! events (v2), or `cpu.cfs_quota_us`, `memory.limit_in_bytes` and `pids.max` (v1).
 
 use std::fs::File;
 use std::io::Read;
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use super::named;
 use crate::cgroup::{self, Hierarchy, Version};
-use crate::root::{READ_BYTES_FIRST, Root, Seen, Unseen, Why};
+use crate::root::{ProbeError, ProbeErrorKind, ProbeResult, READ_BYTES_FIRST, Root};
 
-/// v1 says "no limit" by the largest number of whole pages; whatever is near it is none.
+/// v1 encodes "no limit" as the largest number of whole pages; values near it mean the same.
 const V1_NO_LIMIT_BYTES: u64 = 1 << 62;
 /// Deepest nesting of groups that is followed.
 const DEPTH_MAX: usize = 64;
-/// Fewer periods than this tell nothing of how a group is held up.
+/// Minimum number of periods for a judgement on throttling.
 pub const PERIODS_MIN: u64 = 5;
 
-/// Which controller holds something.
+/// A cgroup controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// CPU time.
@@ -29,133 +29,146 @@ pub enum Controller {
     Pids,
 }
 
-/// The limit of the group, of all from the own one up, that has the least left.
+/// The limit with the least remaining room, among the own group and its ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// What it allows: threads, or bytes.
+pub struct GroupLimit {
+    /// The limit, in threads or bytes.
     pub limit: u64,
-    /// What the group and those below it use; of memory, without what the kernel gives back first when it is short: the page cache
-    /// that was not used lately (`inactive_file`).
+    /// Use by the group and its descendants. Memory excludes reclaimable page cache
+    /// (`inactive_file`).
     pub used: u64,
-    /// The file with the limit.
+    /// The file of the limit.
     pub file: PathBuf,
 }
 
-/// CPU that a group may use.
+/// A CPU quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
-    /// In CPUs.
+    /// The quota in CPUs.
     pub cores: f64,
-    /// The file with the limit.
+    /// The file of the quota.
     pub file: PathBuf,
 }
 
-/// What holds a process; `None` is no limit that can be seen.
+/// The limits of a process; `None` where no limit is visible.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Threads.
-    pub pids: Option<Held>,
+    pub pids: Option<GroupLimit>,
     /// Memory in bytes.
-    pub memory: Option<Held>,
+    pub memory: Option<GroupLimit>,
     /// CPU.
     pub cpu: Option<Quota>,
 }
 
-/// What a process's groups count. What cannot be read is 0 or none: a root group has hardly any of these files.
+/// Counters of a process's groups. Unreadable ones are 0 or `None`: a root group has hardly any of
+/// these files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Periods in which the group wanted to run while it had a limit. This and the next two are the own group's in [`Groups::counters`],
-    /// and those of the group that held the process up most, of all from the own one up, in [`Counted::since`].
+pub struct GroupCounters {
+    /// Periods in which the group was runnable under a limit. In [`Groups::counters`] this and the
+    /// next two belong to the own group, in [`GroupStats::since`] to the most throttled group among
+    /// it and its ancestors.
     pub periods: u64,
-    /// Those in which it was held up.
+    /// Periods in which it was throttled.
     pub throttled_periods: u64,
-    /// How long its threads were held up, together.
+    /// Total throttled time of its threads.
     pub throttled: Duration,
     /// Memory in use, in bytes.
     pub memory_bytes: Option<u64>,
     /// Memory that it may use, in bytes.
     pub memory_max_bytes: Option<u64>,
-    /// Times that it reached its memory limit.
+    /// Number of times that it reached its memory limit.
     pub memory_refusals: u64,
-    /// Processes killed for want of memory.
+    /// Processes killed by the OOM killer.
     pub oom_kills: u64,
-    /// Times that a thread or process could not be made for `pids.max`.
+    /// Number of threads or processes refused by `pids.max`.
     pub pids_refusals: u64,
 }
 
-/// How often a group's quota held up whoever is in it or below it.
+/// The throttling of a group and its descendants by its quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// The group's folder.
     pub group: Arc<Path>,
-    /// Periods in which the group wanted to run while it had a limit.
+    /// Periods in which the group was runnable under a limit.
     pub periods: u64,
-    /// Those in which it was held up.
+    /// Periods in which it was throttled.
     pub throttled_periods: u64,
-    /// How long its threads were held up, together.
+    /// Total throttled time of its threads.
     pub throttled: Duration,
 }
 
-/// What the groups of a process count, those above its own included: a quota holds whatever is below it.
+/// Counters of a process's groups and their ancestors: a quota applies to all descendants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// What its own groups count.
-    pub own: Counters,
-    /// From its own group up to the highest that can be seen; at most 64.
+pub struct GroupStats {
+    /// Counters of its own groups.
+    pub own: GroupCounters,
+    /// From its own group up to the highest visible one; at most 64.
     pub throttles: Vec<Throttle>,
 }
 
-/// Where the groups of one process are.
+/// The groups of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups(Vec<Hierarchy>);
 
 impl Groups {
-    /// Those of a process: `self`, or its id. Without cgroups there are none.
+    /// Finds the groups of a process: `self`, or its id. Empty without cgroups.
     ///
     /// # Errors
-    /// When the kernel's lists cannot be read.
-    pub fn of(root: &Root, process: &str) -> Seen<Self> {
-        let unseen = |error: &std::io::Error| Unseen { file: format!("proc/{process}/cgroup"), why: Why::of(error) };
-        cgroup::hierarchies_of(root.folder(), process).map(Self).map_err(|error| unseen(&error))
+    /// Fails when the kernel's lists cannot be read.
+    pub fn of(root: &Root, process: &str) -> ProbeResult<Self> {
+        let probe_error = |error: &std::io::Error| ProbeError {
+            file: format!("proc/{process}/cgroup"),
+            why: ProbeErrorKind::of(error),
+        };
+        cgroup::hierarchies_of(root.folder(), process)
+            .map(Self)
+            .map_err(|error| probe_error(&error))
     }
 
-    /// What holds the process.
+    /// Returns the limits of the process.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        Limits { pids: self.held(Controller::Pids), memory: self.held(Controller::Memory), cpu: self.quota() }
+        Limits {
+            pids: self.tightest_limit(Controller::Pids),
+            memory: self.tightest_limit(Controller::Memory),
+            cpu: self.quota(),
+        }
     }
 
-    /// Its own group's folder for a controller, and the interface.
+    /// Returns its own group's folder for a controller, and the interface version.
     #[must_use]
     pub fn folder(&self, controller: Controller) -> Option<(&Path, Version)> {
         self.hierarchy(controller).map(|found| (found.own.as_path(), found.version))
     }
 
-    /// What its own group counts.
+    /// Returns the counters of its own group.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> GroupCounters {
         self.counted().own
     }
 
-    /// What its own group counts, and how that and those above it are held up.
+    /// Returns the counters of its own group, and the throttling of it and its ancestors.
     #[must_use]
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> GroupStats {
         let found = self.hierarchy(Controller::Cpu);
-        let throttles: Vec<Throttle> = found.into_iter().flat_map(groups).map(Throttle::of).collect();
+        let throttles: Vec<Throttle> =
+            found.into_iter().flat_map(groups).map(Throttle::of).collect();
         let mut own = self.own_counters();
         if let Some(first) = throttles.first() {
             own.set_throttle(first);
         }
-        Counted { own, throttles }
+        GroupStats { own, throttles }
     }
 
-    fn own_counters(&self) -> Counters {
-        let mut counters = Counters::default();
+    fn own_counters(&self) -> GroupCounters {
+        let mut counters = GroupCounters::default();
         if let Some(found) = self.hierarchy(Controller::Memory) {
             counters.add_memory(found);
         }
         if let Some(found) = self.hierarchy(Controller::Pids) {
-            counters.pids_refusals = named(&text(&found.own.join("pids.events")), "max").unwrap_or_default();
+            counters.pids_refusals =
+                named(&text(&found.own.join("pids.events")), "max").unwrap_or_default();
         }
         counters
     }
@@ -169,21 +182,23 @@ impl Groups {
         self.0.iter().find(|found| found.controllers.iter().any(|c| c == name))
     }
 
-    fn held(&self, controller: Controller) -> Option<Held> {
+    fn tightest_limit(&self, controller: Controller) -> Option<GroupLimit> {
         let found = self.hierarchy(controller)?;
         let (limit, used) = match (controller, found.version) {
             (Controller::Pids, _) => ("pids.max", "pids.current"),
             (_, Version::V2) => ("memory.max", "memory.current"),
             (_, Version::V1) => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         };
-        let held = groups(found).filter_map(|group| {
+        let tightest_limit = groups(found).filter_map(|group| {
             let file = group.join(limit);
-            let limit: u64 = text(&file).trim().parse().ok().filter(|limit| *limit < V1_NO_LIMIT_BYTES)?;
+            let limit: u64 =
+                text(&file).trim().parse().ok().filter(|limit| *limit < V1_NO_LIMIT_BYTES)?;
             let used: u64 = text(&group.join(used)).trim().parse().ok()?;
-            let cache = if controller == Controller::Memory { cache(group, found.version) } else { 0 };
-            Some(Held { limit, used: used.saturating_sub(cache), file })
+            let cache =
+                if controller == Controller::Memory { cache(group, found.version) } else { 0 };
+            Some(GroupLimit { limit, used: used.saturating_sub(cache), file })
         });
-        held.min_by_key(Held::left)
+        tightest_limit.min_by_key(GroupLimit::left)
     }
 
     fn quota(&self) -> Option<Quota> {
@@ -196,22 +211,25 @@ impl Groups {
             Version::V1 => {
                 let file = group.join("cpu.cfs_quota_us");
                 let period = text(&group.join("cpu.cfs_period_us"));
-                Some(Quota { cores: parse_cpu_max(&format!("{} {period}", text(&file).trim()))?, file })
+                Some(Quota {
+                    cores: parse_cpu_max(&format!("{} {period}", text(&file).trim()))?,
+                    file,
+                })
             }
         });
         quotas.min_by(|one, other| one.cores.total_cmp(&other.cores))
     }
 }
 
-impl Held {
-    /// What is left.
+impl GroupLimit {
+    /// Returns the remaining room.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
 }
 
-impl Counters {
+impl GroupCounters {
     fn set_throttle(&mut self, throttle: &Throttle) {
         (self.periods, self.throttled_periods) = (throttle.periods, throttle.throttled_periods);
         self.throttled = throttle.throttled;
@@ -229,7 +247,8 @@ impl Counters {
             }
             Version::V1 => {
                 self.memory_bytes = number("memory.usage_in_bytes");
-                self.memory_max_bytes = number("memory.limit_in_bytes").filter(|limit| *limit < V1_NO_LIMIT_BYTES);
+                self.memory_max_bytes =
+                    number("memory.limit_in_bytes").filter(|limit| *limit < V1_NO_LIMIT_BYTES);
                 self.memory_refusals = number("memory.failcnt").unwrap_or_default();
                 let control = text(&found.own.join("memory.oom_control"));
                 self.oom_kills = named(&control, "oom_kill").unwrap_or_default();
@@ -237,7 +256,7 @@ impl Counters {
         }
     }
 
-    /// What was added since `earlier`; levels stay what they are.
+    /// Returns the increase since `earlier`; levels keep their values.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -252,17 +271,19 @@ impl Counters {
     }
 }
 
-impl Counted {
-    /// What was added since `earlier`, and the group that held the process up most; none where none did. Of the quotas in force it is that
-    /// one that counts, wherever it stands: what is held up there runs nowhere below.
+impl GroupStats {
+    /// Returns the increase since `earlier`, and the most throttled group, if any. Only that quota
+    /// matters: a thread that it throttles does not run in a descendant.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> (Counters, Option<Arc<Path>>) {
+    pub fn since(&self, earlier: &Self) -> (GroupCounters, Option<Arc<Path>>) {
         let mut counters = self.own.since(&earlier.own);
-        let before = |now: &Throttle| earlier.throttles.iter().find(|before| before.group == now.group);
+        let before =
+            |now: &Throttle| earlier.throttles.iter().find(|before| before.group == now.group);
         let added = self.throttles.iter().filter_map(|now| Some(now.since(before(now)?)));
         let held_up = added.filter(|throttle| throttle.throttled_periods > 0);
-        // The nearest of equals: who can change that one changes the least.
-        let most = held_up.reduce(|most, next| if next.holds_up_more_than(&most) { next } else { most });
+        // Prefers the nearest of equals: changing that one affects the least.
+        let most =
+            held_up.reduce(|most, next| if next.throttles_more_than(&most) { next } else { most });
         if let Some(most) = &most {
             counters.set_throttle(most);
         }
@@ -292,16 +313,18 @@ impl Throttle {
         }
     }
 
-    /// By the share of its periods, where there are enough to tell; between equals by the time.
-    fn holds_up_more_than(&self, other: &Self) -> bool {
-        let tells = |of: &Self| of.periods >= PERIODS_MIN;
+    /// Compares by the share of throttled periods, where there are enough; then by time.
+    fn throttles_more_than(&self, other: &Self) -> bool {
+        let has_enough_periods = |of: &Self| of.periods >= PERIODS_MIN;
         let share = |of: &Self| of.throttled_periods as f64 / of.periods.max(1) as f64;
-        let by_share = tells(self).cmp(&tells(other)).then(share(self).total_cmp(&share(other)));
+        let by_share = has_enough_periods(self)
+            .cmp(&has_enough_periods(other))
+            .then(share(self).total_cmp(&share(other)));
         by_share.then(self.throttled.cmp(&other.throttled)).is_gt()
     }
 }
 
-/// `max 100000`, `50000 100000`, and of v1 `-1 100000`: CPUs; none without a limit.
+/// Parses `max 100000`, `50000 100000`, and `-1 100000` of v1, as CPUs; `None` without a limit.
 #[must_use]
 pub fn parse_cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
@@ -309,9 +332,9 @@ pub fn parse_cpu_max(text: &str) -> Option<f64> {
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// Page cache of a group and those below it that goes first, in bytes.
+/// Returns the reclaimable page cache of a group and its descendants, in bytes.
 fn cache(group: &Path, version: Version) -> u64 {
-    // v1 counts the group alone without the prefix.
+    // Without the prefix, v1 counts only the group itself.
     let name = match version {
         Version::V2 => "inactive_file",
         Version::V1 => "total_inactive_file",
@@ -319,12 +342,12 @@ fn cache(group: &Path, version: Version) -> u64 {
     named(&text(&group.join("memory.stat")), name).unwrap_or_default()
 }
 
-/// From the own group up to the highest that can be seen.
+/// Iterates from the own group up to the highest visible one.
 fn groups(found: &Hierarchy) -> impl Iterator<Item = &Path> {
     found.own.ancestors().take(DEPTH_MAX).take_while(|group| group.starts_with(&found.mount))
 }
 
-/// What cannot be read holds nothing.
+/// Returns a file's text; empty when unreadable, which means no limit.
 fn text(file: &Path) -> String {
     let mut text = String::with_capacity(READ_BYTES_FIRST);
     let read = File::open(file).and_then(|mut file| file.read_to_string(&mut text));

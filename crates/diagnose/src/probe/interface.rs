@@ -1,57 +1,59 @@
-//! What each network interface moved: `/proc/net/dev`, and how fast it is: `/sys/class/net/NAME/speed`.
+//! Traffic of network interfaces: `/proc/net/dev`, and their speed: `/sys/class/net/NAME/speed`.
 
-use crate::root::{Root, Seen, Unseen, Why};
+use crate::root::{ProbeError, ProbeErrorKind, ProbeResult, Root};
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/net/dev";
-/// Most interfaces that are kept.
+/// Most interfaces read.
 const INTERFACES_MAX: usize = 256;
 
-/// Counts of one interface since it was made.
+/// Counters of an interface since its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// What it received.
-    pub received: Moved,
-    /// What it sent.
-    pub sent: Moved,
+    /// Receive counters.
+    pub received: InterfaceCounters,
+    /// Send counters.
+    pub sent: InterfaceCounters,
 }
 
-/// Counts of one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct InterfaceCounters {
     /// Bytes.
     pub bytes: u64,
     /// Packets.
     pub packets: u64,
-    /// Packets that were broken.
+    /// Invalid packets.
     pub errors: u64,
-    /// Packets that were thrown away for want of room.
+    /// Packets dropped for lack of buffers.
     pub dropped: u64,
 }
 
-/// Reads the file's text: after two lines of heading `name: bytes packets errs drop fifo frame compressed multicast
-/// bytes …`.
+/// Parses the file: after two header lines `name: bytes packets errs drop fifo frame compressed
+/// multicast bytes …`.
 #[must_use]
 pub fn parse(text: &str) -> Option<Vec<Interface>> {
-    let interfaces: Option<Vec<Interface>> = text.lines().skip(2).take(INTERFACES_MAX).map(interface).collect();
+    let interfaces: Option<Vec<Interface>> =
+        text.lines().skip(2).take(INTERFACES_MAX).map(interface).collect();
     interfaces.filter(|interfaces| !interfaces.is_empty())
 }
 
 fn interface(line: &str) -> Option<Interface> {
-    // A name may hold a colon itself.
+    // A name may contain a colon.
     let (name, counters) = line.rsplit_once(':')?;
-    let counters: Vec<u64> = counters.split_ascii_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let counters: Vec<u64> =
+        counters.split_ascii_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
     let moved = |from: usize| {
         let [bytes, packets, errors, dropped] = *counters.get(from..)?.first_chunk()?;
-        Some(Moved { bytes, packets, errors, dropped })
+        Some(InterfaceCounters { bytes, packets, errors, dropped })
     };
     Some(Interface { name: name.trim().to_owned(), received: moved(0)?, sent: moved(8)? })
 }
 
-impl Moved {
-    /// What was added since `earlier`.
+impl InterfaceCounters {
+    /// Returns the increase since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -63,14 +65,15 @@ impl Moved {
     }
 }
 
-/// Speed of an interface in bits per second. Virtual ones have none: reading it fails, or it is -1.
+/// Returns an interface's speed in bits per second. Virtual interfaces have none: reading fails, or
+/// gives -1.
 ///
 /// # Errors
-/// When it is not told.
-pub fn speed(root: &Root, name: &str) -> Seen<u64> {
+/// Fails when the speed is not reported.
+pub fn speed(root: &Root, name: &str) -> ProbeResult<u64> {
     let file = format!("sys/class/net/{name}/speed");
     if name.contains('/') || name.starts_with('.') {
-        return Err(Unseen { file, why: Why::Missing });
+        return Err(ProbeError { file, why: ProbeErrorKind::Missing });
     }
     root.parse(&file, |text| text.trim().parse::<u64>().ok()?.checked_mul(1_000_000))
 }

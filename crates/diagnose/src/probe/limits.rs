@@ -1,42 +1,44 @@
-//! What one process may have: `/proc/PID/limits`.
+//! Resource limits of a process: `/proc/PID/limits`.
 
-/// This process's own.
+/// The file of this process.
 pub const OWN_FILE: &str = "proc/self/limits";
 /// Width of the first column (fs/proc/base.c).
 const NAME_WIDTH: usize = 26;
 
-/// A limit; `None` is unlimited.
+/// A resource limit; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bound {
-    /// What is in force. A process may raise it up to `hard`.
+pub struct ResourceLimit {
+    /// The limit in force. A process may raise it up to `hard`.
     pub soft: Option<u64>,
-    /// What only a privileged process may raise.
+    /// The limit that only a privileged process may raise.
     pub hard: Option<u64>,
 }
 
-/// The limits that matter here (getrlimit(2)).
+/// The relevant limits (getrlimit(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessLimits {
     /// Open files (RLIMIT_NOFILE).
-    pub open_files: Bound,
-    /// Threads of the user, in all processes (RLIMIT_NPROC).
-    pub processes: Bound,
+    pub open_files: ResourceLimit,
+    /// Threads of the user in all processes (RLIMIT_NPROC).
+    pub processes: ResourceLimit,
     /// Address space in bytes (RLIMIT_AS).
-    pub address_space: Bound,
-    /// Stack of the first thread, and of C threads unless they say otherwise, in bytes (RLIMIT_STACK).
-    pub stack: Bound,
+    pub address_space: ResourceLimit,
+    /// Stack of the first thread, and default of C threads, in bytes (RLIMIT_STACK).
+    pub stack: ResourceLimit,
 }
 
-/// Reads the file's text: columns of fixed width, for the names hold blanks.
+/// Parses the file: columns of fixed width, because names contain blanks.
 #[must_use]
 pub fn parse(text: &str) -> Option<ProcessLimits> {
     let bound = |name: &str| {
-        let line = text.lines().find(|line| line.get(..NAME_WIDTH).is_some_and(|begin| begin.trim_end() == name))?;
+        let line = text
+            .lines()
+            .find(|line| line.get(..NAME_WIDTH).is_some_and(|begin| begin.trim_end() == name))?;
         let mut words = line.get(NAME_WIDTH..)?.split_ascii_whitespace().map(|word| match word {
             "unlimited" => Some(None),
             number => number.parse().ok().map(Some),
         });
-        Some(Bound { soft: words.next()??, hard: words.next()?? })
+        Some(ResourceLimit { soft: words.next()??, hard: words.next()?? })
     };
     Some(ProcessLimits {
         open_files: bound("Max open files")?,

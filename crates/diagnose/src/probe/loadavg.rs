@@ -1,25 +1,25 @@
-//! Load, and how many threads there are: `/proc/loadavg`.
+//! Load and number of threads: `/proc/loadavg`.
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/loadavg";
 
-/// All that the file tells that matters here.
+/// The relevant fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
-    /// Threads that ran, could run or waited for a disk; mean of the last minute, decaying.
+pub struct LoadAverage {
+    /// Runnable or I/O-blocked threads; exponentially decaying mean of one minute.
     pub one_minute: f64,
-    /// Threads that run or could, now.
+    /// Currently runnable threads.
     pub running: u64,
-    /// Threads of the machine, the kernel's included. In a container too.
+    /// Threads of the machine, the kernel's included; in a container too.
     pub threads: u64,
 }
 
-/// Reads the file's text: `0.20 0.18 0.12 1/80 11206`.
+/// Parses `0.20 0.18 0.12 1/80 11206`.
 #[must_use]
-pub fn parse(text: &str) -> Option<Load> {
+pub fn parse(text: &str) -> Option<LoadAverage> {
     let mut words = text.split_ascii_whitespace();
     let one_minute: f64 = super::number(&mut words)?;
     let (running, threads) = words.nth(2)?.split_once('/')?;
     one_minute.is_finite().then_some(())?;
-    Some(Load { one_minute, running: running.parse().ok()?, threads: threads.parse().ok()? })
+    Some(LoadAverage { one_minute, running: running.parse().ok()?, threads: threads.parse().ok()? })
 }

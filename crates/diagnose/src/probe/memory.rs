@@ -1,28 +1,28 @@
-//! How much memory there is and is left: `/proc/meminfo`.
+//! Total and available memory: `/proc/meminfo`.
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/meminfo";
 
-/// In bytes.
+/// Memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// All that the kernel manages.
+    /// Memory managed by the kernel.
     pub total: u64,
-    /// What programs could still have without swapping, as the kernel estimates it.
+    /// Memory available to programs without swapping, by the kernel's estimate.
     pub available: u64,
-    /// Space for swapping.
+    /// Swap space.
     pub swap_total: u64,
-    /// The part of it that is free.
+    /// Free swap space.
     pub swap_free: u64,
-    /// What may be promised when nothing may be promised twice (`vm.overcommit_memory` = 2).
+    /// Commit limit without overcommit (`vm.overcommit_memory` = 2).
     pub commit_limit: u64,
-    /// What is promised.
+    /// Committed memory.
     pub committed: u64,
     /// Kernel stacks of all threads.
     pub kernel_stacks: u64,
 }
 
-/// Reads the file's text. A kB in it is 1024 bytes.
+/// Parses the file. Its kB are 1024 bytes.
 #[must_use]
 pub fn parse(text: &str) -> Option<Memory> {
     let bytes = |name: &str| super::named::<u64>(text, name)?.checked_mul(1024);

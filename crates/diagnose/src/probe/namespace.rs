@@ -1,12 +1,12 @@
-//! Network namespaces: the link `/proc/PID/ns/net`. Each has interfaces, sockets and counters of its own, and
-//! `/proc/PID/net` shows those of the process's.
+//! Network namespaces: the link `/proc/PID/ns/net`. Each has its own interfaces, sockets and
+//! counters, and `/proc/PID/net` shows those of the process's namespace.
 
 use std::path::PathBuf;
 
 use crate::root::Root;
 
-/// Those of some processes whose network namespace is another than this process's, with its name. A process whose namespace may
-/// not be known counts as being in this one.
+/// Returns the processes in a network namespace other than this process's, with the namespace's
+/// name. Processes with an unknown namespace count as being in this one.
 #[must_use]
 pub fn foreign(root: &Root, pids: &[u32]) -> Vec<(u32, PathBuf)> {
     let name = |of: &str| std::fs::read_link(root.path(&format!("proc/{of}/ns/net"))).ok();

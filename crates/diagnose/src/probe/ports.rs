@@ -1,42 +1,45 @@
-//! Local ports for outgoing connections: `/proc/sys/net/ipv4/ip_local_port_range` without those that are reserved.
+//! Local ports for outgoing connections: `/proc/sys/net/ipv4/ip_local_port_range` without reserved
+//! ports.
 
-use crate::root::{Root, Seen};
+use crate::root::{ProbeResult, Root};
 
-/// First and last port.
+/// File of the first and last port.
 pub const RANGE_FILE: &str = "proc/sys/net/ipv4/ip_local_port_range";
-/// Ports that are not given out.
+/// File of the reserved ports.
 pub const RESERVED_FILE: &str = "proc/sys/net/ipv4/ip_local_reserved_ports";
 
-/// The ports that `connect` may choose from.
+/// The port range of `connect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// The first.
+    /// First port.
     pub first: u16,
-    /// The last.
+    /// Last port.
     pub last: u16,
-    /// Those between them that are reserved.
+    /// Reserved ports within the range.
     pub reserved: u64,
 }
 
 impl Ports {
-    /// How many there are.
+    /// Returns the number of usable ports.
     #[must_use]
     pub fn count(&self) -> u64 {
-        (u64::from(self.last) + 1).saturating_sub(u64::from(self.first)).saturating_sub(self.reserved)
+        (u64::from(self.last) + 1)
+            .saturating_sub(u64::from(self.first))
+            .saturating_sub(self.reserved)
     }
 }
 
-/// Reads both files; without the second nothing is reserved.
+/// Reads both files; without the second no port is reserved.
 ///
 /// # Errors
-/// When the range is not told.
-pub fn read(root: &Root) -> Seen<Ports> {
+/// Fails when the range is not readable.
+pub fn read(root: &Root) -> ProbeResult<Ports> {
     let (first, last) = root.parse(RANGE_FILE, parse_range)?;
     let reserved = root.parse(RESERVED_FILE, |text| parse_reserved(text, first, last)).unwrap_or(0);
     Ok(Ports { first, last, reserved })
 }
 
-/// First and last, with a tab between.
+/// Parses first and last port, separated by a tab.
 #[must_use]
 pub fn parse_range(text: &str) -> Option<(u16, u16)> {
     let mut words = text.split_ascii_whitespace();
@@ -44,7 +47,8 @@ pub fn parse_range(text: &str) -> Option<(u16, u16)> {
     (first <= last).then_some((first, last))
 }
 
-/// `8080,9000-9010`, as the kernel prints it: in order, without overlap. How many of them lie in the range.
+/// Parses `8080,9000-9010` (sorted, without overlap, as the kernel prints it); returns how many lie
+/// in the range.
 #[must_use]
 pub fn parse_reserved(text: &str, first: u16, last: u16) -> Option<u64> {
     let mut reserved = 0;

@@ -1,24 +1,24 @@
-//! How long work stood still for want of something: `/proc/pressure/*` and a group's `*.pressure`.
+//! Pressure stall information: `/proc/pressure/*` and a group's `*.pressure`.
 
 use std::time::Duration;
 
-/// Want of CPU.
+/// CPU pressure.
 pub const CPU_FILE: &str = "proc/pressure/cpu";
-/// Want of memory.
+/// Memory pressure.
 pub const MEMORY_FILE: &str = "proc/pressure/memory";
-/// Want of a disk.
+/// I/O pressure.
 pub const IO_FILE: &str = "proc/pressure/io";
 
-/// Time since the machine began (Documentation/accounting/psi.rst).
+/// Stall times since boot (Documentation/accounting/psi.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// At least one thread stood still.
+    /// At least one thread was stalled.
     pub some: Duration,
-    /// All did. Kernels before 5.13 do not tell it for the CPU.
+    /// All threads were stalled. Kernels before 5.13 do not report it for the CPU.
     pub full: Option<Duration>,
 }
 
-/// Reads the text of such a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
+/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`.
 #[must_use]
 pub fn parse(text: &str) -> Option<Pressure> {
     let total = |name: &str| {

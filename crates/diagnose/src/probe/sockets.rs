@@ -1,5 +1,5 @@
-//! TCP sockets one by one: their states, queues and peers from `/proc/net/tcp` and `/proc/net/tcp6`. The kernel writes
-//! a line for each, so this costs more the more there are: not to be read ten times a second.
+//! TCP sockets with states, queues and peers: `/proc/net/tcp` and `/proc/net/tcp6`. The kernel
+//! writes one line per socket, so the cost grows with their number: not for ten reads per second.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,83 +8,84 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub const FILE: &str = "proc/net/tcp";
 /// IPv6.
 pub const FILE_6: &str = "proc/net/tcp6";
-/// Most sockets that are looked at.
+/// Most sockets read.
 pub const SOCKETS_MAX: usize = 200_000;
 
-/// State of a socket (include/net/tcp_states.h).
+/// TCP state of a socket (include/net/tcp_states.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum SocketState {
     /// Open at both ends.
     Established = 1,
-    /// This side asked for it and has no answer.
+    /// This side sent a SYN and awaits the reply.
     SynSent,
-    /// The other side asked for it.
+    /// The other side sent a SYN.
     SynReceived,
-    /// This side closes.
+    /// This side is closing.
     FinWait1,
     /// This side has closed; the other has not.
     FinWait2,
-    /// Ended, and remembered for 60 s.
+    /// Closed, and kept for 60 s.
     TimeWait,
-    /// Gone.
+    /// Closed.
     Closed,
     /// The other side has closed; this one has not.
     CloseWait,
-    /// Both close; this side waits for the last word.
+    /// Both are closing; this side awaits the last acknowledgement.
     LastAck,
-    /// Waits for connections.
+    /// Accepts connections.
     Listening,
-    /// Both closed at once.
+    /// Both closed at the same time.
     Closing,
-    /// Asked for and not yet a socket.
+    /// A connection request without a full socket.
     NewSynReceived,
 }
 
 /// One socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// This end.
+    /// Local end.
     pub local: SocketAddr,
-    /// The other end; port 0 when there is none.
+    /// Remote end; port 0 when there is none.
     pub peer: SocketAddr,
     /// Its state.
-    pub state: State,
-    /// Bytes that were written and that the other end has not confirmed.
+    pub state: SocketState,
+    /// Bytes written and not acknowledged.
     pub unsent_bytes: u64,
-    /// Bytes that have come and were not read; of a listener, connections that were not accepted.
+    /// Received bytes not read; of a listener, connections not accepted.
     pub unread: u64,
-    /// Of a listener, so many connections may wait to be accepted; none of others, and none where `/proc` tells, which does not say it.
+    /// Accept queue length of a listener; none for other sockets, and none from `/proc`, which
+    /// lacks it.
     pub backlog: Option<u64>,
-    /// Times that the oldest unconfirmed segment was sent again.
+    /// Retransmissions of the oldest unacknowledged segment.
     pub retransmits: u64,
-    /// Its number, as `/proc/PID/fd` names it; 0 when no process has it.
+    /// Its inode, as named by `/proc/PID/fd`; 0 when no process holds it.
     pub inode: u64,
 }
 
-const STATES: [State; 12] = [
-    State::Established,
-    State::SynSent,
-    State::SynReceived,
-    State::FinWait1,
-    State::FinWait2,
-    State::TimeWait,
-    State::Closed,
-    State::CloseWait,
-    State::LastAck,
-    State::Listening,
-    State::Closing,
-    State::NewSynReceived,
+const STATES: [SocketState; 12] = [
+    SocketState::Established,
+    SocketState::SynSent,
+    SocketState::SynReceived,
+    SocketState::FinWait1,
+    SocketState::FinWait2,
+    SocketState::TimeWait,
+    SocketState::Closed,
+    SocketState::CloseWait,
+    SocketState::LastAck,
+    SocketState::Listening,
+    SocketState::Closing,
+    SocketState::NewSynReceived,
 ];
 
-impl State {
-    /// By its number.
+impl SocketState {
+    /// Returns the state with a number.
     #[must_use]
     pub fn of(number: u8) -> Option<Self> {
         STATES.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
 
-/// Reads the text of such a file. A line that is not understood is left out: the kernel's last one may be cut.
+/// Parses the file. Invalid lines are skipped: the kernel's last one may be truncated.
 #[must_use]
 pub fn parse(text: &str) -> Option<Vec<Socket>> {
     let mut lines = text.lines();
@@ -92,9 +93,9 @@ pub fn parse(text: &str) -> Option<Vec<Socket>> {
     Some(lines.take(SOCKETS_MAX).filter_map(socket).collect())
 }
 
-/// How many there are of each state.
+/// Counts the sockets of each state.
 #[must_use]
-pub fn by_state(sockets: &[Socket]) -> BTreeMap<State, u64> {
+pub fn by_state(sockets: &[Socket]) -> BTreeMap<SocketState, u64> {
     let mut counts = BTreeMap::new();
     for socket in sockets {
         *counts.entry(socket.state).or_default() += 1;
@@ -102,7 +103,8 @@ pub fn by_state(sockets: &[Socket]) -> BTreeMap<State, u64> {
     counts
 }
 
-/// `sl local rem st tx:rx tr:when retrnsmt uid timeout inode …` (Documentation/networking/proc_net_tcp.rst).
+/// Parses `sl local rem st tx:rx tr:when retrnsmt uid timeout inode …`
+/// (Documentation/networking/proc_net_tcp.rst).
 fn socket(line: &str) -> Option<Socket> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, peer) = (address(words.next()?)?, address(words.next()?)?);
@@ -112,7 +114,7 @@ fn socket(line: &str) -> Option<Socket> {
     Some(Socket {
         local,
         peer,
-        state: State::of(state)?,
+        state: SocketState::of(state)?,
         unsent_bytes: hex(unsent)?,
         unread: hex(unread)?,
         backlog: None,
@@ -121,11 +123,12 @@ fn socket(line: &str) -> Option<Socket> {
     })
 }
 
-/// `0100007F:1F90`: the words of the address in the machine's order of bytes, the port as a number.
+/// Parses `0100007F:1F90`: the address in words of native byte order, the port as a number.
 fn address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |at: usize| Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let word =
+        |at: usize| Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     let ip = match address.len() {
         8 => IpAddr::from(Ipv4Addr::from(word(0)?)),
         32 => {

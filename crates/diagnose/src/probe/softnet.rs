@@ -1,25 +1,26 @@
-//! What each CPU did with packets that came in: `/proc/net/softnet_stat`.
+//! Incoming packets per CPU: `/proc/net/softnet_stat`.
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/net/softnet_stat";
 
-/// Counts of all CPUs since the machine began (net/core/net-procfs.c).
+/// Counters of all CPUs since boot (net/core/net-procfs.c).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Softnet {
-    /// Packets taken.
+    /// Packets processed.
     pub processed: u64,
-    /// Packets thrown away because a queue was full (`net.core.netdev_max_backlog`).
+    /// Packets dropped because a queue was full (`net.core.netdev_max_backlog`).
     pub dropped: u64,
-    /// Times that there was more work than one turn allows (`net.core.netdev_budget`).
+    /// Times that a processing round ended with work left (`net.core.netdev_budget`).
     pub squeezed: u64,
 }
 
-/// Reads the file's text: a line for each CPU, in hexadecimal; kernels differ in the number of columns.
+/// Parses one line per CPU, in hexadecimal; the number of columns depends on the kernel.
 #[must_use]
 pub fn parse(text: &str) -> Option<Softnet> {
     let mut total = None;
     for line in text.lines() {
-        let mut words = line.split_ascii_whitespace().map(|word| u64::from_str_radix(word, 16).ok());
+        let mut words =
+            line.split_ascii_whitespace().map(|word| u64::from_str_radix(word, 16).ok());
         let sum: &mut Softnet = total.get_or_insert_default();
         sum.processed = sum.processed.saturating_add(words.next()??);
         sum.dropped = sum.dropped.saturating_add(words.next()??);
@@ -29,7 +30,7 @@ pub fn parse(text: &str) -> Option<Softnet> {
 }
 
 impl Softnet {
-    /// What was added since `earlier`. The counters have 32 bits and begin anew.
+    /// Returns the increase since `earlier`. The counters have 32 bits and wrap.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let added = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));

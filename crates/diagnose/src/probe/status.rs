@@ -1,10 +1,10 @@
-//! What one process is: `/proc/PID/status`.
+//! Identity and privileges of a process: `/proc/PID/status`.
 
 use super::named;
 
-/// This process's own.
+/// The file of this process.
 pub const OWN_FILE: &str = "proc/self/status";
-/// How the users of this process's namespace are those of the machine.
+/// Mapping of this process's user namespace to the machine's users.
 pub const OWN_USERS_FILE: &str = "proc/self/uid_map";
 /// Bits of `CapEff` (include/uapi/linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
@@ -14,40 +14,42 @@ const CAP_SYS_RESOURCE: u32 = 24;
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The user that it runs as (the real one: limits count by it).
+    /// Real user id, by which limits count.
     pub user: u32,
     /// Its threads.
     pub threads: u64,
-    /// Its address space, in bytes; 0 of a kernel thread.
+    /// Its address space, in bytes; 0 for a kernel thread.
     pub address_space: u64,
-    /// Its resident memory, in bytes; 0 of a kernel thread.
+    /// Its resident memory, in bytes; 0 for a kernel thread.
     pub resident: u64,
-    /// What it is privileged to do, as bits.
+    /// Effective capabilities, as bits.
     pub capabilities: u64,
     /// CPUs that it may use.
     pub cpus: Option<u64>,
 }
 
-/// How often a thread was taken from its CPU since it began; `/proc/PID/task/TID/status` has it for each.
+/// Context switches of a thread since it began, from `/proc/PID/task/TID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// Because it waited for something.
+    /// Voluntary: it waited for something.
     pub waits: u64,
-    /// Because another was to run.
+    /// Involuntary: another thread had to run.
     pub preempted: u64,
 }
 
-/// Reads a thread's switches.
+/// Parses a thread's context switches.
 #[must_use]
 pub fn parse_switches(text: &str) -> Option<Switches> {
-    let (waits, preempted) = (named(text, "voluntary_ctxt_switches")?, named(text, "nonvoluntary_ctxt_switches")?);
+    let (waits, preempted) =
+        (named(text, "voluntary_ctxt_switches")?, named(text, "nonvoluntary_ctxt_switches")?);
     Some(Switches { waits, preempted })
 }
 
-/// Reads the file's text.
+/// Parses the file.
 #[must_use]
 pub fn parse(text: &str) -> Option<Status> {
-    let bytes = |name: &str| named::<u64>(text, name).and_then(|kib| kib.checked_mul(1024)).unwrap_or(0);
+    let bytes =
+        |name: &str| named::<u64>(text, name).and_then(|kib| kib.checked_mul(1024)).unwrap_or(0);
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     Some(Status {
         user: named(text, "Uid:")?,
@@ -60,13 +62,14 @@ pub fn parse(text: &str) -> Option<Status> {
 }
 
 impl Status {
-    /// Whether RLIMIT_NPROC does not hold it: the kernel exempts the user 0 and two capabilities (kernel/fork.c).
+    /// Returns whether it is exempt from RLIMIT_NPROC: user 0 and two capabilities are
+    /// (kernel/fork.c).
     #[must_use]
     pub fn may_exceed_processes(&self) -> bool {
         self.user == 0 || self.can(CAP_SYS_RESOURCE) || self.can(CAP_SYS_ADMIN)
     }
 
-    /// Whether `fs.file-max` does not hold it (fs/file_table.c).
+    /// Returns whether it is exempt from `fs.file-max` (fs/file_table.c).
     #[must_use]
     pub fn may_exceed_file_max(&self) -> bool {
         self.can(CAP_SYS_ADMIN)
@@ -77,14 +80,15 @@ impl Status {
     }
 }
 
-/// Whether the text of `uid_map` is that of the machine's own namespace, in which all users are themselves. The root of another one
-/// (a rootless container) is not exempt from limits, whatever its capabilities there (user_namespaces(7)).
+/// Returns whether the text of `uid_map` is that of the machine's own namespace, in which every
+/// user maps to itself. Root in another one (a rootless container) is not exempt from limits,
+/// even with all capabilities there (user_namespaces(7)).
 #[must_use]
 pub fn is_first_namespace(text: &str) -> bool {
     text.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// How many numbers a list like `0-3,8` names.
+/// Returns the count of numbers in a list such as `0-3,8`.
 #[must_use]
 pub fn parse_list(text: &str) -> Option<u64> {
     let part = |part: &str| {

@@ -1,49 +1,50 @@
-//! What TCP counted for all sockets together: `/proc/net/snmp` and `/proc/net/netstat`.
+//! TCP counters of all sockets: `/proc/net/snmp` and `/proc/net/netstat`.
 
-/// Segments and connections.
+/// File of segment and connection counters.
 pub const SNMP_FILE: &str = "proc/net/snmp";
-/// What went unusually.
+/// File of error counters.
 pub const NETSTAT_FILE: &str = "proc/net/netstat";
 
-/// From `/proc/net/snmp` (RFC 4022 has the meanings).
+/// Counters of `/proc/net/snmp` (defined in RFC 4022).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Connections that were opened from here.
+    /// Connections opened by this side.
     pub active_opens: u64,
-    /// Connections that were opened from elsewhere.
+    /// Connections opened by the other side.
     pub passive_opens: u64,
-    /// Connections that are established: a level, not a count.
+    /// Established connections: a level, not a counter.
     pub established: u64,
     /// Segments received.
     pub received: u64,
-    /// Segments sent, without those that were sent again.
+    /// Segments sent, without retransmissions.
     pub sent: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
 }
 
-/// From the line `TcpExt` of `/proc/net/netstat`. Older kernels count less: what they do not have is 0.
+/// Counters of the line `TcpExt` of `/proc/net/netstat`; 0 where an older kernel lacks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trouble {
-    /// Connections that found the queue of a listener full.
+pub struct TcpErrors {
+    /// Connections that found a listener's queue full.
     pub listen_overflows: u64,
-    /// Connections that a listener dropped, for this or another reason.
+    /// Connections dropped by a listener, for this or another reason.
     pub listen_drops: u64,
-    /// Cookies that were sent because the queue of half-open connections was full.
+    /// Cookies sent because the queue of half-open connections was full.
     pub syncookies_sent: u64,
     /// Connections refused because that queue was full and cookies are off.
     pub half_open_drops: u64,
-    /// Segments of which the other side said that it had them already (D-SACK, RFC 2883): they were sent again for nothing. Before 5.9 what is counted are such answers.
+    /// Spuriously retransmitted segments: the other side reported to have them already (D-SACK, RFC
+    /// 2883). Before 5.9 the reports are counted.
     pub sent_for_nothing: u64,
-    /// Times that an answer did not come and the segment was sent again.
+    /// Retransmission time-outs.
     pub timeouts: u64,
-    /// Sockets that found no memory for TCP.
+    /// Sockets that found no TCP memory.
     pub memory_pressures: u64,
-    /// Connections aborted for want of memory for TCP.
+    /// Connections aborted for lack of TCP memory.
     pub aborts_on_memory: u64,
 }
 
-/// Reads the text of `/proc/net/snmp`.
+/// Parses `/proc/net/snmp`.
 #[must_use]
 pub fn parse_segments(text: &str) -> Option<Segments> {
     let (names, values) = pair(text, "Tcp:")?;
@@ -58,24 +59,26 @@ pub fn parse_segments(text: &str) -> Option<Segments> {
     })
 }
 
-/// Reads the text of `/proc/net/netstat`.
+/// Parses `/proc/net/netstat`.
 #[must_use]
-pub fn parse_trouble(text: &str) -> Option<Trouble> {
+pub fn parse_errors(text: &str) -> Option<TcpErrors> {
     let (names, values) = pair(text, "TcpExt:")?;
     let value = |name: &str| value(names, values, name);
-    Some(Trouble {
+    Some(TcpErrors {
         listen_overflows: value("ListenOverflows")?,
         listen_drops: value("ListenDrops")?,
         syncookies_sent: value("SyncookiesSent").unwrap_or_default(),
         half_open_drops: value("TCPReqQFullDrop").unwrap_or_default(),
-        sent_for_nothing: value("TCPDSACKRecvSegs").or_else(|| value("TCPDSACKRecv")).unwrap_or_default(),
+        sent_for_nothing: value("TCPDSACKRecvSegs")
+            .or_else(|| value("TCPDSACKRecv"))
+            .unwrap_or_default(),
         timeouts: value("TCPTimeouts").unwrap_or_default(),
         memory_pressures: value("TCPMemoryPressures").unwrap_or_default(),
         aborts_on_memory: value("TCPAbortOnMemory").unwrap_or_default(),
     })
 }
 
-/// A line of names and one of values follow each other, both with the same beginning.
+/// Returns a line of names and the following line of values, both with the same prefix.
 fn pair<'a>(text: &'a str, prefix: &str) -> Option<(&'a str, &'a str)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
     Some((lines.next()?, lines.next()?))
@@ -87,7 +90,7 @@ fn value(names: &str, values: &str, name: &str) -> Option<u64> {
 }
 
 impl Segments {
-    /// What was added since `earlier`; `established` stays what it is.
+    /// Returns the increase since `earlier`; `established` keeps its value.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -100,7 +103,7 @@ impl Segments {
         }
     }
 
-    /// Together with those of another network namespace.
+    /// Adds the counters of another network namespace.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -114,8 +117,8 @@ impl Segments {
     }
 }
 
-impl Trouble {
-    /// What was added since `earlier`.
+impl TcpErrors {
+    /// Returns the increase since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -130,7 +133,7 @@ impl Trouble {
         }
     }
 
-    /// Together with those of another network namespace.
+    /// Adds the counters of another network namespace.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {

@@ -1,12 +1,13 @@
-//! Every parser on the trees of five machines, and on what no kernel writes.
+//! Every parser on the trees of five machines, and on texts that no kernel writes.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
-use crate::root::{Root, Seen, Why};
+use crate::root::{ProbeErrorKind, ProbeResult, Root};
 
-const TREES: [&str; 5] = ["linux-6.18-vm", "linux-4.18-el8", "linux-5.10-debian", "container-v1", "container-v2"];
+const TREES: [&str; 5] =
+    ["linux-6.18-vm", "linux-4.18-el8", "linux-5.10-debian", "container-v1", "container-v2"];
 
 fn tree(name: &str) -> Root {
     Root::at(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name))
@@ -19,16 +20,23 @@ fn cpus_are_read() {
     assert_eq!(stat.cores[0].1.steal + stat.cores[1].1.steal, 10_717);
     assert!(stat.context_switches > 90_000_000 && stat.running >= 1);
     let old = tree("linux-4.18-el8").parse(cpu::FILE, cpu::parse).unwrap();
-    assert_eq!((old.cores.len(), old.running, old.blocked, old.context_switches), (4, 3, 1, 123_456_789));
+    assert_eq!(
+        (old.cores.len(), old.running, old.blocked, old.context_switches),
+        (4, 3, 1, 123_456_789)
+    );
     let earlier = cpu::CpuTime { user: 10_000, system: 2_900, idle: 79_000, ..old.cores[0].1 };
     let shares = old.cores[0].1.since(&earlier).shares().unwrap();
     assert!((shares.busy - 100.0 / 1100.0).abs() < 1e-9, "{shares:?}");
     assert_eq!(cpu::CpuTime::default().shares(), None);
-    assert_eq!(earlier.since(&old.cores[0].1), cpu::CpuTime::default(), "what goes back adds nothing");
+    assert_eq!(
+        earlier.since(&old.cores[0].1),
+        cpu::CpuTime::default(),
+        "what goes back adds nothing"
+    );
 }
 
 #[test]
-fn pressure_is_read_where_there_is_any() {
+fn pressure_is_read_if_present() {
     let some = |us| Duration::from_micros(us);
     let new = tree("linux-6.18-vm").parse(pressure::CPU_FILE, pressure::parse).unwrap();
     assert!(new.some > Duration::from_secs(5000) && new.full == Some(Duration::ZERO), "{new:?}");
@@ -37,18 +45,28 @@ fn pressure_is_read_where_there_is_any() {
     let memory = tree("linux-5.10-debian").parse(pressure::MEMORY_FILE, pressure::parse).unwrap();
     assert_eq!(memory, pressure::Pressure { some: some(70_000), full: Some(some(60_000)) });
     let none = tree("linux-4.18-el8").parse(pressure::IO_FILE, pressure::parse).unwrap_err();
-    assert_eq!((none.file.as_str(), none.why), ("proc/pressure/io", Why::Missing));
+    assert_eq!((none.file.as_str(), none.why), ("proc/pressure/io", ProbeErrorKind::Missing));
 }
 
 #[test]
 fn memory_is_read() {
     let memory = tree("linux-6.18-vm").parse(memory::FILE, memory::parse).unwrap();
     assert_eq!(memory.total, 24_684_092 * 1024);
-    assert!(memory.available < memory.total && memory.swap_total == 0 && memory.commit_limit == 12_342_044 * 1024);
+    assert!(
+        memory.available < memory.total
+            && memory.swap_total == 0
+            && memory.commit_limit == 12_342_044 * 1024
+    );
     let vm = tree("linux-4.18-el8").parse(vmstat::FILE, vmstat::parse).unwrap();
-    assert_eq!((vm.major_faults, vm.scanned_direct, vm.stalls, vm.oom_kills), (4321, 900, 321, Some(2)));
+    assert_eq!(
+        (vm.major_faults, vm.scanned_direct, vm.stalls, vm.oom_kills),
+        (4321, 900, 321, Some(2))
+    );
     let later = vmstat::VmStat { stalls: 331, ..vm };
-    assert_eq!(later.since(&vm), vmstat::VmStat { stalls: 10, oom_kills: Some(0), ..vmstat::VmStat::default() });
+    assert_eq!(
+        later.since(&vm),
+        vmstat::VmStat { stalls: 10, oom_kills: Some(0), ..vmstat::VmStat::default() }
+    );
 }
 
 #[test]
@@ -90,16 +108,29 @@ fn the_network_is_read() {
     assert_eq!((interfaces[1].received.dropped, interfaces[1].sent.bytes), (2, 600_000_000));
     assert_eq!(interface::speed(&root, "eth0"), Ok(1_000_000_000));
     for hidden in ["lo", "../../proc", "a/b"] {
-        assert_eq!(interface::speed(&root, hidden).unwrap_err().why, Why::Missing, "{hidden}");
+        assert_eq!(
+            interface::speed(&root, hidden).unwrap_err().why,
+            ProbeErrorKind::Missing,
+            "{hidden}"
+        );
     }
     let segments = root.parse(tcp::SNMP_FILE, tcp::parse_segments).unwrap();
-    assert_eq!((segments.passive_opens, segments.established, segments.retransmitted), (70_000, 56, 300));
-    let trouble = tree("linux-4.18-el8").parse(tcp::NETSTAT_FILE, tcp::parse_trouble).unwrap();
-    assert_eq!((trouble.listen_overflows, trouble.listen_drops, trouble.half_open_drops), (11, 13, 2));
-    let new = tree("linux-6.18-vm").parse(tcp::NETSTAT_FILE, tcp::parse_trouble).unwrap();
+    assert_eq!(
+        (segments.passive_opens, segments.established, segments.retransmitted),
+        (70_000, 56, 300)
+    );
+    let trouble = tree("linux-4.18-el8").parse(tcp::NETSTAT_FILE, tcp::parse_errors).unwrap();
+    assert_eq!(
+        (trouble.listen_overflows, trouble.listen_drops, trouble.half_open_drops),
+        (11, 13, 2)
+    );
+    let new = tree("linux-6.18-vm").parse(tcp::NETSTAT_FILE, tcp::parse_errors).unwrap();
     assert_eq!((new.syncookies_sent, new.aborts_on_memory), (0, 0));
     let sockets = root.parse(sockstat::FILE, sockstat::parse).unwrap();
-    assert_eq!((sockets.in_use, sockets.orphans, sockets.time_wait, sockets.memory_pages), (56, 1, 1200, 25));
+    assert_eq!(
+        (sockets.in_use, sockets.orphans, sockets.time_wait, sockets.memory_pages),
+        (56, 1, 1200, 25)
+    );
     for (name, cpus) in [("linux-4.18-el8", 4_u64), ("linux-5.10-debian", 8)] {
         let softnet = tree(name).parse(softnet::FILE, softnet::parse).unwrap();
         assert_eq!(softnet.processed, 0x1000 * cpus * (cpus + 1) / 2, "{name}");
@@ -114,7 +145,7 @@ fn the_network_is_read() {
 fn sockets_are_read_one_by_one() {
     let sockets = tree("linux-4.18-el8").parse(sockets::FILE, sockets::parse).unwrap();
     let states: Vec<_> = sockets::by_state(&sockets).into_iter().collect();
-    use sockets::State::{Established, Listening, SynSent, TimeWait};
+    use sockets::SocketState::{Established, Listening, SynSent, TimeWait};
     assert_eq!(states, [(Established, 2), (SynSent, 1), (TimeWait, 1), (Listening, 1)]);
     assert_eq!((sockets[0].local.to_string().as_str(), sockets[0].unread), ("0.0.0.0:8080", 3));
     assert_eq!(sockets[1].peer.to_string(), "127.0.0.1:49153");
@@ -123,7 +154,10 @@ fn sockets_are_read_one_by_one() {
     let six = "  sl  local_address rem_address\n 0: 0000000000000000FFFF00000100007F:1F90 \
         00000000000000000000000001000000:0050 01 0:0 00:0 0 0 0 7 1\n";
     let socket = sockets::parse(six).unwrap()[0];
-    assert_eq!((socket.local.to_string().as_str(), socket.peer.to_string().as_str()), ("127.0.0.1:8080", "[::1]:80"));
+    assert_eq!(
+        (socket.local.to_string().as_str(), socket.peer.to_string().as_str()),
+        ("127.0.0.1:8080", "[::1]:80")
+    );
 }
 
 #[test]
@@ -131,7 +165,7 @@ fn tables_of_the_network_have_sizes() {
     let root = tree("linux-4.18-el8");
     let table = conntrack::Conntrack { count: 536, max: 65_536, time_wait_s: 120 };
     assert_eq!(conntrack::read(&root), Ok(table));
-    assert_eq!(conntrack::read(&tree("container-v1")).unwrap_err().why, Why::Missing);
+    assert_eq!(conntrack::read(&tree("container-v1")).unwrap_err().why, ProbeErrorKind::Missing);
     assert_eq!(ports::read(&root).map(|ports| ports.count()), Ok(28_232));
     assert_eq!(ports::read(&tree("linux-5.10-debian")).map(|ports| ports.count()), Ok(28_232 - 11));
     assert_eq!(ports::parse_reserved("1-40000,65535", 32_768, 60_999), Some(7233));
@@ -142,16 +176,25 @@ fn tables_of_the_network_have_sizes() {
 fn processes_are_read() {
     let el8 = tree("linux-4.18-el8");
     let limits = el8.parse(limits::OWN_FILE, limits::parse).unwrap();
-    assert_eq!(limits.open_files, limits::Bound { soft: Some(1024), hard: Some(262_144) });
-    assert_eq!((limits.processes.soft, limits.stack.soft, limits.stack.hard), (Some(31_200), Some(8 << 20), None));
+    assert_eq!(limits.open_files, limits::ResourceLimit { soft: Some(1024), hard: Some(262_144) });
+    assert_eq!(
+        (limits.processes.soft, limits.stack.soft, limits.stack.hard),
+        (Some(31_200), Some(8 << 20), None)
+    );
     let user = el8.parse(status::OWN_FILE, status::parse).unwrap();
-    assert_eq!((user.user, user.threads, user.address_space, user.cpus), (1000, 1, 8412 * 1024, Some(4)));
+    assert_eq!(
+        (user.user, user.threads, user.address_space, user.cpus),
+        (1000, 1, 8412 * 1024, Some(4))
+    );
     assert!(!user.may_exceed_processes() && !user.may_exceed_file_max());
     let root = tree("linux-6.18-vm").parse(status::OWN_FILE, status::parse).unwrap();
     assert!(root.may_exceed_processes() && root.may_exceed_file_max() && root.cpus == Some(2));
     let docker = tree("container-v1").parse(status::OWN_FILE, status::parse).unwrap();
     assert!(docker.may_exceed_processes() && !docker.may_exceed_file_max());
-    assert_eq!((status::parse_list("0-3,8"), status::parse_list("3-0"), status::parse_list("")), (Some(5), None, None));
+    assert_eq!(
+        (status::parse_list("0-3,8"), status::parse_list("3-0"), status::parse_list("")),
+        (Some(5), None, None)
+    );
     let load = el8.parse(loadavg::FILE, loadavg::parse).unwrap();
     assert_eq!((load.one_minute, load.running, load.threads), (0.2, 3, 412));
     let files = el8.parse(files::FILE, files::parse).unwrap();
@@ -160,20 +203,24 @@ fn processes_are_read() {
 
 #[test]
 fn threads_are_read() {
-    let line = "7 (a (b) c) R 1 40 39 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 987654 1000000 321 0\n";
+    let line =
+        "7 (a (b) c) R 1 40 39 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 987654 1000000 321 0\n";
     let task = task::parse(7, line).unwrap();
-    assert_eq!((task.name.as_str(), task.cpu, task.waited), ("a (b) c", Duration::from_secs(2), None));
+    assert_eq!(
+        (task.name.as_str(), task.cpu, task.waited),
+        ("a (b) c", Duration::from_secs(2), None)
+    );
     assert_eq!((task::parse_state(line), task::parse_state("7 (a")), (Some('R'), None));
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(task::ids(&Root::at(folder.path()), 5).unwrap_err().why, Why::Missing);
+    assert_eq!(task::ids(&Root::at(folder.path()), 5).unwrap_err().why, ProbeErrorKind::Missing);
     for tid in ["9", "7", "x"] {
         std::fs::create_dir_all(folder.path().join("proc/5/task").join(tid)).unwrap();
     }
     assert_eq!(task::ids(&Root::at(folder.path()), 5), Ok(vec![7, 9]));
 }
 
-/// Where the threads of a tree's process stand, in the order of their ids.
-fn stands(name: &str, pid: u32, arch: wait::Arch) -> Vec<Option<wait::Stand>> {
+/// Returns the blocking points of a process's threads, by id.
+fn blocked_threads(name: &str, pid: u32, arch: wait::Arch) -> Vec<Option<wait::BlockedOn>> {
     let root = tree(name);
     let stand = |tid: u32| {
         let file = |what: &str| format!("proc/{pid}/task/{tid}/{what}");
@@ -182,42 +229,83 @@ fn stands(name: &str, pid: u32, arch: wait::Arch) -> Vec<Option<wait::Stand>> {
         assert!(root.parse(&file("schedstat"), task::parse_schedstat).is_ok(), "{name}: {tid}");
         let state = root.parse(&file("stat"), task::parse_state).unwrap();
         let call = root.parse(&file("syscall"), wait::parse_syscall);
-        assert!(!matches!(&call, Err(unseen) if unseen.why != Why::Missing), "{name}: {call:?}");
-        wait::stand(state, &root.read(&file("wchan")).unwrap(), call.ok(), Some(arch))
+        assert!(
+            !matches!(&call, Err(probe_error) if probe_error.why != ProbeErrorKind::Missing),
+            "{name}: {call:?}"
+        );
+        wait::blocked_on(state, &root.read(&file("wchan")).unwrap(), call.ok(), Some(arch))
     };
     task::ids(&root, pid).unwrap().into_iter().map(stand).collect()
 }
 
 #[test]
-fn threads_stand_where_each_kernel_says() {
+fn blocking_points_are_read_on_each_kernel() {
     use wait::Arch::{Aarch64, X86_64};
-    use wait::Stand::{Accept, Disk, Events, File, Lock, Other, Time};
-    let polled = wait::Stand::Polled(0x7f4f_dda6_4760);
-    let new = [Time, Lock, Accept, File(5), Time, Events, polled, Events, File(8), File(11), File(5), Disk];
-    assert_eq!(stands("linux-6.18-vm", 4711, X86_64), new.map(Some));
-    let el8 = stands("linux-4.18-el8", 4242, X86_64);
-    assert_eq!(el8, [Some(Events), Some(Lock), Some(File(5)), Some(Disk), Some(Accept), None, Some(Disk)]);
+    use wait::BlockedOn::{Accept, Disk, Events, File, Lock, Other, Time};
+    let polled = wait::BlockedOn::Polled(0x7f4f_dda6_4760);
+    let new = [
+        Time,
+        Lock,
+        Accept,
+        File(5),
+        Time,
+        Events,
+        polled,
+        Events,
+        File(8),
+        File(11),
+        File(5),
+        Disk,
+    ];
+    assert_eq!(blocked_threads("linux-6.18-vm", 4711, X86_64), new.map(Some));
+    let el8 = blocked_threads("linux-4.18-el8", 4242, X86_64);
+    assert_eq!(
+        el8,
+        [Some(Events), Some(Lock), Some(File(5)), Some(Disk), Some(Accept), None, Some(Disk)]
+    );
     let functions_only = [Events, Lock, Other, Disk, Time, Other];
-    assert_eq!(stands("linux-5.10-debian", 900, X86_64), functions_only.map(Some));
-    assert_eq!(stands("container-v2", 1, Aarch64), [Events, Lock, File(5), Disk].map(Some));
-    assert_eq!(stands("container-v1", 1, X86_64), [Other, Other].map(Some), "nothing may be known there");
+    assert_eq!(blocked_threads("linux-5.10-debian", 900, X86_64), functions_only.map(Some));
+    assert_eq!(
+        blocked_threads("container-v2", 1, Aarch64),
+        [Events, Lock, File(5), Disk].map(Some)
+    );
+    assert_eq!(
+        blocked_threads("container-v1", 1, X86_64),
+        [Other, Other].map(Some),
+        "nothing may be known there"
+    );
 }
 
 #[test]
-fn groups_of_both_versions_hold() {
+fn limits_of_both_group_versions_are_read() {
     let limits = |name| group::Groups::of(&tree(name), "self").unwrap().limits();
     assert_eq!(limits("linux-6.18-vm"), group::Limits::default());
     let el8 = limits("linux-4.18-el8");
     let pids = el8.pids.unwrap();
     assert_eq!((pids.limit, pids.left()), (10_000, 9_943), "the parent's");
-    assert!(pids.file.ends_with("user-1000.slice/pids.max") && el8.memory.is_none() && el8.cpu.is_none());
+    assert!(
+        pids.file.ends_with("user-1000.slice/pids.max")
+            && el8.memory.is_none()
+            && el8.cpu.is_none()
+    );
     let docker = limits("container-v1");
     assert_eq!(docker.pids.map(|held| held.left()), Some(500));
-    assert_eq!(docker.memory.map(|held| held.left()), Some(432_013_312 + 4_857_600), "without the cache");
+    assert_eq!(
+        docker.memory.map(|held| held.left()),
+        Some(432_013_312 + 4_857_600),
+        "without the cache"
+    );
     assert_eq!(docker.cpu.map(|quota| quota.cores), Some(1.5));
     let unified = limits("container-v2");
-    assert_eq!(unified.memory.map(|held| held.left()), Some((256 - 64 + 16) << 20), "without the cache");
-    assert_eq!((unified.pids.map(|held| held.limit), unified.cpu.map(|quota| quota.cores)), (Some(100), Some(0.5)));
+    assert_eq!(
+        unified.memory.map(|held| held.left()),
+        Some((256 - 64 + 16) << 20),
+        "without the cache"
+    );
+    assert_eq!(
+        (unified.pids.map(|held| held.limit), unified.cpu.map(|quota| quota.cores)),
+        (Some(100), Some(0.5))
+    );
     assert_eq!(limits("linux-5.10-debian").pids.map(|held| held.limit), Some(84_331));
 
     let counters = |name| group::Groups::of(&tree(name), "self").unwrap().counters();
@@ -230,10 +318,13 @@ fn groups_of_both_versions_hold() {
     assert_eq!(v2.since(&v1).memory_bytes, Some(64 << 20));
     let text = ["max 100000", "-1 100000", "5 0", "", "x"];
     assert!(text.iter().all(|text| group::parse_cpu_max(text).is_none()));
-    assert_eq!(group::Groups::of(&Root::at("/nonexistent"), "self").unwrap_err().why, Why::Missing);
+    assert_eq!(
+        group::Groups::of(&Root::at("/nonexistent"), "self").unwrap_err().why,
+        ProbeErrorKind::Missing
+    );
 }
 
-/// A parser, hidden behind whether it made something of the text.
+/// A parser, reduced to whether it accepted the text.
 type Parser = (&'static str, fn(&str) -> bool);
 
 const PARSERS: [Parser; 22] = [
@@ -245,7 +336,7 @@ const PARSERS: [Parser; 22] = [
     (disk::FILE, |text| disk::parse(text).is_some()),
     (interface::FILE, |text| interface::parse(text).is_some()),
     (tcp::SNMP_FILE, |text| tcp::parse_segments(text).is_some()),
-    (tcp::NETSTAT_FILE, |text| tcp::parse_trouble(text).is_some()),
+    (tcp::NETSTAT_FILE, |text| tcp::parse_errors(text).is_some()),
     (sockstat::FILE, |text| sockstat::parse(text).is_some()),
     (sockets::FILE, |text| sockets::parse(text).is_some()),
     (softnet::FILE, |text| softnet::parse(text).is_some()),
@@ -262,28 +353,44 @@ const PARSERS: [Parser; 22] = [
 ];
 
 #[test]
-fn every_tree_is_understood_or_told_missing() {
+fn every_tree_is_parsed_or_reported_missing() {
     for name in TREES {
         for (file, parser) in PARSERS {
-            let seen: Seen<()> = tree(name).parse(file, |text| parser(text).then_some(()));
-            assert!(!matches!(&seen, Err(unseen) if unseen.why != Why::Missing), "{name}: {seen:?}");
+            let seen: ProbeResult<()> = tree(name).parse(file, |text| parser(text).then_some(()));
+            assert!(
+                !matches!(&seen, Err(probe_error) if probe_error.why != ProbeErrorKind::Missing),
+                "{name}: {seen:?}"
+            );
         }
     }
-    let seen = PARSERS.iter().filter(|(file, parser)| tree(TREES[0]).parse(file, |t| parser(t).then_some(())).is_ok());
-    assert_eq!(seen.count(), PARSERS.len(), "the recorded tree has them all");
+    let seen = PARSERS
+        .iter()
+        .filter(|(file, parser)| tree(TREES[0]).parse(file, |t| parser(t).then_some(())).is_ok());
+    assert_eq!(seen.count(), PARSERS.len(), "the recorded tree must have all files");
 }
 
 #[test]
-fn what_no_kernel_writes_makes_no_parser_panic() {
-    let garbage =
-        ["", "\n", "cpu0 x", "\u{0}\u{0}", "-1 -1 -1", "99999999999999999999999 1 2 3", ": : :", "é é é é é é"];
+fn invalid_texts_make_no_parser_panic() {
+    let garbage = [
+        "",
+        "\n",
+        "cpu0 x",
+        "\u{0}\u{0}",
+        "-1 -1 -1",
+        "99999999999999999999999 1 2 3",
+        ": : :",
+        "é é é é é é",
+    ];
     for (file, parser) in PARSERS {
         for text in garbage {
             parser(text);
         }
         let Ok(text) = tree(TREES[0]).read(file) else { panic!("{file} is recorded") };
-        // Cut anywhere, and with every byte of the beginning replaced by one that has a meaning.
-        for at in (0..text.len()).step_by((text.len() / 400).max(1)).filter(|at| text.is_char_boundary(*at)) {
+        // Truncated at every length, and with each early byte replaced by one with a meaning.
+        for at in (0..text.len())
+            .step_by((text.len() / 400).max(1))
+            .filter(|at| text.is_char_boundary(*at))
+        {
             parser(&text[..at]);
         }
         for (at, _) in text.char_indices().take(300) {

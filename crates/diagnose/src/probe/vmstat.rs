@@ -1,37 +1,38 @@
-//! What memory cost: faults, reclaim and swapping from `/proc/vmstat`.
+//! Page faults, reclaim and swapping: `/proc/vmstat`.
 
 use super::named;
 
-/// The file.
+/// The file's path.
 pub const FILE: &str = "proc/vmstat";
 
-/// Counts since the machine began.
+/// Counters since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VmStat {
     /// Page faults of all kinds.
     pub faults: u64,
-    /// Those that had to wait for a disk.
+    /// Faults that waited for a disk.
     pub major_faults: u64,
-    /// Pages that were looked at for reuse by the kernel's own thread.
+    /// Pages scanned by the kernel's reclaim thread.
     pub scanned_kswapd: u64,
-    /// Pages that a program itself had to look at before it got memory.
+    /// Pages scanned by programs themselves before an allocation.
     pub scanned_direct: u64,
-    /// Times that a program had to reclaim memory before it got some.
+    /// Allocations in which a program had to reclaim memory itself.
     pub stalls: u64,
     /// Pages read from swap.
     pub swapped_in: u64,
     /// Pages written to swap.
     pub swapped_out: u64,
-    /// Processes that were killed for want of memory; not told before 4.13.
+    /// Processes killed by the OOM killer; not reported before 4.13.
     pub oom_kills: Option<u64>,
 }
 
-/// Reads the file's text: lines of `name count`.
+/// Parses lines of `name count`.
 #[must_use]
 pub fn parse(text: &str) -> Option<VmStat> {
-    // One counter for each zone since 4.8, whose set depends on the architecture.
-    let zones =
-        text.lines().filter_map(|line| line.strip_prefix("allocstall_")?.split_once(' ')?.1.trim().parse().ok());
+    // One counter per zone since 4.8; the set of zones depends on the architecture.
+    let zones = text.lines().filter_map(|line| {
+        line.strip_prefix("allocstall_")?.split_once(' ')?.1.trim().parse().ok()
+    });
     Some(VmStat {
         faults: named(text, "pgfault")?,
         major_faults: named(text, "pgmajfault")?,
@@ -45,7 +46,7 @@ pub fn parse(text: &str) -> Option<VmStat> {
 }
 
 impl VmStat {
-    /// What was added since `earlier`.
+    /// Returns the increase since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -56,7 +57,9 @@ impl VmStat {
             stalls: self.stalls.saturating_sub(earlier.stalls),
             swapped_in: self.swapped_in.saturating_sub(earlier.swapped_in),
             swapped_out: self.swapped_out.saturating_sub(earlier.swapped_out),
-            oom_kills: self.oom_kills.map(|kills| kills.saturating_sub(earlier.oom_kills.unwrap_or_default())),
+            oom_kills: self
+                .oom_kills
+                .map(|kills| kills.saturating_sub(earlier.oom_kills.unwrap_or_default())),
         }
     }
 }

@@ -1,43 +1,44 @@
-//! The service waits for something else: hardly any CPU is used anywhere, and no request is worked on.
+//! The service waits for another system: hardly any CPU is used, and no request is being worked on.
 
-use super::finding::{Class, Finding, confidence, percent};
-use super::held::{Held, awaited_peer, rate_kept};
-use super::want::{cpus_free, granted};
-use crate::samples::{Load, Peer, Role, Samples, Thread, Watched};
+use super::cpu_demand::{cpus_free, granted};
+use super::finding::{Finding, LimitClass, confidence, percent};
+use super::thread_states::{ThreadStates, awaited_peer, rate_kept};
+use crate::samples::{GeneratorLoad, Peer, Role, Samples, Thread, WatchedProcess};
 
-/// Above this share of all CPUs the answer lies there.
+/// CPU share above which the cause lies with the CPUs.
 const CPU_BELOW: f64 = 0.6;
-/// Above this share of the service time, requests are worked on, not waited for.
+/// Share of the service time above which requests are worked on.
 const WORKED_BELOW: f64 = 0.3;
-/// Disks that are busier than this may be what it waits for.
+/// Use of a disk above which the service may wait for it.
 const DISK_BELOW: f64 = 0.5;
-/// A thread that is busier than this has work, not a wait.
+/// CPU share above which a thread is working, not waiting.
 const THREAD_BELOW: f64 = 0.8;
-/// A thread that waits for a CPU longer than this share of the time does not wait for others.
+/// Share of the time on the run queue above which a thread does not wait for another system.
 const WAITED_BELOW: f64 = 0.2;
-/// From this share of the service's threads that do not just wait for each other on, those that wait for a peer are the most.
+/// Share of the service's decisive threads from which those waiting for a peer dominate.
 const WAITING: f64 = 0.5;
-/// From this share on there is no doubt.
+/// Share from which they certainly do.
 const WAITING_FULL: f64 = 0.9;
-/// From this share on, threads are seen to wait for something that is no peer.
+/// Share from which threads visibly wait for something other than a peer.
 const OTHERWISE: f64 = 0.5;
 
-/// How much it is known that the service waits for others.
+/// Evidence that the service waits for other systems.
 #[derive(Clone, Copy)]
 enum Known {
-    /// Its threads were seen to wait for a peer, this share of them.
-    Seen(f64),
-    /// It holds connections to others and waits for events: a loop may wait for any of them.
+    /// This share of its threads was seen waiting for a peer.
+    ProbeResult(f64),
+    /// It holds connections to others and waits for events: an event loop may wait for any of them.
     Peers,
-    /// Nobody is in sight.
-    Nobody,
+    /// No peer is visible.
+    NoHolder,
 }
 
-pub(super) fn judge(samples: &Samples) -> Option<Finding> {
+pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     let busy = samples.busy().filter(|_| cpus_free(samples, CPU_BELOW))?;
     let load = samples.load.filter(|load| load.rate > 0.0 && !load.was_the_limit)?;
-    let services: Vec<&Watched> = samples.with_role(Role::Service).collect();
-    if services.is_empty() || rate_kept(samples) || services.iter().any(|process| held_up(process)) {
+    let services: Vec<&WatchedProcess> = samples.with_role(Role::Service).collect();
+    if services.is_empty() || rate_kept(samples) || services.iter().any(|process| held_up(process))
+    {
         return None;
     }
     let used: f64 = services.iter().map(|process| process.cores_used()).sum();
@@ -45,8 +46,12 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     if !worked.is_finite() || worked >= WORKED_BELOW {
         return None;
     }
-    let held = Held::by(samples);
-    let most = services.iter().flat_map(|process| &process.peers).max_by_key(|peer| peer.connections).copied();
+    let held = ThreadStates::by(samples);
+    let most = services
+        .iter()
+        .flat_map(|process| &process.peers)
+        .max_by_key(|peer| peer.connections)
+        .copied();
     let known = known(samples, held.as_ref(), most)?;
     let awaited = awaited_peer(samples);
     let connections = |address| {
@@ -55,42 +60,55 @@ pub(super) fn judge(samples: &Samples) -> Option<Finding> {
     };
     let awaited = awaited.map(|address| Peer { address, connections: connections(address) });
     let peer = match known {
-        Known::Seen(_) | Known::Peers => awaited.or(most),
-        // That it holds connections to somebody says nothing when its threads sleep.
-        Known::Nobody => None,
+        Known::ProbeResult(_) | Known::Peers => awaited.or(most),
+        // Connections to a peer mean nothing when its threads sleep.
+        Known::NoHolder => None,
     };
     Some(Finding {
-        class: Class::External,
+        class: LimitClass::External,
         confidence: match known {
-            Known::Seen(share) => confidence(share, WAITING, WAITING_FULL),
+            Known::ProbeResult(share) => confidence(share, WAITING, WAITING_FULL),
             Known::Peers => 0.8,
-            // A lock or a sleep looks the same from outside.
-            Known::Nobody => 0.55,
+            // From outside, a lock or a sleep looks the same.
+            Known::NoHolder => 0.55,
         },
         evidence: evidence(load, worked, busy, held.as_ref(), peer),
         counterfactual: counterfactual(peer),
     })
 }
 
-/// None when its threads wait for something of which other rules speak.
-fn known(samples: &Samples, held: Option<&Held>, most: Option<Peer>) -> Option<Known> {
+/// Returns `None` when its threads wait for something that other rules report.
+fn known(samples: &Samples, held: Option<&ThreadStates>, most: Option<Peer>) -> Option<Known> {
     let disk = samples.disks.iter().any(|disk| disk.utilisation >= DISK_BELOW);
     match held {
         Some(held) if held.peer >= WAITING && held.share(held.peer) >= WAITING => {
-            Some(Known::Seen(held.share(held.peer)))
+            Some(Known::ProbeResult(held.share(held.peer)))
         }
         Some(held) if held.disk >= OTHERWISE && held.share(held.disk) >= OTHERWISE => None,
         _ if disk => None,
-        // One that runs all the time waits for nobody, whoever waits for it.
-        Some(held) if held.running / granted(samples) >= THREAD_BELOW && held.share(held.running) >= OTHERWISE => None,
-        // Sleeping is waiting for nobody.
-        Some(held) if held.time >= OTHERWISE && held.share(held.time) >= OTHERWISE => Some(Known::Nobody),
+        // A service that runs all the time waits for no other system.
+        Some(held)
+            if held.running / granted(samples) >= THREAD_BELOW
+                && held.share(held.running) >= OTHERWISE =>
+        {
+            None
+        }
+        // A sleep waits for no other system.
+        Some(held) if held.time >= OTHERWISE && held.share(held.time) >= OTHERWISE => {
+            Some(Known::NoHolder)
+        }
         _ if most.is_some() => Some(Known::Peers),
-        _ => Some(Known::Nobody),
+        _ => Some(Known::NoHolder),
     }
 }
 
-fn evidence(load: Load, worked: f64, busy: f64, held: Option<&Held>, peer: Option<Peer>) -> Vec<String> {
+fn evidence(
+    load: GeneratorLoad,
+    worked: f64,
+    busy: f64,
+    held: Option<&ThreadStates>,
+    peer: Option<Peer>,
+) -> Vec<String> {
     let mut evidence = vec![
         format!(
             "a request takes {:.2} ms, of which the service works for {}",
@@ -99,8 +117,10 @@ fn evidence(load: Load, worked: f64, busy: f64, held: Option<&Held>, peer: Optio
         ),
         format!("CPUs are {} busy, and no disk holds it up", percent(busy)),
     ];
-    evidence.extend(held.map(Held::words));
-    evidence.extend(peer.map(|peer| format!("it holds {} connections to {}", peer.connections, peer.address)));
+    evidence.extend(held.map(ThreadStates::words));
+    evidence.extend(
+        peer.map(|peer| format!("it holds {} connections to {}", peer.connections, peer.address)),
+    );
     evidence
 }
 
@@ -108,15 +128,20 @@ fn counterfactual(peer: Option<Peer>) -> String {
     match peer {
         Some(Peer { address, connections }) => {
             let twice = connections.saturating_mul(2).max(2);
-            format!("if {address} answers in half the time, or takes {twice} requests at once, the rate up to doubles")
+            format!(
+                "if {address} answers in half the time, or takes {twice} requests at once, the \
+                 rate up to doubles"
+            )
         }
-        None => "look at what its threads wait for (/proc/PID/task/*/wchan, or a stack dump): a lock, a sleep, a peer"
+        None => "look at what its threads wait for (/proc/PID/task/*/wchan, or a stack dump): a \
+                 lock, a sleep, a peer"
             .to_owned(),
     }
 }
 
-/// A thread at its limit, or that waits for a CPU, or a group: then it does not wait for others.
-fn held_up(process: &Watched) -> bool {
+/// Returns whether a thread is at its limit or waits for a CPU, or its group is throttled: then it
+/// does not wait for other systems.
+fn held_up(process: &WatchedProcess) -> bool {
     let throttled = process.group.is_some_and(|group| group.throttled_periods > 0);
     let waited = |thread: &Thread| thread.waited.is_some_and(|share| share >= WAITED_BELOW);
     throttled || process.threads.iter().any(|thread| thread.busy >= THREAD_BELOW || waited(thread))

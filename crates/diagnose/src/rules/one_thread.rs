@@ -1,46 +1,55 @@
-//! One thread is busy while CPUs are idle: a single-threaded service, or a proxy with one worker. With one request at a
-//! time there is never work for more than one: `too_few` says that.
+//! One thread is busy while CPUs are idle: a single-threaded service, or a proxy with one worker.
+//! With one request at a time there is never work for two threads: `too_few` handles that.
 
-use super::finding::{Class, Finding, confidence, percent};
-use super::want::granted;
-use crate::samples::{Role, Samples, Watched};
+use super::cpu_demand::granted;
+use super::finding::{Finding, LimitClass, confidence, percent};
+use crate::samples::{Role, Samples, WatchedProcess};
 
-/// From this share of a CPU on a thread has nothing left to give.
+/// CPU share from which a thread has no capacity left.
 const BUSY: f64 = 0.9;
-/// From this share on there is no doubt.
+/// Share from which it certainly limits.
 const FULL: f64 = 0.98;
-/// Another thread below this share of a CPU could have done some of it.
+/// CPU share below which another thread could have taken some of the work.
 const OTHER_IDLE: f64 = 0.7;
-/// A share of the CPU time that the hypervisor took, from which on it is told.
-const STOLEN_TOLD: f64 = 0.05;
-/// CPUs that must be idle, added up, for one thread to be what limits.
+/// Share of stolen CPU time from which it is reported.
+const STEAL_REPORTED: f64 = 0.05;
+/// Minimum number of idle CPUs.
 const IDLE_CORES: f64 = 0.3;
 
-pub(super) fn judge(samples: &Samples) -> Option<Finding> {
+pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     let idle = samples.idle_cores().filter(|idle| *idle >= IDLE_CORES)?;
     if samples.load.is_some_and(|load| load.target_rate.is_none() && load.connections <= 1) {
         return None;
     }
     let granted = granted(samples);
-    let busy = |process: &&Watched| {
+    let busy = |process: &&WatchedProcess| {
         let [first, rest @ ..] = process.threads.as_slice() else { return false };
         first.busy >= BUSY * granted && rest.first().is_none_or(|second| second.busy < OTHER_IDLE)
     };
-    // What stands in front first: behind a full proxy the service is not full.
-    let process = samples.with_role(Role::Proxy).chain(samples.with_role(Role::Service)).find(busy)?;
+    // The proxy first: behind a full proxy the service is not full.
+    let process =
+        samples.with_role(Role::Proxy).chain(samples.with_role(Role::Service)).find(busy)?;
     let first = process.threads.first()?;
-    let class = if process.role == Role::Proxy { Class::Proxy } else { Class::OneThread };
+    let class = if process.role == Role::Proxy { LimitClass::Proxy } else { LimitClass::OneThread };
     let mut evidence = vec![
-        format!("thread {:?} of process {} uses {} of a CPU", first.name, process.pid, percent(first.busy)),
+        format!(
+            "thread {:?} of process {} uses {} of a CPU",
+            first.name,
+            process.pid,
+            percent(first.busy)
+        ),
         format!("{idle:.1} of {} CPUs are idle", samples.cores.len()),
     ];
-    if granted < 1.0 - STOLEN_TOLD {
+    if granted < 1.0 - STEAL_REPORTED {
         let stolen = percent(1.0 - granted);
         evidence.push(format!(
-            "the hypervisor took {stolen} of the CPU time that was wanted, and so much less is all of it"
+            "the hypervisor took {stolen} of the CPU time that was wanted, and so much less is all \
+             of it"
         ));
     }
-    evidence.extend(process.threads.get(1).map(|next| format!("the next busiest uses {}", percent(next.busy))));
+    evidence.extend(
+        process.threads.get(1).map(|next| format!("the next busiest uses {}", percent(next.busy))),
+    );
     Some(Finding {
         class,
         confidence: confidence(first.busy / granted, BUSY, FULL),

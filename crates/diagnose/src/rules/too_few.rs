@@ -1,93 +1,108 @@
-//! Nothing is busy because too little is asked for at once, or because all workers wait while requests lie unread.
+//! Nothing is busy because too few requests are in flight, or because all workers are blocked while
+//! requests lie unread.
 
-use super::finding::{Class, Finding, confidence, percent};
-use super::held::{Held, rate_kept};
-use super::want::{cpus_free, granted};
-use crate::samples::{Load, Role, Samples, Watched};
+use super::cpu_demand::{cpus_free, granted};
+use super::finding::{Finding, LimitClass, confidence, percent};
+use super::thread_states::{ThreadStates, rate_kept};
+use crate::samples::{GeneratorLoad, Role, Samples, WatchedProcess};
 
-/// Above this share of all CPUs something else limits.
+/// CPU share above which something else limits.
 const IDLE_BELOW: f64 = 0.8;
-/// From this share of the service time on that is CPU time of the service, requests are worked on, not waited for.
+/// Share of the service time that is the service's CPU time, from which requests are worked on.
 const WORKED: f64 = 0.5;
-/// From this share on there is no doubt.
+/// Share from which they certainly are.
 const WORKED_FULL: f64 = 0.9;
-/// From this share of the connections on which a request lies unread, workers are too few.
+/// Share of the connections with an unread request, from which workers are too few.
 const UNREAD: f64 = 0.3;
-/// From this share on there is no doubt.
+/// Share from which they certainly are.
 const UNREAD_FULL: f64 = 0.8;
-/// A disk that is busier than this may be what workers wait for.
+/// Use of a disk above which workers may wait for it.
 const DISK_BELOW: f64 = 0.5;
-/// The same of memory, as the share of the time that threads wait for it.
+/// The same for memory: share of the time that threads wait for it.
 const MEMORY_BELOW: f64 = 0.1;
-/// From this share of the threads that do not just wait for each other on, they are what decides.
+/// Share of the decisive threads from which a state decides.
 const MOST: f64 = 0.5;
-/// What is left of the confidence when workers wait for a peer: more of them help only if that one takes more at once.
-const PEER_DOUBT: f64 = 0.7;
+/// Confidence factor when workers wait for a peer: more workers help only if the peer takes more
+/// requests at once.
+const PEER_FACTOR: f64 = 0.7;
 
-pub(super) fn judge(samples: &Samples) -> Option<Finding> {
+pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     let busy = samples.busy()?;
     let workers = cpus_free(samples, IDLE_BELOW).then(|| workers(samples, busy)).flatten();
     workers.or_else(|| (busy < IDLE_BELOW).then(|| connections(samples, busy)).flatten())
 }
 
-/// Requests that nobody has read while CPUs are idle.
+/// Requests are unread while CPUs are idle.
 fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
-    let unread = |process: &Watched| process.unread_share.filter(|share| *share >= UNREAD);
-    let (process, share) = samples.with_role(Role::Service).find_map(|process| Some((process, unread(process)?)))?;
+    let unread = |process: &WatchedProcess| process.unread_share.filter(|share| *share >= UNREAD);
+    let (process, share) =
+        samples.with_role(Role::Service).find_map(|process| Some((process, unread(process)?)))?;
     let working = process.threads.iter().any(|thread| thread.busy >= IDLE_BELOW);
-    // Who is held up would be so with more workers too.
+    // Throttling would affect more workers too.
     let throttled = process.group.is_some_and(|group| group.throttled_periods > 0);
     let disk = samples.disks.iter().any(|disk| disk.utilisation >= DISK_BELOW);
     let memory = samples.memory_pressure.is_some_and(|share| share >= MEMORY_BELOW);
     if working || throttled || disk || memory || rate_kept(samples) {
         return None;
     }
-    let held = Held::by(samples);
+    let held = ThreadStates::by(samples);
     let doubt = held.map_or(Some(1.0), doubt)?;
     let mut evidence = vec![
-        format!("on {} of the connections of process {} a request lies unread", percent(share), process.pid),
+        format!(
+            "on {} of the connections of process {} a request lies unread",
+            percent(share),
+            process.pid
+        ),
         format!(
             "none of its {} threads is busy, and CPUs are {} busy: they wait",
             process.threads.len(),
             percent(busy)
         ),
     ];
-    evidence.extend(held.as_ref().map(Held::words));
+    evidence.extend(held.as_ref().map(ThreadStates::words));
     Some(Finding {
-        class: Class::TooFewWorkers,
+        class: LimitClass::TooFewWorkers,
         confidence: confidence(share, UNREAD, UNREAD_FULL) * doubt,
         evidence,
-        counterfactual: format!("twice the workers ({} threads now) up to doubles the rate", process.threads.len()),
+        counterfactual: format!(
+            "twice the workers ({} threads now) up to doubles the rate",
+            process.threads.len()
+        ),
     })
 }
 
-/// Whether more workers would help, by what they wait for; none when they would wait for the same thing.
-fn doubt(held: Held) -> Option<f64> {
+/// Returns the factor by which the states of workers support adding some; `None` when more would
+/// wait for the same thing.
+fn doubt(held: ThreadStates) -> Option<f64> {
     let most = |part: f64| held.share(part) >= MOST;
     match held {
         _ if most(held.disk) => None,
-        // They run, if perhaps one at a time: it is no wait that keeps them.
+        // Running threads, even if serialized, are not blocked.
         _ if most(held.running) => None,
-        _ if most(held.peer) => Some(PEER_DOUBT),
+        _ if most(held.peer) => Some(PEER_FACTOR),
         _ => Some(1.0),
     }
 }
 
-/// Little's law in a closed loop: the rate is connections over service time. When that time is mostly work, and CPUs
-/// are idle still, more connections bring more of them to work.
+/// Little's law in a closed loop: the rate is connections over service time. When that time is
+/// mostly work and CPUs are idle, more connections use more CPUs.
 fn connections(samples: &Samples, busy: f64) -> Option<Finding> {
     let load = samples.load.filter(|load| load.target_rate.is_none() && load.rate > 0.0)?;
-    let used: f64 = samples.with_role(Role::Service).map(Watched::cores_used).sum();
-    let Load { rate, connections, service_time, .. } = load;
+    let used: f64 = samples.with_role(Role::Service).map(WatchedProcess::cores_used).sum();
+    let GeneratorLoad { rate, connections, service_time, .. } = load;
     let worked = used / granted(samples) / rate / service_time.as_secs_f64();
     if !worked.is_finite() || worked < WORKED || connections as f64 >= samples.cores.len() as f64 {
         return None;
     }
     Some(Finding {
-        class: Class::TooFewConnections,
+        class: LimitClass::TooFewConnections,
         confidence: confidence(worked, WORKED, WORKED_FULL),
         evidence: vec![
-            format!("{connections} connections ask {} CPUs, which are {} busy", samples.cores.len(), percent(busy)),
+            format!(
+                "{connections} connections ask {} CPUs, which are {} busy",
+                samples.cores.len(),
+                percent(busy)
+            ),
             format!(
                 "{} of the {:.2} ms of a request are work of the service",
                 percent(worked.min(1.0)),

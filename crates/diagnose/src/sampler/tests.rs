@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::root::Why;
+use crate::root::ProbeErrorKind;
 
 #[test]
-fn this_machine_is_sampled_and_the_cost_is_told() {
+fn this_machine_is_sampled_with_its_cost() {
     let own = std::process::id();
     let mut sampler = Sampler::new(Root::machine(), &[own]);
     assert_eq!(sampler.cost().share(), None);
@@ -14,34 +14,39 @@ fn this_machine_is_sampled_and_the_cost_is_told() {
     assert!(after.context_switches >= before.context_switches, "{after:?}");
     assert!(second.memory.unwrap().total > 0 && second.load.unwrap().threads > 0);
     assert_eq!(second.processes[0].pid, own);
-    // This thread's: those of other tests may end between the two.
+    // This thread only, because threads of other tests may end between the two.
     let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    let cpu = |process: &Process| process.tasks.as_ref().unwrap().iter().find(|task| task.tid == this).unwrap().cpu;
+    let cpu = |process: &ProcessSample| {
+        process.tasks.as_ref().unwrap().iter().find(|task| task.tid == this).unwrap().cpu
+    };
     assert!(cpu(&second.processes[0]) >= cpu(&first.processes[0]));
     let cost = sampler.cost();
-    assert!(cost.cpu > Duration::ZERO && cost.samples == 2 && cost.span == Duration::from_millis(100), "{cost:?}");
+    assert!(
+        cost.cpu > Duration::ZERO && cost.samples == 2 && cost.span == Duration::from_millis(100),
+        "{cost:?}"
+    );
     let share = cost.share().unwrap();
     assert!((share - cost.cpu.as_secs_f64() / 2.0 / 0.1).abs() < 1e-9, "{share}");
 }
 
 #[test]
-fn what_is_missing_is_told_in_every_sample() {
+fn missing_files_are_reported_in_every_sample() {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut sampler = Sampler::new(Root::at(fixtures.join("linux-4.18-el8")), &[4242, 9]);
     for _ in 0..2 {
         let sample = sampler.sample(Nanos(5));
-        assert_eq!(sample.cpu_pressure.unwrap_err().why, Why::Missing);
+        assert_eq!(sample.cpu_pressure.unwrap_err().why, ProbeErrorKind::Missing);
         assert_eq!((sample.conntrack, sample.files.map(|files| files.open)), (Ok(536), Ok(2048)));
-        assert_eq!(sample.processes[1].tasks.as_ref().unwrap_err().why, Why::Missing);
+        assert_eq!(sample.processes[1].tasks.as_ref().unwrap_err().why, ProbeErrorKind::Missing);
     }
 }
 
 #[test]
-fn a_file_is_read_anew_and_to_its_end() {
+fn a_file_is_read_again_and_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("proc/net")).unwrap();
     let (root, mut buffer) = (Root::at(folder.path()), Vec::new());
-    let mut open = Open::new(softnet::FILE);
+    let mut open = OpenFile::new(softnet::FILE);
     let write = |text: &str| std::fs::write(folder.path().join(softnet::FILE), text).unwrap();
     for lines in [1_u64, 5000, 2] {
         write(&"00000003 00000001 00000000\n".repeat(lines as usize));
@@ -50,11 +55,11 @@ fn a_file_is_read_anew_and_to_its_end() {
     }
     write("x");
     let garbled = open.parse(&root, &mut buffer, softnet::parse).unwrap_err();
-    assert_eq!(garbled.why, Why::Garbled("x".to_owned()));
+    assert_eq!(garbled.why, ProbeErrorKind::Malformed("x".to_owned()));
 }
 
 #[test]
-fn it_stops_when_it_is_told_to() {
+fn the_sampler_stops_on_request() {
     let stop = AtomicBool::new(false);
     let mut taken: Vec<Nanos> = Vec::new();
     let mut sampler = Sampler::new(Root::at("/nonexistent"), &[]);

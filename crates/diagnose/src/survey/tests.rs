@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
-use crate::samples::{Link, Wait, WaitFor};
+use crate::samples::{Link, Wait, WaitReason};
 
-fn watched(pid: u32) -> Watched {
-    Watched { pid, ..Watched::default() }
+fn watched(pid: u32) -> WatchedProcess {
+    WatchedProcess { pid, ..WatchedProcess::default() }
 }
 
 /// Real sockets of this process: as a server with unread requests, and as a client.
@@ -22,23 +22,31 @@ fn peers_and_unread_requests_are_found() {
     let accepted: Vec<TcpStream> = (0..4).map(|_| service.accept().unwrap().0).collect();
     clients[0].write_all(b"GET /").unwrap();
     let pid = std::process::id();
-    let mut samples = Samples { processes: vec![Watched { pid, ..Watched::default() }], ..Samples::default() };
+    let mut samples = Samples {
+        processes: vec![WatchedProcess { pid, ..WatchedProcess::default() }],
+        ..Samples::default()
+    };
     survey(&Root::machine(), &mut samples);
     let process = &samples.processes[0];
     // Other tests of this process may have connections too.
-    let to_service = process.peers.iter().find(|peer| peer.address == service.local_addr().unwrap());
+    let to_service =
+        process.peers.iter().find(|peer| peer.address == service.local_addr().unwrap());
     assert_eq!(to_service.map(|peer| peer.connections), Some(4), "{process:?}");
     assert!(process.unread_share.is_some_and(|share| share > 0.0 && share <= 0.5), "{process:?}");
-    assert!(process.files.is_some_and(|files| files.used >= 9 && files.used < files.most), "{process:?}");
+    assert!(
+        process.files.is_some_and(|files| files.used >= 9 && files.used < files.most),
+        "{process:?}"
+    );
     assert!(samples.ports.is_some_and(|ports| ports.used >= 4 && ports.most > 1000), "{samples:?}");
-    assert_eq!(samples.unseen, Vec::new());
+    assert_eq!(samples.probe_errors, Vec::new());
     drop(accepted);
 }
 
 #[test]
-fn a_tree_is_surveyed_and_what_is_hidden_is_told() {
+fn a_tree_is_surveyed_and_hidden_data_is_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let fixture = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8");
+    let fixture =
+        std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8");
     for (file, from) in [("proc/net/tcp", "proc/net/tcp"), ("proc/42/limits", "proc/self/limits")] {
         std::fs::create_dir_all(folder.path().join(file).parent().unwrap()).unwrap();
         std::fs::copy(fixture.join(from), folder.path().join(file)).unwrap();
@@ -50,19 +58,27 @@ fn a_tree_is_surveyed_and_what_is_hidden_is_told() {
         symlink(link, folder.path().join("proc/42/fd").join(descriptor)).unwrap();
     }
     let links = vec![Link { name: "eth0".to_owned(), ..Link::default() }];
-    let mut samples = Samples { processes: vec![watched(42), watched(43)], links, ..Samples::default() };
+    let mut samples =
+        Samples { processes: vec![watched(42), watched(43)], links, ..Samples::default() };
     survey(&Root::at(folder.path()), &mut samples);
     let process = &samples.processes[0];
-    assert_eq!(process.files, Some(Level { used: 4, most: 1024 }));
-    assert_eq!(process.unread_share, Some(1.0), "the one client's request lies there");
-    assert_eq!(process.peers, [Peer { address: "127.0.0.1:8080".parse().unwrap(), connections: 1 }]);
-    assert_eq!((samples.ports, samples.conntrack, samples.links[0].speed_bits_per_s), (None, None, None));
-    let hidden: Vec<_> = samples.unseen.iter().map(|unseen| unseen.file.as_str()).collect();
+    assert_eq!(process.files, Some(Occupancy { used: 4, most: 1024 }));
+    assert_eq!(process.unread_share, Some(1.0), "the one client's request is unread");
+    assert_eq!(
+        process.peers,
+        [Peer { address: "127.0.0.1:8080".parse().unwrap(), connections: 1 }]
+    );
+    assert_eq!(
+        (samples.ports, samples.conntrack, samples.links[0].speed_bits_per_s),
+        (None, None, None)
+    );
+    let hidden: Vec<_> =
+        samples.probe_errors.iter().map(|probe_error| probe_error.file.as_str()).collect();
     assert_eq!(hidden, ["proc/43/fd"]);
 }
 
-/// The look at the threads takes long: what a load had open must have been read before, for it may end meanwhile. Here all ends when the
-/// first thread is looked at.
+/// The observation of the threads takes long, and connections may end in the meantime, so they must
+/// be read before. Here all end when the first thread is observed.
 #[test]
 fn sockets_are_read_before_threads() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +87,8 @@ fn sockets_are_read_before_threads() {
     for made in [&proc.join("net"), &proc.join("42/fd"), &task] {
         std::fs::create_dir_all(made).unwrap();
     }
-    let fixture = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8/proc");
+    let fixture =
+        std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8/proc");
     std::fs::copy(fixture.join("net/tcp"), proc.join("net/tcp")).unwrap();
     std::fs::copy(fixture.join("self/limits"), proc.join("42/limits")).unwrap();
     for (descriptor, link) in [("3", "socket:[4711]"), ("4", "socket:[4712]")] {
@@ -79,7 +96,7 @@ fn sockets_are_read_before_threads() {
     }
     let (stat, empty) = (task.join("stat"), folder.path().join("empty"));
     std::fs::write(&empty, "").unwrap();
-    // Opening a pipe waits for the other side.
+    // The opening of a pipe waits for the other side.
     let made = rustix::fs::mkfifoat(rustix::fs::CWD, &stat, rustix::fs::Mode::from_raw_mode(0o600));
     made.unwrap();
     let root = Root::at(folder.path());
@@ -97,30 +114,36 @@ fn sockets_are_read_before_threads() {
     ending.join().unwrap();
 }
 
-/// Surveys this process until it is as it should be. A complaint, not a panic: threads may wait to be let go.
-fn await_process(what: &str, holds: impl Fn(&Watched) -> bool) -> Result<(), String> {
+/// Surveys this process until it reaches the expected state. Returns an error instead of a panic,
+/// because threads may wait for their release.
+fn await_process(what: &str, holds: impl Fn(&WatchedProcess) -> bool) -> Result<(), String> {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
-        let mut samples = Samples { processes: vec![watched(std::process::id())], ..Samples::default() };
+        let mut samples =
+            Samples { processes: vec![watched(std::process::id())], ..Samples::default() };
         survey(&Root::machine(), &mut samples);
         if holds(&samples.processes[0]) {
             return Ok(());
         }
         if Instant::now() >= until {
-            return Err(format!("{what}: {:?}, not seen: {:?}", samples.processes[0], samples.unseen));
+            return Err(format!(
+                "{what}: {:?}, not seen: {:?}",
+                samples.processes[0], samples.probe_errors
+            ));
         }
     }
 }
 
-/// At least half of the time a thread waits for that.
-fn waits(process: &Watched, what: WaitFor) -> bool {
+/// Returns true if a thread waits for that at least half of the time.
+fn waits(process: &WatchedProcess, what: WaitReason) -> bool {
     process.waits.iter().any(|wait| wait.what == what && wait.threads > 0.5)
 }
 
-/// Real threads of this process that stand at each thing until they are let go.
+/// Real threads of this process that block at each point until released.
 #[test]
-fn threads_are_found_where_they_stand() {
-    let (service, idle) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+fn blocking_points_of_real_threads_are_found() {
+    let (service, idle) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let there = service.local_addr().unwrap();
     let client = TcpStream::connect(there).unwrap();
     let accepted = service.accept().unwrap().0;
@@ -131,23 +154,35 @@ fn threads_are_found_where_they_stand() {
         scope.spawn(|| (&accepted).read(&mut [0]));
         scope.spawn(|| idle.accept());
         scope.spawn(|| drop(lock.lock()));
-        let all = [WaitFor::Peer(Some(there)), WaitFor::Client, WaitFor::Connection, WaitFor::Lock];
-        let found = await_process("all four", |process| all.iter().all(|what| waits(process, *what)));
+        let all = [
+            WaitReason::Peer(Some(there)),
+            WaitReason::Client,
+            WaitReason::Connection,
+            WaitReason::Lock,
+        ];
+        let found =
+            await_process("all four", |process| all.iter().all(|what| waits(process, *what)));
         drop(guard);
         (&client).write_all(b"x").unwrap();
         (&accepted).write_all(b"x").unwrap();
         TcpStream::connect(idle.local_addr().unwrap()).unwrap();
         found.unwrap();
     });
-    // One file that is polled is as one that is read; two could be anything.
+    // One polled file counts as a read one; two could be anything.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let at_other = TcpStream::connect(other.local_addr().unwrap()).unwrap();
     let mut answers = other.accept().unwrap().0;
     std::thread::scope(|scope| {
         scope.spawn(|| poll(&mut [PollFd::new(&at_other, PollFlags::IN)], None));
-        scope.spawn(|| poll(&mut [PollFd::new(&client, PollFlags::PRI), PollFd::new(&at_other, PollFlags::IN)], None));
+        scope.spawn(|| {
+            poll(
+                &mut [PollFd::new(&client, PollFlags::PRI), PollFd::new(&at_other, PollFlags::IN)],
+                None,
+            )
+        });
         let found = await_process("polls", |process| {
-            waits(process, WaitFor::Peer(Some(other.local_addr().unwrap()))) && waits(process, WaitFor::Events)
+            waits(process, WaitReason::Peer(Some(other.local_addr().unwrap())))
+                && waits(process, WaitReason::Events)
         });
         answers.write_all(b"x").unwrap();
         found.unwrap();
@@ -155,18 +190,22 @@ fn threads_are_found_where_they_stand() {
 }
 
 #[test]
-fn answers_that_nobody_takes_are_seen() {
+fn unread_answers_are_found() {
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
-    let clients: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(service.local_addr().unwrap()).unwrap()).collect();
+    let clients: Vec<TcpStream> =
+        (0..2).map(|_| TcpStream::connect(service.local_addr().unwrap()).unwrap()).collect();
     let mut accepted: Vec<TcpStream> = (0..2).map(|_| service.accept().unwrap().0).collect();
     accepted[0].set_nonblocking(true).unwrap();
-    // Until the client's and the own buffer are full.
+    // Writes until the client's and the own buffer are full.
     while accepted[0].write(&[0; 1 << 16]).is_ok() {}
-    await_process("unsent", |process| process.unsent_share.is_some_and(|share| share > 0.0 && share < 1.0)).unwrap();
+    await_process("unsent", |process| {
+        process.unsent_share.is_some_and(|share| share > 0.0 && share < 1.0)
+    })
+    .unwrap();
     drop(clients);
 }
 
-/// A tree with one process: its threads' state, function and call, and its sockets.
+/// Creates a tree with one process: its threads' state, function and call, and its sockets.
 fn tree_of_threads(threads: &[(u32, char, Option<&str>, Option<&str>)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let put = |file: String, text: &str| {
@@ -175,16 +214,21 @@ fn tree_of_threads(threads: &[(u32, char, Option<&str>, Option<&str>)]) -> tempf
         std::fs::write(path, text).unwrap();
     };
     for (tid, state, function, call) in threads {
-        let stat = format!("{tid} (a) {state} 1 7 7 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 987654 1000000 321 0\n");
+        let stat = format!(
+            "{tid} (a) {state} 1 7 7 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 987654 1000000 321 \
+             0\n"
+        );
         put(format!("proc/7/task/{tid}/stat"), &stat);
         function.iter().for_each(|text| put(format!("proc/7/task/{tid}/wchan"), text));
         call.iter().for_each(|text| put(format!("proc/7/task/{tid}/syscall"), text));
     }
-    let el8 = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/linux-4.18-el8/proc/net/tcp");
+    let el8 = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures/linux-4.18-el8/proc/net/tcp");
     put("proc/net/tcp".to_owned(), &std::fs::read_to_string(el8).unwrap());
     std::fs::create_dir_all(folder.path().join("proc/7/fd")).unwrap();
     for (descriptor, inode) in [(3, 4711), (4, 4712), (5, 4713), (6, 99)] {
-        symlink(format!("socket:[{inode}]"), folder.path().join(format!("proc/7/fd/{descriptor}"))).unwrap();
+        symlink(format!("socket:[{inode}]"), folder.path().join(format!("proc/7/fd/{descriptor}")))
+            .unwrap();
     }
     folder
 }
@@ -195,9 +239,10 @@ fn surveyed(folder: &tempfile::TempDir) -> Samples {
     samples
 }
 
-/// As an ordinary user sees threads of its own where only a tracer may know their calls (`kernel.yama.ptrace_scope`).
+/// As an ordinary user sees its own threads if only a tracer may read their calls
+/// (`kernel.yama.ptrace_scope`).
 #[test]
-fn less_is_told_where_only_functions_are_known() {
+fn without_calls_fewer_waits_are_reported() {
     let folder = tree_of_threads(&[
         (7, 'S', Some("ep_poll"), None),
         (8, 'S', Some("futex_wait_queue_me"), None),
@@ -206,32 +251,43 @@ fn less_is_told_where_only_functions_are_known() {
         (11, 'R', Some("0"), None),
     ]);
     let samples = surveyed(&folder);
-    let found = |what| samples.processes[0].waits.iter().find(|wait| wait.what == what).map(|wait| wait.threads);
-    assert_eq!((found(WaitFor::Events), found(WaitFor::Lock)), (Some(1.0), Some(1.0)));
-    assert_eq!((found(WaitFor::Disk), found(WaitFor::Other)), (Some(1.0), Some(1.0)), "a client's or a peer's");
+    let found = |what| {
+        samples.processes[0].waits.iter().find(|wait| wait.what == what).map(|wait| wait.threads)
+    };
+    assert_eq!((found(WaitReason::Events), found(WaitReason::Lock)), (Some(1.0), Some(1.0)));
+    assert_eq!(
+        (found(WaitReason::Disk), found(WaitReason::Other)),
+        (Some(1.0), Some(1.0)),
+        "a client's or a peer's"
+    );
     assert_eq!(samples.processes[0].waits.len(), 4);
-    assert_eq!(samples.unseen, Vec::new());
+    assert_eq!(samples.probe_errors, Vec::new());
     // Without clients it can only be the peer's.
     std::fs::remove_file(folder.path().join("proc/7/fd/3")).unwrap();
     std::fs::remove_file(folder.path().join("proc/7/fd/4")).unwrap();
     let peer = surveyed(&folder).processes[0].peers[0].address;
     let waits = &surveyed(&folder).processes[0].waits;
-    assert!(waits.contains(&Wait { what: WaitFor::Peer(Some(peer)), threads: 1.0 }), "{waits:?}");
+    assert!(
+        waits.contains(&Wait { what: WaitReason::Peer(Some(peer)), threads: 1.0 }),
+        "{waits:?}"
+    );
 }
 
 #[test]
 fn threads_that_may_not_be_seen_are_named_once() {
-    let hidden = surveyed(&tree_of_threads(&[(7, 'S', Some("0"), None), (8, 'S', Some("0"), None)]));
+    let hidden =
+        surveyed(&tree_of_threads(&[(7, 'S', Some("0"), None), (8, 'S', Some("0"), None)]));
     assert_eq!(hidden.processes[0].waits, []);
-    let files: Vec<_> = hidden.unseen.iter().map(|unseen| unseen.file.as_str()).collect();
+    let files: Vec<_> =
+        hidden.probe_errors.iter().map(|probe_error| probe_error.file.as_str()).collect();
     assert_eq!(files, ["proc/7/task/7/syscall"]);
 }
 
-/// Real connections of this process, over which something went both ways.
+/// Real connections of this process, with data in both directions.
 #[test]
-fn the_kernel_tells_of_own_connections() {
+fn the_kernel_reports_own_connections() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
-        // A machine may have no IPv6.
+        // Some machines have no IPv6.
         let Ok(service) = TcpListener::bind(address) else { continue };
         let mut clients: Vec<TcpStream> =
             (0..3).map(|_| TcpStream::connect(service.local_addr().unwrap()).unwrap()).collect();
@@ -242,11 +298,14 @@ fn the_kernel_tells_of_own_connections() {
             accepted.write_all(b"answer").unwrap();
             client.read_exact(&mut [0; 6]).unwrap();
         }
-        let own: HashSet<u64> = clients.iter().map(|client| rustix::fs::fstat(client).unwrap().st_ino).collect();
+        let own: HashSet<u64> =
+            clients.iter().map(|client| rustix::fs::fstat(client).unwrap().st_ino).collect();
         let found = connections::of(&own).unwrap();
         assert_eq!(found.count, 3, "{found:?}");
         assert!(
-            found.rtt >= found.rtt_min && found.rtt > Duration::ZERO && found.rtt < Duration::from_secs(60),
+            found.rtt >= found.rtt_min
+                && found.rtt > Duration::ZERO
+                && found.rtt < Duration::from_secs(60),
             "{found:?}"
         );
         assert!(found.receiver_limited <= 1.0 && found.send_buffer_limited <= 1.0, "{found:?}");
@@ -254,10 +313,12 @@ fn the_kernel_tells_of_own_connections() {
     }
 }
 
-/// A listener with room for two that nobody serves, and clients that go on asking.
+/// A listener with room for two that never accepts, and clients that keep connecting.
 #[test]
 fn a_full_accept_queue_is_seen_from_both_ends() {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with};
+    use rustix::net::{
+        AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with,
+    };
     let open = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
@@ -266,13 +327,14 @@ fn a_full_accept_queue_is_seen_from_both_ends() {
     bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
     listen(&listener, 2).unwrap();
     let there = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
-    // As long as the kernel has room for half-open ones, it answers the first segment of some.
+    // While the kernel has room for half-open connections, it answers the first segment of some.
     let clients: Vec<_> = (0..20).map(|_| open()).collect();
     for client in &clients {
         let _ = connect(client, &there);
     }
     await_process("a full queue", |process| {
-        let queue = process.accept_queue.is_some_and(|queue| queue.is_full() && queue.most == Some(2));
+        let queue =
+            process.accept_queue.is_some_and(|queue| queue.is_full() && queue.most == Some(2));
         queue && process.untaken_share.is_some_and(|share| share > 0.0)
     })
     .unwrap();

@@ -1,4 +1,4 @@
-//! What threads wait for: several looks at where each stands, and afterwards whose the sockets were.
+//! Waits of threads: several looks at their blocking points, followed by a lookup of the sockets.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -10,51 +10,55 @@ use hotrow_measure::clock::Nanos;
 
 use super::Sockets;
 use crate::probe::task;
-use crate::probe::wait::{self, Arch, Stand};
-use crate::root::{Root, Seen, Unseen};
-use crate::samples::{Wait, WaitFor};
+use crate::probe::wait::{self, Arch, BlockedOn};
+use crate::root::{ProbeError, ProbeResult, Root};
+use crate::samples::{Wait, WaitReason};
 
-/// Pauses between the looks, in ms; uneven, so that what happens every so many ms is not met each time or never.
+/// Pauses between the looks, in ms; uneven, to avoid aliasing with periodic activity.
 const PAUSES_MS: [u64; 9] = [4, 7, 3, 8, 5, 9, 3, 6, 5];
-/// Most threads of all processes together that one look takes in; of more, each look takes others.
+/// Most threads of all processes per look; beyond, each look takes others.
 const THREADS_MAX: usize = 256;
 /// No look begins later than this after the first.
 const TIME_MAX: Duration = Duration::from_millis(150);
-/// Most kinds of waits of one process that are kept.
+/// Most kinds of waits kept per process.
 const KINDS_MAX: usize = 16;
 
-/// What one process's threads were found at.
+/// Blocking points of one process's threads.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct WaitCounts {
     /// Threads, added up over the looks.
-    counts: HashMap<Spot, f64>,
+    counts: HashMap<WaitLocation, f64>,
     looks: u32,
 }
 
-/// Where a thread was found, with the file's number resolved.
+/// A blocking point, with the file resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Spot {
-    Known(WaitFor),
-    /// At the socket with this inode.
+enum WaitLocation {
+    Known(WaitReason),
+    /// The socket with this inode.
     Inode(u64),
-    /// At some socket.
+    /// An unknown socket.
     Socket,
 }
 
-/// Looks at the threads of some processes, in some 50 ms; an error for a process of which nothing may be known.
-pub(super) fn look(root: &Root, pids: &[u32]) -> Vec<Seen<Found>> {
+/// Samples the threads of some processes, in about 50 ms; an error for a process that is not
+/// visible.
+pub(super) fn look(root: &Root, pids: &[u32]) -> Vec<ProbeResult<WaitCounts>> {
     let (began, each) = (Nanos::now(), THREADS_MAX / pids.len().max(1));
-    let mut found: Vec<Seen<Found>> = pids.iter().map(|_| Ok(Found::default())).collect();
+    let mut found: Vec<ProbeResult<WaitCounts>> =
+        pids.iter().map(|_| Ok(WaitCounts::default())).collect();
     for turn in 0..=PAUSES_MS.len() {
         for (pid, found) in pids.iter().zip(&mut found) {
-            // What may not be known is asked once.
+            // A process that failed is not sampled again.
             let Ok(so_far) = found else { continue };
-            if let Err(unseen) = so_far.look(root, *pid, turn, each.max(1)) {
-                *found = Err(unseen);
+            if let Err(probe_error) = so_far.look(root, *pid, turn, each.max(1)) {
+                *found = Err(probe_error);
             }
         }
         match PAUSES_MS.get(turn) {
-            Some(pause) if Nanos::now().since(began) < TIME_MAX && found.iter().any(Result::is_ok) => {
+            Some(pause)
+                if Nanos::now().since(began) < TIME_MAX && found.iter().any(Result::is_ok) =>
+            {
                 std::thread::sleep(Duration::from_millis(*pause));
             }
             _ => break,
@@ -63,11 +67,11 @@ pub(super) fn look(root: &Root, pids: &[u32]) -> Vec<Seen<Found>> {
     found
 }
 
-impl Found {
-    fn look(&mut self, root: &Root, pid: u32, turn: usize, most: usize) -> Result<(), Unseen> {
+impl WaitCounts {
+    fn look(&mut self, root: &Root, pid: u32, turn: usize, most: usize) -> Result<(), ProbeError> {
         let tids = task::ids(root, pid)?;
         let picked = pick(&tids, most, turn);
-        // Each stands for some that were not looked at.
+        // Each sampled thread represents several.
         let weight = tids.len() as f64 / picked.len().max(1) as f64;
         for tid in picked {
             if let Some(spot) = spot(root, pid, tid)? {
@@ -78,13 +82,15 @@ impl Found {
         Ok(())
     }
 
-    /// On average over the looks, the most frequent first. `own` are the process's sockets.
+    /// Returns means over the looks, the most frequent first. `own` are the process's sockets.
     pub(super) fn waits(&self, sockets: &Sockets<'_>) -> Vec<Wait> {
-        let mut threads: HashMap<WaitFor, f64> = HashMap::new();
+        let mut threads: HashMap<WaitReason, f64> = HashMap::new();
         for (spot, count) in &self.counts {
-            *threads.entry(sockets.whose(*spot)).or_default() += count / f64::from(self.looks.max(1));
+            *threads.entry(sockets.wait_reason(*spot)).or_default() +=
+                count / f64::from(self.looks.max(1));
         }
-        let mut waits: Vec<Wait> = threads.into_iter().map(|(what, threads)| Wait { what, threads }).collect();
+        let mut waits: Vec<Wait> =
+            threads.into_iter().map(|(what, threads)| Wait { what, threads }).collect();
         waits.sort_by(|one, other| other.threads.total_cmp(&one.threads));
         waits.truncate(KINDS_MAX);
         waits
@@ -92,71 +98,88 @@ impl Found {
 }
 
 impl Sockets<'_> {
-    fn whose(&self, spot: Spot) -> WaitFor {
+    fn wait_reason(&self, spot: WaitLocation) -> WaitReason {
         match spot {
-            Spot::Known(what) => what,
-            Spot::Inode(inode) if self.listeners.iter().any(|listener| listener.inode == inode) => WaitFor::Connection,
-            Spot::Inode(inode) => match self.own.iter().find(|socket| socket.inode == inode) {
-                Some(socket) if self.doors.contains(&socket.local.port()) => WaitFor::Client,
-                Some(socket) => WaitFor::Peer(Some(socket.peer)),
-                // Closed meanwhile, or no TCP.
-                None => WaitFor::Other,
-            },
-            // Which one is not known: a peer's only where there are no others.
-            Spot::Socket if self.own.is_empty() || self.clients().next().is_some() => WaitFor::Other,
-            Spot::Socket => {
+            WaitLocation::Known(what) => what,
+            WaitLocation::Inode(inode)
+                if self.listeners.iter().any(|listener| listener.inode == inode) =>
+            {
+                WaitReason::Connection
+            }
+            WaitLocation::Inode(inode) => {
+                match self.own.iter().find(|socket| socket.inode == inode) {
+                    Some(socket) if self.listening_ports.contains(&socket.local.port()) => {
+                        WaitReason::Client
+                    }
+                    Some(socket) => WaitReason::Peer(Some(socket.peer)),
+                    // Closed since, or not TCP.
+                    None => WaitReason::Other,
+                }
+            }
+            // The socket is unknown: a peer's only when there are no others.
+            WaitLocation::Socket if self.own.is_empty() || self.clients().next().is_some() => {
+                WaitReason::Other
+            }
+            WaitLocation::Socket => {
                 let peers: HashSet<SocketAddr> = self.others().map(|socket| socket.peer).collect();
-                WaitFor::Peer(peers.iter().next().copied().filter(|_| peers.len() == 1))
+                WaitReason::Peer(peers.iter().next().copied().filter(|_| peers.len() == 1))
             }
         }
     }
 }
 
-/// Evenly from all, at each turn others.
+/// Picks evenly from all, different ones at each turn.
 fn pick(tids: &[u32], most: usize, turn: usize) -> Vec<u32> {
     let step = tids.len().div_ceil(most).max(1);
     tids.iter().skip(turn % step).step_by(step).copied().collect()
 }
 
-/// Where one thread stands; none of one that runs or has ended.
-fn spot(root: &Root, pid: u32, tid: u32) -> Result<Option<Spot>, Unseen> {
+/// Returns a thread's blocking point; `None` when it runs or has ended.
+fn spot(root: &Root, pid: u32, tid: u32) -> Result<Option<WaitLocation>, ProbeError> {
     let folder = format!("proc/{pid}/task/{tid}");
-    let Ok(state) = root.parse(&format!("{folder}/stat"), task::parse_state) else { return Ok(None) };
+    let Ok(state) = root.parse(&format!("{folder}/stat"), task::parse_state) else {
+        return Ok(None);
+    };
     let call = root.parse(&format!("{folder}/syscall"), wait::parse_syscall);
-    // "0" is what a thread that runs shows, and what this user sees of others' threads.
+    // "0" means that a thread runs, or that this user may not see it.
     let function = root.read(&format!("{folder}/wchan")).unwrap_or_default();
     let function = function.trim().trim_start_matches('0');
-    if let (Err(unseen), 'S', "") = (&call, state, function) {
-        // Missing with the whole folder, it has just ended.
-        return if root.path(&folder).exists() { Err(unseen.clone()) } else { Ok(None) };
+    if let (Err(probe_error), 'S', "") = (&call, state, function) {
+        // The whole folder is missing: the thread has just ended.
+        return if root.path(&folder).exists() { Err(probe_error.clone()) } else { Ok(None) };
     }
-    let Some(stand) = wait::stand(state, function, call.ok(), Arch::own()) else { return Ok(None) };
-    Ok(Some(match stand {
-        Stand::Lock => Spot::Known(WaitFor::Lock),
-        Stand::Events => Spot::Known(WaitFor::Events),
-        Stand::Accept => Spot::Known(WaitFor::Connection),
-        Stand::Disk => Spot::Known(WaitFor::Disk),
-        Stand::Time => Spot::Known(WaitFor::Time),
-        Stand::Other => Spot::Known(WaitFor::Other),
-        Stand::Socket => Spot::Socket,
-        Stand::File(descriptor) => file(root, pid, descriptor),
-        Stand::Polled(at) => match polled(root, pid, at) {
+    let Some(blocked_on) = wait::blocked_on(state, function, call.ok(), Arch::own()) else {
+        return Ok(None);
+    };
+    Ok(Some(match blocked_on {
+        BlockedOn::Lock => WaitLocation::Known(WaitReason::Lock),
+        BlockedOn::Events => WaitLocation::Known(WaitReason::Events),
+        BlockedOn::Accept => WaitLocation::Known(WaitReason::Connection),
+        BlockedOn::Disk => WaitLocation::Known(WaitReason::Disk),
+        BlockedOn::Time => WaitLocation::Known(WaitReason::Time),
+        BlockedOn::Other => WaitLocation::Known(WaitReason::Other),
+        BlockedOn::Socket => WaitLocation::Socket,
+        BlockedOn::File(descriptor) => file(root, pid, descriptor),
+        BlockedOn::Polled(at) => match polled(root, pid, at) {
             Some(descriptor) => file(root, pid, descriptor),
-            None => Spot::Known(WaitFor::Events),
+            None => WaitLocation::Known(WaitReason::Events),
         },
     }))
 }
 
-fn file(root: &Root, pid: u32, descriptor: u32) -> Spot {
-    let link = std::fs::read_link(root.path(&format!("proc/{pid}/fd/{descriptor}"))).unwrap_or_default();
+fn file(root: &Root, pid: u32, descriptor: u32) -> WaitLocation {
+    let link =
+        std::fs::read_link(root.path(&format!("proc/{pid}/fd/{descriptor}"))).unwrap_or_default();
     match link.to_str() {
-        Some("anon_inode:[timerfd]") => Spot::Known(WaitFor::Time),
-        link => link.and_then(super::socket_of).map_or(Spot::Known(WaitFor::Other), Spot::Inode),
+        Some("anon_inode:[timerfd]") => WaitLocation::Known(WaitReason::Time),
+        link => link
+            .and_then(super::socket_of)
+            .map_or(WaitLocation::Known(WaitReason::Other), WaitLocation::Inode),
     }
 }
 
-/// The file of the one `struct pollfd` at an address of a process: its first four bytes (poll(2)). Libraries of databases wait so
-/// for an answer.
+/// Returns the file of the single `struct pollfd` at an address of a process: its first four bytes
+/// (poll(2)). Database libraries wait for a response in this way.
 fn polled(root: &Root, pid: u32, at: u64) -> Option<u32> {
     let memory = File::open(root.path(&format!("proc/{pid}/mem"))).ok()?;
     let mut descriptor = [0; 4];

@@ -1,24 +1,25 @@
-//! The result for machines. Names and shape are a contract; `SCHEMA` changes when they do.
+//! The machine-readable result. Names and shape are a contract; `SCHEMA` changes with them.
 
-use hotrow_lab::capacity::search::{self, Bound};
-use hotrow_lab::capacity::{closed, usl};
+use hotrow_trial::capacity::search::{self, Bound};
+use hotrow_trial::capacity::{closed, usl};
 use serde::Serialize;
 
-use super::measured::Measured;
-use super::report::{Closed, Open, Report, Sought};
+use super::report::{Closed, Open, Report, SearchResult};
+use super::step_result::StepResult;
 use crate::diagnosis::json::{FindingReport, VerdictReport};
-use crate::load::json::{Micros, ObjectiveReport, rounded};
+use crate::load::json::{Micros, ObjectiveReport};
+use hotrow_trial::format::rounded;
 
 /// Version of the result's shape.
 const SCHEMA: &str = "hotrow.capacity/1";
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct Document<'a> {
     schema: &'static str,
     target: Target<'a>,
     mode: &'static str,
     end: &'static str,
-    /// The highest rate that a plateau kept, or the throughput at the knee; null when there is none.
+    /// The highest rate kept on a plateau, or the throughput at the knee; null when there is none.
     capacity_rps: Option<f64>,
     interval: Option<Interval<'a>>,
     closed: Option<ClosedReport>,
@@ -28,11 +29,10 @@ struct Whole<'a> {
     local: bool,
     steps: Vec<StepReport>,
     findings: Vec<FindingReport<'a>>,
-    /// Whether a test confirmed the verdict on the limit.
-    proven: bool,
-    /// What limited it; null when nothing was seen of the machine.
+    limit_confirmed: bool,
+    /// The limit; null when the machine was not observed.
     limit: Option<VerdictReport<'a>>,
-    next: Vec<NextReport<'a>>,
+    next: Vec<AdviceReport<'a>>,
     verdict: String,
 }
 
@@ -55,12 +55,13 @@ struct Interval<'a> {
     noise: NoiseReport,
 }
 
-/// How far plateaus agree.
+/// Agreement between plateaus.
 #[derive(Serialize)]
 struct NoiseReport {
     plateaus: usize,
     unsure: usize,
-    /// The rate that one was sure to keep, and the one, not above it, that another was sure to miss.
+    /// A rate that one plateau certainly kept, and a rate not above it that another certainly
+    /// missed.
     contradiction_rps: Option<[f64; 2]>,
 }
 
@@ -112,26 +113,31 @@ struct StepReport {
     cpu_busy: Option<f64>,
     service_cpus: Option<f64>,
     slo: Vec<ObjectiveReport>,
-    /// Standard errors between what was measured and what is allowed: above 0 it was missed. Null where it is not known.
+    /// Standard errors between the measured and the allowed share: above 0 it was missed. Null
+    /// where unknown.
     z: Option<f64>,
     suspicion: Option<String>,
 }
 
 #[derive(Serialize)]
-struct NextReport<'a> {
-    what: &'static str,
-    state: &'static str,
-    words: &'a str,
+struct AdviceReport<'a> {
+    topic: &'static str,
+    status: &'static str,
+    text: &'a str,
 }
 
-/// One line of JSON.
+/// Returns one line of JSON.
 pub(super) fn line(report: &Report) -> String {
     let (mode, end, interval, closed) = match &report.result {
-        Sought::Open(open) => ("open", end_of_search(open.found.end), Some(Interval::of(open)), None),
-        Sought::Closed(closed) => ("closed", end_of_climb(closed.end), None, Some(ClosedReport::of(closed))),
+        SearchResult::Open(open) => {
+            ("open", end_of_search(open.found.end), Some(Interval::of(open)), None)
+        }
+        SearchResult::Closed(closed) => {
+            ("closed", end_of_climb(closed.end), None, Some(ClosedReport::of(closed)))
+        }
     };
     let Report { url, connections, threads, keepalive, .. } = report;
-    let whole = Whole {
+    let whole = Document {
         schema: SCHEMA,
         target: Target { url, connections: *connections, threads: *threads, keepalive: *keepalive },
         mode,
@@ -145,13 +151,14 @@ pub(super) fn line(report: &Report) -> String {
         local: report.local,
         steps: report.steps.iter().map(StepReport::of).collect(),
         findings: report.findings().iter().map(FindingReport::of).collect(),
-        proven: report.diagnosed.is_confirmed(),
-        limit: VerdictReport::of(&report.diagnosed),
-        next: report.next.iter().map(NextReport::of).collect(),
+        limit_confirmed: report.diagnosis.is_confirmed(),
+        limit: VerdictReport::of(&report.diagnosis),
+        next: report.next.iter().map(AdviceReport::of).collect(),
         verdict: report.answer(),
     };
-    // Plain data with text keys: nothing in it can fail to serialize. An error would still be told, not hidden.
-    serde_json::to_string(&whole).unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
+    // Plain data with text keys always serializes; an error would still be printed.
+    serde_json::to_string(&whole)
+        .unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
 }
 
 fn end_of_search(end: search::End) -> &'static str {
@@ -194,7 +201,11 @@ impl<'a> Interval<'a> {
             noise: NoiseReport {
                 plateaus: open.found.noise.plateaus,
                 unsure: open.found.noise.unsure,
-                contradiction_rps: open.found.noise.contradiction.map(|(kept, missed)| [kept, missed]),
+                contradiction_rps: open
+                    .found
+                    .noise
+                    .contradiction
+                    .map(|(kept, missed)| [kept, missed]),
             },
         }
     }
@@ -203,8 +214,10 @@ impl<'a> Interval<'a> {
 impl ClosedReport {
     fn of(closed: &Closed) -> Self {
         let rounds = |rates: &[f64]| rates.iter().map(|rate| rounded(*rate, 3)).collect();
-        let level =
-            |level: &closed::Level| LevelReport { connections: level.connections, rps: rounds(&level.rates_rps) };
+        let level = |level: &closed::Level| LevelReport {
+            connections: level.connections,
+            rps: rounds(&level.rates_rps),
+        };
         Self {
             knee_connections: closed.knee.map(|(connections, _)| connections),
             knee_rps: closed.knee.map(|(_, rate)| rounded(rate, 3)),
@@ -231,7 +244,7 @@ impl LawReport {
 }
 
 impl StepReport {
-    fn of(step: &Measured) -> Self {
+    fn of(step: &StepResult) -> Self {
         Self {
             rate: step.rate_rps.map(|rate| rounded(rate, 3)),
             connections: step.connections,
@@ -253,8 +266,8 @@ impl StepReport {
     }
 }
 
-impl<'a> NextReport<'a> {
-    fn of(advice: &'a super::next::Advice) -> Self {
-        Self { what: advice.what, state: advice.state.words(), words: &advice.words }
+impl<'a> AdviceReport<'a> {
+    fn of(advice: &'a super::advice::Advice) -> Self {
+        Self { topic: advice.topic, status: advice.status.words(), text: &advice.text }
     }
 }

@@ -1,65 +1,68 @@
-//! `hotrow capacity`: how much does it carry, and what limits it?
+//! `hotrow capacity`: searches for the maximum load of a target, and diagnoses its limit.
 //!
-//! Reading order: [`args`] (what can be asked for), this file, `open` and `climb` (the loads; what to try next is
-//! decided in `hotrow_lab::capacity`), `measured` (one step), `counted` (its seconds), `live` (how it goes, for the display),
-//! `next` (what to do about it), `proof` (is that the limit?), `report` (what it means), `page` with `plots`, and `json`.
+//! Reading order: [`args`] (the command line), this file, `open_search` and `closed_search` (the
+//! loads; `hotrow_trial::capacity` decides the next step), `step_result` (one step),
+//! `second_counts` (its seconds), `progress_text` (texts of the display), `advice`
+//! (recommendations), `confirm` (tests of the limit), `report` (the result and its meaning), `page`
+//! with `plots`, and `json`.
 
+mod advice;
 pub mod args;
-mod climb;
-mod counted;
+mod closed_search;
+mod confirm;
 mod json;
-mod live;
-mod measured;
-mod next;
-mod open;
+mod open_search;
 mod page;
 mod plots;
-mod proof;
+mod progress_text;
 mod report;
+mod second_counts;
+mod step_result;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hotrow_lab::capacity::{closed, search, usl};
-use hotrow_lab::prove::Undo;
-use hotrow_lab::watch::Watch;
 use hotrow_load::objective::Objective;
-use hotrow_load::plan::{Extent, Pace, Plan};
+use hotrow_load::plan::{LoadModel, Plan, StopCondition};
 use hotrow_load::run::Config;
 use hotrow_measure::clock::Nanos;
+use hotrow_trial::capacity::{closed, search, usl};
+use hotrow_trial::confirm::QuotaRestore;
+use hotrow_trial::observe::Observer;
 
+use self::advice::AdviceInput;
 use self::args::CapacityArgs;
-use self::measured::Measured;
-use self::next::Facts;
-use self::open::Task;
-use self::report::{Closed, Open, Report, Sought};
-use crate::cli::{Exit, tell};
-use crate::diagnosis::diagnosed::{self, Diagnosed};
-use crate::diagnosis::watched;
+use self::open_search::SearchTask;
+use self::report::{Closed, Open, Report, SearchResult};
+use self::step_result::StepResult;
+use crate::diagnosis::result::{DiagnosisResult, stop_flag};
+use crate::diagnosis::watch_args;
 use crate::doctor;
 use crate::load::args::ArrivalsArg;
-use crate::load::files::{self, OutputFile};
 use crate::load::{LoadError, html, resolve};
-use crate::screen::Shown;
+use crate::tui::ProgressDisplay;
+use hotrow_cli::exit::Exit;
+use hotrow_cli::output::print_line;
+use hotrow_cli::output::{self, OutputFile};
 
-/// Why there is no result.
+/// Reasons for a missing result.
 #[derive(Debug, thiserror::Error)]
 pub enum CapacityError {
-    /// Loading failed, or its arguments are wrong.
+    /// A load failed, or its arguments are invalid.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The arguments of the search are wrong.
+    GeneratorLoad(#[from] LoadError),
+    /// The arguments of the search are invalid.
     #[error("{0}")]
     Wrong(String),
 }
 
 impl CapacityError {
-    /// How the process must end.
+    /// Returns the exit status.
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Load(error) => error.exit(),
+            Self::GeneratorLoad(error) => error.exit(),
             Self::Wrong(_) => Exit::Usage,
         }
     }
@@ -68,30 +71,38 @@ impl CapacityError {
 /// Runs `hotrow capacity` and reports.
 ///
 /// # Errors
-/// What kept it from having a result.
+/// Returns the reason for a missing result.
 pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     if args.start_rate > args.rate_max {
-        let (start, most) = (args.start_rate, args.rate_max);
-        return Err(CapacityError::Wrong(format!("--start-rate ({start}) must not be above --rate-max ({most})")));
+        let start = args.start_rate;
+        let most = args.rate_max;
+        return Err(CapacityError::Wrong(format!(
+            "--start-rate ({start}) must not be above --rate-max ({most})"
+        )));
     }
     if let Some(name) = args.without_closed() {
         return Err(CapacityError::Wrong(format!("{name} is for --closed")));
     }
-    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
+    let (stop, changes) = stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     let (url, config) = resolved(args)?;
-    if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
-        tell(std::io::stderr(), &format!("hotrow capacity: {short}"));
+    if let Some(short) =
+        resolve::wanted(&config).and_then(|wanted| doctor::generator_warning(&wanted))
+    {
+        print_line(std::io::stderr(), &format!("hotrow capacity: {short}"));
     }
     args.progress.check().map_err(LoadError::Progress)?;
-    let mut watch = watched::watch(&args.watch, &config.address).map_err(CapacityError::Wrong)?;
-    // Last of all: what is refused must not empty a file. Before the search: a file that cannot be written must not cost minutes.
+    let mut watch =
+        watch_args::watch(&args.watch, &config.address).map_err(CapacityError::Wrong)?;
+    // Output files are created last, so that a rejected search empties none, and before the search,
+    // so that an unwritable file costs no time.
     let html = args.html.as_deref().map(OutputFile::create).transpose();
-    let html = html.map_err(|e| LoadError::Refused(e.into()))?;
+    let html = html.map_err(|e| LoadError::Arguments(e.into()))?;
     let report = search(args, url, &config, &mut watch, (&stop, changes))?;
     let shown = if args.json { json::line(&report) } else { page::text(&report) };
-    let printed = files::print(std::io::stdout(), shown.trim_end());
+    let printed = output::print(std::io::stdout(), shown.trim_end());
     if let Some(mut file) = html {
-        let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
+        let command =
+            html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
         file.write(&page::html(&report, &command));
         file.finish().map_err(LoadError::Output)?;
     }
@@ -99,14 +110,15 @@ pub fn capacity(args: &CapacityArgs) -> Result<Exit, CapacityError> {
     Ok(exit(&report))
 }
 
-/// Where requests go. A climb is checked for the most connections that it may come to.
+/// Resolves the target. A closed-loop search is checked for its maximum number of connections.
 fn resolved(args: &CapacityArgs) -> Result<(String, Config), LoadError> {
     let mut target = args.target.clone();
     if args.closed {
         target.connections = args.connections_max();
     }
-    let extent = Extent { duration: Some(args.step), requests: None };
-    let plan = Plan { pace: Pace::Closed, warmup: Duration::ZERO, extent, seed: target.seed };
+    let extent = StopCondition { duration: Some(args.step), requests: None };
+    let plan =
+        Plan { model: LoadModel::Closed, warmup: Duration::ZERO, stop: extent, seed: target.seed };
     Ok(resolve::target(&args.urls, &target, plan)?)
 }
 
@@ -114,31 +126,40 @@ fn search(
     args: &CapacityArgs,
     url: String,
     config: &Config,
-    watch: &mut Watch,
-    (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
+    watch: &mut Observer,
+    (stop, changes): (&Arc<AtomicBool>, Option<QuotaRestore>),
 ) -> Result<Report, LoadError> {
-    let shown = Shown::start(args.progress, format!("hotrow capacity {url}"), watch).map_err(LoadError::Progress)?;
+    let shown = ProgressDisplay::start(args.progress, format!("hotrow capacity {url}"), watch)
+        .map_err(LoadError::Progress)?;
     shown.search(args.time);
-    let mut told = |step: &Measured| {
-        shown.step_done(|| live::row(step));
+    let mut on_step = |step: &StepResult| {
+        shown.step_done(|| progress_text::row(step));
         if shown.lines() {
-            tell(std::io::stderr(), &page::progress(step));
+            print_line(std::io::stderr(), &page::progress(step));
         }
     };
     let objectives: &[Objective] = args.slo.as_ref().map_or(&[], |slo| &slo.0);
-    let task = Task { config, objectives, args, stop, shown: &shown };
-    let (begun, mut steps) = (Nanos::now(), Vec::new());
+    let task = SearchTask { config, objectives, args, stop, shown: &shown };
+    let begun = Nanos::now();
+    let mut steps = Vec::new();
     let (result, gone) = if args.closed {
-        let climbed = climb::climb(&task, watch, &mut steps, &mut told)?;
-        let (knee, points) = (closed::knee(&climbed.levels), closed::points(&climbed.levels));
+        let climbed = closed_search::search(&task, watch, &mut steps, &mut on_step)?;
+        let knee = closed::knee(&climbed.levels);
+        let points = closed::points(&climbed.levels);
         let fit = usl::fit(&points, args.target.seed);
         (
-            Sought::Closed(Closed { end: climbed.end, levels: climbed.levels, knee, fit, seed: args.target.seed }),
+            SearchResult::Closed(Closed {
+                end: climbed.end,
+                levels: climbed.levels,
+                knee,
+                fit,
+                seed: args.target.seed,
+            }),
             climbed.gone,
         )
     } else {
-        let (found, gone) = open::search(&task, watch, &mut steps, &mut told)?;
-        (Sought::Open(self::found(&task, found, &steps)), gone)
+        let (found, gone) = open_search::search(&task, watch, &mut steps, &mut on_step)?;
+        (SearchResult::Open(self::found(&task, found, &steps)), gone)
     };
     let mut report = Report {
         url,
@@ -154,18 +175,19 @@ fn search(
         steps,
         next: Vec::new(),
         at_least: args.at_least,
-        diagnosed: Diagnosed::default(),
+        diagnosis: DiagnosisResult::default(),
     };
-    report.diagnosed = proof::diagnosed((&task, changes), watch, &report);
+    report.diagnosis = confirm::diagnosis((&task, changes), watch, &report);
     report.took_s = Nanos::now().since(begun).as_secs_f64();
-    report.next = advice(&report, watch.sees_service());
+    report.next = advice(&report, watch.observes_service());
     Ok(report)
 }
 
-fn found(task: &Task<'_>, found: search::Found, steps: &[Measured]) -> Open {
+fn found(task: &SearchTask<'_>, found: search::Found, steps: &[StepResult]) -> Open {
     let slo: Vec<String> = task.objectives.iter().map(ToString::to_string).collect();
     let kept = found.kept.filter(|kept| kept.firm);
-    let confirmed = kept.and_then(|kept| steps.iter().rev().find(|step| step.rate_rps == Some(kept.rate_rps)));
+    let confirmed =
+        kept.and_then(|kept| steps.iter().rev().find(|step| step.rate_rps == Some(kept.rate_rps)));
     Open {
         slo: slo.join(","),
         objectives: task.objectives.to_vec(),
@@ -175,56 +197,63 @@ fn found(task: &Task<'_>, found: search::Found, steps: &[Measured]) -> Open {
         },
         found,
         rate_max_rps: task.args.rate_max,
-        requests_wanted: open::requests_wanted(task.objectives),
+        requests_wanted: open_search::requests_wanted(task.objectives),
         requests_confirmed: confirmed.map(|step| step.requests),
     }
 }
 
-/// The step that shows the limit: the last at the lowest rate that failed, or the last of all where none did; with
-/// connections, the last at which they were most.
-fn at_limit(result: &Sought, steps: &[Measured]) -> Option<usize> {
+/// Returns the step that shows the limit: the last one at the lowest failed rate, or the last of
+/// all where none failed; in a closed loop, the last with the most connections.
+fn at_limit(result: &SearchResult, steps: &[StepResult]) -> Option<usize> {
     let last = steps.len().checked_sub(1);
     match result {
-        Sought::Open(open) => {
+        SearchResult::Open(open) => {
             let top = open.found.refuted.map(|top| top.rate_rps);
             steps.iter().rposition(|step| step.rate_rps == top && top.is_some()).or(last)
         }
-        Sought::Closed(_) => {
+        SearchResult::Closed(_) => {
             let most = steps.iter().map(|step| step.connections).max();
             steps.iter().rposition(|step| Some(step.connections) == most).or(last)
         }
     }
 }
 
-fn advice(report: &Report, service_seen: bool) -> Vec<next::Advice> {
+fn advice(report: &Report, service_seen: bool) -> Vec<advice::Advice> {
     let Some(step) = report.at_limit.and_then(|at| report.steps.get(at)) else { return Vec::new() };
-    let flat = matches!(&report.result, Sought::Closed(closed) if closed.end == closed::End::Knee);
-    let facts = Facts {
+    let flat =
+        matches!(&report.result, SearchResult::Closed(closed) if closed.end == closed::End::Knee);
+    let facts = AdviceInput {
         keepalive: report.keepalive,
         connections: step.connections,
         connections_wanted: step.connections_wanted,
         more_connections_tried: flat,
         cpu_busy: step.cpu_busy.filter(|_| report.local),
         service_seen,
-        more_connections_brought: report.diagnosed.more_connections_brought(),
-        findings: &report.diagnosed.standing(),
-        confirmed: report.diagnosed.finding().map(|finding| finding.class).filter(|_| report.diagnosed.is_confirmed()),
-        refuted: &|class| report.diagnosed.refuted(class),
+        more_connections_brought: report.diagnosis.more_connections_brought(),
+        findings: &report.diagnosis.standing(),
+        confirmed: report
+            .diagnosis
+            .finding()
+            .map(|finding| finding.class)
+            .filter(|_| report.diagnosis.is_confirmed()),
+        refuted: &|class| report.diagnosis.refuted(class),
     };
-    next::next(&facts).to_vec()
+    advice::advise(&facts).to_vec()
 }
 
 fn exit(report: &Report) -> Exit {
     let (interrupted, failed, nothing_kept) = match &report.result {
-        Sought::Open(open) => (
+        SearchResult::Open(open) => (
             open.found.end == search::End::Interrupted,
             open.found.end == search::End::Harmed,
             open.found.end == search::End::NothingKept,
         ),
-        Sought::Closed(closed) => (closed.end == closed::End::Interrupted, closed.end == closed::End::Harmed, false),
+        SearchResult::Closed(closed) => {
+            (closed.end == closed::End::Interrupted, closed.end == closed::End::Harmed, false)
+        }
     };
     let confirmed = report.confirmed_rps();
-    if interrupted || report.diagnosed.interrupted {
+    if interrupted || report.diagnosis.interrupted {
         Exit::Interrupted
     } else if failed || report.gone.is_some() {
         Exit::Failed
@@ -233,7 +262,7 @@ fn exit(report: &Report) -> Exit {
     } else {
         match (confirmed, report.at_least) {
             (None, Some(_)) => Exit::Missed,
-            // Nothing that could be relied on.
+            // No reliable result.
             (None, None) => Exit::Failed,
             (Some(confirmed), Some(demanded)) if confirmed < demanded => Exit::Missed,
             (Some(_), _) => Exit::Fine,

@@ -1,36 +1,35 @@
-//! The result for people: as text for a terminal, and as an HTML page with curves.
+//! The human-readable result: text for a terminal, and an HTML page with plots.
 
 use hotrow_diagnose::rules::finding::Finding;
-use hotrow_lab::capacity::usl::Uncertain;
-use hotrow_lab::report::document::{Block, Cell, Column, Document, Table};
-use hotrow_lab::report::numbers::{cores, micros, number, percent};
-use hotrow_lab::report::plot::Plot;
-use hotrow_load::record::Known;
+use hotrow_load::stats::CensoredNs;
+use hotrow_report::document::{Block, Cell, Column, Document, Table};
+use hotrow_report::numbers::{cores, micros, number, percent};
+use hotrow_report::plot::Plot;
+use hotrow_trial::capacity::usl::Uncertain;
 
-use super::measured::Measured;
 use super::plots;
-use super::report::{Closed, Report, Sought};
-use crate::load::text::{counted, known};
+use super::report::{Closed, Report, SearchResult};
+use super::step_result::StepResult;
+use hotrow_trial::format::{counted, known};
 
-/// Findings that are shown beside the one that is named, the most certain ones.
+/// Findings shown besides the named one, the most certain first.
 const FINDINGS_MAX: usize = 2;
 
 pub(super) fn text(report: &Report) -> String {
-    hotrow_lab::report::text::render(&document(report, None))
+    hotrow_report::text::render(&document(report, None))
 }
 
 pub(super) fn html(report: &Report, command: &str) -> String {
-    hotrow_lab::report::html::render(&document(report, Some(command)))
+    hotrow_report::html::render(&document(report, Some(command)))
 }
 
 fn document(report: &Report, command: Option<&str>) -> Document {
-    // A terminal and Markdown leave drawings out, and headings with nothing but drawings under them too.
+    // Terminal and Markdown omit drawings, and headings that contain only drawings.
     let mut blocks = vec![Block::Answer(report.answer())];
     match &report.result {
-        Sought::Open(open) => {
-            blocks.extend(open.noise(&report.steps).into_iter().chain(open.doubt()).map(Block::Warning))
-        }
-        Sought::Closed(closed) => {
+        SearchResult::Open(open) => blocks
+            .extend(open.noise(&report.steps).into_iter().chain(open.doubt()).map(Block::Warning)),
+        SearchResult::Closed(closed) => {
             blocks.extend(closed.noise().map(Block::Warning));
             blocks.push(Block::Text(closed.law()));
             blocks.extend(law(closed).map(Block::Table));
@@ -39,13 +38,23 @@ fn document(report: &Report, command: Option<&str>) -> Document {
     if let Some(demanded) = report.at_least
         && report.confirmed_rps().is_none_or(|confirmed| confirmed < demanded)
     {
-        blocks.push(Block::Warning(format!("At least {} requests/s were demanded: MISSED.", number(demanded))));
+        blocks.push(Block::Warning(format!(
+            "At least {} requests/s were demanded: MISSED.",
+            number(demanded)
+        )));
     }
     blocks.extend(plots::capacity(report).map(|drawn| Block::Plot(Plot::Marked(drawn))));
     blocks.extend(limit(report));
-    blocks.extend([Block::Heading("What to do next, in this order".to_owned()), Block::Table(next(report))]);
+    blocks.extend([
+        Block::Heading("What to do next, in this order".to_owned()),
+        Block::Table(advice_table(report)),
+    ]);
     if command.is_some() {
-        let over = if matches!(report.result, Sought::Open(_)) { "Over the rate" } else { "Over connections" };
+        let over = if matches!(report.result, SearchResult::Open(_)) {
+            "Over the rate"
+        } else {
+            "Over connections"
+        };
         blocks.push(Block::Heading(over.to_owned()));
     }
     blocks.extend(plots::others(report).into_iter().map(|drawn| Block::Plot(Plot::Marked(drawn))));
@@ -58,10 +67,16 @@ fn document(report: &Report, command: Option<&str>) -> Document {
 
 fn subtitle(report: &Report) -> String {
     let how = match &report.result {
-        Sought::Open(open) => {
-            format!("open loop, {} arrivals, {}", open.arrivals, counted(report.connections, "connection"))
+        SearchResult::Open(open) => {
+            format!(
+                "open loop, {} arrivals, {}",
+                open.arrivals,
+                counted(report.connections, "connection")
+            )
         }
-        Sought::Closed(_) => format!("closed loop, up to {}", counted(report.connections, "connection")),
+        SearchResult::Closed(_) => {
+            format!("closed loop, up to {}", counted(report.connections, "connection"))
+        }
     };
     let threads = counted(report.threads, "thread");
     format!(
@@ -72,29 +87,36 @@ fn subtitle(report: &Report) -> String {
     )
 }
 
-/// What limited it, where it was at its limit.
+/// Describes the limit at the decisive step.
 fn limit(report: &Report) -> Vec<Block> {
     let at = report.at_limit.and_then(|at| report.steps.get(at));
     let heading = match at.map(|step| (step.rate_rps, step.connections)) {
         Some((Some(rate), _)) => format!("What limited it at {} requests/s", number(rate)),
-        Some((None, connections)) => format!("What limited it with {}", counted(connections, "connection")),
+        Some((None, connections)) => {
+            format!("What limited it with {}", counted(connections, "connection"))
+        }
         None => "What limited it".to_owned(),
     };
     let mut blocks = vec![Block::Heading(heading)];
     if report.findings().is_empty() {
-        blocks.push(Block::Text("Nothing was seen of the machine in a step that is at the limit.".to_owned()));
+        blocks.push(Block::Text("The machine was not observed in a step at the limit.".to_owned()));
         return blocks;
     }
     if !report.local {
-        let words =
-            "The target is not on this machine: only what TCP and timing show was seen, and this machine's own CPUs.";
+        let words = "The target is not on this machine: only TCP, timing and this machine's own \
+            CPUs were observed.";
         blocks.push(Block::Warning(words.to_owned()));
     }
-    blocks.extend(report.diagnosed.blocks("without --no-prove, a longer --time"));
-    let named = report.diagnosed.finding().map(|finding| finding.class);
-    let standing = report.diagnosed.standing();
-    for finding in standing.iter().filter(|finding| Some(finding.class) != named).take(FINDINGS_MAX) {
-        let words = format!("also suspected: {} ({} sure)", finding.class.words(), percent(finding.confidence));
+    blocks.extend(report.diagnosis.blocks("without --no-confirm, a longer --time"));
+    let named = report.diagnosis.finding().map(|finding| finding.class);
+    let standing = report.diagnosis.standing();
+    for finding in standing.iter().filter(|finding| Some(finding.class) != named).take(FINDINGS_MAX)
+    {
+        let words = format!(
+            "also suspected: {} ({} sure)",
+            finding.class.words(),
+            percent(finding.confidence)
+        );
         blocks.extend([Block::Subheading(words), Block::List(reasons(finding))]);
     }
     blocks
@@ -105,9 +127,13 @@ fn reasons(finding: &Finding) -> Vec<String> {
     finding.evidence.iter().cloned().chain([change]).collect()
 }
 
-fn next(report: &Report) -> Table {
-    let row = |advice: &super::next::Advice| {
-        vec![Cell::plain(advice.what), Cell::plain(advice.state.words()), Cell::plain(advice.words.clone())]
+fn advice_table(report: &Report) -> Table {
+    let row = |advice: &super::advice::Advice| {
+        vec![
+            Cell::plain(advice.topic),
+            Cell::plain(advice.status.words()),
+            Cell::plain(advice.text.clone()),
+        ]
     };
     Table {
         columns: vec![
@@ -120,13 +146,15 @@ fn next(report: &Report) -> Table {
     }
 }
 
-fn steps(steps: &[Measured]) -> Table {
-    let time = |value: Option<Known>| value.map_or_else(Cell::none, |value| Cell::plain(known(value)));
-    let row = |step: &Measured| {
-        // What is the same for all of them stands at the top.
-        let asked = step.rate_rps.map_or_else(|| step.connections.to_string(), number);
+fn steps(steps: &[StepResult]) -> Table {
+    let time = |value: Option<CensoredNs>| {
+        value.map_or_else(Cell::none, |value| Cell::plain(known(value)))
+    };
+    let row = |step: &StepResult| {
+        // The constant columns are shown once above the table.
+        let target = step.rate_rps.map_or_else(|| step.connections.to_string(), number);
         vec![
-            Cell::plain(asked),
+            Cell::plain(target),
             Cell::plain(format!("{:.1} s", step.length.as_secs_f64())),
             Cell::plain(step.purpose),
             Cell::plain(step.verdict),
@@ -144,7 +172,7 @@ fn steps(steps: &[Measured]) -> Table {
     let [figures, words] = [Column::figures, Column::words];
     Table {
         columns: vec![
-            figures(if open { "asked/s" } else { "connections" }),
+            figures(if open { "target/s" } else { "connections" }),
             figures("for"),
             words("step"),
             words("verdict"),
@@ -159,21 +187,27 @@ fn steps(steps: &[Measured]) -> Table {
         ],
         rows: steps.iter().map(row).collect(),
         foot: vec![
-            "p50, p99: latency from the time at which a request was due (in a closed loop: sent).".to_owned(),
-            "Machine: the share of all its CPUs that were busy. Service: CPUs that it used. Generator: the share of a CPU \
-             that its busiest thread used."
+            "p50, p99: latency from the time at which a request was due (in a closed loop: sent)."
+                .to_owned(),
+            "Machine: the share of all its CPUs that were busy. Service: CPUs that it used. \
+             Generator: the share of a CPU that its busiest thread used."
                 .to_owned(),
         ],
         ..Table::default()
     }
 }
 
-/// The law's numbers with their intervals.
+/// Returns the parameters of the scalability law with their intervals.
 fn law(closed: &Closed) -> Option<Table> {
     let fit = closed.fit.as_ref()?;
     let row = |name: &str, what: &str, value: Uncertain| {
         let ends = format!("{} to {}", number(value.low), number(value.high));
-        vec![Cell::plain(name), Cell::plain(what), Cell::plain(number(value.value)), Cell::plain(ends)]
+        vec![
+            Cell::plain(name),
+            Cell::plain(what),
+            Cell::plain(number(value.value)),
+            Cell::plain(ends),
+        ]
     };
     Some(Table {
         columns: vec![
@@ -192,14 +226,16 @@ fn law(closed: &Closed) -> Option<Table> {
     })
 }
 
-/// One line of progress.
-pub(super) fn progress(step: &Measured) -> String {
-    let asked =
-        step.rate_rps.map_or_else(|| counted(step.connections, "connection"), |rate| format!("{}/s", number(rate)));
+/// Returns one line of progress.
+pub(super) fn progress(step: &StepResult) -> String {
+    let target = step.rate_rps.map_or_else(
+        || counted(step.connections, "connection"),
+        |rate| format!("{}/s", number(rate)),
+    );
     let p99 = step.p99.map_or_else(|| "–".to_owned(), |p99| micros(p99.ns() as f64 / 1e3));
     let suspicion = step.suspicion().map_or("", |class| class.words());
     format!(
-        "{asked:>16}  {:<11} {:<9} {:>9} answered/s  p99 {p99:>8}  {suspicion}",
+        "{target:>16}  {:<11} {:<9} {:>9} answered/s  p99 {p99:>8}  {suspicion}",
         step.purpose,
         step.verdict,
         number(step.answered_rps)

@@ -1,73 +1,80 @@
-//! The drawings of the result: the capacity curve, latency, and the use of CPUs, over the rate that was asked for or over
+//! Plots of the result: capacity, latency, and CPU use, over the target rate or the number of
 //! connections.
 
-use hotrow_lab::capacity::{closed, usl};
-use hotrow_lab::report::numbers::number;
-use hotrow_lab::report::plot::{Axis, Band, Dot, Line, Lines, Marked, Place, Rule, Scale, Unit};
-use hotrow_load::record::Known;
+use hotrow_load::stats::CensoredNs;
 use hotrow_measure::statistics::median;
+use hotrow_report::numbers::number;
+use hotrow_report::plot::{
+    Axis, Band, Dot, Line, Lines, MarkedLines, Rule, RulePosition, Scale, Unit,
+};
+use hotrow_trial::capacity::{closed, usl};
 
-use super::measured::Measured;
-use super::report::{Closed, Open, Report, Sought};
-use crate::load::text::counted;
+use super::report::{Closed, Open, Report, SearchResult};
+use super::step_result::StepResult;
+use hotrow_trial::format::counted;
 
-/// Latencies that differ by more than this factor are drawn on a logarithmic scale.
+/// Factor between latencies from which the scale is logarithmic.
 const LINEAR_UP_TO: f64 = 20.0;
 /// Points of the scalability law's curve.
 const LAW_POINTS: usize = 60;
-/// From this share of all CPUs on the rules call a machine full.
+/// CPU share from which the rules call a machine full.
 const FULL: f64 = 0.9;
-/// What a hollow dot means.
+/// Legend of hollow dots.
 const NOT_KEPT: &str = "hollow: missed, or the generator was the limit";
 
-/// The figure that the answer is read from.
-pub(super) fn capacity(report: &Report) -> Option<Marked> {
+/// Returns the plot from which the result is read.
+pub(super) fn capacity(report: &Report) -> Option<MarkedLines> {
     match &report.result {
-        Sought::Open(open) => rates(report, open),
-        Sought::Closed(closed) => throughput(report, closed),
+        SearchResult::Open(open) => rates(report, open),
+        SearchResult::Closed(closed) => throughput(report, closed),
     }
 }
 
-/// The others.
-pub(super) fn others(report: &Report) -> Vec<Marked> {
+pub(super) fn others(report: &Report) -> Vec<MarkedLines> {
     [latency(report), cpus(report)].into_iter().flatten().collect()
 }
 
-/// Answered over asked.
-fn rates(report: &Report, open: &Open) -> Option<Marked> {
+/// Plots answered over requested rate.
+fn rates(report: &Report, open: &Open) -> Option<MarkedLines> {
     let measured = Curve::of(report, "answered as expected", |step| Some(step.answered_rps));
     let most = measured.dots.iter().map(|(at, _)| at.0).fold(0.0, f64::max);
-    let ideal = Line { label: "all that was asked for".to_owned(), points: vec![(0.0, 0.0), (most, most)] };
+    let ideal =
+        Line { label: "answered = target".to_owned(), points: vec![(0.0, 0.0), (most, most)] };
     let rules = interval(open).into_iter().collect();
-    let title = "Capacity: answered over asked for";
-    let mut drawn = drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
+    let title = "Capacity: answered over target rate";
+    let mut drawn =
+        drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
     drawn.lines.lines.push(ideal);
     Some(drawn)
 }
 
-/// Where the limit lies.
+/// Returns the interval of the limit.
 fn interval(open: &Open) -> Option<Rule> {
-    let (low, high) = (open.found.kept?, open.found.refuted);
+    let low = open.found.kept?;
+    let high = open.found.refuted;
     let low_rps = low.rate_rps;
     let Some(high) = high.filter(|high| !high.generator) else {
         let label = format!("kept: {}/s; the limit lies above", number(low_rps));
-        return Some(Rule { label, at: Place::X(low_rps) });
+        return Some(Rule { label, at: RulePosition::X(low_rps) });
     };
     let firm = if low.firm && high.firm { "" } else { ", not confirmed" };
     let label = format!("the limit: {} to {}/s{firm}", number(low_rps), number(high.rate_rps));
-    Some(Rule { label, at: Place::Between(low_rps, high.rate_rps) })
+    Some(Rule { label, at: RulePosition::Between(low_rps, high.rate_rps) })
 }
 
-/// What connections bring, and the law.
-fn throughput(report: &Report, closed: &Closed) -> Option<Marked> {
-    let measured = Curve::of(report, "answered as expected (median of the rounds)", |step| Some(step.answered_rps));
+/// Plots throughput over connections, with the scalability law.
+fn throughput(report: &Report, closed: &Closed) -> Option<MarkedLines> {
+    let measured = Curve::of(report, "answered as expected (median of the rounds)", |step| {
+        Some(step.answered_rps)
+    });
     let knee = closed.knee.map(|(connections, rate)| Rule {
         label: format!("knee: {}/s from {}", number(rate), counted(connections, "connection")),
-        at: Place::X(connections as f64),
+        at: RulePosition::X(connections as f64),
     });
     let rules = knee.into_iter().collect();
     let title = "Capacity: answered over connections";
-    let mut drawn = drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
+    let mut drawn =
+        drawn(report, title, ("requests/s", Scale::Linear, Unit::Number), vec![measured], rules)?;
     if let Some(fit) = &closed.fit {
         let at = law_points(closed);
         let points = at.iter().map(|n| (*n, fit.law.rate_rps(*n))).collect();
@@ -80,84 +87,103 @@ fn throughput(report: &Report, closed: &Closed) -> Option<Marked> {
     Some(drawn)
 }
 
-/// Evenly on the logarithmic axis, from one connection to the most.
+/// Returns points evenly spaced on the logarithmic axis, from one connection to the maximum.
 fn law_points(closed: &Closed) -> Vec<f64> {
     let most = closed.levels.iter().map(|level| level.connections).max().unwrap_or(1).max(1) as f64;
     (0..=LAW_POINTS).map(|i| most.powf(i as f64 / LAW_POINTS as f64)).collect()
 }
 
-fn latency(report: &Report) -> Option<Marked> {
-    let us = |value: Option<Known>| value.map(|value| value.ns() as f64 / 1e3);
-    let curves =
-        vec![Curve::of(report, "p50", move |step| us(step.p50)), Curve::of(report, "p99", move |step| us(step.p99))];
+fn latency(report: &Report) -> Option<MarkedLines> {
+    let us = |value: Option<CensoredNs>| value.map(|value| value.ns() as f64 / 1e3);
+    let curves = vec![
+        Curve::of(report, "p50", move |step| us(step.p50)),
+        Curve::of(report, "p99", move |step| us(step.p99)),
+    ];
     let rules: Vec<Rule> = report.latency_bounds();
-    let bounds = rules.iter().filter_map(|rule| if let Place::Y(us) = rule.at { Some(us) } else { None });
-    let values = curves.iter().flat_map(|curve| curve.dots.iter().map(|(at, _)| at.1)).chain(bounds);
-    let (least, most) = values.filter(|us| *us > 0.0).fold((f64::MAX, 0.0_f64), |(l, m), us| (l.min(us), m.max(us)));
+    let bounds = rules
+        .iter()
+        .filter_map(|rule| if let RulePosition::Y(us) = rule.at { Some(us) } else { None });
+    let values =
+        curves.iter().flat_map(|curve| curve.dots.iter().map(|(at, _)| at.1)).chain(bounds);
+    let (least, most) = values
+        .filter(|us| *us > 0.0)
+        .fold((f64::MAX, 0.0_f64), |(l, m), us| (l.min(us), m.max(us)));
     let scale = if most > least * LINEAR_UP_TO { Scale::Log } else { Scale::Linear };
     drawn(report, "Latency", ("latency", scale, Unit::Micros), curves, rules)
 }
 
-fn cpus(report: &Report) -> Option<Marked> {
-    let of_all = |step: &Measured| Some(step.service_cpus? / step.cpus? as f64);
+fn cpus(report: &Report) -> Option<MarkedLines> {
+    let of_all = |step: &StepResult| Some(step.service_cpus? / step.cpus? as f64);
     let machine = if report.local { "all CPUs" } else { "all CPUs of the generator's machine" };
     let curves = vec![
         Curve::of(report, machine, |step| step.cpu_busy),
         Curve::of(report, "the service, of all CPUs", of_all),
-        Curve::of(report, "the generator's busiest thread, of one CPU", |step| Some(step.generator_share)),
+        Curve::of(report, "the generator's busiest thread, of one CPU", |step| {
+            Some(step.generator_share)
+        }),
     ];
-    let rules = vec![Rule { label: "90 %: from here on CPUs count as full".to_owned(), at: Place::Y(FULL) }];
+    let rules = vec![Rule {
+        label: "90 %: from here on CPUs count as full".to_owned(),
+        at: RulePosition::Y(FULL),
+    }];
     drawn(report, "Use of CPUs", ("share", Scale::Linear, Unit::Share), curves, rules)
 }
 
-/// Steps as dots, and a curve through the medians where some were of the same load.
+/// Steps as dots, with a curve through the medians of equal loads.
 struct Curve {
     label: String,
-    /// Where each step lies, and whether it was kept.
+    /// Position of each step, and whether its rate was kept.
     dots: Vec<((f64, f64), bool)>,
 }
 
 impl Curve {
-    fn of(report: &Report, label: &str, value: impl Fn(&Measured) -> Option<f64>) -> Self {
-        let x = |step: &Measured| step.rate_rps.unwrap_or(step.connections as f64);
-        let kept = |step: &Measured| ["kept", "fine"].contains(&step.verdict);
-        let dots = report.steps.iter().filter_map(|step| Some(((x(step), value(step)?), kept(step))));
+    fn of(report: &Report, label: &str, value: impl Fn(&StepResult) -> Option<f64>) -> Self {
+        let x = |step: &StepResult| step.rate_rps.unwrap_or(step.connections as f64);
+        let kept = |step: &StepResult| ["kept", "fine"].contains(&step.verdict);
+        let dots =
+            report.steps.iter().filter_map(|step| Some(((x(step), value(step)?), kept(step))));
         Self { label: label.to_owned(), dots: dots.collect() }
     }
 
     fn line(&self) -> Line {
-        let mut places: Vec<f64> = self.dots.iter().map(|(at, _)| at.0).collect();
-        places.sort_by(f64::total_cmp);
-        places.dedup();
+        let mut positions: Vec<f64> = self.dots.iter().map(|(at, _)| at.0).collect();
+        positions.sort_by(f64::total_cmp);
+        positions.dedup();
         let point = |x: f64| {
-            let values: Vec<f64> = self.dots.iter().filter(|(at, _)| at.0 == x).map(|(at, _)| at.1).collect();
+            let values: Vec<f64> =
+                self.dots.iter().filter(|(at, _)| at.0 == x).map(|(at, _)| at.1).collect();
             Some((x, median(&values)?))
         };
-        Line { label: self.label.clone(), points: places.into_iter().filter_map(point).collect() }
+        Line {
+            label: self.label.clone(),
+            points: positions.into_iter().filter_map(point).collect(),
+        }
     }
 }
 
-/// Curves with their dots over what was asked for; none where nothing was measured.
+/// Draws curves with their dots over the load; `None` without measurements.
 fn drawn(
     report: &Report,
     title: &str,
     (name, scale, unit): (&str, Scale, Unit),
     curves: Vec<Curve>,
     rules: Vec<Rule>,
-) -> Option<Marked> {
+) -> Option<MarkedLines> {
     let (over, over_scale) = match report.result {
-        Sought::Open(_) => ("requests/s asked for", Scale::Linear),
-        Sought::Closed(_) => ("connections", Scale::Log),
+        SearchResult::Open(_) => ("target requests/s", Scale::Linear),
+        SearchResult::Closed(_) => ("connections", Scale::Log),
     };
     let curves: Vec<Curve> = curves.into_iter().filter(|curve| !curve.dots.is_empty()).collect();
     let dots = curves.iter().enumerate().flat_map(|(number, curve)| {
         curve.dots.iter().map(move |(at, kept)| Dot { curve: number, at: *at, hollow: !kept })
     });
     let dots = dots.collect();
-    (!curves.is_empty()).then(|| Marked {
+    (!curves.is_empty()).then(|| MarkedLines {
         lines: Lines {
             title: title.to_owned(),
-            description: format!("{title}, over {over}: a dot for each step, and curves through their medians."),
+            description: format!(
+                "{title}, over {over}: a dot for each step, and curves through their medians."
+            ),
             x: Axis { name: over.to_owned(), scale: over_scale, unit: Unit::Number },
             y: Axis { name: name.to_owned(), scale, unit },
             lines: curves.iter().map(Curve::line).collect(),

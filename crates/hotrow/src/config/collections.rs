@@ -1,12 +1,12 @@
-//! `[collections.NAME]`: what is served under which name.
+//! `[collections.NAME]`: the tables to serve, each under its name.
 
 use std::collections::HashSet;
 
-use hotrow_admit::shed::Priority;
-use hotrow_cache::config::CollectionConfig;
-use hotrow_cache::key::KEY_PARTS_MAX;
+use hotrow_admission::shed::Priority;
+use hotrow_cache::config::CollectionPolicy;
 use hotrow_server::config::Collection;
-use hotrow_source::spec::{CollectionSpec, KeyTypeName};
+use hotrow_source::spec::{CollectionConfig, KeyTypeName};
+use hotrow_types::key::KEY_PARTS_MAX;
 
 use super::problem::shown;
 use super::reader::Section;
@@ -14,78 +14,104 @@ use super::resolve::{TTL, Ttl};
 
 const COLLECTIONS_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 64;
-/// Longest name of a table or column in bytes.
 const IDENTIFIER_BYTES_MAX: usize = 256;
-/// SQLite's own bound on columns (SQLITE_MAX_COLUMN).
+/// Most columns of a table in SQLite (SQLITE_MAX_COLUMN).
 const COLUMNS_MAX: usize = 2_000;
 const CACHE_CONTROL_BYTES_MAX: usize = 256;
 
-/// The same collections as each subsystem sees them, in one order.
+/// Settings of the same collections for each subsystem, in one order.
 #[derive(Default)]
 pub(super) struct Collections {
     pub(super) server: Vec<Collection>,
-    pub(super) cache: Vec<CollectionConfig>,
-    pub(super) source: Vec<CollectionSpec>,
+    pub(super) cache: Vec<CollectionPolicy>,
+    pub(super) source: Vec<CollectionConfig>,
 }
 
-/// What the rules for collections must know of the source.
-pub(super) struct OfSource {
+/// Properties of the source that the rules for collections depend on.
+pub(super) struct SourceTraits {
     pub(super) has_positions: bool,
-    /// Name of the key where none is named.
+    /// Key column where the file names none.
     pub(super) default_key: &'static str,
 }
 
-pub(super) fn collections(mut section: Section<'_>, defaults: &Ttl, of_source: &OfSource) -> Collections {
+pub(super) fn collections(
+    mut section: Section<'_>,
+    defaults: &Ttl,
+    source_traits: &SourceTraits,
+) -> Collections {
     let mut all = Collections::default();
     let tables = section.sections();
     let rule = match tables.len() {
-        0 => {
-            Some("there must be at least one: write [collections.NAME], for instance [collections.products]".to_owned())
+        0 => Some(
+            "there must be at least one: write [collections.NAME], for instance \
+             [collections.products]"
+                .to_owned(),
+        ),
+        n if n > COLLECTIONS_MAX => {
+            Some(format!("there may be at most {COLLECTIONS_MAX}, not {n}"))
         }
-        n if n > COLLECTIONS_MAX => Some(format!("there may be at most {COLLECTIONS_MAX}, not {n}")),
         _ => None,
     };
     if let Some(rule) = rule {
         section.refuse_whole(&rule);
     }
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        collection(name, table, defaults, of_source, &mut all);
+        collection(name, table, defaults, source_traits, &mut all);
     }
     all
 }
 
-fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, of_source: &OfSource, all: &mut Collections) {
+fn collection(
+    name: String,
+    mut section: Section<'_>,
+    defaults: &Ttl,
+    source_traits: &SourceTraits,
+    all: &mut Collections,
+) {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
-            "the name of a collection must begin with a letter a to z and have at most {NAME_BYTES_MAX} of a to z, 0 to 9, _ \
-             and -, not {}",
+            "the name of a collection must begin with a letter a to z and have at most \
+             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
             shown(&name)
         ));
     }
-    let table = section.text("table", "NAME", "1 to 256 bytes").map_or_else(|| name.clone(), |text| text.value);
+    let table = section
+        .text("table", "NAME", "1 to 256 bytes")
+        .map_or_else(|| name.clone(), |text| text.value);
     check_identifiers(&section, "table", std::slice::from_ref(&table));
-    let key = key(&mut section, of_source.default_key);
+    let key = key(&mut section, source_traits.default_key);
     let key_types = key_types(&mut section, key.len());
     let columns = names(&mut section, "columns", "all");
     let exclude = names(&mut section, "exclude", "none");
     if columns.is_some() && exclude.is_some() {
-        section
-            .refuse("exclude", "must not stand beside columns, which already says what is served; keep one of the two");
+        section.refuse(
+            "exclude",
+            "cannot be combined with columns, which already lists the served columns; keep one of \
+             the two",
+        );
     }
-    all.cache.push(CollectionConfig {
+    all.cache.push(CollectionPolicy {
         ttl: section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL),
-        negative_ttl: section.duration_or("negative_ttl", defaults.negative_ttl, "cache.negative_ttl", TTL),
+        negative_ttl: section.duration_or(
+            "negative_ttl",
+            defaults.negative_ttl,
+            "cache.negative_ttl",
+            TTL,
+        ),
     });
     let cache_control = cache_control(&mut section);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
-    let priority =
-        section.choice("priority", [("normal", Priority::Normal), ("low", Priority::Low), ("high", Priority::High)]);
+    let priority = section.choice(
+        "priority",
+        [("normal", Priority::Normal), ("low", Priority::Low), ("high", Priority::High)],
+    );
     let allow_high_priority = section.flag("allow_high_priority", false);
-    if allow_min_position && !of_source.has_positions {
+    if allow_min_position && !source_traits.has_positions {
         section.refuse(
             "allow_min_position",
-            "must not be true with source.watch or source.feed = \"none\": without a change log there are no positions",
+            "must not be true with source.watch or source.feed = \"none\": without a change log \
+             there are no positions",
         );
     }
     section.finish();
@@ -97,17 +123,27 @@ fn collection(name: String, mut section: Section<'_>, defaults: &Ttl, of_source:
         priority,
         allow_high_priority,
     });
-    all.source.push(CollectionSpec { name, table, key, key_types, columns, exclude: exclude.unwrap_or_default() });
+    all.source.push(CollectionConfig {
+        name,
+        table,
+        key,
+        key_types,
+        columns,
+        exclude: exclude.unwrap_or_default(),
+    });
 }
 
 fn name_is_valid(name: &str) -> bool {
     let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
-    rest_is_valid && name.len() <= NAME_BYTES_MAX && name.starts_with(|c: char| c.is_ascii_lowercase())
+    rest_is_valid
+        && name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
-    let key =
-        section.texts("key", "\"id\"", "a column or a list of 1 to 4").unwrap_or_else(|| vec![default.to_owned()]);
+    let key = section
+        .texts("key", "\"id\"", "a column or a list of 1 to 4")
+        .unwrap_or_else(|| vec![default.to_owned()]);
     if !(1..=KEY_PARTS_MAX).contains(&key.len()) {
         section.refuse("key", format!("must name 1 to {KEY_PARTS_MAX} columns, not {}", key.len()));
     }
@@ -116,9 +152,11 @@ fn key(section: &mut Section<'_>, default: &str) -> Vec<String> {
 }
 
 fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
-    let Some(words) =
-        section.texts("key_type", "from the table", "integer, text, uuid, objectid, bytes; or a list of them")
-    else {
+    let Some(words) = section.texts(
+        "key_type",
+        "from the table",
+        "integer, text, uuid, objectid, bytes; or a list of them",
+    ) else {
         return Vec::new();
     };
     let mut types = Vec::with_capacity(words.len());
@@ -139,33 +177,46 @@ fn key_types(section: &mut Section<'_>, columns: usize) -> Vec<KeyTypeName> {
     if types.len() != columns {
         section.refuse(
             "key_type",
-            format!("must name one type per column of the key: the key has {columns}, key_type {}", types.len()),
+            format!(
+                "must name one type per column of the key: the key has {columns}, key_type {}",
+                types.len()
+            ),
         );
     }
     types
 }
 
-/// A list of columns, when given.
+/// Reads a list of columns, if the key is set.
 fn names(section: &mut Section<'_>, name: &'static str, default: &str) -> Option<Vec<String>> {
     let list = section.texts(name, default, "a list of 1 to 2000 columns")?;
     if list.is_empty() || list.len() > COLUMNS_MAX {
         section.refuse(
             name,
-            format!("must name 1 to {COLUMNS_MAX} columns, not {}; leave the key out for its default", list.len()),
+            format!(
+                "must name 1 to {COLUMNS_MAX} columns, not {}; leave the key out for its default",
+                list.len()
+            ),
         );
     }
     check_identifiers(section, name, &list);
     Some(list)
 }
 
-/// Names as a database takes them; and none twice, without regard to ASCII case, as SQLite compares them.
+/// Checks the names of tables or columns. No two may be equal without regard to ASCII case, which
+/// is how SQLite compares them.
 fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
     let mut seen = HashSet::new();
     for identifier in list {
-        if identifier.is_empty() || identifier.len() > IDENTIFIER_BYTES_MAX || identifier.contains('\0') {
+        if identifier.is_empty()
+            || identifier.len() > IDENTIFIER_BYTES_MAX
+            || identifier.contains('\0')
+        {
             section.refuse(
                 name,
-                format!("must have 1 to {IDENTIFIER_BYTES_MAX} bytes without NUL, not {}", shown(identifier)),
+                format!(
+                    "must have 1 to {IDENTIFIER_BYTES_MAX} bytes without NUL, not {}",
+                    shown(identifier)
+                ),
             );
         } else if !seen.insert(identifier.to_ascii_lowercase()) {
             section.refuse(name, format!("must not name a column twice: {}", shown(identifier)));
@@ -173,20 +224,24 @@ fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
     }
 }
 
-/// A header value (RFC 9110, section 5.5): visible ASCII, inner blanks, nothing that could end the line.
+/// Reads a header value (RFC 9110, section 5.5): visible ASCII and inner blanks, so that nothing
+/// can end the line.
 fn cache_control(section: &mut Section<'_>) -> String {
     const DEFAULT: &str = "no-cache";
-    let Some(text) = section.text("cache_control", "\"no-cache\"", "a header value of 1 to 256 characters") else {
+    let Some(text) =
+        section.text("cache_control", "\"no-cache\"", "a header value of 1 to 256 characters")
+    else {
         return DEFAULT.to_owned();
     };
     let value = text.value;
     let plain = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
-    if value.is_empty() || value.len() > CACHE_CONTROL_BYTES_MAX || !plain || value.trim() != value {
+    if value.is_empty() || value.len() > CACHE_CONTROL_BYTES_MAX || !plain || value.trim() != value
+    {
         section.refuse(
             "cache_control",
             format!(
-                "must be a header value of 1 to {CACHE_CONTROL_BYTES_MAX} visible ASCII characters without blanks at its ends, \
-                 not {}",
+                "must be a header value of 1 to {CACHE_CONTROL_BYTES_MAX} visible ASCII characters \
+                 without blanks at its ends, not {}",
                 text.shown
             ),
         );

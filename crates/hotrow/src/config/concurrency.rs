@@ -1,10 +1,10 @@
-//! `[limits.concurrency]`: how many queries the database gets at once, and who waits for them in which order.
+//! `[limits.concurrency]`: the number of concurrent queries and the queue for them.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use hotrow_admit::concurrency::limit::Kind;
-use hotrow_admit::concurrency::queue;
+use hotrow_admission::concurrency::limit::Kind;
+use hotrow_admission::concurrency::queue;
 use hotrow_server::config::Concurrency;
 
 use super::reader::Section;
@@ -12,10 +12,13 @@ use super::resolve::{ms, s};
 
 const SHORT: RangeInclusive<Duration> = ms(1)..=Duration::from_mins(1);
 
-/// The limit on queries, and the queue before it.
+/// Reads the limit on queries and the queue in front of it.
 pub(super) fn concurrency(mut section: Section<'_>) -> (Concurrency, queue::Config) {
     let concurrency = Concurrency {
-        kind: section.choice("kind", [("gradient", Kind::Gradient), ("aimd", Kind::Aimd), ("fixed", Kind::Fixed)]),
+        kind: section.choice(
+            "kind",
+            [("gradient", Kind::Gradient), ("aimd", Kind::Aimd), ("fixed", Kind::Fixed)],
+        ),
         tolerance: section.share("tolerance", 2.0, 1.1..=100.0),
         probe_interval: section.duration("probe_interval", s(30), s(1)..=Duration::from_hours(1)),
         deadline_header: section.flag("deadline_header", true),

@@ -1,14 +1,15 @@
-//! `${VAR}` in strings.
+//! Expansion of `${VAR}` in strings.
 
 use std::env::VarError;
 
-/// Where variables come from; [`std::env::var`] outside tests.
+/// Source of the variables: [`std::env::var`] outside tests.
 pub type Env<'a> = dyn Fn(&str) -> Result<String, VarError> + 'a;
 
-/// Replaces `${VAR}` by the variable's value and `$$` by a dollar sign. What a variable holds is not expanded again.
+/// Replaces `${VAR}` by the variable's value and `$$` by a dollar sign. The value itself is not
+/// expanded again.
 ///
 /// # Errors
-/// The rule that was broken, for the user.
+/// Returns the rule that was broken, for the user.
 pub(super) fn expand(text: &str, env: &Env<'_>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -20,7 +21,9 @@ pub(super) fn expand(text: &str, env: &Env<'_>) -> Result<String, String> {
             continue;
         }
         let Some((name, after)) = after.strip_prefix('{').and_then(|a| a.split_once('}')) else {
-            return Err("a dollar sign must begin ${VARIABLE}; write $$ for the sign itself".to_owned());
+            return Err(
+                "a dollar sign must begin ${VARIABLE}; write $$ for the sign itself".to_owned()
+            );
         };
         out.push_str(&variable(name, env)?);
         rest = after;
@@ -38,7 +41,9 @@ fn variable(name: &str, env: &Env<'_>) -> Result<String, String> {
         ));
     }
     env(name).map_err(|e| match e {
-        VarError::NotPresent => format!("the environment variable {name} is not set; set it or write the value here"),
+        VarError::NotPresent => {
+            format!("the environment variable {name} is not set; set it or write the value here")
+        }
         VarError::NotUnicode(_) => format!("the environment variable {name} is not valid UTF-8"),
     })
 }

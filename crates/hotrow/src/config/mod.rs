@@ -1,10 +1,14 @@
-//! The configuration: one TOML file, read once into what the subsystems take.
+//! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
-//! Reading order: here (what comes out), [`resolve`] (every key with its default and range), `source`, `collections`, `rate`, `overload`, `reader`
-//! (how a key is read), `problem` (how a refusal reads), `units`, `expand`.
+//! Reading order: here (the result), [`resolve`] (every key with its default and range), `admin`,
+//! `source`, `collections`, `rate`, `overload`, `bytes`, `reader` (reading of a key), `problem`
+//! (messages), `units`, `expand`.
 //!
-//! All values are checked at start, and all problems are told at once with file, line, path, rule and value.
+//! All values are checked at start. All problems are reported at once, with file, line, path, rule
+//! and value.
 
+mod admin;
+mod bytes;
 mod collections;
 mod concurrency;
 mod expand;
@@ -29,8 +33,11 @@ use toml::de::DeTable;
 pub use expand::Env;
 pub use problem::{ConfigError, Problem};
 pub use reader::Known;
+#[cfg(feature = "failpoints")]
+pub(crate) use units::parse_duration;
 
-/// Largest configuration file in bytes; 1,000 collections with long lists of columns stay far below.
+/// Largest configuration file in bytes; 1,000 collections with long lists of columns stay far
+/// below.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A checked configuration with every default applied.
@@ -41,26 +48,29 @@ pub struct Resolved {
     /// The cache.
     pub cache: hotrow_cache::config::Config,
     /// Cache settings per collection, in the order of their `CollectionId`s: by name.
-    pub collections: Vec<hotrow_cache::config::CollectionConfig>,
+    pub collections: Vec<hotrow_cache::config::CollectionPolicy>,
     /// The database.
     pub source: SourceConfig,
     /// Logging.
     pub log: Log,
-    /// What works and should still be looked at, in words for the log.
+    /// Warnings for the log about settings that work but need attention.
     pub warnings: Vec<String>,
 }
 
-/// Which engine, and how it is set.
+/// Settings of the source, by engine.
 #[derive(Clone, Debug)]
 pub enum SourceConfig {
     /// SQLite, in this process.
-    Sqlite(hotrow_source::sqlite::config::Config),
+    Sqlite(hotrow_source_sqlite::config::Config),
     /// A PostgreSQL server.
-    Postgres(hotrow_source::postgres::config::Config),
-    /// MySQL and MariaDB.
-    Mysql(hotrow_source::mysql::config::Config),
-    /// MongoDB.
-    Mongodb(hotrow_source::mongodb::config::Config),
+    #[cfg(feature = "postgres")]
+    Postgres(hotrow_source_postgres::config::Config),
+    /// A MySQL or MariaDB server.
+    #[cfg(feature = "mysql")]
+    Mysql(hotrow_source_mysql::config::Config),
+    /// A MongoDB deployment.
+    #[cfg(feature = "mongodb")]
+    Mongodb(hotrow_source_mongodb::config::Config),
 }
 
 /// Settings of the log on standard error.
@@ -68,35 +78,35 @@ pub enum SourceConfig {
 pub struct Log {
     /// Least important level that is written.
     pub level: LogLevel,
-    /// How a line looks.
+    /// Form of a line.
     pub format: LogFormat,
 }
 
 /// Levels of the log, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Something is broken.
+    /// Failures.
     Error,
-    /// Something needs a look.
+    /// Conditions that need attention.
     Warn,
     /// Starts, stops and changes of state.
     Info,
-    /// What single requests do.
+    /// Events of single requests.
     Debug,
-    /// Everything.
+    /// All events.
     Trace,
 }
 
 /// Forms of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// What the command line sets over the file.
+/// Settings of the command line that override the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides {
     /// `--data`.
@@ -108,7 +118,7 @@ pub struct Overrides {
 /// Reads and checks a file.
 ///
 /// # Errors
-/// Everything that is wrong with it, at once.
+/// Returns all problems of the file at once.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError> {
     let file = path.display().to_string();
     let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
@@ -118,8 +128,13 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError>
 /// Checks the text of a file; `file` is its name in messages.
 ///
 /// # Errors
-/// Everything that is wrong with it, at once.
-pub fn parse(text: &str, file: &str, env: &Env<'_>, overrides: &Overrides) -> Result<Resolved, ConfigError> {
+/// Returns all problems of the text at once.
+pub fn parse(
+    text: &str,
+    file: &str,
+    env: &Env<'_>,
+    overrides: &Overrides,
+) -> Result<Resolved, ConfigError> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let syntax = |e: &toml::de::Error| Problem {
@@ -138,13 +153,14 @@ pub fn parse(text: &str, file: &str, env: &Env<'_>, overrides: &Overrides) -> Re
     }
 }
 
-/// Every key that a file may set, as the reader itself asks for them; `NAME` stands for the name of a collection or a rule.
+/// Returns every key that a file may set, as recorded by the reader. `NAME` is a placeholder for
+/// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
     let text = "[collections.any]\n[limits.rate.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
-    // The problems (no source.url) do not matter here: every key is asked for all the same.
+    // The problems (no source.url) do not matter here: every key is read anyway.
     let _ = resolve::resolve(&ctx, table.get_ref(), &Overrides::default());
     ctx.known.into_inner()
 }
@@ -154,12 +170,16 @@ fn context<'a>(text: &'a str, env: &'a Env<'a>) -> reader::Context<'a> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let cannot = |e: std::io::Error| format!("cannot be read: {e}; name an existing file with --config");
+    let cannot =
+        |e: std::io::Error| format!("cannot be read: {e}; name an existing file with --config");
     let file = std::fs::File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("is larger than {}; is it the right file?", units::format_size(FILE_BYTES_MAX)));
+        return Err(format!(
+            "is larger than {}; is it the right file?",
+            units::format_size(FILE_BYTES_MAX)
+        ));
     }
     String::from_utf8(bytes).map_err(|_| "is not UTF-8 text; is it the right file?".to_owned())
 }

@@ -1,39 +1,41 @@
-//! What is wrong with a configuration, in words for the person who wrote it.
+//! Problems of a configuration, described for its author.
 
 use std::fmt;
 
-/// Most problems that one report lists; the rest is counted.
+/// Most problems that one report lists; the others are counted.
 const PROBLEMS_SHOWN_MAX: usize = 50;
-/// Longest piece of a file that a message repeats, in characters.
+/// Longest quotation from a file in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Line in the file, from 1; none for a key that is missing altogether.
+    /// Line in the file, from 1; `None` for a missing key.
     pub line: Option<usize>,
-    /// Path of the key, such as `cache.capacity`; empty when the file as a whole is meant.
+    /// Path of the key, such as `cache.capacity`; empty if the file as a whole is meant.
     pub path: String,
     /// The rule, the value and what to do.
     pub what: String,
 }
 
-/// Why a configuration is refused: all problems that could be found at once.
+/// Refusal of a configuration, with all problems that could be found at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file as the user named it.
+    /// File, as named by the user.
     pub file: String,
-    /// At least one, in the order of the file.
+    /// Problems in the order of the file; at least one.
     pub problems: Vec<Problem>,
 }
 
 impl ConfigError {
-    /// A refusal of the file as a whole.
     pub(super) fn whole(file: &str, what: String) -> Self {
-        Self { file: file.to_owned(), problems: vec![Problem { line: None, path: String::new(), what }] }
+        Self {
+            file: file.to_owned(),
+            problems: vec![Problem { line: None, path: String::new(), what }],
+        }
     }
 
-    /// Sorts the problems as they stand in the file; keys that are missing come last.
+    /// Creates a refusal with its problems in the order of the file, missing keys last.
     pub(super) fn sorted(file: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|p| p.line.unwrap_or(usize::MAX));
         Self { file: file.to_owned(), problems }
@@ -64,7 +66,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A piece of the file as a message repeats it: quoted, escaped, cut.
+/// Quotes a piece of the file for a message: escaped and truncated.
 pub(super) fn shown(text: &str) -> String {
     let mut chars = text.chars();
     let head: String = chars.by_ref().take(SHOWN_CHARS_MAX).collect();
@@ -72,18 +74,22 @@ pub(super) fn shown(text: &str) -> String {
     format!("{head:?}{cut}")
 }
 
-/// The names most like `name`, best first; empty when none is near.
+/// Returns the names most similar to `name`, best first; empty if none is close.
 pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     const NEAREST_SHOWN_MAX: usize = 3;
     // A third of the letters may differ: enough for a typo, too little for another word.
     let reach = name.chars().count().clamp(3, 30) / 3;
-    let mut near: Vec<(usize, &str)> =
-        known.iter().map(|k| (edit_distance(name, k), *k)).filter(|(distance, _)| *distance <= reach).collect();
+    let mut near: Vec<(usize, &str)> = known
+        .iter()
+        .map(|k| (edit_distance(name, k), *k))
+        .filter(|(distance, _)| *distance <= reach)
+        .collect();
     near.sort_unstable();
     near.into_iter().take(NEAREST_SHOWN_MAX).map(|(_, k)| k).collect()
 }
 
-/// Insertions, deletions and replacements between two words (Levenshtein, two rows). Only the first 64 characters count.
+/// Returns the number of insertions, deletions and replacements between two words (Levenshtein, two
+/// rows). Only the first 64 characters count.
 fn edit_distance(a: &str, b: &str) -> usize {
     const CHARS_MAX: usize = 64;
     let b: Vec<char> = b.chars().take(CHARS_MAX).collect();
@@ -118,7 +124,10 @@ mod tests {
         let problem = Problem { line: Some(1), path: "a.b".to_owned(), what: "wrong".to_owned() };
         let text = ConfigError::sorted("f.toml", vec![problem; PROBLEMS_SHOWN_MAX + 7]).to_string();
         assert_eq!(text.lines().count(), PROBLEMS_SHOWN_MAX + 1);
-        assert!(text.starts_with("f.toml:1: a.b: wrong\n") && text.ends_with("and 7 more"), "{text}");
+        assert!(
+            text.starts_with("f.toml:1: a.b: wrong\n") && text.ends_with("and 7 more"),
+            "{text}"
+        );
         assert!(shown(&"x".repeat(500)).chars().count() < 90);
     }
 }

@@ -1,25 +1,27 @@
-//! `[limits.rate]`: how clients are told, and a table per rule.
+//! `[limits.rate]`: identification of clients, and a table per rule.
 
 use std::time::Duration;
 
-use hotrow_admit::rate::limit::{Kind, Setting};
-use hotrow_admit::rate::value::Rate;
-use hotrow_server::config::rate::{BURST_MAX, BatchCost, ClientHeader, Network, Per, RateLimits, RateRule};
+use hotrow_admission::rate::limit::{Kind, Setting};
+use hotrow_admission::rate::value::Rate;
+use hotrow_server::config::rate::{
+    BURST_MAX, BatchCost, ClientHeader, Network, Per, RateLimits, RateRule,
+};
 
 use super::problem::shown;
 use super::reader::Section;
 use super::resolve::{ms, s};
 
-/// All rules are asked for each request to which they apply.
+/// Most rules: each request is checked against every rule that applies to it.
 const RULES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 64;
 const PROXIES_MAX: usize = 64;
-/// 16 bytes each: 1.6 GB.
+/// Most keys of a rule, 16 bytes each: 1.6 GB.
 const KEYS_MAX: usize = 100_000_000;
 const PER_RULE: &str = "\"client\" or \"header:NAME\" or \"collection\" or \"global\"";
 const RATE_RANGE: &str = "a number per second, minute or hour, such as \"100/s\"";
 
-/// What a kind may turn out to be once its wait is known.
+/// Kind of a limiter before its `max_wait` is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KindName {
     TokenBucket,
@@ -45,16 +47,19 @@ pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits
         headers: section.flag("headers", false),
     };
     if limits.client_header.is_some() && limits.trusted_proxies.is_empty() {
-        let what = "has no meaning without trusted_proxies, for only their word is taken; name their networks";
+        let what = "has no meaning without trusted_proxies, because only trusted proxies may name \
+            the client; name their networks";
         section.refuse("client_header", what);
     }
     if limits.client_header.is_none() && !limits.trusted_proxies.is_empty() {
-        let what = "has no meaning without client_header; say in which field the proxies name the client";
+        let what = "has no meaning without client_header; set the field in which the proxies name \
+            the client";
         section.refuse("trusted_proxies", what);
     }
     for (i, (name, table)) in section.finish_with_sections().into_iter().enumerate() {
         if i >= RULES_MAX {
-            table.refuse_whole(&format!("there may be at most {RULES_MAX} rules; this is one more"));
+            table
+                .refuse_whole(&format!("there may be at most {RULES_MAX} rules; this is one more"));
             break;
         }
         limits.rules.extend(rule(name, table, collections));
@@ -63,10 +68,14 @@ pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits
 }
 
 fn trusted_proxies(section: &mut Section<'_>) -> Vec<Network> {
-    let words = section.texts("trusted_proxies", "none", "a list of up to 64 addresses and networks");
+    let words =
+        section.texts("trusted_proxies", "none", "a list of up to 64 addresses and networks");
     let words = words.unwrap_or_default();
     if words.len() > PROXIES_MAX {
-        section.refuse("trusted_proxies", format!("must name at most {PROXIES_MAX} networks, not {}", words.len()));
+        section.refuse(
+            "trusted_proxies",
+            format!("must name at most {PROXIES_MAX} networks, not {}", words.len()),
+        );
     }
     let mut networks = Vec::with_capacity(words.len());
     for word in &words {
@@ -75,7 +84,8 @@ fn trusted_proxies(section: &mut Section<'_>) -> Vec<Network> {
             Err(()) => section.refuse(
                 "trusted_proxies",
                 format!(
-                    "must be addresses and networks such as \"10.0.0.0/8\" or \"::1\", with no bits beyond the prefix, not {}",
+                    "must be addresses and networks such as \"10.0.0.0/8\" or \"::1\", with no \
+                     bits beyond the prefix, not {}",
                     shown(word)
                 ),
             ),
@@ -84,12 +94,12 @@ fn trusted_proxies(section: &mut Section<'_>) -> Vec<Network> {
     networks
 }
 
-/// A rule; none only when a problem was noted.
+/// Reads a rule; `None` only if a problem was recorded.
 fn rule(name: String, mut section: Section<'_>, collections: &[&str]) -> Option<RateRule> {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
-            "the name of a rule must begin with a letter a to z and have at most {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, \
-             not {}",
+            "the name of a rule must begin with a letter a to z and have at most {NAME_BYTES_MAX} \
+             of a to z, 0 to 9, _ and -, not {}",
             shown(&name)
         ));
     }
@@ -111,7 +121,8 @@ fn rule(name: String, mut section: Section<'_>, collections: &[&str]) -> Option<
     let burst = section.count_or("burst", words, 1..=BURST_MAX as usize) as u32;
     let max_wait = section.duration("max_wait", s(1), ms(1)..=Duration::from_mins(1));
     let warm_up = section.duration("warmup", ms(0), ms(0)..=Duration::from_hours(1));
-    let batch_cost = section.choice("batch_cost", [("ids", BatchCost::Ids), ("request", BatchCost::Request)]);
+    let batch_cost =
+        section.choice("batch_cost", [("ids", BatchCost::Ids), ("request", BatchCost::Request)]);
     let collections = names(&mut section, collections);
     check_kind(&section, kind);
     section.finish();
@@ -120,7 +131,13 @@ fn rule(name: String, mut section: Section<'_>, collections: &[&str]) -> Option<
         KindName::LeakyBucket => Kind::LeakyBucket { max_wait },
         KindName::FixedWindow => Kind::FixedWindow,
     };
-    Some(RateRule { name, per: per?, setting: Setting { kind, rate: rate?, burst, warm_up }, batch_cost, collections })
+    Some(RateRule {
+        name,
+        per: per?,
+        setting: Setting { kind, rate: rate?, burst, warm_up },
+        batch_cost,
+        collections,
+    })
 }
 
 fn rate_of(section: &mut Section<'_>) -> Option<Rate> {
@@ -130,33 +147,46 @@ fn rate_of(section: &mut Section<'_>) -> Option<Rate> {
         }
         return None;
     };
-    text.value.parse().map_err(|why| section.refuse("rate", format!("{why}, not {}", text.shown))).ok()
+    text.value
+        .parse()
+        .map_err(|why| section.refuse("rate", format!("{why}, not {}", text.shown)))
+        .ok()
 }
 
 fn check_kind(section: &Section<'_>, kind: KindName) {
     if section.has("max_wait") && kind != KindName::LeakyBucket {
-        section.refuse("max_wait", "is for kind = \"leaky_bucket\": others refuse at once what is too much");
+        section
+            .refuse("max_wait", "is for kind = \"leaky_bucket\": the other kinds refuse at once");
     }
-    for name in ["burst", "warmup"].into_iter().filter(|name| section.has(name) && kind == KindName::FixedWindow) {
+    for name in ["burst", "warmup"]
+        .into_iter()
+        .filter(|name| section.has(name) && kind == KindName::FixedWindow)
+    {
         section.refuse(name, "has no meaning with kind = \"fixed_window\", which has a rate alone");
     }
 }
 
-/// The collections to which the rule applies, when not to all.
+/// Reads the collections that the rule applies to; `None` for all.
 fn names(section: &mut Section<'_>, collections: &[&str]) -> Option<Vec<String>> {
     let names = section.texts("collections", "all", "a list of collections")?;
     if names.is_empty() {
-        section.refuse("collections", "must name at least one collection; leave the key out for all");
+        section
+            .refuse("collections", "must name at least one collection; leave the key out for all");
     }
     for name in names.iter().filter(|name| !collections.contains(&name.as_str())) {
-        section.refuse("collections", format!("must name collections of this file, not {}", shown(name)));
+        section.refuse(
+            "collections",
+            format!("must name collections of this file, not {}", shown(name)),
+        );
     }
     Some(names)
 }
 
 fn name_is_valid(name: &str) -> bool {
     let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
-    rest_is_valid && name.len() <= NAME_BYTES_MAX && name.starts_with(|c: char| c.is_ascii_lowercase())
+    rest_is_valid
+        && name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 #[cfg(test)]

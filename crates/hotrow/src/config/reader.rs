@@ -1,7 +1,11 @@
-//! Reads one table of the file key by key: type, range and default of each, and what was not read is unknown.
+//! Reader of one table of the file: the type, range and default of each key. Keys that were not
+//! read are unknown.
 //!
-//! A walk over the spanned document rather than a derive, for two reasons: all problems are found in one go, and the
-//! list of known keys (suggestions, the check of the documentation) is what was asked for, not a second list.
+//! It walks the spanned document and is not derived, for two reasons: it finds all problems in one
+//! pass, and the list of known keys (for suggestions and the check of the documentation) is
+//! recorded by the reads, so there is no second list.
+
+mod kind;
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -15,21 +19,23 @@ use super::expand::{Env, expand};
 use super::problem::{Problem, nearest, shown};
 use super::units;
 
-/// Keys whose values may be or hold secrets: no message repeats them.
+use self::kind::{Kind, kind_name, path_part, quoted};
+
+/// Keys whose values may be or contain secrets: no message repeats them.
 const SECRET: [&str; 3] = ["token", "url", "feed_url"];
 
-/// A key that the configuration knows.
+/// Key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Path, with `NAME` for a collection's name.
     pub path: String,
-    /// Default as one would write it in the file; `required` or `none` where there is no value.
+    /// Default as written in the file; `required` or `none` where there is no value.
     pub default: String,
-    /// What is allowed, in words.
+    /// Allowed values, in words.
     pub range: String,
 }
 
-/// What all tables of one file share.
+/// State shared by all tables of one file.
 pub(super) struct Context<'a> {
     pub(super) text: &'a str,
     pub(super) env: &'a Env<'a>,
@@ -38,14 +44,14 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Notes a problem; `at` is where in the file.
+    /// Records a problem; `at` is its byte offset in the file.
     pub(super) fn refuse(&self, path: String, at: Option<usize>, what: String) {
         let line = at.map(|at| line_of(self.text, at));
         self.problems.borrow_mut().push(Problem { line, path, what });
     }
 }
 
-/// The line of a byte offset, from 1.
+/// Returns the line of a byte offset, from 1.
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|b| *b == b'\n').count()
 }
@@ -55,7 +61,7 @@ pub(super) struct Section<'a> {
     ctx: &'a Context<'a>,
     path: String,
     documented_as: String,
-    /// Where its name stands in the file.
+    /// Byte offset of its name in the file.
     at: Option<usize>,
     table: Option<&'a DeTable<'a>>,
     names: Vec<&'static str>,
@@ -64,65 +70,69 @@ pub(super) struct Section<'a> {
 /// A single value, expanded.
 pub(super) struct Scalar {
     kind: Kind,
-    /// As it stands in the file, for messages.
+    /// Value as written in the file, for messages.
     shown: String,
     at: usize,
 }
 
-enum Kind {
-    Integer(i128),
-    Float(f64),
-    Text(String),
-    Flag(bool),
-    /// A list, a table or a date: no key takes one as a single value.
-    Other,
-}
-
-/// How one type of value is read and shown.
+/// Parsing and display of one type of value.
 struct Format<T> {
     noun: &'static str,
     read: fn(&Kind) -> Option<T>,
     show: fn(T) -> String,
 }
 
-/// What is said about a key: its default, what a refusal demands, and what the documentation allows.
+/// Texts about a key: its default, the rule of a refusal, and the range in the documentation.
 struct Words<'t> {
     default: &'t str,
     rule: &'t str,
     range: &'t str,
 }
 
-/// A key's text with its place in the file.
+/// Text value of a key, and its form in the file.
 pub(super) struct Text {
     pub(super) value: String,
     pub(super) shown: String,
 }
 
 impl<'a> Section<'a> {
-    /// The file's top level.
     pub(super) fn root(ctx: &'a Context<'a>, table: &'a DeTable<'a>) -> Self {
-        Self { ctx, path: String::new(), documented_as: String::new(), at: None, table: Some(table), names: Vec::new() }
+        Self {
+            ctx,
+            path: String::new(),
+            documented_as: String::new(),
+            at: None,
+            table: Some(table),
+            names: Vec::new(),
+        }
     }
 
-    /// The table of that name in this one.
+    /// Returns the table of that name in this one.
     pub(super) fn section(&mut self, name: &'static str) -> Section<'a> {
         self.names.push(name);
         let found = self.entry(name).map(|(key, value)| (key.span().start, value.get_ref()));
-        let documented_as =
-            if self.documented_as.is_empty() { name.to_owned() } else { format!("{}.{name}", self.documented_as) };
+        let documented_as = if self.documented_as.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.documented_as)
+        };
         self.inner(found, self.path_of(name), documented_as)
     }
 
-    /// Every table below this one with its name, in the order of the names; documented as `NAME`.
+    /// Returns every table below this one with its name, ordered by name; documented as `NAME`.
     pub(super) fn sections(&mut self) -> Vec<(String, Section<'a>)> {
         let entries: Vec<_> = self.table.into_iter().flatten().collect();
         self.named(entries)
     }
 
-    /// Ends the reading of a table whose tables have names of the user's own: returns those that were not asked for, documented as
-    /// `NAME`; other keys are unknown.
+    /// Ends the reading of a table whose tables have names of the user's own. Returns those that
+    /// were not read, documented as `NAME`; other keys are unknown.
     pub(super) fn finish_with_sections(mut self) -> Vec<(String, Section<'a>)> {
-        let others = self.table.into_iter().flatten().filter(|(key, _)| !self.names.contains(&&**key.get_ref()));
+        let others = self
+            .table
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| !self.names.contains(&&**key.get_ref()));
         let (tables, unknown): (Vec<_>, Vec<_>) =
             others.partition(|(_, value)| matches!(value.get_ref(), DeValue::Table(_)));
         unknown.into_iter().for_each(|(key, value)| self.refuse_unknown(key, value));
@@ -145,22 +155,35 @@ impl<'a> Section<'a> {
             .collect()
     }
 
-    fn inner(&self, found: Option<(usize, &'a DeValue<'a>)>, path: String, documented_as: String) -> Section<'a> {
+    fn inner(
+        &self,
+        found: Option<(usize, &'a DeValue<'a>)>,
+        path: String,
+        documented_as: String,
+    ) -> Section<'a> {
         let at = found.map(|(at, _)| at);
         let table = match found {
             None => None,
             Some((_, DeValue::Table(table))) => Some(table),
             Some((_, value)) => {
-                self.ctx.refuse(path.clone(), at, format!("must be a table, [{path}], not {}", kind_name(value)));
+                self.ctx.refuse(
+                    path.clone(),
+                    at,
+                    format!("must be a table, [{path}], not {}", kind_name(value)),
+                );
                 None
             }
         };
         Section { ctx: self.ctx, path, documented_as, at, table, names: Vec::new() }
     }
 
-    /// Ends the reading: whatever was not asked for is unknown.
+    /// Ends the reading: every key that was not read is unknown.
     pub(super) fn finish(self) {
-        let unknown = self.table.into_iter().flatten().filter(|(key, _)| !self.names.contains(&&**key.get_ref()));
+        let unknown = self
+            .table
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| !self.names.contains(&&**key.get_ref()));
         unknown.for_each(|(key, value)| self.refuse_unknown(key, value));
     }
 
@@ -173,7 +196,11 @@ impl<'a> Section<'a> {
             format!("did you mean {}?", near.join(" or "))
         };
         let kind = if matches!(value.get_ref(), DeValue::Table(_)) { "table" } else { "key" };
-        self.ctx.refuse(self.path_of(&path_part(name)), Some(key.span().start), format!("unknown {kind}; {hint}"));
+        self.ctx.refuse(
+            self.path_of(&path_part(name)),
+            Some(key.span().start),
+            format!("unknown {kind}; {hint}"),
+        );
     }
 
     /// Refuses the value of `name`, which was read before.
@@ -182,12 +209,10 @@ impl<'a> Section<'a> {
         self.ctx.refuse(self.path_of(name), at, what.to_string());
     }
 
-    /// Refuses the table as a whole.
     pub(super) fn refuse_whole(&self, what: &str) {
         self.ctx.refuse(self.path.clone(), self.at, what.to_owned());
     }
 
-    /// Whether the file sets `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
@@ -195,14 +220,20 @@ impl<'a> Section<'a> {
     pub(super) fn flag(&mut self, name: &'static str, default: bool) -> bool {
         let read = |kind: &Kind| if let Kind::Flag(flag) = kind { Some(*flag) } else { None };
         let rule = "true or false";
-        self.value(name, &Words { default: &default.to_string(), rule, range: rule }, read).unwrap_or(default)
+        self.value(name, &Words { default: &default.to_string(), rule, range: rule }, read)
+            .unwrap_or(default)
     }
 
-    pub(super) fn count(&mut self, name: &'static str, default: usize, range: RangeInclusive<usize>) -> usize {
+    pub(super) fn count(
+        &mut self,
+        name: &'static str,
+        default: usize,
+        range: RangeInclusive<usize>,
+    ) -> usize {
         self.count_or(name, (default, &default.to_string()), range)
     }
 
-    /// A number whose default depends on the machine; `default_words` says how.
+    /// Reads a number whose default depends on the machine; `default_words` describes the default.
     pub(super) fn count_or(
         &mut self,
         name: &'static str,
@@ -217,28 +248,47 @@ impl<'a> Section<'a> {
         self.bounded(name, default, default_words, range, &format)
     }
 
-    pub(super) fn share(&mut self, name: &'static str, default: f64, range: RangeInclusive<f64>) -> f64 {
+    pub(super) fn share(
+        &mut self,
+        name: &'static str,
+        default: f64,
+        range: RangeInclusive<f64>,
+    ) -> f64 {
         let format = Format { noun: "a number", read: Kind::number, show: |n| n.to_string() };
         self.bounded(name, default, &default.to_string(), range, &format)
     }
 
-    pub(super) fn size(&mut self, name: &'static str, default: u64, range: RangeInclusive<u64>) -> u64 {
+    pub(super) fn size(
+        &mut self,
+        name: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+    ) -> u64 {
         self.size_or(name, (default, &quoted(units::format_size(default))), range)
     }
 
-    /// A size whose default depends on the machine; `default_words` says how.
+    /// Reads a size whose default depends on the machine; `default_words` describes the default.
     pub(super) fn size_or(
         &mut self,
         name: &'static str,
         (default, default_words): (u64, &str),
         range: RangeInclusive<u64>,
     ) -> u64 {
-        let format = Format { noun: "a size such as 64KiB or 256MiB", read: Kind::size, show: units::format_size };
+        let format = Format {
+            noun: "a size such as 64KiB or 256MiB",
+            read: Kind::size,
+            show: units::format_size,
+        };
         self.bounded(name, default, default_words, range, &format)
     }
 
-    /// A size that this machine can address.
-    pub(super) fn size_in_memory(&mut self, name: &'static str, default: u64, range: RangeInclusive<u64>) -> usize {
+    /// Reads a size that this machine can address.
+    pub(super) fn size_in_memory(
+        &mut self,
+        name: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+    ) -> usize {
         usize::try_from(self.size(name, default, range)).unwrap_or(usize::MAX)
     }
 
@@ -251,7 +301,7 @@ impl<'a> Section<'a> {
         self.duration_or(name, default, &quoted(units::format_duration(default)), range)
     }
 
-    /// A duration whose default is another key's value; `default_words` names that key.
+    /// Reads a duration whose default is another key's value; `default_words` names that key.
     pub(super) fn duration_or(
         &mut self,
         name: &'static str,
@@ -259,31 +309,47 @@ impl<'a> Section<'a> {
         default_words: &str,
         range: RangeInclusive<Duration>,
     ) -> Duration {
-        let read = |kind: &Kind| if let Kind::Text(text) = kind { units::parse_duration(text) } else { None };
-        let format =
-            Format { noun: "a time with its unit such as \"250ms\" or \"5m\"", read, show: units::format_duration };
+        let read = |kind: &Kind| {
+            if let Kind::Text(text) = kind { units::parse_duration(text) } else { None }
+        };
+        let format = Format {
+            noun: "a time with its unit such as \"250ms\" or \"5m\"",
+            read,
+            show: units::format_duration,
+        };
         self.bounded(name, default, default_words, range, &format)
     }
 
-    /// One of a few words; the first is the default.
-    pub(super) fn choice<T: Copy, const N: usize>(&mut self, name: &'static str, choices: [(&str, T); N]) -> T {
+    /// Reads one of a few words; the first is the default.
+    pub(super) fn choice<T: Copy, const N: usize>(
+        &mut self,
+        name: &'static str,
+        choices: [(&str, T); N],
+    ) -> T {
         let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
         let read = |kind: &Kind| {
             let Kind::Text(text) = kind else { return None };
             choices.iter().find(|(word, _)| word == text).map(|(_, value)| *value)
         };
         let rule = words.join(" or ");
-        self.value(name, &Words { default: &words[0], rule: &rule, range: &rule }, read).unwrap_or(choices[0].1)
+        self.value(name, &Words { default: &words[0], rule: &rule, range: &rule }, read)
+            .unwrap_or(choices[0].1)
     }
 
-    /// A text that some type can parse, such as an address.
-    pub(super) fn parsed<T: std::str::FromStr>(&mut self, name: &'static str, default: &str, rule: &str) -> Option<T> {
+    /// Reads a text that a type can parse, such as an address.
+    pub(super) fn parsed<T: std::str::FromStr>(
+        &mut self,
+        name: &'static str,
+        default: &str,
+        rule: &str,
+    ) -> Option<T> {
         let read = |kind: &Kind| if let Kind::Text(text) = kind { text.parse().ok() } else { None };
         let value = self.value(name, &Words { default: &quoted(default), rule, range: rule }, read);
         if value.is_some() || self.has(name) { value } else { default.parse().ok() }
     }
 
-    /// Any text; `default` and `range` are for the documentation, the caller checks.
+    /// Reads any text; `default` and `range` are for the documentation, the caller checks the
+    /// value.
     pub(super) fn text(&mut self, name: &'static str, default: &str, range: &str) -> Option<Text> {
         let scalar = self.scalar(name, default, range)?;
         match scalar.kind {
@@ -295,8 +361,13 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// One text or a list of texts.
-    pub(super) fn texts(&mut self, name: &'static str, default: &str, range: &str) -> Option<Vec<String>> {
+    /// Reads one text or a list of texts.
+    pub(super) fn texts(
+        &mut self,
+        name: &'static str,
+        default: &str,
+        range: &str,
+    ) -> Option<Vec<String>> {
         self.know(name, default, range);
         let (value, at) = self.find(name)?;
         let DeValue::Array(items) = value else {
@@ -307,7 +378,11 @@ impl<'a> Section<'a> {
             match self.expanded(name, item.get_ref(), item.span()) {
                 Some(Scalar { kind: Kind::Text(text), .. }) => texts.push(text),
                 Some(other) => {
-                    self.refuse_at(name, at.start, format!("must be a list of texts, not of {}", other.shown));
+                    self.refuse_at(
+                        name,
+                        at.start,
+                        format!("must be a list of texts, not of {}", other.shown),
+                    );
                     return None;
                 }
                 None => return None,
@@ -316,12 +391,16 @@ impl<'a> Section<'a> {
         Some(texts)
     }
 
-    /// Notes that `name` is a key here.
+    /// Records that `name` is a key here.
     fn know(&mut self, name: &'static str, default: &str, range: &str) {
         if !self.names.contains(&name) {
             self.names.push(name);
             let path = format!("{}.{name}", self.documented_as);
-            self.ctx.known.borrow_mut().push(Known { path, default: default.to_owned(), range: range.to_owned() });
+            self.ctx.known.borrow_mut().push(Known {
+                path,
+                default: default.to_owned(),
+                range: range.to_owned(),
+            });
         }
     }
 
@@ -333,18 +412,30 @@ impl<'a> Section<'a> {
         range: RangeInclusive<T>,
         format: &Format<T>,
     ) -> T {
-        let (low, high) = ((format.show)(*range.start()), (format.show)(*range.end()));
+        let low = (format.show)(*range.start());
+        let high = (format.show)(*range.end());
         let noun = format.noun;
-        let (rule, range_words) = (format!("{noun} between {low} and {high}"), format!("{low} to {high}"));
+        let rule = format!("{noun} between {low} and {high}");
+        let range_words = format!("{low} to {high}");
         let words = Words { default: default_words, rule: &rule, range: &range_words };
-        self.value(name, &words, |kind| (format.read)(kind).filter(|v| range.contains(v))).unwrap_or(default)
+        self.value(name, &words, |kind| (format.read)(kind).filter(|v| range.contains(v)))
+            .unwrap_or(default)
     }
 
-    fn value<T>(&mut self, name: &'static str, words: &Words<'_>, read: impl Fn(&Kind) -> Option<T>) -> Option<T> {
+    fn value<T>(
+        &mut self,
+        name: &'static str,
+        words: &Words<'_>,
+        read: impl Fn(&Kind) -> Option<T>,
+    ) -> Option<T> {
         let scalar = self.scalar(name, words.default, words.range)?;
         let value = read(&scalar.kind);
         if value.is_none() {
-            self.refuse_at(name, scalar.at, format!("must be {}, not {}", words.rule, scalar.shown));
+            self.refuse_at(
+                name,
+                scalar.at,
+                format!("must be {}, not {}", words.rule, scalar.shown),
+            );
         }
         value
     }
@@ -361,18 +452,26 @@ impl<'a> Section<'a> {
             DeValue::String(text) => match expand(text, self.ctx.env) {
                 Ok(value) => (Kind::Text(value), shown(text)),
                 Err(why) => {
-                    let value = if SECRET.contains(&name) { "not shown here".to_owned() } else { shown(text) };
+                    let value = if SECRET.contains(&name) {
+                        "not shown here".to_owned()
+                    } else {
+                        shown(text)
+                    };
                     self.refuse_at(name, at, format!("{why}; the value is {value}"));
                     return None;
                 }
             },
             DeValue::Integer(i) => match i128::from_str_radix(i.as_str(), i.radix()) {
                 Ok(n) => (Kind::Integer(n), n.to_string()),
-                Err(_) => (Kind::Other, "a number of so many digits".to_owned()),
+                Err(_) => (Kind::Other, "a number with too many digits".to_owned()),
             },
-            DeValue::Float(f) => (Kind::Float(f.as_str().parse().unwrap_or(f64::NAN)), f.as_str().to_owned()),
+            DeValue::Float(f) => {
+                (Kind::Float(f.as_str().parse().unwrap_or(f64::NAN)), f.as_str().to_owned())
+            }
             DeValue::Boolean(flag) => (Kind::Flag(*flag), flag.to_string()),
-            DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => (Kind::Other, kind_name(value).to_owned()),
+            DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                (Kind::Other, kind_name(value).to_owned())
+            }
         };
         Some(Scalar { kind, shown, at })
     }
@@ -392,53 +491,4 @@ impl<'a> Section<'a> {
     fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
-}
-
-impl Kind {
-    /// A whole number; as text too, so that a variable can hold it.
-    fn integer(&self) -> Option<i128> {
-        match self {
-            Self::Integer(n) => Some(*n),
-            Self::Text(text) => text.parse().ok(),
-            _ => None,
-        }
-    }
-
-    fn number(&self) -> Option<f64> {
-        match self {
-            Self::Float(n) => Some(*n),
-            Self::Integer(n) => i32::try_from(*n).ok().map(f64::from),
-            Self::Text(text) => text.parse().ok(),
-            _ => None,
-        }
-    }
-
-    fn size(&self) -> Option<u64> {
-        match self {
-            Self::Integer(n) => u64::try_from(*n).ok(),
-            Self::Text(text) => units::parse_size(text),
-            _ => None,
-        }
-    }
-}
-
-fn kind_name(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
-}
-
-/// A key as TOML would write it in a path.
-fn path_part(name: &str) -> String {
-    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if bare { name.to_owned() } else { shown(name) }
-}
-
-fn quoted(text: impl Display) -> String {
-    format!("\"{text}\"")
 }

@@ -1,11 +1,11 @@
-//! Every key of the file with its default, its range and the rules between keys.
+//! Every key of the file with its default and its range, and the rules between keys.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use hotrow_cache::config::{Upkeep, WhenStale};
+use hotrow_cache::config::{InvalidationMode, WhenStale};
 use hotrow_server::config::Limits;
 use hotrow_server::config::rate::RateLimits;
 use hotrow_source::spec::Follow;
@@ -15,7 +15,7 @@ use super::concurrency::concurrency;
 use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
-use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections, overload};
+use super::{Log, LogFormat, LogLevel, Overrides, Resolved, bytes, collections, overload};
 
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
@@ -23,14 +23,12 @@ const DAY: Duration = Duration::from_hours(24);
 const YEAR: Duration = Duration::from_hours(24 * 365);
 /// Most keys of one query: with four key columns this stays below SQLite's 32,766 parameters.
 pub(super) const QUERY_KEYS_MAX: usize = 8_000;
-/// The database is asked so often at most to check answers.
+/// Most consistency checks per second; each is one query.
 const CHECKS_PER_S_MAX: usize = 100;
-const TOKEN_CHARS_MIN: usize = 16;
-const TOKEN_CHARS_MAX: usize = 256;
 
-/// Lifetimes of entries, forever excluded.
+/// Range of entry lifetimes, which are always finite.
 pub(super) const TTL: RangeInclusive<Duration> = ms(10)..=YEAR;
-/// Time-outs: never zero, never so long that nobody would wait.
+/// Range of time-outs: never zero, never too long to be useful.
 pub(super) const TIMEOUT: RangeInclusive<Duration> = ms(10)..=Duration::from_hours(1);
 
 pub(super) const fn ms(ms: u64) -> Duration {
@@ -41,36 +39,48 @@ pub(super) const fn s(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Reads everything. `None` only when a problem was noted; other values are then as good as they could be read.
-pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, overrides: &Overrides) -> Option<Resolved> {
+/// Reads all sections. Returns `None` only if a problem was recorded; a value with a problem is
+/// replaced by its default.
+pub(super) fn resolve<'a>(
+    ctx: &'a Context<'a>,
+    table: &'a DeTable<'a>,
+    overrides: &Overrides,
+) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
     let (data, admin, workers) = listen(root.section("listen"), overrides);
-    let admin_token = admin_token(root.section("admin"));
-    let Limited { limits, rate, shared, breaker, shed } = limits(root.section("limits"), &names_of_collections(table));
+    let admin_access = super::admin::admin(root.section("admin"));
+    let Limited { limits, rate, shared, breaker, shed } =
+        limits(root.section("limits"), &names_of_collections(table));
     let source = source(root.section("source"), limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
-    let collections = collections::collections(root.section("collections"), &cache_section.ttl, &source.of_source());
+    let collections = collections::collections(
+        root.section("collections"),
+        &cache_section.ttl,
+        &source.source_traits(),
+    );
     let log = log(root.section("log"));
     root.finish();
 
     let mut warnings = Vec::new();
-    if !admin.ip().is_loopback() && admin_token.is_none() {
+    if !admin.ip().is_loopback() && admin_access.token.is_none() {
         warnings.push(format!(
-            "the admin address {admin} is reachable from other machines and admin.token is not set: anybody there can \
-             purge the cache; set a token or listen on 127.0.0.1"
+            "the admin address {admin} is reachable from other machines and admin.token is not \
+             set: any client there can purge the cache; set a token or listen on 127.0.0.1"
         ));
     }
     if source.follow == Follow::Nothing {
         warnings.push(format!(
-            "source.feed = \"none\": changes in the database are not followed, so that an answer may be as old as its TTL \
-             (cache.ttl is {:?}); points 2 to 5 of the consistency contract do not hold",
+            "source.feed = \"none\": changes in the database are not followed, so that an answer \
+             may be as old as its TTL (cache.ttl is {:?}); points 2 to 5 of the consistency \
+             contract do not hold",
             cache_section.ttl.ttl
         ));
     }
     let server = hotrow_server::config::Config {
         data,
         admin,
-        admin_token,
+        admin_token: admin_access.token,
+        admin_hosts: admin_access.hosts,
         workers,
         limits,
         breaker,
@@ -80,7 +90,14 @@ pub(super) fn resolve<'a>(ctx: &'a Context<'a>, table: &'a DeTable<'a>, override
         rate,
     };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
-    Some(Resolved { server, cache: cache_section.config, collections: collections.cache, source, log, warnings })
+    Some(Resolved {
+        server,
+        cache: cache_section.config,
+        collections: collections.cache,
+        source,
+        log,
+        warnings,
+    })
 }
 
 fn listen(mut section: Section<'_>, overrides: &Overrides) -> (SocketAddr, SocketAddr, usize) {
@@ -90,59 +107,48 @@ fn listen(mut section: Section<'_>, overrides: &Overrides) -> (SocketAddr, Socke
     let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(1024);
     let workers = section.count_or("workers", (cores, "available cores"), 1..=1024);
-    let (data, admin) = (overrides.data.unwrap_or(data), overrides.admin.unwrap_or(admin));
+    let data = overrides.data.unwrap_or(data);
+    let admin = overrides.admin.unwrap_or(admin);
     if collide(data, admin) {
-        section.refuse("admin", format!("{admin} must not be the address of the data listener, which is {data}"));
+        section.refuse(
+            "admin",
+            format!("{admin} must not be the address of the data listener, which is {data}"),
+        );
     }
     section.finish();
     (data, admin, workers)
 }
 
-/// Whether two listeners would want the same port. Port 0 asks for any free one and never does.
+/// Returns whether two listeners need the same port. Port 0 means any free port and never collides.
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
 }
 
-fn admin_token(mut section: Section<'_>) -> Option<String> {
-    let token = section.text("token", "none", "16 to 256 visible ASCII characters").map(|text| text.value);
-    if let Some(token) = &token {
-        let chars = token.chars().count();
-        // The value is a secret: the message tells its length only.
-        if !(TOKEN_CHARS_MIN..=TOKEN_CHARS_MAX).contains(&chars) {
-            section
-                .refuse("token", format!("must have {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} characters, not {chars}"));
-        } else if !token.bytes().all(|b| b.is_ascii_graphic()) {
-            section.refuse(
-                "token",
-                "must be made of visible ASCII characters, for it travels in a header; the value is not shown here",
-            );
-        }
-    }
-    section.finish();
-    token
-}
-
-/// What `[limits]` sets outside the server.
+/// Settings of `[limits]` that belong to other subsystems than the server.
 struct Shared {
     waiting_keys: usize,
-    queue: hotrow_admit::concurrency::queue::Config,
+    queue: hotrow_admission::concurrency::queue::Config,
     concurrency: hotrow_server::config::Concurrency,
 }
 
-/// As the file has them, for the rules that name them; whether they are valid is told where they are read.
+/// Returns the collection names in the file, for the rules that refer to them. They are validated
+/// where the collections are read.
 fn names_of_collections<'a>(table: &'a DeTable<'a>) -> Vec<&'a str> {
-    let collections = table.iter().find(|(key, _)| key.get_ref() == "collections").map(|(_, value)| value.get_ref());
+    let collections = table
+        .iter()
+        .find(|(key, _)| key.get_ref() == "collections")
+        .map(|(_, value)| value.get_ref());
     let Some(toml::de::DeValue::Table(collections)) = collections else { return Vec::new() };
     collections.keys().map(|key| &**key.get_ref()).collect()
 }
 
-/// What `[limits]` and the tables in it come to.
+/// Settings of `[limits]` and its tables.
 struct Limited {
     limits: Limits,
     rate: RateLimits,
     shared: Shared,
-    breaker: Option<hotrow_admit::breaker::Config>,
+    breaker: Option<hotrow_admission::breaker::Config>,
     shed: Option<hotrow_server::config::Shed>,
 }
 
@@ -152,7 +158,7 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         connections: section.count("connections", 10_000, 1..=1_000_000),
         connections_per_client: section.count("connections_per_client", 0, 0..=1_000_000),
         requests_in_flight: section.count("requests_in_flight", 10_000, 1..=1_000_000),
-        // The HTTP library's smallest buffer is 8 KiB; a lower limit could not be kept.
+        // The HTTP library's smallest buffer is 8 KiB, so a lower limit could not be enforced.
         header_bytes: section.size_in_memory("header_bytes", 16 * KIB, 8 * KIB..=MIB),
         headers: section.count("headers", 64, 4..=1_000),
         target_bytes: section.size_in_memory("target_bytes", 8 * KIB, 64..=64 * KIB),
@@ -169,10 +175,14 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         privileged_waiters: section.count("privileged_waiters", 256, 0..=100_000),
         // The range fits.
         checks_per_s: section.count("checks_per_s", 1, 0..=CHECKS_PER_S_MAX) as u32,
+        bytes: bytes::byte_limits(&mut section),
+        drain_rate_min: section.size("drain_rate_min", 4 * KIB, 0..=1 << 30),
     };
+    bytes::check(&section, &limits);
     let waiting_keys = section.count("waiting_keys", 10_000, 1..=10_000_000);
     if limits.target_bytes > limits.header_bytes {
-        let (target, header) = (limits.target_bytes, limits.header_bytes);
+        let target = limits.target_bytes;
+        let header = limits.header_bytes;
         section.refuse(
             "target_bytes",
             format!("must not exceed limits.header_bytes: {target} bytes are more than {header}"),
@@ -182,7 +192,10 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         let max_batch = limits.max_batch;
         section.refuse(
             "waiting_keys",
-            format!("must be at least limits.max_batch, or no cold batch could be read: {waiting_keys} is less than {max_batch}"),
+            format!(
+                "must be at least limits.max_batch, or no uncached batch could be read: \
+                 {waiting_keys} is less than {max_batch}"
+            ),
         );
     }
     let (concurrency, queue) = concurrency(section.section("concurrency"));
@@ -192,7 +205,6 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
     Limited { limits, rate, shared: Shared { waiting_keys, queue, concurrency }, breaker, shed }
 }
 
-/// Defaults that collections take over.
 pub(super) struct Ttl {
     pub(super) ttl: Duration,
     pub(super) negative_ttl: Duration,
@@ -204,23 +216,27 @@ struct Cache {
 }
 
 fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
-    let upkeep = match source.follow {
-        Follow::Changes => Upkeep::Feed,
-        Follow::Nothing => Upkeep::TtlOnly,
+    let invalidation_mode = match source.follow {
+        Follow::Changes => InvalidationMode::Feed,
+        Follow::Nothing => InvalidationMode::TtlOnly,
     };
     let config = hotrow_cache::config::Config {
         enabled: section.flag("enabled", true),
         capacity_bytes: section.size("capacity", 256 * MIB, MIB..=1 << 50),
         negative_share: section.share("negative_share", 0.05, 0.0..=0.1),
         entry_bytes_estimate: section.size("entry_size_hint", 512, 64..=16 * MIB),
-        upkeep,
+        invalidation_mode,
         max_staleness: section.duration("max_staleness", s(1), ms(10)..=Duration::from_hours(1)),
         when_stale: section.choice(
             "when_stale",
-            [("bypass", WhenStale::Bypass), ("stale", WhenStale::Stale), ("refuse", WhenStale::Refuse)],
+            [
+                ("bypass", WhenStale::Bypass),
+                ("stale", WhenStale::Stale),
+                ("refuse", WhenStale::Refuse),
+            ],
         ),
         ttl_jitter: section.share("ttl_jitter", 0.1, 0.0..=1.0),
-        refresh_hot: section.flag("refresh_hot", true),
+        prefetch_on_change: section.flag("prefetch_on_change", true),
         isolate_scans: section.flag("isolate_scans", true),
         error_ttl: section.duration("error_ttl", ms(100), ms(0)..=Duration::from_mins(1)),
         stale_while_revalidate: section.duration("stale_while_revalidate", ms(0), ms(0)..=YEAR),
@@ -236,13 +252,16 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         ttl: section.duration("ttl", DAY, TTL),
         negative_ttl: section.duration("negative_ttl", Duration::from_mins(10), TTL),
     };
-    if upkeep == Upkeep::TtlOnly {
+    if invalidation_mode == InvalidationMode::TtlOnly {
         for name in ["max_staleness", "when_stale"].into_iter().filter(|name| section.has(name)) {
-            section.refuse(name, "has no meaning with source.feed = \"none\": nothing tells how old an entry is");
+            section.refuse(
+                name,
+                "has no meaning with source.feed = \"none\": the age of an entry is unknown",
+            );
         }
         if !section.has("ttl") {
-            let what =
-                "must be set with source.feed = \"none\": an answer may be as old as that, and nothing else bounds it";
+            let what = "must be set with source.feed = \"none\": nothing else bounds the age of an \
+                answer";
             section.refuse("ttl", what);
         }
     }
@@ -253,7 +272,8 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
     Cache { config, ttl }
 }
 
-/// The standard library seeds its hash maps from the system; the hash of nothing under such a seed is as random.
+/// Returns a random seed: the standard library seeds its hashers from the system, so the hash of
+/// nothing is random.
 fn random_seed() -> u64 {
     RandomState::new().hash_one(())
 }

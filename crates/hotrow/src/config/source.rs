@@ -1,26 +1,38 @@
-//! `[source]`: which database, and how it is read and followed.
+//! `[source]`: the database, and how it is read and followed.
+#![cfg_attr(
+    not(all(feature = "mongodb", feature = "mysql", feature = "postgres")),
+    allow(
+        dead_code,
+        unused_variables,
+        reason = "keys of an engine that the build lacks are known"
+    )
+)]
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_source::mongodb::config::JsonForm;
-use hotrow_source::spec::{CollectionSpec, Follow};
-use hotrow_source::sqlite::config::Watch;
-use hotrow_source::{mongodb, mysql, postgres, sqlite};
+use hotrow_source::spec::{CollectionConfig, Follow};
+#[cfg(feature = "mongodb")]
+use hotrow_source_mongodb::{self as mongodb, config::JsonForm};
+#[cfg(feature = "mysql")]
+use hotrow_source_mysql as mysql;
+#[cfg(feature = "postgres")]
+use hotrow_source_postgres as postgres;
+use hotrow_source_sqlite::{self as sqlite, config::Watch};
 
 use super::SourceConfig;
-use super::collections::OfSource;
+use super::collections::SourceTraits;
 use super::problem::shown;
 use super::reader::Section;
 use super::resolve::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
 
 /// Longest name of a publication in bytes (PostgreSQL's NAMEDATALEN less one).
 const PUBLICATION_BYTES_MAX: usize = 63;
-/// What a bad URL is answered with, before anything of it is repeated.
-const URL_FORMS: &str =
-    "sqlite:shop.db, postgres://user@host/database, mysql://user@host/database or mongodb://host/database";
-/// Keys of `[source]` that only some engines know, with what they are for.
-const OF_ONE_ENGINE: [(&str, &[Scheme], &str); 7] = [
+/// Examples in the refusal of a URL, which does not repeat the URL.
+const URL_FORMS: &str = "sqlite:shop.db, postgres://user@host/database, mysql://user@host/database \
+    or mongodb://host/database";
+/// Keys of `[source]` for some engines only, with these engines in words.
+const ENGINE_SPECIFIC_KEYS: [(&str, &[Scheme], &str); 7] = [
     ("watch", &[Scheme::Sqlite], "sqlite:"),
     ("feed_url", &SERVERS, "postgres:, mysql: and mongodb:"),
     ("publication", &[Scheme::Postgres], "postgres:"),
@@ -31,9 +43,8 @@ const OF_ONE_ENGINE: [(&str, &[Scheme], &str); 7] = [
 ];
 const SERVERS: [Scheme; 3] = [Scheme::Postgres, Scheme::Mysql, Scheme::Mongodb];
 
-/// `[source]` as read.
 pub(super) struct Source {
-    /// Missing when the URL was refused.
+    /// `None` if the URL was refused.
     engine: Option<Engine>,
     pub(super) follow: Follow,
     pub(super) reads_in_flight: usize,
@@ -43,13 +54,28 @@ pub(super) struct Source {
 }
 
 enum Engine {
-    Sqlite { path: PathBuf, watch: Watch },
-    Postgres { server: Server, publication: String },
-    Mysql { server: Server, server_id: Option<u32> },
-    Mongodb { server: Server, json: JsonForm },
+    Sqlite {
+        path: PathBuf,
+        watch: Watch,
+    },
+    #[cfg(feature = "postgres")]
+    Postgres {
+        server: Server,
+        publication: String,
+    },
+    #[cfg(feature = "mysql")]
+    Mysql {
+        server: Server,
+        server_id: Option<u32>,
+    },
+    #[cfg(feature = "mongodb")]
+    Mongodb {
+        server: Server,
+        json: JsonForm,
+    },
 }
 
-/// What all databases that are reached over a network have in common.
+/// Settings of every database server.
 struct Server {
     url: String,
     feed_url: Option<String>,
@@ -69,7 +95,8 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
         section.refuse(
             "query_keys",
             format!(
-                "must be at least limits.max_batch, for a batch is one query: {query_keys} is less than {max_batch}"
+                "must be at least limits.max_batch, because a batch is one query: {query_keys} is \
+                 less than {max_batch}"
             ),
         );
     }
@@ -78,7 +105,8 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
     Source { engine, follow, reads_in_flight, query_keys, query_bytes, read_timeout }
 }
 
-/// Every key is read whatever the engine, so that all are known; those of other engines are then refused.
+/// Reads the keys of all engines, so that all are known, and refuses those of other engines than
+/// the URL's.
 fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
     let url = section.text("url", "required", "a path after sqlite:, or a connection string");
     let watch = section.choice("watch", [("none", Watch::None), ("triggers", Watch::Triggers)]);
@@ -87,7 +115,7 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
         .text("publication", "\"hotrow\"", "1 to 63 bytes without NUL")
         .map_or_else(|| "hotrow".to_owned(), |text| text.value);
     let server_id = section.count_or("server_id", (0, "random"), 1..=u32::MAX as usize);
-    let json = section.choice("json", [("plain", JsonForm::Plain), ("relaxed", JsonForm::RelaxedExtended)]);
+    let is_relaxed = section.choice("json", [("plain", false), ("relaxed", true)]);
     let connect_timeout = section.duration("connect_timeout", s(5), TIMEOUT);
     let schema_poll = section.duration("schema_poll", s(1), ms(10)..=Duration::from_hours(1));
     let Some(url) = url.map(|text| text.value) else {
@@ -97,13 +125,27 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
         return None;
     };
     let (scheme, rest) = scheme(&url).map_err(|what| section.refuse("url", what)).ok()?;
-    for (name, _, engines) in OF_ONE_ENGINE.iter().filter(|(_, known_to, _)| !known_to.contains(&scheme)) {
+    if let Some(feature) = scheme.missing_feature() {
+        section.refuse(
+            "url",
+            format!(
+                "names a database that this build of Hotrow cannot read; \
+                 build it with --features {feature}"
+            ),
+        );
+        return None;
+    }
+    for (name, _, engines) in
+        ENGINE_SPECIFIC_KEYS.iter().filter(|(_, known_to, _)| !known_to.contains(&scheme))
+    {
         if section.has(name) {
-            section.refuse(name, format!("is for {engines} databases, and source.url names another"));
+            section
+                .refuse(name, format!("is for {engines} databases, and source.url names another"));
         }
     }
     let of_a_feed = ["watch", "feed_url", "publication", "server_id"];
-    for name in of_a_feed.into_iter().filter(|name| follow == Follow::Nothing && section.has(name)) {
+    for name in of_a_feed.into_iter().filter(|name| follow == Follow::Nothing && section.has(name))
+    {
         section.refuse(name, "has no meaning with source.feed = \"none\"");
     }
     if scheme != Scheme::Sqlite {
@@ -115,30 +157,52 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
             let path = sqlite_path(rest).map_err(|what| section.refuse("url", what)).ok()?;
             Some(Engine::Sqlite { path, watch })
         }
+        #[cfg(feature = "postgres")]
         Scheme::Postgres => {
-            if publication.is_empty() || publication.len() > PUBLICATION_BYTES_MAX || publication.contains('\0') {
-                let what =
-                    format!("must have 1 to {PUBLICATION_BYTES_MAX} bytes without NUL, not {}", shown(&publication));
+            if publication.is_empty()
+                || publication.len() > PUBLICATION_BYTES_MAX
+                || publication.contains('\0')
+            {
+                let what = format!(
+                    "must have 1 to {PUBLICATION_BYTES_MAX} bytes without NUL, not {}",
+                    shown(&publication)
+                );
                 section.refuse("publication", what);
             }
-            Some(Engine::Postgres { server: Server { url, feed_url, connect_timeout, schema_poll }, publication })
+            Some(Engine::Postgres {
+                server: Server { url, feed_url, connect_timeout, schema_poll },
+                publication,
+            })
         }
+        #[cfg(feature = "mysql")]
         Scheme::Mysql => {
             let server_id = u32::try_from(server_id).ok().filter(|id| *id != 0);
-            Some(Engine::Mysql { server: Server { url, feed_url, connect_timeout, schema_poll }, server_id })
+            Some(Engine::Mysql {
+                server: Server { url, feed_url, connect_timeout, schema_poll },
+                server_id,
+            })
         }
-        Scheme::Mongodb => {
-            Some(Engine::Mongodb { server: Server { url, feed_url, connect_timeout, schema_poll }, json })
-        }
+        #[cfg(feature = "mongodb")]
+        Scheme::Mongodb => Some(Engine::Mongodb {
+            server: Server { url, feed_url, connect_timeout, schema_poll },
+            json: if is_relaxed { JsonForm::RelaxedExtended } else { JsonForm::Plain },
+        }),
+        #[cfg(not(all(feature = "mongodb", feature = "mysql", feature = "postgres")))]
+        _ => None,
     }
 }
 
 fn check_url(section: &Section<'_>, scheme: Scheme, name: &str, url: &str) {
-    let checked = match scheme {
+    let checked: Result<(), String> = match scheme {
         Scheme::Sqlite => Ok(()),
+        #[cfg(feature = "postgres")]
         Scheme::Postgres => postgres::config::check_url(url).map_err(|error| error.to_string()),
+        #[cfg(feature = "mysql")]
         Scheme::Mysql => mysql::config::check_url(url).map_err(|error| error.to_string()),
+        #[cfg(feature = "mongodb")]
         Scheme::Mongodb => mongodb::config::check_url(url).map_err(|error| error.to_string()),
+        #[cfg(not(all(feature = "mongodb", feature = "mysql", feature = "postgres")))]
+        _ => Ok(()),
     };
     if let Err(error) = checked {
         section.refuse(name, error);
@@ -146,66 +210,86 @@ fn check_url(section: &Section<'_>, scheme: Scheme, name: &str, url: &str) {
 }
 
 impl Source {
-    /// What the rules for collections must know.
-    pub(super) fn of_source(&self) -> OfSource {
+    /// Returns the properties that the rules for collections depend on.
+    pub(super) fn source_traits(&self) -> SourceTraits {
         let is_listed = !matches!(self.engine, Some(Engine::Sqlite { watch: Watch::None, .. }));
-        OfSource {
+        SourceTraits {
             has_positions: self.follow == Follow::Changes && is_listed,
-            default_key: if matches!(self.engine, Some(Engine::Mongodb { .. })) { "_id" } else { "id" },
+            default_key: match self.engine {
+                #[cfg(feature = "mongodb")]
+                Some(Engine::Mongodb { .. }) => "_id",
+                _ => "id",
+            },
         }
     }
 
-    /// What the engine takes; `None` when the URL was refused.
-    pub(super) fn with(self, collections: Vec<CollectionSpec>, max_staleness: Duration) -> Option<SourceConfig> {
+    /// Builds the engine's settings; `None` if the URL was refused.
+    pub(super) fn with(
+        self,
+        collections: Vec<CollectionConfig>,
+        max_staleness: Duration,
+    ) -> Option<SourceConfig> {
         let Self { follow, reads_in_flight, read_timeout, .. } = self;
         Some(match self.engine? {
             Engine::Sqlite { path, watch } => {
-                // Without a feed nothing is added to the database; `Upkeep::TtlOnly` keeps the flushes away.
+                // Without a feed nothing is added to the database.
                 let watch = if follow == Follow::Nothing { Watch::None } else { watch };
-                SourceConfig::Sqlite(sqlite::config::Config { path, watch, reads_in_flight, read_timeout, collections })
-            }
-            Engine::Postgres { server: Server { url, feed_url, connect_timeout, schema_poll }, publication } => {
-                SourceConfig::Postgres(postgres::config::Config {
-                    url,
-                    feed_url,
-                    follow,
-                    publication,
+                SourceConfig::Sqlite(sqlite::config::Config {
+                    path,
+                    watch,
                     reads_in_flight,
                     read_timeout,
-                    connect_timeout,
-                    max_staleness,
-                    schema_poll,
                     collections,
                 })
             }
-            Engine::Mysql { server: Server { url, feed_url, connect_timeout, schema_poll }, server_id } => {
-                SourceConfig::Mysql(mysql::config::Config {
-                    url,
-                    feed_url,
-                    follow,
-                    server_id,
-                    reads_in_flight,
-                    read_timeout,
-                    connect_timeout,
-                    max_staleness,
-                    schema_poll,
-                    collections,
-                })
-            }
-            Engine::Mongodb { server: Server { url, feed_url, connect_timeout, schema_poll }, json } => {
-                SourceConfig::Mongodb(mongodb::config::Config {
-                    url,
-                    feed_url,
-                    follow,
-                    json,
-                    reads_in_flight,
-                    read_timeout,
-                    connect_timeout,
-                    max_staleness,
-                    schema_poll,
-                    collections,
-                })
-            }
+            #[cfg(feature = "postgres")]
+            Engine::Postgres {
+                server: Server { url, feed_url, connect_timeout, schema_poll },
+                publication,
+            } => SourceConfig::Postgres(postgres::config::Config {
+                url,
+                feed_url,
+                follow,
+                publication,
+                reads_in_flight,
+                read_timeout,
+                connect_timeout,
+                max_staleness,
+                schema_poll,
+                collections,
+            }),
+            #[cfg(feature = "mysql")]
+            Engine::Mysql {
+                server: Server { url, feed_url, connect_timeout, schema_poll },
+                server_id,
+            } => SourceConfig::Mysql(mysql::config::Config {
+                url,
+                feed_url,
+                follow,
+                server_id,
+                reads_in_flight,
+                read_timeout,
+                connect_timeout,
+                max_staleness,
+                schema_poll,
+                collections,
+            }),
+            #[cfg(feature = "mongodb")]
+            Engine::Mongodb {
+                server: Server { url, feed_url, connect_timeout, schema_poll },
+                json,
+            } => SourceConfig::Mongodb(mongodb::config::Config {
+                url,
+                feed_url,
+                follow,
+                json,
+                reads_in_flight,
+                read_timeout,
+                connect_timeout,
+                max_staleness,
+                schema_poll,
+                collections,
+            }),
         })
     }
 }
@@ -218,38 +302,67 @@ enum Scheme {
     Mongodb,
 }
 
-/// The database's kind and what follows the colon. The URL may hold a password, so that no message repeats more than its
-/// scheme.
+impl Scheme {
+    /// Returns the cargo feature that this build lacks for the engine, if any.
+    fn missing_feature(self) -> Option<&'static str> {
+        let (feature, is_built_in) = match self {
+            Self::Sqlite => return None,
+            Self::Postgres => ("postgres", cfg!(feature = "postgres")),
+            Self::Mysql => ("mysql", cfg!(feature = "mysql")),
+            Self::Mongodb => ("mongodb", cfg!(feature = "mongodb")),
+        };
+        (!is_built_in).then_some(feature)
+    }
+}
+
+/// Splits a URL into its scheme and the text after the colon. The URL may contain a password, so
+/// messages repeat only the scheme.
 fn scheme(url: &str) -> Result<(Scheme, &str), String> {
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(format!("must begin with a scheme, for instance {URL_FORMS}; there is no colon in it"));
+        return Err(format!(
+            "must begin with a scheme, for instance {URL_FORMS}; there is no colon in it"
+        ));
     };
     let known = match scheme {
         "sqlite" => Scheme::Sqlite,
         "postgres" | "postgresql" => Scheme::Postgres,
         "mysql" | "mariadb" => Scheme::Mysql,
         "mongodb" | "mongodb+srv" => Scheme::Mongodb,
-        _ => return Err(format!("must be like {URL_FORMS}; the scheme {} is unknown", shown(scheme))),
+        _ => {
+            return Err(format!(
+                "must be like {URL_FORMS}; the scheme {} is unknown",
+                shown(scheme)
+            ));
+        }
     };
     Ok((known, rest))
 }
 
-/// The file that `sqlite:FILE` names.
+/// Returns the file that `sqlite:FILE` names.
 fn sqlite_path(rest: &str) -> Result<PathBuf, String> {
-    // `sqlite:///var/shop.db` is how other tools write an absolute path.
+    // Other tools write an absolute path as `sqlite:///var/shop.db`.
     let path = match rest.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,
-        Some(_) => return Err("has no host in it: write sqlite:relative.db or sqlite:/absolute.db".to_owned()),
+        Some(_) => {
+            return Err(
+                "has no host in it: write sqlite:relative.db or sqlite:/absolute.db".to_owned()
+            );
+        }
         None => rest,
     };
     if path.is_empty() || path.ends_with('/') {
         return Err("must name a file after sqlite:, for instance sqlite:shop.db".to_owned());
     }
     if path == ":memory:" {
-        return Err(":memory: cannot be shared with whoever writes it; name a file".to_owned());
+        return Err(
+            ":memory: cannot be shared with the program that writes it; name a file".to_owned()
+        );
     }
     if path.contains(['?', '#', '\0']) {
-        return Err("must be sqlite: and a path alone; parameters (?, #) and NUL are not known here".to_owned());
+        return Err(
+            "must be sqlite: and a path alone; parameters (?, #) and NUL are not supported"
+                .to_owned(),
+        );
     }
     Ok(PathBuf::from(path))
 }

@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them, both ways.
+//! Sizes and durations with their units, parsed and formatted.
 
 use std::time::Duration;
 
@@ -14,9 +14,11 @@ const SIZES: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-const DURATIONS_MS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const DURATIONS_MS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads `256MiB`, `64KB`, `512B` or `4096` as bytes. Units count as written; a space before the unit is allowed.
+/// Parses `256MiB`, `64KB`, `512B` or `4096` as bytes. Units are case-sensitive; a space before the
+/// unit is allowed.
 pub(super) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     match unit {
@@ -25,22 +27,23 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
     }
 }
 
-/// Writes bytes in the largest binary unit that divides them.
+/// Formats bytes in the largest binary unit that divides them.
 pub(super) fn format_size(bytes: u64) -> String {
     let binary = SIZES.iter().filter(|(unit, _)| unit.ends_with("iB") || *unit == "B");
     format(bytes, binary, "B")
 }
 
-/// Reads `250ms`, `1s`, `5m`, `24h` or `2d`. A bare number is refused: its unit would be a guess.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+/// Parses `250ms`, `1s`, `5m`, `24h` or `2d`. A bare number is refused because its unit is
+/// ambiguous.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     Some(Duration::from_millis(number.checked_mul(factor(&DURATIONS_MS, unit)?)?))
 }
 
-/// Writes a duration in the largest unit that divides it; parts of a millisecond are dropped.
+/// Formats a duration in the largest unit that divides it; fractions of a millisecond are dropped.
 pub(super) fn format_duration(duration: Duration) -> String {
     let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    // One day reads better as 24h, like every other time of that order.
+    // One day is shown as 24h, like other times of that order.
     let units = DURATIONS_MS.iter().filter(|(unit, factor)| *unit != "d" || ms >= 2 * factor);
     format(ms, units, "s")
 }
@@ -77,19 +80,36 @@ mod tests {
 
     #[test]
     fn sizes_are_bytes() {
-        for (text, bytes) in
-            [("0", 0), ("4096", 4096), ("16KiB", 16384), ("64KB", 64000), ("1 MiB", 1 << 20), ("512B", 512)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("16KiB", 16384),
+            ("64KB", 64000),
+            ("1 MiB", 1 << 20),
+            ("512B", 512),
+        ] {
             assert_eq!(parse_size(text), Some(bytes), "{text}");
         }
-        for bad in ["", "MiB", "1mib", "-1", "1.5MiB", "18446744073709551616", "99999999999PiB", "1KiB2", "١KiB"] {
+        for bad in [
+            "",
+            "MiB",
+            "1mib",
+            "-1",
+            "1.5MiB",
+            "18446744073709551616",
+            "99999999999PiB",
+            "1KiB2",
+            "١KiB",
+        ] {
             assert_eq!(parse_size(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn durations_need_a_unit() {
-        for (text, ms) in [("250ms", 250), ("0s", 0), ("5m", 300_000), ("24h", 86_400_000), ("2d", 172_800_000)] {
+        for (text, ms) in
+            [("250ms", 250), ("0s", 0), ("5m", 300_000), ("24h", 86_400_000), ("2d", 172_800_000)]
+        {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(ms)), "{text}");
         }
         for bad in ["", "1", "s", "1.5s", "-1s", "1h30m", "1 fortnight", "999999999999999999d"] {
@@ -103,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(bytes: u64, ms in 0..u64::MAX / 2) {
+        fn formatted_values_are_parsed_back(bytes: u64, ms in 0..u64::MAX / 2) {
             prop_assert_eq!(parse_size(&format_size(bytes)), Some(bytes));
             let duration = Duration::from_millis(ms);
             prop_assert_eq!(parse_duration(&format_duration(duration)), Some(duration));

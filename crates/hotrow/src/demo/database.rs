@@ -1,5 +1,5 @@
-//! The demonstration's database file. It is the user's side of the demonstration, not Hotrow's: this is why the binary
-//! knows SQLite here, and nowhere else.
+//! The demonstration's database file. It plays the role of the user's database; only here does the
+//! binary use SQLite directly.
 
 use std::path::Path;
 
@@ -25,13 +25,18 @@ const INSERT: &str = "INSERT INTO products VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 /// Products between two reports of progress.
 const CHUNK: u32 = 2_000;
 
-/// Writes `count` products into a new file in WAL mode. `progress` hears how many there are and says whether to go on.
+/// Writes `count` products into a new file in WAL mode. Calls `progress` with the number written so
+/// far; it returns whether to continue.
 ///
 /// # Errors
-/// What SQLite said, or that `progress` said no.
-pub(super) fn create(file: &Path, count: u32, progress: &mut dyn FnMut(u32) -> bool) -> Result<(), DemoError> {
+/// Returns the error of SQLite, or an interruption if `progress` returned `false`.
+pub(super) fn create(
+    file: &Path,
+    count: u32,
+    progress: &mut dyn FnMut(u32) -> bool,
+) -> Result<(), DemoError> {
     let mut db = Connection::open(file)?;
-    // Nobody else reads the file yet, and after a crash nobody wants it: no journal and no waiting for the disk.
+    // No other process reads the file yet, and it is worthless after a crash: no journal, no sync.
     db.pragma_update(None, "journal_mode", "OFF")?;
     db.pragma_update(None, "synchronous", "OFF")?;
     db.execute_batch(SCHEMA)?;
@@ -81,13 +86,16 @@ mod tests {
         let db = Connection::open(&file).expect("opens");
         let one = |sql: &str| db.query_row(sql, [], |row| row.get::<_, String>(0)).expect(sql);
         assert_eq!(one("PRAGMA journal_mode"), "wal");
-        assert_eq!(one("SELECT count(*) || '/' || min(id) || '/' || max(id) FROM products"), "5000/1/5000");
+        assert_eq!(
+            one("SELECT count(*) || '/' || min(id) || '/' || max(id) FROM products"),
+            "5000/1/5000"
+        );
         assert_eq!(one("SELECT name FROM products WHERE id = 4711"), Product::generate(4711).name);
         assert_eq!(one("PRAGMA integrity_check"), "ok");
     }
 
     #[test]
-    fn generating_can_be_broken_off() {
+    fn generating_can_be_interrupted() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let stopped = create(&folder.path().join("p.db"), 100_000, &mut |n| n < 4_000);
         assert!(matches!(stopped, Err(DemoError::Interrupted)));

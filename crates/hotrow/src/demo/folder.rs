@@ -1,5 +1,5 @@
-//! The temporary folder: private, locked while its process lives, removed when it ends, and swept up by the next
-//! demonstration when it was killed.
+//! The temporary folder: private, locked while its process lives, and removed when it ends. The
+//! next demonstration removes the folder of a killed one.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::DemoError;
-use crate::signals::OnAbort;
+use hotrow_cli::signals::OnAbort;
 
 const PREFIX: &str = "hotrow-demo-";
 const LOCK: &str = "lock";
-/// A folder without a lock file may be one that is just being made; an older one is not.
-const MAKING_TAKES_AT_MOST: Duration = Duration::from_mins(1);
-/// Names to try before giving up on a folder full of our own names.
+/// Grace period of a folder without a lock file, which its process may be about to lock.
+const LOCK_DELAY_MAX: Duration = Duration::from_mins(1);
+/// Folder names tried before creation fails.
 const NAMES_TRIED_MAX: u32 = 100;
 /// Most stale folders that one start removes.
 const SWEPT_MAX: usize = 100;
 
-/// A folder that goes away with this value.
+/// Folder that is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct DemoFolder {
     path: PathBuf,
     on_abort: OnAbort,
-    /// Held, not read: the kernel drops the lock when the process ends, however it ends.
+    /// Held, never read: the kernel releases the lock with the process, however it ends.
     _lock: File,
 }
 
 impl DemoFolder {
-    /// Makes a new one in `parent`, after removing those of dead processes.
+    /// Creates a folder in `parent`, after removing those of dead processes.
     pub(super) fn create(parent: &Path, on_abort: &OnAbort) -> Result<Self, DemoError> {
         sweep(parent);
         let failed = |cause| DemoError::Folder { folder: parent.display().to_string(), cause };
@@ -53,13 +53,16 @@ impl DemoFolder {
 impl Drop for DemoFolder {
     fn drop(&mut self) {
         if let Err(e) = std::fs::remove_dir_all(&self.path) {
-            tracing::warn!(folder = %self.path.display(), "the temporary folder could not be removed: {e}; remove it by hand");
+            tracing::warn!(
+                folder = %self.path.display(),
+                "the temporary folder could not be removed: {e}; remove it by hand"
+            );
         }
         self.on_abort.remove_folder(None);
     }
 }
 
-/// A folder that did not exist before, readable for this user only.
+/// Creates a folder that did not exist before, readable for this user only.
 fn new_folder(parent: &Path) -> io::Result<PathBuf> {
     let pid = std::process::id();
     for n in 0..NAMES_TRIED_MAX {
@@ -77,12 +80,13 @@ fn new_folder(parent: &Path) -> io::Result<PathBuf> {
 }
 
 fn lock(folder: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(LOCK))?;
+    let file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(LOCK))?;
     file.lock()?;
     Ok(file)
 }
 
-/// Removes folders whose process is gone. Whatever cannot be removed is left: it is no reason not to start.
+/// Removes folders whose process is gone. A folder that cannot be removed does not stop the start.
 fn sweep(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     let ours = entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(PREFIX));
@@ -94,7 +98,7 @@ fn sweep(parent: &Path) {
 }
 
 fn is_stale(folder: &Path) -> bool {
-    // Not through a symbolic link: others may write into the shared temporary folder.
+    // Not through a symbolic link: other users may write into the shared temporary folder.
     let Ok(about) = std::fs::symlink_metadata(folder) else { return false };
     if !about.is_dir() || about.uid() != rustix::process::geteuid().as_raw() {
         return false;
@@ -105,8 +109,9 @@ fn is_stale(folder: &Path) -> bool {
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
         },
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let age = about.modified().ok().and_then(|made| SystemTime::now().duration_since(made).ok());
-            age.is_some_and(|age| age > MAKING_TAKES_AT_MOST)
+            let age =
+                about.modified().ok().and_then(|made| SystemTime::now().duration_since(made).ok());
+            age.is_some_and(|age| age > LOCK_DELAY_MAX)
         }
         Err(_) => false,
     }
@@ -117,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_away_with_its_value() {
+    fn it_is_removed_with_its_value() {
         let parent = tempfile::tempdir().expect("a temporary folder");
         let folder = DemoFolder::create(parent.path(), &OnAbort::default()).expect("created");
         let path = folder.path().to_path_buf();
@@ -129,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_folders_of_dead_processes_are_swept() {
+    fn only_folders_of_dead_processes_are_removed() {
         let parent = tempfile::tempdir().expect("a temporary folder");
         let make = |name: &str| {
             let path = parent.path().join(name);
@@ -139,11 +144,12 @@ mod tests {
         let dead = make("hotrow-demo-1-0");
         drop(lock(&dead).expect("lockable"));
         let old = make("hotrow-demo-1-1");
-        let long_ago = SystemTime::now() - MAKING_TAKES_AT_MOST * 2;
+        let long_ago = SystemTime::now() - LOCK_DELAY_MAX * 2;
         File::open(&old).and_then(|f| f.set_modified(long_ago)).expect("dates can be set");
         let in_the_making = make("hotrow-demo-1-2");
         let other = make("another-demo");
-        std::os::unix::fs::symlink(&other, parent.path().join("hotrow-demo-1-3")).expect("linkable");
+        std::os::unix::fs::symlink(&other, parent.path().join("hotrow-demo-1-3"))
+            .expect("linkable");
         let alive = DemoFolder::create(parent.path(), &OnAbort::default()).expect("created");
         assert!(!dead.exists() && !old.exists());
         assert!(in_the_making.exists() && other.exists() && alive.path().exists());
@@ -153,7 +159,11 @@ mod tests {
 
     #[test]
     fn a_parent_that_does_not_exist_is_named() {
-        let e = DemoFolder::create(Path::new("/nonexistent-folder"), &OnAbort::default()).expect_err("no such parent");
-        assert!(e.to_string().contains("/nonexistent-folder") && e.to_string().contains("TMPDIR"), "{e}");
+        let e = DemoFolder::create(Path::new("/nonexistent-folder"), &OnAbort::default())
+            .expect_err("no such parent");
+        assert!(
+            e.to_string().contains("/nonexistent-folder") && e.to_string().contains("TMPDIR"),
+            "{e}"
+        );
     }
 }

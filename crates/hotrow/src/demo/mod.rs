@@ -1,7 +1,8 @@
-//! `hotrow serve --demo`: 100,000 generated products in a temporary SQLite database, served like any other.
+//! `hotrow serve --demo`: 100,000 generated products in a temporary SQLite database, served like
+//! any other collection.
 //!
-//! Reading order: here, `database` (the file), `products` (one record), `folder` (where it lives and how it goes),
-//! [`writer`] (`--demo-writes`).
+//! Reading order: here, `database` (the file), `products` (one record), `folder` (its place and its
+//! removal), [`writer`] (`--demo-writes`).
 
 mod database;
 mod folder;
@@ -15,54 +16,55 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use tokio::sync::watch;
-
 use crate::config::{self, ConfigError, Overrides};
-use crate::serve::{self, Addresses, ServeError};
-use crate::signals::{OnAbort, Phase};
+use crate::serve::{self, Addresses, Host, ServeError};
 use folder::DemoFolder;
+use hotrow_cli::signals::{OnAbort, Phase};
 
-/// Products in the demonstration; their ids are 1 to this.
+/// Number of products in the demonstration; their ids are 1 to this.
 pub const PRODUCTS: u32 = 100_000;
 
-/// Why the demonstration could not run.
+/// Failure of the demonstration.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The temporary folder.
+    /// The temporary folder could not be created.
     #[error("the temporary folder {folder}: {cause}; set TMPDIR to a folder with 100 MB to spare")]
     Folder {
-        /// Which one.
+        /// The folder, or its parent.
         folder: String,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// The database in it.
-    #[error("the demonstration's database could not be written: {0}; set TMPDIR to a folder with 100 MB to spare")]
+    /// The database could not be written.
+    #[error(
+        "the demonstration's database could not be written: {0}; set TMPDIR to a folder with 100 \
+         MB to spare"
+    )]
     Database(#[from] rusqlite::Error),
-    /// A signal came before it was ready.
+    /// A signal arrived before it was ready.
     #[error("interrupted")]
     Interrupted,
-    /// The configuration that the demonstration wrote for itself does not hold on this machine.
+    /// The demonstration's own configuration is not valid on this machine.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Serving it.
+    /// Serving failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// Generates, serves until told to stop, and cleans up.
+/// Generates the products, serves them until a stop signal, and removes them.
 ///
 /// # Errors
-/// What kept it from serving.
+/// Returns the cause if serving could not start or could not continue.
 pub fn run(
     overrides: &Overrides,
     writes_per_second: Option<NonZeroU32>,
-    phase: watch::Receiver<Phase>,
+    host: Host,
     on_abort: &OnAbort,
 ) -> Result<(), DemoError> {
     let folder = DemoFolder::create(&std::env::temp_dir(), on_abort)?;
     let file = folder.path().join("products.db");
-    let stop = || *phase.borrow() == Phase::Draining;
+    let stop = || *host.phase.borrow() == Phase::Draining;
     let mut bar = progress::Bar::new("Generating 100,000 products");
     database::create(&file, PRODUCTS, &mut |done| {
         bar.show(done, PRODUCTS);
@@ -73,38 +75,43 @@ pub fn run(
     let text = configuration(&file);
     let resolved = config::parse(&text, "(demo)", &|name| std::env::var(name), overrides)?;
     let mut running = None;
-    let writer_phase = phase.clone();
-    serve::run(resolved, phase, |addresses| {
-        // Nobody may be reading: a closed standard output must not stop the service.
+    let writer_phase = host.phase.clone();
+    let supervisor = host.supervisor.clone();
+    serve::run(resolved, host, |addresses| {
+        // A closed standard output must not stop the service.
         let _ = std::io::stdout().write_all(invitation(addresses).as_bytes());
-        running = writes_per_second.map(|rate| writer::start(file.clone(), rate, writer_phase));
+        running = writes_per_second
+            .map(|rate| writer::start(file.clone(), rate, writer_phase, &supervisor));
     })?;
-    // The writer first: it holds a connection to a file in the folder.
+    // The writer first: it has a connection to a file in the folder.
     drop(running);
     drop(folder);
     Ok(())
 }
 
-/// The configuration of the demonstration, as anybody would write it for such a database.
+/// Returns the configuration of the demonstration, as a user would write it for such a database.
 fn configuration(file: &Path) -> String {
     // In a configuration `$` begins a variable.
     let url = format!("sqlite:{}", file.display()).replace('$', "$$");
     format!(
-        "[source]\nurl = {}\nwatch = \"triggers\"\n[collections.products]\nallow_no_cache = true\nallow_min_position = true\n",
+        "[source]\nurl = {}\nwatch = \"triggers\"\n[collections.products]\nallow_no_cache = true\n\
+         allow_min_position = true\n",
         toml::Value::String(url)
     )
 }
 
-/// Three commands to try.
+/// Returns three commands to try.
 fn invitation(addresses: Addresses) -> String {
-    let (data, admin) = (reachable(addresses.data), reachable(addresses.admin));
+    let data = reachable(addresses.data);
+    let admin = reachable(addresses.admin);
     format!(
-        "Serving {PRODUCTS} products. Try:\n  curl -i http://{data}/products/4711\n  curl 'http://{data}/products?ids=1,2,3'\n  \
+        "Serving {PRODUCTS} products. Try:\n  curl -i http://{data}/products/4711\n  \
+         curl 'http://{data}/products?ids=1,2,3'\n  \
          curl http://{admin}/metrics\nCtrl-C ends it and removes the database.\n"
     )
 }
 
-/// The address that a client on this machine can use: "any address" is for listening only.
+/// Returns the address that a client on this machine can use: 0.0.0.0 and :: become loopback.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -120,14 +127,19 @@ mod tests {
     use crate::config::SourceConfig;
 
     #[test]
-    fn its_configuration_is_valid_whatever_the_folder_is_called() {
+    fn its_configuration_is_valid_for_any_folder_name() {
         for name in ["/tmp/x/products.db", "/tmp/it's \"here\"\\${HOME}/ü.db"] {
             let text = configuration(Path::new(name));
             let env = |_: &str| Err(std::env::VarError::NotPresent);
             let resolved = config::parse(&text, "(demo)", &env, &Overrides::default()).expect(name);
-            let SourceConfig::Sqlite(source) = resolved.source else { panic!("{:?}", resolved.source) };
+            let SourceConfig::Sqlite(source) = resolved.source else {
+                panic!("{:?}", resolved.source)
+            };
             assert_eq!(source.path, Path::new(name));
-            assert!(resolved.server.collections[0].allow_no_cache && resolved.server.collections[0].allow_min_position);
+            assert!(
+                resolved.server.collections[0].allow_no_cache
+                    && resolved.server.collections[0].allow_min_position
+            );
         }
     }
 

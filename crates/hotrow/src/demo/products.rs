@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use super::random::Random;
 
-const MATERIALS: [&str; 12] =
-    ["Walnut", "Oak", "Steel", "Linen", "Wool", "Glass", "Copper", "Bamboo", "Leather", "Ceramic", "Cork", "Canvas"];
-const STYLES: [&str; 12] = [
-    "Compact", "Classic", "Foldable", "Slim", "Heavy", "Travel", "Nordic", "Rustic", "Modern", "Everyday", "Studio",
-    "Garden",
+const MATERIALS: [&str; 12] = [
+    "Walnut", "Oak", "Steel", "Linen", "Wool", "Glass", "Copper", "Bamboo", "Leather", "Ceramic",
+    "Cork", "Canvas",
 ];
-/// A category with the things in it.
+const STYLES: [&str; 12] = [
+    "Compact", "Classic", "Foldable", "Slim", "Heavy", "Travel", "Nordic", "Rustic", "Modern",
+    "Everyday", "Studio", "Garden",
+];
+/// Categories, each with its product names.
 const CATEGORIES: [(&str, [&str; 6]); 8] = [
     ("Lighting", ["Desk Lamp", "Floor Lamp", "Lantern", "Wall Light", "Night Light", "Pendant"]),
     ("Furniture", ["Chair", "Stool", "Side Table", "Bookcase", "Bench", "Cabinet"]),
@@ -69,14 +71,13 @@ const WORDS: [&str; 32] = [
     "minutes",
 ];
 
-/// Bytes of a product as JSON: most of them, one in a thousand, one in ten thousand.
+/// Bytes of a product as JSON: most products, one in a thousand, one in ten thousand.
 const USUAL_BYTES: std::ops::Range<u32> = 285..356;
 const LONG_BYTES: u32 = 1_200;
 const HUGE_BYTES: u32 = 20_000;
 /// JSON around the values: names, quotes, colons, commas, braces, and the numbers' usual digits.
 const FRAME_BYTES: usize = 178;
 
-/// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Product {
     pub(super) id: u32,
@@ -93,7 +94,6 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The product with this id.
     pub(super) fn generate(id: u32) -> Self {
         let random = &mut Random::new(u64::from(id));
         let (category, things) = CATEGORIES[random.below(CATEGORIES.len() as u32) as usize];
@@ -124,19 +124,23 @@ impl Product {
     }
 }
 
-/// A price with one of the endings that prices have.
+/// Returns a price with a usual ending.
 pub(super) fn price_cents(random: &mut Random) -> u32 {
     (1 + random.below(300)) * 100 + [0, 49, 90, 95, 99][random.below(5) as usize]
 }
 
-/// Some moment of the year 2025, in UTC.
+/// Returns a moment of the year 2025, in UTC.
 fn moment(random: &mut Random) -> String {
-    let (month, day) = (1 + random.below(12), 1 + random.below(28));
-    let (h, m, s, ms) = (random.below(24), random.below(60), random.below(60), random.below(1000));
+    let month = 1 + random.below(12);
+    let day = 1 + random.below(28);
+    let h = random.below(24);
+    let m = random.below(60);
+    let s = random.below(60);
+    let ms = random.below(1000);
     format!("2025-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
 }
 
-/// Plain sentences of about `bytes` bytes.
+/// Returns plain sentences of about `bytes` bytes.
 fn description(random: &mut Random, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     let mut begins = true;
@@ -163,8 +167,8 @@ mod tests {
     fn json(p: &Product) -> String {
         serde_json::json!({
             "id": p.id, "sku": p.sku, "name": p.name, "category": p.category, "brand": p.brand,
-            "price_cents": p.price_cents, "currency": p.currency, "stock": p.stock, "rating": p.rating,
-            "updated_at": p.updated_at, "description": p.description,
+            "price_cents": p.price_cents, "currency": p.currency, "stock": p.stock,
+            "rating": p.rating, "updated_at": p.updated_at, "description": p.description,
         })
         .to_string()
     }
@@ -175,18 +179,28 @@ mod tests {
             (1..=super::super::PRODUCTS).map(|id| json(&Product::generate(id)).len()).collect();
         let mean = lengths.iter().sum::<usize>() as f64 / lengths.len() as f64;
         assert!((310.0..335.0).contains(&mean), "mean {mean}");
-        let near = |bytes: usize, lengths: &[usize]| lengths.iter().filter(|l| l.abs_diff(bytes) < bytes / 10).count();
+        let near = |bytes: usize, lengths: &[usize]| {
+            lengths.iter().filter(|l| l.abs_diff(bytes) < bytes / 10).count()
+        };
         assert_eq!((near(1_200, &lengths), near(20_000, &lengths)), (100, 10));
         lengths.sort_unstable();
-        let (low, median, high) = (lengths[0], lengths[50_000], lengths[99_800]);
+        let low = lengths[0];
+        let median = lengths[50_000];
+        let high = lengths[99_800];
         assert!(low > 260 && (310..330).contains(&median) && high < 390, "{low} {median} {high}");
     }
 
     #[test]
     fn a_product_is_always_the_same_and_unlike_the_next() {
         assert_eq!(Product::generate(4711), Product::generate(4711));
-        let (a, b) = (Product::generate(1), Product::generate(2));
+        let a = Product::generate(1);
+        let b = Product::generate(2);
         assert!(a.sku != b.sku && a.description != b.description);
-        assert!(!a.name.is_empty() && a.description.ends_with('.') && a.rating >= 1.0 && a.rating <= 5.0);
+        assert!(
+            !a.name.is_empty()
+                && a.description.ends_with('.')
+                && a.rating >= 1.0
+                && a.rating <= 5.0
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! A bar on standard error, when that is a terminal.
+//! Progress bar on standard error, drawn if that is a terminal.
 
 use std::io::{IsTerminal, Write};
 
 const WIDTH: u64 = 30;
 
-/// Shows how far a piece of work is; draws nothing into files and pipes.
+/// Progress of a piece of work; draws nothing into files and pipes.
 pub(super) struct Bar {
     label: &'static str,
     terminal: Option<std::io::Stderr>,
@@ -18,12 +18,11 @@ impl Bar {
 
     pub(super) fn show(&mut self, done: u32, of: u32) {
         if let Some(terminal) = &mut self.terminal {
-            // A bar that cannot be drawn is no reason to stop.
+            // A bar that cannot be drawn does not stop the work.
             let _ = write!(terminal, "\r{}", line(self.label, done, of));
         }
     }
 
-    /// Takes the bar away.
     pub(super) fn clear(self) {
         if let Some(mut terminal) = self.terminal {
             let _ = write!(terminal, "\r\x1b[K");
@@ -32,9 +31,15 @@ impl Bar {
 }
 
 fn line(label: &str, done: u32, of: u32) -> String {
-    let (done, of) = (u64::from(done.min(of)), u64::from(of.max(1)));
+    let done = u64::from(done.min(of));
+    let of = u64::from(of.max(1));
     let full = (done * WIDTH / of) as usize;
-    format!("{label} [{}{}] {:3} %", "#".repeat(full), ".".repeat(WIDTH as usize - full), done * 100 / of)
+    format!(
+        "{label} [{}{}] {:3} %",
+        "#".repeat(full),
+        ".".repeat(WIDTH as usize - full),
+        done * 100 / of
+    )
 }
 
 #[cfg(test)]

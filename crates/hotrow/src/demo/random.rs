@@ -1,6 +1,8 @@
-//! A small generator, the same on every machine: the demonstration's data must not change with a library.
+//! A small random generator of our own: the demonstration's data must be the same on every machine
+//! and with every version of a library.
 
-/// SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+/// SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -16,14 +18,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is at least 1. The bias of a 64-bit product is far below what data shows.
+    /// Returns a number below `bound`, which is at least 1. The bias of a 64-bit product is
+    /// negligible here.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
         let product = u128::from(self.next()) * u128::from(bound);
         // The upper half of the product is below `bound`.
         (product >> 64) as u32
     }
 
-    /// One of a list that is not empty.
+    /// Returns one item of a list that is not empty.
     pub(super) fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
         list[self.below(list.len() as u32) as usize]
     }
@@ -37,7 +40,10 @@ mod tests {
     fn it_is_the_published_generator() {
         // First values for seed 1234567, from the reference implementation.
         let mut random = Random::new(1_234_567);
-        assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        assert_eq!(
+            [random.next(), random.next()],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `--demo-writes N`: somebody else who changes the data, evenly paced, over a connection of their own.
+//! `--demo-writes N`: a client that changes the data at an even pace over its own connection.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -7,51 +7,62 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::{self as supervisor, Supervisor};
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
 use super::PRODUCTS;
 use super::products::price_cents;
 use super::random::Random;
-use crate::signals::Phase;
+use hotrow_cli::signals::Phase;
 
-/// Most writes a second that can be asked for; each is a transaction of its own.
+/// Highest rate of writes per second; each write is a transaction of its own.
 pub const WRITES_PER_SECOND_MAX: u32 = 20_000;
-/// What a late writer makes up for; what is older is skipped, so that a pause is not followed by a storm.
+/// Lateness that the writer makes up for. Older writes are skipped, so that no burst follows a
+/// pause.
 const CATCH_UP: Duration = Duration::from_millis(100);
-/// Longest wait between two looks at the phase.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Longest wait between two checks of the phase.
+const PHASE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-const UPDATE: &str = "UPDATE products SET price_cents = ?2, stock = ?3, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
-     WHERE id = ?1";
+const UPDATE: &str = "UPDATE products SET price_cents = ?2, stock = ?3, updated_at = \
+    strftime('%Y-%m-%dT%H:%M:%fZ', 'now') WHERE id = ?1";
 
-/// The running writer; dropping it stops it and waits for its end.
+/// Running writer; dropping it stops the thread and waits for its end.
 #[derive(Debug)]
 pub struct Writer {
     stop: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<()>>>,
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
-            tracing::error!("the demonstration's writer ended in a panic");
-        }
+        // The supervisor catches and logs panics.
+        _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Starts to change `per_second` random products of `file` a second.
+/// Starts to change `per_second` random products of `file` each second.
 #[must_use]
-pub fn start(file: PathBuf, per_second: NonZeroU32, phase: watch::Receiver<Phase>) -> Writer {
+pub fn start(
+    file: PathBuf,
+    per_second: NonZeroU32,
+    phase: watch::Receiver<Phase>,
+    supervisor: &Supervisor,
+) -> Writer {
     let (stop, stopped) = sync_channel(0);
-    let work = move || match write(&file, per_second, &phase, &stopped) {
-        Ok(tally) => {
-            tracing::info!(written = tally.written, skipped = tally.skipped, "the demonstration's writer stopped")
+    let ending = phase.clone();
+    let is_stopping = move || *ending.borrow() == Phase::Draining;
+    let work = move || {
+        match write(&file, per_second, &phase, &stopped) {
+            Ok(Tally { written, skipped }) => {
+                tracing::info!(written, skipped, "the demonstration's writer stopped");
+            }
+            Err(e) => tracing::error!("the demonstration's writer stopped: {e}"),
         }
-        Err(e) => tracing::error!("the demonstration's writer stopped: {e}"),
+        Ok(())
     };
-    match std::thread::Builder::new().name("demo-writer".to_owned()).spawn(work) {
+    match supervisor.spawn("demo-writer", is_stopping, || (), work) {
         Ok(thread) => Writer { stop: Some(stop), thread: Some(thread) },
         Err(e) => {
             tracing::error!("the demonstration's writer could not be started: {e}");
@@ -80,25 +91,28 @@ fn write(
     let mut pace = Pace::new(per_second, begun);
     let mut tally = Tally { written: 0, skipped: 0 };
     loop {
+        supervisor::turn();
         let due = pace.due(Nanos::now());
         tally.skipped += due.skipped;
         for _ in 0..due.writes {
-            let (id, price, stock) = (1 + random.below(PRODUCTS), price_cents(&mut random), random.below(1_000));
+            let id = 1 + random.below(PRODUCTS);
+            let price = price_cents(&mut random);
+            let stock = random.below(1_000);
             update.execute(params![id, price, stock])?;
             tally.written += 1;
         }
-        let wait = pace.next.since(Nanos::now()).min(LOOK_EVERY);
-        let told_to_stop = matches!(stopped.recv_timeout(wait), Err(RecvTimeoutError::Disconnected));
-        if told_to_stop || *phase.borrow() == Phase::Draining {
+        let wait = pace.next.since(Nanos::now()).min(PHASE_CHECK_INTERVAL);
+        let stop_requested =
+            matches!(stopped.recv_timeout(wait), Err(RecvTimeoutError::Disconnected));
+        if stop_requested || *phase.borrow() == Phase::Draining {
             return Ok(tally);
         }
     }
 }
 
-/// When writes are due: pure arithmetic on the times it is told.
+/// Schedule of the writes: pure arithmetic on times from outside.
 struct Pace {
     interval: Duration,
-    /// When the next write is due.
     next: Nanos,
 }
 
@@ -113,7 +127,7 @@ impl Pace {
         Self { interval: Duration::from_secs(1) / per_second.get(), next: now }
     }
 
-    /// Takes the writes that are due out of the schedule.
+    /// Removes the due writes from the schedule.
     fn due(&mut self, now: Nanos) -> Due {
         if now < self.next {
             return Due { writes: 0, skipped: 0 };
@@ -138,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_come_evenly() {
+    fn writes_are_evenly_paced() {
         let ms = |ms: u64| Nanos(ms * 1_000_000);
         let mut pace = Pace::new(per_second(100), ms(1000));
         assert_eq!(pace.due(ms(999)), Due { writes: 0, skipped: 0 });
@@ -147,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_made_up_for_within_bounds() {
+    fn lateness_is_made_up_for_within_bounds() {
         let ms = |ms: u64| Nanos(ms * 1_000_000);
         let mut pace = Pace::new(per_second(100), ms(0));
         assert_eq!(pace.due(ms(55)), Due { writes: 6, skipped: 0 });
@@ -158,22 +172,22 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_rows_and_stops_when_told() {
+    fn it_changes_rows_and_stops_when_dropped() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("p.db");
-        // Ids are drawn from all products; with all of them each write changes a row.
+        // Ids are drawn from all products, so with all of them present each write changes a row.
         database::create(&file, PRODUCTS, &mut |_| true).expect("created");
         let (_sender, phase) = watch::channel(Phase::Running);
-        let writer = start(file.clone(), per_second(1000), phase);
+        let writer = start(file.clone(), per_second(1000), phase, &Supervisor::default());
         let db = Connection::open(&file).expect("opens");
         db.busy_timeout(BUSY_TIMEOUT).expect("settable");
-        let recent =
-            "SELECT count(*) FROM products WHERE updated_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')";
+        let recent = "SELECT count(*) FROM products WHERE updated_at > \
+            strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')";
         let changed = || db.query_row(recent, [], |r| r.get::<_, u32>(0)).expect("countable");
         let deadline = Instant::now() + Duration::from_secs(20);
-        // Generated moments lie in 2025: none is recent.
+        // Generated times lie in 2025: none is recent.
         while changed() < 50 {
-            assert!(Instant::now() < deadline, "no changes came");
+            assert!(Instant::now() < deadline, "no changes arrived");
             std::thread::yield_now();
         }
         // Returns only when the thread has ended.
@@ -186,12 +200,12 @@ mod tests {
         let file = folder.path().join("p.db");
         database::create(&file, 10, &mut |_| true).expect("created");
         let (sender, phase) = watch::channel(Phase::Running);
-        let mut writer = start(file, per_second(5), phase);
+        let mut writer = start(file, per_second(5), phase, &Supervisor::default());
         sender.send_replace(Phase::Draining);
         let thread = writer.thread.take().expect("started");
         let deadline = Instant::now() + Duration::from_secs(20);
         while !thread.is_finished() {
-            assert!(Instant::now() < deadline, "it goes on");
+            assert!(Instant::now() < deadline, "the writer still runs");
             std::thread::yield_now();
         }
     }

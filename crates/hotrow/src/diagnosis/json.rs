@@ -1,58 +1,56 @@
-//! Findings and the verdict for machines. Names and shape are a contract, as the schemas are in which they stand.
+//! Machine-readable findings and verdict. Names and shape are part of the schemas that contain
+//! them.
 
+use hotrow_diagnose::hypothesis::{Noise, Trial};
 use hotrow_diagnose::rules::finding::Finding;
-use hotrow_diagnose::verdict::{Noise, Tried};
-use hotrow_lab::watch::Watch;
+use hotrow_trial::observe::Observer;
 use serde::Serialize;
 
-use super::diagnosed::Diagnosed;
-use crate::load::json::rounded;
+use super::result::DiagnosisResult;
+use hotrow_trial::format::rounded;
 
-/// What limited, as far as was seen.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis<'a> {
-    /// Who was looked at, in words.
+    /// The watched processes, as text.
     watched: &'a str,
-    /// Whether the target is on this machine.
     local: bool,
-    /// Share of one CPU that looking took while loads went on; null before the first.
+    /// CPU share used for sampling during loads; null before the first.
     sampling_cpu_share: Option<f64>,
     /// The most certain first.
     findings: Vec<FindingReport<'a>>,
-    /// What is left of them; null when nothing was seen of the machine.
+    /// The verdict; null when the machine was not observed.
     verdict: Option<VerdictReport<'a>>,
 }
 
-/// One finding.
 #[derive(Debug, Serialize)]
 pub(crate) struct FindingReport<'a> {
     class: String,
-    words: &'static str,
+    description: &'static str,
     confidence: f64,
     evidence: &'a [String],
     counterfactual: &'a str,
 }
 
-/// The one finding that is named, and how it was tested.
+/// The named finding, and its tests.
 #[derive(Debug, Serialize)]
 pub(crate) struct VerdictReport<'a> {
     class: String,
-    words: &'static str,
-    /// `confirmed`, `refuted` or `not testable`; null when nothing was tested.
-    proof: Option<&'static str>,
+    description: &'static str,
+    /// `confirmed`, `refuted` or `inconclusive`; null without tests.
+    conclusion: Option<&'static str>,
     why: &'a str,
     confidence: f64,
-    tried: Vec<TriedReport<'a>>,
+    trials: Vec<TrialReport<'a>>,
     noise: Option<NoiseReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct TriedReport<'a> {
+struct TrialReport<'a> {
     class: String,
     change: &'a str,
     predicted: &'a str,
-    happened: &'a str,
-    proof: &'static str,
+    observed: &'a str,
+    conclusion: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,7 +61,7 @@ struct NoiseReport {
 }
 
 impl<'a> Diagnosis<'a> {
-    pub(crate) fn of(watch: &'a Watch, diagnosed: &'a Diagnosed) -> Self {
+    pub(crate) fn of(watch: &'a Observer, diagnosed: &'a DiagnosisResult) -> Self {
         let findings = diagnosed.findings.iter().map(FindingReport::of).collect();
         Self {
             watched: &watch.words,
@@ -79,7 +77,7 @@ impl<'a> FindingReport<'a> {
     pub(crate) fn of(finding: &'a Finding) -> Self {
         Self {
             class: format!("{:?}", finding.class),
-            words: finding.class.words(),
+            description: finding.class.words(),
             confidence: rounded(finding.confidence, 3),
             evidence: &finding.evidence,
             counterfactual: &finding.counterfactual,
@@ -88,29 +86,31 @@ impl<'a> FindingReport<'a> {
 }
 
 impl<'a> VerdictReport<'a> {
-    pub(crate) fn of(diagnosed: &'a Diagnosed) -> Option<Self> {
+    pub(crate) fn of(diagnosed: &'a DiagnosisResult) -> Option<Self> {
         let finding = diagnosed.finding()?;
         let verdict = diagnosed.verdict.as_ref();
         Some(Self {
             class: format!("{:?}", finding.class),
-            words: finding.class.words(),
-            proof: verdict.map(|verdict| verdict.proof.words()),
+            description: finding.class.words(),
+            conclusion: verdict.map(|verdict| verdict.conclusion.words()),
             why: verdict.map_or("not tested", |verdict| &verdict.why),
             confidence: rounded(finding.confidence, 3),
-            tried: verdict.map(|verdict| verdict.tried.iter().map(TriedReport::of).collect()).unwrap_or_default(),
+            trials: verdict
+                .map(|verdict| verdict.trials.iter().map(TrialReport::of).collect())
+                .unwrap_or_default(),
             noise: verdict.and_then(|verdict| verdict.noise).map(NoiseReport::of),
         })
     }
 }
 
-impl<'a> TriedReport<'a> {
-    fn of(tried: &'a Tried) -> Self {
+impl<'a> TrialReport<'a> {
+    fn of(trial: &'a Trial) -> Self {
         Self {
-            class: format!("{:?}", tried.class),
-            change: &tried.change,
-            predicted: &tried.predicted,
-            happened: &tried.happened,
-            proof: tried.proof.words(),
+            class: format!("{:?}", trial.class),
+            change: &trial.change,
+            predicted: &trial.predicted,
+            observed: &trial.observed,
+            conclusion: trial.conclusion.words(),
         }
     }
 }

@@ -1,8 +1,10 @@
-//! What limited a load: who is looked at meanwhile, and how findings are tested and shown. `load` and `capacity` share it.
+//! Diagnosis of a load, shared by `load` and `capacity`: the watched processes, and tests and
+//! reports of findings.
 //!
-//! Reading order: `watched` (whose processes), `diagnosed` (what was found, in words), `trials` (how tests go), `json` (for machines).
+//! Reading order: `watch_args` (the watched processes), `result` (findings as text), `trials`
+//! (progress of tests), `json` (machine-readable).
 
-pub(crate) mod diagnosed;
 pub(crate) mod json;
+pub(crate) mod result;
 pub(crate) mod trials;
-pub mod watched;
+pub mod watch_args;

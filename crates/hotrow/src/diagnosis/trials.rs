@@ -1,36 +1,37 @@
-//! How the tests of a suspicion go, for whoever looks on: on the display, or in lines.
+//! Progress of tests, on the display or in lines.
 
-use hotrow_lab::prove::{Told, Trial};
-use hotrow_load::outcome::{End, Outcome};
+use hotrow_load::outcome::{Outcome, RunEnd};
+use hotrow_trial::confirm::{TrialEvent, TrialRun};
 
-use crate::cli::tell;
-use crate::load::text::counted;
-use crate::screen::Shown;
-use crate::screen::view::{StepRow, Tone};
+use crate::tui::ProgressDisplay;
+use crate::tui::view::{StepRow, Tone};
+use hotrow_cli::output::print_line;
+use hotrow_trial::format::counted;
 
-/// Tells what is shown of them.
-pub(crate) fn show(shown: &Shown, told: &Told<'_>) {
-    match told {
-        Told::Begins(trial) => {
+pub(crate) fn show(shown: &ProgressDisplay, event: &TrialEvent<'_>) {
+    match event {
+        TrialEvent::Started(trial) => {
             shown.trial(|| step(trial), &trial.config);
             if shown.lines() {
-                tell(std::io::stderr(), &format!("test {}", step(trial)));
+                print_line(std::io::stderr(), &format!("test {}", step(trial)));
             }
         }
-        Told::Second(second, record) => shown.second(second, record),
-        Told::Ended(trial, outcome) if outcome.end == End::Complete => shown.step_done(|| row(trial, outcome)),
-        Told::Ended(..) => {}
+        TrialEvent::Second(second, record) => shown.second(second, record),
+        TrialEvent::Ended(trial, outcome) if outcome.end == RunEnd::Complete => {
+            shown.step_done(|| row(trial, outcome))
+        }
+        TrialEvent::Ended(..) => {}
     }
 }
 
-/// Which one it is, and of what.
-fn step(trial: &Trial) -> String {
+/// Returns the number and the subject of a trial.
+fn step(trial: &TrialRun) -> String {
     format!("{} of “{}”: {}", trial.number, trial.suspicion.words(), trial.words)
 }
 
-fn row(trial: &Trial, outcome: &Outcome) -> StepRow {
+fn row(trial: &TrialRun, outcome: &Outcome) -> StepRow {
     StepRow {
-        asked: counted(trial.config.connections, "conn"),
+        target: counted(trial.config.connections, "conn"),
         purpose: "test",
         verdict: "",
         tone: Tone::Neutral,

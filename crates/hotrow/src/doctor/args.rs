@@ -1,4 +1,4 @@
-//! The command line of `hotrow doctor`, as clap reads it.
+//! Command-line arguments of `hotrow doctor`.
 
 use clap::{Args, ValueEnum};
 use hotrow_diagnose::doctor::goal::Goal;
@@ -6,11 +6,13 @@ use hotrow_diagnose::doctor::goal::Goal;
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Connections that are to be open at once; this machine holds one end of each
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u64).range(1..=MANY))]
+    /// Concurrently open connections; this machine holds one end of each
+    #[arg(long, value_name = "N", default_value = "10000")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=GOAL_MAX))]
     connections: u64,
-    /// Threads that one process is to have
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=MANY))]
+    /// Threads of one process
+    #[arg(long, value_name = "N", default_value = "1000")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=GOAL_MAX))]
     threads: u64,
     /// Requests per second
     #[arg(long, value_name = "R", default_value = "10000", value_parser = rate)]
@@ -21,29 +23,29 @@ pub struct DoctorArgs {
     /// This machine opens the connections, as a load generator or a proxy does: its ports count too
     #[arg(long)]
     client: bool,
-    /// One JSON object on standard output
+    /// Print one JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
-    /// End with status 3 when something gives way below the goal
+    /// Exit with status 3 when a limit is below the goal
     #[arg(long)]
     pub(super) fail_below: bool,
-    /// Climb, in a process of its own with lowered limits, and show that the predictions hold
+    /// Verify the predictions in a child process with lowered limits
     #[arg(long, value_name = "WHAT")]
-    pub(super) demonstrate: Option<What>,
-    /// What a demonstration starts; not for people
-    #[arg(long, hide = true, value_name = "JSON", conflicts_with_all = ["demonstrate", "json"])]
-    pub(super) climb: Option<String>,
+    pub(super) verify_limits: Option<LimitKind>,
+    /// Internal: instructions of the child process
+    #[arg(long, hide = true, value_name = "JSON", conflicts_with_all = ["verify_limits", "json"])]
+    pub(super) child: Option<String>,
 }
 
-/// The most that can be asked for: far beyond any machine, and small enough to reckon with.
-const MANY: u64 = 1_000_000_000;
+/// Largest accepted goal: far beyond any machine, and safe in computations.
+const GOAL_MAX: u64 = 1_000_000_000;
 
-/// What can be demonstrated.
+/// The limits that can be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum What {
-    /// Threads: their maps, the address space, the cgroup's pids.max
+pub(super) enum LimitKind {
+    /// Threads: memory maps, address space, the cgroup's pids.max
     Threads,
-    /// Connections: open files, the accept queue
+    /// Connections: open files, accept queue
     Connections,
 }
 
@@ -60,6 +62,8 @@ impl DoctorArgs {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= MANY as f64);
-    rate.ok_or_else(|| format!("must be a number of requests per second above 0 and up to {MANY}"))
+    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= GOAL_MAX as f64);
+    rate.ok_or_else(|| {
+        format!("must be a number of requests per second above 0 and up to {GOAL_MAX}")
+    })
 }

@@ -1,14 +1,15 @@
-//! The result for machines: one object, `schema` `hotrow.doctor/1`, described in docs/diagnosis.md.
+//! The machine-readable result: one object, `schema` `hotrow.doctor/1`, described in
+//! docs/doctor.md.
 
 use hotrow_diagnose::doctor::goal::Goal;
-use hotrow_diagnose::doctor::verdict::{Unit, Verdict};
-use hotrow_diagnose::doctor::{first_to_give_way, suffices};
+use hotrow_diagnose::doctor::limit_verdict::{LimitVerdict, Unit};
+use hotrow_diagnose::doctor::{first_limit_reached, suffices};
 use serde_json::{Value, json};
 
-use super::demonstrate::Shown;
+use super::verify_limits::LimitCheck;
 
-pub(super) fn line(goal: &Goal, verdicts: &[Verdict], shown: &[Shown]) -> String {
-    let first = |unit| first_to_give_way(verdicts, unit).map(|verdict| verdict.limit);
+pub(super) fn line(goal: &Goal, verdicts: &[LimitVerdict], checks: &[LimitCheck]) -> String {
+    let first = |unit| first_limit_reached(verdicts, unit).map(|verdict| verdict.limit);
     let value = json!({
         "schema": "hotrow.doctor/1",
         "goal": {
@@ -26,17 +27,17 @@ pub(super) fn line(goal: &Goal, verdicts: &[Verdict], shown: &[Shown]) -> String
             "threads": first(Unit::Threads),
         },
         "limits": verdicts.iter().map(limit).collect::<Vec<_>>(),
-        "demonstrations": shown.iter().map(demonstration).collect::<Vec<_>>(),
+        "checks": checks.iter().map(check_json).collect::<Vec<_>>(),
     });
     value.to_string()
 }
 
-fn limit(verdict: &Verdict) -> Value {
+fn limit(verdict: &LimitVerdict) -> Value {
     json!({
         "limit": verdict.limit,
         "value": verdict.value,
         "enough": verdict.enough.word(),
-        "allows": verdict.allows.and_then(|allows| allows.most),
+        "allows": verdict.allows.and_then(|allows| allows.max),
         "wanted": verdict.allows.map(|allows| allows.wanted),
         "unit": verdict.allows.map(|allows| match allows.unit {
             Unit::Connections => "connections",
@@ -48,48 +49,54 @@ fn limit(verdict: &Verdict) -> Value {
         "source": verdict.source,
         "note": verdict.note,
         "raise_now": verdict.raise.now,
-        "raise_for_good": verdict.raise.for_good,
+        "raise_permanently": verdict.raise.permanent,
     })
 }
 
-fn demonstration(shown: &Shown) -> Value {
+fn check_json(check: &LimitCheck) -> Value {
     json!({
-        "what": shown.what,
-        "predicted": shown.predicted,
-        "happened": shown.happened,
-        "holds": shown.holds(),
-        "why": shown.why,
-        "evidence": shown.evidence,
+        "description": check.what,
+        "predicted": check.predicted,
+        "observed": check.observed,
+        "holds": check.holds(),
+        "why": check.why,
+        "evidence": check.evidence,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use hotrow_diagnose::doctor::verdict::{Allows, Commands, Enough};
+    use hotrow_diagnose::doctor::limit_verdict::{Allowance, Commands, Sufficiency};
 
     use super::*;
-    use crate::documented::assert_is;
+    use crate::doc_sync::assert_keys_documented;
 
     #[test]
     fn each_key_is_described() {
-        let verdict = Verdict {
+        let verdict = LimitVerdict {
             limit: "RLIMIT_NOFILE",
             value: "1024".to_owned(),
-            allows: Some(Allows { most: Some(960), wanted: 1_000, unit: Unit::Connections }),
+            allows: Some(Allowance { max: Some(960), wanted: 1_000, unit: Unit::Connections }),
             formula: String::new(),
             source: "getrlimit(2)",
-            enough: Enough::No,
+            enough: Sufficiency::No,
             raise: Commands::default(),
             note: None,
         };
-        let shown = Shown {
+        let checks = LimitCheck {
             what: String::new(),
             predicted: 2,
-            happened: 2,
+            observed: 2,
             why: String::new(),
-            evidence: vec!["so it came".to_owned()],
+            evidence: vec!["as predicted".to_owned()],
         };
-        let document = serde_json::from_str(&line(&Goal::default(), &[verdict], &[shown])).unwrap();
-        assert_is(include_str!("../../../../docs/diagnosis.md"), "hotrow.doctor/1", &document, &[]);
+        let document =
+            serde_json::from_str(&line(&Goal::default(), &[verdict], &[checks])).unwrap();
+        assert_keys_documented(
+            include_str!("../../../../docs/doctor.md"),
+            "hotrow.doctor/1",
+            &document,
+            &[],
+        );
     }
 }

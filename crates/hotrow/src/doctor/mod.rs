@@ -1,74 +1,76 @@
-//! `hotrow doctor`: does this machine allow what is wanted of it?
+//! `hotrow doctor`: compares this machine's limits with a goal.
 //!
-//! Reading order: [`args`] (what can be asked for), this file, `text` and `json` (the result), `demonstrate`
-//! (predictions beside what happens). The formulas are in `hotrow_diagnose::doctor`.
+//! Reading order: [`args`] (the command line), this file, `text` and `json` (the result),
+//! `verify_limits` (predictions compared with observations). The formulas are in
+//! `hotrow_diagnose::doctor`.
 
 pub mod args;
-mod demonstrate;
 mod json;
 mod text;
+mod verify_limits;
 
 use hotrow_diagnose::doctor::limits::Limits;
 use hotrow_diagnose::doctor::startup::{self, Generator, Server};
-use hotrow_diagnose::doctor::{examine, suffices};
+use hotrow_diagnose::doctor::{evaluate, suffices};
 use hotrow_diagnose::root::Root;
 
 use self::args::DoctorArgs;
-pub use self::demonstrate::DemonstrationError;
-use crate::cli::Exit;
-use crate::load::Unwritable;
-use crate::load::files;
+pub use self::verify_limits::LimitCheckError;
+use hotrow_cli::exit::Exit;
+use hotrow_cli::output;
+use hotrow_cli::output::OutputError;
 
-/// Why there is no result.
+/// Reasons for a missing result.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// A limit is a file of Linux; other systems have others.
-    #[error("this is not Linux, and the limits that are known here are Linux's")]
+    /// The system is not Linux, and the known limits are those of Linux.
+    #[error("this is not Linux, and only the limits of Linux are known")]
     NotLinux,
-    /// A demonstration could not be carried out.
+    /// A limit could not be verified.
     #[error(transparent)]
-    Demonstration(#[from] DemonstrationError),
-    /// The report could not be written to its end.
+    LimitCheck(#[from] LimitCheckError),
+    /// The report could not be written completely.
     #[error(transparent)]
-    Output(#[from] Unwritable),
+    Output(#[from] OutputError),
 }
 
 /// Examines this machine and reports.
-///
 /// # Errors
-/// What kept it from having a result.
+/// Returns the reason for a missing result.
 pub fn doctor(args: &DoctorArgs) -> Result<Exit, DoctorError> {
     if !cfg!(target_os = "linux") {
         return Err(DoctorError::NotLinux);
     }
-    if let Some(climb) = &args.climb {
-        demonstrate::climb(climb)?;
+    if let Some(ramp) = &args.child {
+        verify_limits::ramp(ramp)?;
         return Ok(Exit::Fine);
     }
     let goal = args.goal();
-    let verdicts = examine(&Limits::read(&Root::machine(), rustix::param::page_size() as u64), &goal);
-    let mut shown = Vec::new();
-    let demonstrated = args.demonstrate.map_or(Ok(()), |what| demonstrate::show(what, &goal, &mut shown));
+    let verdicts =
+        evaluate(&Limits::read(&Root::machine(), rustix::param::page_size() as u64), &goal);
+    let mut checks = Vec::new();
+    let limits_checked =
+        args.verify_limits.map_or(Ok(()), |what| verify_limits::show(what, &goal, &mut checks));
     let printed = if args.json {
-        files::print(std::io::stdout(), &json::line(&goal, &verdicts, &shown))
+        output::print(std::io::stdout(), &json::line(&goal, &verdicts, &checks))
     } else {
-        files::print(std::io::stdout(), text::report(&goal, &verdicts, &shown).trim_end())
+        output::print(std::io::stdout(), text::report(&goal, &verdicts, &checks).trim_end())
     };
-    // What was shown before it is told first.
-    demonstrated?;
+    // Completed checks are reported before the error.
+    limits_checked?;
     printed?;
-    if shown.iter().any(|shown| !shown.holds()) {
+    if checks.iter().any(|check| !check.holds()) {
         return Ok(Exit::Failed);
     }
     Ok(if args.fail_below && !suffices(&verdicts) { Exit::Missed } else { Exit::Fine })
 }
 
-/// What `hotrow serve` should say at its start, if anything.
-pub(crate) fn of_server(backlog: u64) -> Option<String> {
+/// Returns the warning of `hotrow serve` at its start, if any.
+pub(crate) fn server_warning(backlog: u64) -> Option<String> {
     startup::server(&Root::machine(), &Server { backlog })
 }
 
-/// What `hotrow load` should say at its start, if anything.
-pub(crate) fn of_generator(wanted: &Generator) -> Option<String> {
+/// Returns the warning of `hotrow load` at its start, if any.
+pub(crate) fn generator_warning(wanted: &Generator) -> Option<String> {
     startup::generator(&Root::machine(), wanted)
 }

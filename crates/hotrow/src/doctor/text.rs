@@ -1,57 +1,69 @@
-//! The result for people: a table, the worst first; what gives way first; what to do about it.
+//! The human-readable result: a table sorted by severity, the first limits reached, and remedies.
 
 use std::fmt::Write as _;
 
-use hotrow_diagnose::doctor::first_to_give_way;
+use hotrow_diagnose::doctor::first_limit_reached;
 use hotrow_diagnose::doctor::goal::Goal;
-use hotrow_diagnose::doctor::verdict::{Enough, Unit, Verdict};
+use hotrow_diagnose::doctor::limit_verdict::{LimitVerdict, Sufficiency, Unit};
 
-use super::demonstrate::Shown;
+use super::verify_limits::LimitCheck;
 
-/// What each line of the table begins with below its row.
+/// Indentation of lines below a table row.
 const INDENT: &str = "          ";
 
-/// The whole report.
-pub(super) fn report(goal: &Goal, verdicts: &[Verdict], shown: &[Shown]) -> String {
+pub(super) fn report(goal: &Goal, verdicts: &[LimitVerdict], checks: &[LimitCheck]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write(&mut out, goal, verdicts, shown);
+    let _ = write(&mut out, goal, verdicts, checks);
     out
 }
 
-fn write(out: &mut String, goal: &Goal, verdicts: &[Verdict], shown: &[Shown]) -> std::fmt::Result {
+fn write(
+    out: &mut String,
+    goal: &Goal,
+    verdicts: &[LimitVerdict],
+    checks: &[LimitCheck],
+) -> std::fmt::Result {
     let kept = if goal.keepalive { "connections are kept" } else { "each on a new connection" };
-    let (connections, threads) = (grouped(goal.connections), grouped(goal.threads));
-    let rate = if goal.rate.fract() == 0.0 { grouped(goal.rate as u64) } else { goal.rate.to_string() };
-    writeln!(out, "goal      {connections} connections, {threads} threads, {rate} requests/s ({kept})\n")?;
+    let connections = grouped(goal.connections);
+    let threads = grouped(goal.threads);
+    let rate =
+        if goal.rate.fract() == 0.0 { grouped(goal.rate as u64) } else { goal.rate.to_string() };
+    writeln!(
+        out,
+        "goal      {connections} connections, {threads} threads, {rate} requests/s ({kept})\n"
+    )?;
     writeln!(out, "{:<10}{:<34}{:>28}  {:>12}", "enough", "limit", "allows", "wanted")?;
     for verdict in verdicts {
         row(out, verdict)?;
     }
-    writeln!(out, "\nWhat gives way first")?;
+    writeln!(out, "\nFirst limits reached")?;
     for unit in [Unit::Connections, Unit::NewConnections, Unit::Requests, Unit::Threads] {
-        if let Some(first) = first_to_give_way(verdicts, unit) {
-            let most = first.allows.and_then(|allows| allows.most).map_or_else(String::new, grouped);
+        if let Some(first) = first_limit_reached(verdicts, unit) {
+            let most = first.allows.and_then(|allows| allows.max).map_or_else(String::new, grouped);
             writeln!(out, "  {:<20}{} at {most}", unit.words(), first.limit)?;
         }
     }
-    let raised: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.raise.now.is_empty()).collect();
+    let raised: Vec<&LimitVerdict> =
+        verdicts.iter().filter(|verdict| !verdict.raise.now.is_empty()).collect();
     if !raised.is_empty() {
         writeln!(out, "\nWhat to do")?;
     }
     for verdict in raised {
         advice(out, verdict)?;
     }
-    for shown in shown {
-        demonstration(out, shown)?;
+    for checks in checks {
+        limit_check(out, checks)?;
     }
     Ok(())
 }
 
-fn row(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
+fn row(out: &mut String, verdict: &LimitVerdict) -> std::fmt::Result {
     let (allows, wanted) = match verdict.allows {
         Some(allows) => (
-            allows.most.map_or("no bound".to_owned(), |most| format!("{} {}", grouped(most), allows.unit.words())),
+            allows.max.map_or("no bound".to_owned(), |most| {
+                format!("{} {}", grouped(most), allows.unit.words())
+            }),
             grouped(allows.wanted),
         ),
         None => ("–".to_owned(), "–".to_owned()),
@@ -67,10 +79,10 @@ fn row(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
     }
 }
 
-fn advice(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
-    let urgency = if verdict.enough == Enough::No { "gives way" } else { "tight" };
+fn advice(out: &mut String, verdict: &LimitVerdict) -> std::fmt::Result {
+    let urgency = if verdict.enough == Sufficiency::No { "too low" } else { "tight" };
     writeln!(out, "  {} ({urgency})", verdict.limit)?;
-    for (when, commands) in [("now", &verdict.raise.now), ("for good", &verdict.raise.for_good)] {
+    for (when, commands) in [("now", &verdict.raise.now), ("permanent", &verdict.raise.permanent)] {
         for command in commands {
             writeln!(out, "    {when:<10}{command}")?;
         }
@@ -78,15 +90,16 @@ fn advice(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
     Ok(())
 }
 
-fn demonstration(out: &mut String, shown: &Shown) -> std::fmt::Result {
-    let holds = if shown.holds() { "the prediction holds" } else { "THE PREDICTION DOES NOT HOLD" };
-    writeln!(out, "\nDemonstration: {}", shown.what)?;
-    writeln!(out, "  predicted  {}: {}", grouped(shown.predicted), shown.why)?;
-    writeln!(out, "  happened   {}: {holds}", grouped(shown.happened))?;
-    shown.evidence.iter().try_for_each(|evidence| writeln!(out, "  evidence   {evidence}"))
+fn limit_check(out: &mut String, checks: &LimitCheck) -> std::fmt::Result {
+    let holds =
+        if checks.holds() { "the prediction holds" } else { "THE PREDICTION DOES NOT HOLD" };
+    writeln!(out, "\nCheck: {}", checks.what)?;
+    writeln!(out, "  predicted  {}: {}", grouped(checks.predicted), checks.why)?;
+    writeln!(out, "  observed   {}: {holds}", grouped(checks.observed))?;
+    checks.evidence.iter().try_for_each(|evidence| writeln!(out, "  evidence   {evidence}"))
 }
 
-/// `12345678` as `12,345,678`.
+/// Formats `12345678` as `12,345,678`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,86 +1,95 @@
-//! The command line of `hotrow load`, as clap reads it. Values are checked one by one here, together in `resolve`.
+//! Command-line arguments of `hotrow load`. Values are checked individually here, and together in
+//! `resolve`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hotrow_load::ids::Pick;
+use hotrow_cli::units::duration;
+use hotrow_load::ids::Distribution;
 use hotrow_load::objective::{self, Objective};
-use hotrow_load::plan::{self, Rate};
+use hotrow_load::plan::Rate;
 
 use super::compare::CompareArgs;
-use crate::diagnosis::watched::WatchArgs;
-use crate::screen::terminal::ProgressArgs;
+use crate::diagnosis::watch_args::WatchArgs;
+use crate::tui::terminal::ProgressArgs;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct LoadArgs {
-    /// Something else than a run.
+    /// A subcommand instead of a run.
     #[command(subcommand)]
-    pub(super) other: Option<Other>,
-    /// What to load; `{id}` in it is filled by --ids. Several URLs of one server are mixed, by weight: '9*http://…'
+    pub(super) command: Option<LoadCommand>,
+    /// URLs to load; --ids fills {id}. Several URLs of one server are mixed by weight: '9*http://…'
     #[arg(value_name = "URL", required_unless_present = "calibrate")]
     pub(super) urls: Vec<String>,
     #[command(flatten)]
     pub(super) target: TargetArgs,
-    /// How long to measure, as in 500ms, 10s or 5m [default: 10s, without --requests]
+    /// Length of the measurement, as in 500ms, 10s or 5m [default: 10s, without --requests]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = duration)]
     pub(super) duration: Option<Duration>,
-    /// How many requests to send
+    /// Number of requests
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) requests: Option<u64>,
-    /// Requests per second, whatever the target does (open loop), or FROM..TO for a ramp; as fast as answers come without it
+    /// Requests per second, independent of the target (open loop), or FROM..TO for a ramp; without
+    /// it, as fast as responses arrive (closed loop)
     #[arg(long, value_name = "R", value_parser = rate)]
     pub(super) rate: Option<Rate>,
-    /// How requests are spaced with --rate
+    /// Spacing of requests with --rate
     #[arg(long, value_name = "HOW", default_value = "uniform", requires = "rate")]
     pub(super) arrivals: ArrivalsArg,
     /// Time before the measurement in which requests are sent but not counted
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
     pub(super) warmup: Duration,
-    /// What must hold, or the exit status is 3, as in 'p99<5ms,errors<0.1%,rate>=10000': p50 to p9999, mean and max of the
-    /// latency (or service.p99, lag.p99) in us, ms or s; errors (lost, wrong, timed out or never sent) in % or as a number; rate
-    /// in requests per second or in % of --rate; compared with <, <=, > or >=
+    /// Objectives; exit with status 3 if missed, as in 'p99<5ms,errors<0.1%,rate>=10000': p50 to
+    /// p9999, mean and max of the latency (or service.p99, lag.p99) in us, ms or s; errors (lost,
+    /// wrong, timed out or never sent) in % or as a number; rate in requests per second or in % of
+    /// --rate; compared with <, <=, > or >=
     #[arg(long, value_name = "OBJECTIVES", value_parser = objectives)]
     pub(super) slo: Option<Objectives>,
-    /// Write each second's latencies and service times (Tag=service), in ns, to an interval log of HdrHistogram
+    /// Write each second's latencies and service times (Tag=service), in ns, to an HdrHistogram
+    /// interval log
     #[arg(long, value_name = "FILE")]
     pub(super) hdr: Option<PathBuf>,
     /// Write each second's figures to a CSV file
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
-    /// Write the result as an HTML page that needs nothing else
+    /// Write the result as a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     #[command(flatten)]
     pub(super) watch: WatchArgs,
-    /// Test what limited it: after the run the target is loaded again and again, for a second each, with one thing changed.
-    /// Without --rate, or where it was missed, these loads are as fast as answers come
+    /// Test what limited it: after the run the load is repeated several times, for a second each,
+    /// with one change. Without --rate, or where it was missed, these loads are as fast as
+    /// responses arrive
     #[arg(long)]
-    pub(super) prove: bool,
-    /// With --prove: these tests take at most this long
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration, requires = "prove")]
-    pub(super) prove_time: Duration,
-    /// With --prove: the CPU quota of the target's cgroup may be made smaller for a second at a time, and is put back
-    #[arg(long, requires = "prove")]
+    pub(super) confirm: bool,
+    /// With --confirm: maximum time of these tests
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
+    #[arg(requires = "confirm")]
+    pub(super) confirm_time: Duration,
+    /// With --confirm: these tests may reduce the CPU quota of the target's cgroup for a second at
+    /// a time, and restore it
+    #[arg(long, requires = "confirm")]
     pub(super) allow_changes: bool,
-    /// Print all percentiles of the latency, in ms, in the form that HdrHistogram's plotter reads
+    /// Print all percentiles of the latency, in ms, in the format of HdrHistogram's plotter
     #[arg(long, conflicts_with = "json")]
     pub(super) percentiles: bool,
-    /// Measure what this generator can do on this machine, for some seconds, against a server of its own that does nothing;
-    /// later results tell how much of it they used. Takes no URL, but -c, -t, --json, -q and --progress
+    /// Measure the maximum of this generator on this machine for some seconds, against a server of
+    /// its own that does nothing; later results report the share used. Accepts no URL, only -c, -t,
+    /// --json, -q and --progress
     #[arg(long, conflicts_with_all = NOT_CALIBRATED)]
     pub(super) calibrate: bool,
-    /// One JSON object on standard output
+    /// Print one JSON object on standard output
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) progress: ProgressArgs,
 }
 
-/// How requests are sent, and where to: what every command that loads has in common.
+/// The target and its requests: options of every command that applies load.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TargetArgs {
     /// Connections
@@ -89,7 +98,7 @@ pub(crate) struct TargetArgs {
     /// Threads [default: half of the processors]
     #[arg(short = 't', long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// A new connection for each request
+    /// Open a new connection for each request
     #[arg(long)]
     pub(crate) no_keepalive: bool,
     /// Requests in flight on one connection
@@ -104,28 +113,29 @@ pub(crate) struct TargetArgs {
     /// The body, or @FILE for the contents of a file
     #[arg(long, value_name = "TEXT", conflicts_with = "form")]
     pub(crate) body: Option<String>,
-    /// A field of a form (sent urlencoded); may be repeated
+    /// A form field (sent urlencoded); may be repeated
     #[arg(long, value_name = "K=V", value_parser = field)]
     pub(crate) form: Vec<(String, String)>,
-    /// Whole numbers to fill {id} with
+    /// Range of whole numbers that fill {id}
     #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with = "ids_file")]
     pub(crate) ids: Option<(u64, u64)>,
-    /// A file of ids to fill {id} with, one per line
+    /// File of ids that fill {id}, one per line
     #[arg(long, value_name = "FILE")]
     pub(crate) ids_file: Option<PathBuf>,
-    /// Which id is next: uniform, zipf:S or sequential
-    #[arg(long, value_name = "HOW", default_value = "uniform", value_parser = pick)]
-    pub(crate) pick: Pick,
-    /// A request without an answer after this time is given up, and stays in the percentiles
+    /// Distribution of ids: uniform, zipf:S or sequential
+    #[arg(long, value_name = "HOW", default_value = "uniform", value_parser = distribution)]
+    pub(crate) distribution: Distribution,
+    /// Time-out of a request; timed-out requests stay in the percentiles
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Status codes that are right, as in 200,404 [default: 2xx and 3xx]
-    #[arg(long, value_name = "CODES", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(200..=999))]
+    /// Expected status codes, as in 200,404 [default: 2xx and 3xx]
+    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(200..=999))]
     pub(crate) expect_status: Vec<u16>,
-    /// Repeats the run: the same ids, the same arrival times
+    /// Seed of ids and arrival times; equal seeds repeat a run
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
-    /// Connect to this Unix socket; the URL still says host and path
+    /// Connect to this Unix socket; the URL still provides host and path
     #[arg(long, value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
     /// HTTPS: trust the certificates of this PEM file
@@ -136,10 +146,10 @@ pub(crate) struct TargetArgs {
     pub(crate) insecure: bool,
 }
 
-/// What `load` does besides loading.
+/// Subcommands of `load`.
 #[derive(Debug, Subcommand)]
-pub(super) enum Other {
-    /// Compare results that --json printed, and say whether they differ
+pub(super) enum LoadCommand {
+    /// Compare results printed by --json, and report whether they differ
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
 }
@@ -148,7 +158,7 @@ const COMPARE_EXAMPLES: &str = "Examples:
   hotrow load compare before.json after.json
   hotrow load compare --a before-*.json --b after-*.json --html compare.html";
 
-/// What says something about a target that a calibration does not have.
+/// Options about a target, which a calibration refuses.
 const NOT_CALIBRATED: [&str; 27] = [
     "urls",
     "duration",
@@ -163,7 +173,7 @@ const NOT_CALIBRATED: [&str; 27] = [
     "form",
     "ids",
     "ids_file",
-    "pick",
+    "distribution",
     "warmup",
     "timeout",
     "expect_status",
@@ -176,7 +186,7 @@ const NOT_CALIBRATED: [&str; 27] = [
     "csv",
     "html",
     "percentiles",
-    "prove",
+    "confirm",
 ];
 
 /// The objectives of one `--slo`, as one value.
@@ -186,36 +196,17 @@ pub(crate) struct Objectives(pub(crate) Vec<Objective>);
 /// `--arrivals`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ArrivalsArg {
-    /// Evenly
+    /// Even
     Uniform,
-    /// As a Poisson process: as many independent users would
+    /// A Poisson process, as from many independent users
     Poisson,
-}
-
-/// `500ms`, `10s`, `1.5s`, `5m`, `1h`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(number_end);
-    let unit_s = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("must be a number with a unit: us, ms, s, m or h".to_owned()),
-    };
-    let number: f64 = number.parse().map_err(|_| "must be a number with a unit, as in 10s".to_owned())?;
-    let seconds = number * unit_s;
-    if seconds > plan::DURATION_MAX.as_secs_f64() {
-        return Err("must not be longer than a week".to_owned());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
-    let number =
-        |text: &str| text.parse::<f64>().map_err(|_| format!("{text:?} is not a number of requests per second"));
+    let number = |text: &str| {
+        text.parse::<f64>().map_err(|_| format!("{text:?} is not a number of requests per second"))
+    };
     Rate::new(number(from)?, number(to)?).map_err(|e| e.to_string())
 }
 
@@ -229,24 +220,28 @@ pub(crate) fn objectives(text: &str) -> Result<Objectives, String> {
     objective::parse(text).map(Objectives).map_err(|e| e.to_string())
 }
 
-fn pick(text: &str) -> Result<Pick, String> {
-    /// Beyond this nearly every pick is the first id.
+fn distribution(text: &str) -> Result<Distribution, String> {
+    /// Above this exponent nearly every draw is the first id.
     const EXPONENT_MAX: f64 = 10.0;
     match text {
-        "uniform" => Ok(Pick::Uniform),
-        "sequential" => Ok(Pick::Sequential),
+        "uniform" => Ok(Distribution::Uniform),
+        "sequential" => Ok(Distribution::Sequential),
         _ => {
             let exponent = text.strip_prefix("zipf:").and_then(|s| s.parse::<f64>().ok());
             let exponent = exponent.filter(|s| (0.0..=EXPONENT_MAX).contains(s));
-            exponent.map(Pick::Zipf).ok_or_else(|| {
-                format!("must be uniform, sequential, or zipf:S with S between 0 and {EXPONENT_MAX}, as in zipf:0.99")
+            exponent.map(Distribution::Zipf).ok_or_else(|| {
+                format!(
+                    "must be uniform, sequential, or zipf:S with S between 0 and \
+                    {EXPONENT_MAX}, as in zipf:0.99"
+                )
             })
         }
     }
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("must have a colon, as in 'Accept: text/html'")?;
+    let (name, value) =
+        text.split_once(':').ok_or("must have a colon, as in 'Accept: text/html'")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -260,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_as_people_write_them() {
+    fn values_are_parsed_with_their_units() {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("250us"), Ok(Duration::from_micros(250)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
@@ -274,8 +269,12 @@ mod tests {
         }
         assert_eq!(range("1..9"), Ok((1, 9)));
         assert!(range("1-9").is_err() && range("a..b").is_err());
-        assert_eq!(pick("zipf:0.99"), Ok(Pick::Zipf(0.99)));
-        assert!(pick("zipf").is_err() && pick("zipf:-1").is_err() && pick("zipf:nan").is_err());
+        assert_eq!(distribution("zipf:0.99"), Ok(Distribution::Zipf(0.99)));
+        assert!(
+            distribution("zipf").is_err()
+                && distribution("zipf:-1").is_err()
+                && distribution("zipf:nan").is_err()
+        );
         assert_eq!(header("A:  b: c"), Ok(("A".to_owned(), "b: c".to_owned())));
         assert!(header("A").is_err() && field("a").is_err());
     }

@@ -1,5 +1,5 @@
-//! `hotrow load --calibrate`: measures what the generator can do on this machine, keeps it, and tells later runs how much of it
-//! they used.
+//! `hotrow load --calibrate`: measures the generator's maximum on this machine and saves it; later
+//! runs report the share that they used.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,33 +9,33 @@ use std::time::{Duration, SystemTime};
 
 use hotrow_diagnose::probe::cpuinfo;
 use hotrow_diagnose::root::Root;
-use hotrow_load::calibrate::{Calibration, Speed};
+use hotrow_load::calibrate::{Calibration, LoopSpeed};
 use hotrow_load::outcome::Outcome;
-use hotrow_load::plan::Pace;
+use hotrow_load::plan::LoadModel;
 use hotrow_load::run::Config;
 use serde::{Deserialize, Serialize};
 
-use super::text::counted;
+use hotrow_trial::format::counted;
 
-/// Version of the file's shape; a file of another is started anew.
+/// Version of the file's shape; a file with another version is replaced.
 const FILE_SCHEMA: &str = "hotrow.calibrations/1";
-/// Version of the shape of what `--calibrate --json` prints.
+/// Version of the shape of `--calibrate --json`.
 const SCHEMA: &str = "hotrow.calibration/1";
-/// Calibrations that are kept; the oldest goes first.
+/// Most calibrations saved; the oldest is removed first.
 const ENTRIES_MAX: usize = 16;
-/// A larger file is none of ours, in bytes.
+/// Larger files are ignored, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What a calibration holds for: the same processor, system and program.
+/// The validity of a calibration: the same processor, system and program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Machine {
     cpu_model: String,
     kernel: String,
-    /// Version and size of the program: two builds of one version differ.
+    /// Version and size of the program, because two builds of one version differ.
     program: String,
 }
 
-/// One calibration as it is kept and printed.
+/// A calibration as saved and printed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     #[serde(flatten)]
@@ -43,38 +43,39 @@ pub(super) struct Entry {
     calibrated: String,
     threads: usize,
     connections: usize,
-    closed: Rates,
-    open: Rates,
+    closed: LoopRates,
+    open: LoopRates,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Rates {
+struct LoopRates {
     ceiling_rps_per_thread: f64,
     cpu_us_per_request: f64,
     measured_rps: f64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct CalibrationFile {
     schema: String,
     entries: Vec<Entry>,
 }
 
-/// How much of its ceiling the generator used in a run.
+/// The share of its ceiling that the generator used in a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Headroom {
-    /// 0 to 1; beyond 1 when the calibration was disturbed.
+    /// 0 to 1; above 1 when the calibration was disturbed.
     pub(super) used_share: f64,
     pub(super) ceiling_rps_per_thread: f64,
     pub(super) calibrated: String,
 }
 
 impl Machine {
-    /// This one.
     pub(super) fn here() -> Self {
         let program_bytes = std::env::current_exe().and_then(fs::metadata).map_or(0, |m| m.len());
         Self {
-            cpu_model: Root::machine().parse(cpuinfo::FILE, cpuinfo::parse).unwrap_or_else(|_| "unknown".to_owned()),
+            cpu_model: Root::machine()
+                .parse(cpuinfo::FILE, cpuinfo::parse)
+                .unwrap_or_else(|_| "unknown".to_owned()),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             program: format!("{} ({program_bytes} bytes)", env!("CARGO_PKG_VERSION")),
         }
@@ -88,16 +89,16 @@ impl Entry {
             calibrated: date(at),
             threads: found.threads,
             connections: found.connections,
-            closed: Rates::of(&found.closed),
-            open: Rates::of(&found.open),
+            closed: LoopRates::of(&found.closed),
+            open: LoopRates::of(&found.open),
         }
     }
 
-    /// What a run used of it; none when the run was of a kind that was not calibrated.
+    /// Returns the share that a run used; `None` for a kind of run without calibration.
     pub(super) fn headroom(&self, config: &Config, outcome: &Outcome) -> Option<Headroom> {
-        let rates = match config.plan.pace {
-            Pace::Closed => &self.closed,
-            Pace::Open { .. } => &self.open,
+        let rates = match config.plan.model {
+            LoadModel::Closed => &self.closed,
+            LoadModel::Open { .. } => &self.open,
         };
         let calibrated = config.keepalive && config.pipeline == 1 && config.tls.is_none();
         let all_threads_rps = rates.ceiling_rps_per_thread * config.threads as f64;
@@ -127,8 +128,10 @@ impl Entry {
             );
         }
         out.push_str(
-            "\n  Generator and server shared the machine's cores while this was measured. The ceiling is what one thread can do with\n  \
-             a core of its own, worked out from its CPU time; larger answers, TLS and new connections cost more.",
+            "\n  Generator and server shared the machine's cores while this was measured. The \
+             ceiling is what one thread can do with\n  \
+             a core of its own, computed from its CPU time; larger answers, TLS and new \
+             connections cost more.",
         );
         out
     }
@@ -140,14 +143,14 @@ impl Entry {
             #[serde(flatten)]
             entry: &'a Entry,
         }
-        // Plain data with text keys: nothing in it can fail to serialize. An error would still be told, not hidden.
+        // Plain data with text keys always serializes; an error would still be printed.
         serde_json::to_string(&Report { schema: SCHEMA, entry: self })
             .unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
     }
 }
 
-impl Rates {
-    fn of(speed: &Speed) -> Self {
+impl LoopRates {
+    fn of(speed: &LoopSpeed) -> Self {
         let rounded = |value: f64, factor: f64| (value * factor).round() / factor;
         Self {
             ceiling_rps_per_thread: rounded(speed.ceiling_per_thread(), 1.0),
@@ -157,53 +160,63 @@ impl Rates {
     }
 }
 
-/// Where calibrations are kept: the XDG base directory specification's place for caches. None without a home.
+/// Returns the calibration file in the cache folder of the XDG base directory specification; `None`
+/// without a home folder.
 pub(super) fn file(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
     let folder = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));
     cache.map(|cache| cache.join("hotrow/calibration.json"))
 }
 
-/// The calibration of this machine. A file that is missing or not ours holds none.
+/// Returns this machine's calibration. A missing or foreign file has none.
 pub(super) fn find(file: &Path, machine: &Machine) -> Option<Entry> {
     read(file).into_iter().find(|entry| entry.machine == *machine)
 }
 
-/// Keeps a calibration; one of the same machine is replaced.
-pub(super) fn keep(file: &Path, entry: &Entry) -> io::Result<()> {
+/// Saves a calibration, replacing that of the same machine.
+pub(super) fn save(file: &Path, entry: &Entry) -> io::Result<()> {
     let mut entries = read(file);
     entries.retain(|kept| kept.machine != entry.machine);
     entries.push(entry.clone());
     entries.drain(..entries.len().saturating_sub(ENTRIES_MAX));
     let folder = file.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
-    // Another process may read or write it meanwhile: whoever renames last wins, and nobody sees half a file.
+    // Another process may access the file: the last rename wins, and no reader sees half a file.
     let draft = folder.join(format!("calibration.{}.draft", std::process::id()));
     let written = fs::File::create(&draft).and_then(|mut out| {
-        serde_json::to_writer_pretty(&mut out, &Kept { schema: FILE_SCHEMA.to_owned(), entries })?;
+        serde_json::to_writer_pretty(
+            &mut out,
+            &CalibrationFile { schema: FILE_SCHEMA.to_owned(), entries },
+        )?;
         out.write_all(b"\n")
     });
     written.and_then(|()| fs::rename(&draft, file)).inspect_err(|_| {
-        // The error is told; the draft may never have been made.
+        // The first error is reported; the temporary file may not exist.
         let _ = fs::remove_file(&draft);
     })
 }
 
 fn read(file: &Path) -> Vec<Entry> {
     let fits = fs::metadata(file).is_ok_and(|m| m.is_file() && m.len() <= FILE_BYTES_MAX);
-    let kept =
-        fits.then(|| fs::read(file).ok()).flatten().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+    let kept = fits
+        .then(|| fs::read(file).ok())
+        .flatten()
+        .and_then(|bytes| serde_json::from_slice::<CalibrationFile>(&bytes).ok());
     kept.filter(|kept| kept.schema == FILE_SCHEMA).map_or_else(Vec::new, |kept| kept.entries)
 }
 
-/// The day in UTC, as 2026-11-21. The calendar is worked out in eras of 400 years that begin on the first of March.
+/// Returns the day in UTC, as 2026-11-21. The calendar is computed in cycles of 400 years that
+/// begin on March 1.
 fn date(at: SystemTime) -> String {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     const ERA_DAYS: u64 = 146_097;
     /// From 0000-03-01 to 1970-01-01.
     const EPOCH_DAYS: u64 = 719_468;
-    let days = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() / DAY.as_secs() + EPOCH_DAYS;
-    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
+    let days = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+        / DAY.as_secs()
+        + EPOCH_DAYS;
+    let era = days / ERA_DAYS;
+    let day = days % ERA_DAYS;
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day_of_year = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day_of_year + 2) / 153;

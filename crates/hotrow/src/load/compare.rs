@@ -1,29 +1,29 @@
-//! `hotrow load compare`: whether two sides of results differ.
+//! `hotrow load compare`: tests whether two sides of results differ.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use hotrow_lab::report::document::{Block, Cell, Column, Document, Table};
-use hotrow_lab::report::numbers::{micros, number, percent, ratio, ratio_ends};
-use hotrow_lab::report::{self, ReportError};
-use hotrow_measure::statistics::{self, Comparison, VALUES_MIN, Verdict};
+use hotrow_measure::statistics::{self, Comparison, ComparisonVerdict, VALUES_MIN};
+use hotrow_report::document::{Block, Cell, Column, Document, Table};
+use hotrow_report::numbers::{micros, number, percent, ratio, ratio_ends};
 
-use super::files::{self, Unwritable};
-use super::kept::{self, Kept, NoResult};
-use crate::cli::Exit;
+use super::saved_result::{self, SavedResult, SavedResultError};
+use hotrow_cli::exit::Exit;
+use hotrow_cli::output::{self, OutputError};
 
-/// Seed of the bootstrap: the same files give the same intervals.
+/// Seed of the bootstrap: equal files give equal intervals.
 const SEED: u64 = 0x10ad;
-/// A second that was shorter is left out of the comparison: the last one of a run often is.
+/// Shorter seconds are left out; the last one of a run often is.
 const SECOND_LENGTH_MIN_S: f64 = 0.9;
 
 /// Arguments of `load compare`.
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// The result that is compared with
-    #[arg(value_name = "A.json", required_unless_present = "side_a", requires = "file_b", conflicts_with_all = ["side_a", "side_b"])]
+    /// The reference result
+    #[arg(value_name = "A.json", required_unless_present = "side_a", requires = "file_b")]
+    #[arg(conflicts_with_all = ["side_a", "side_b"])]
     file_a: Option<PathBuf>,
-    /// The result that is compared
+    /// The result to compare
     #[arg(value_name = "B.json")]
     file_b: Option<PathBuf>,
     /// Results of side A, one of each run; intervals need five
@@ -32,136 +32,150 @@ pub(super) struct CompareArgs {
     /// Results of side B
     #[arg(long = "b", value_name = "FILES", num_args = 1.., requires = "side_a")]
     side_b: Vec<PathBuf>,
-    /// Write the comparison as an HTML page too
+    /// Also write the comparison as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// Why there is no comparison.
+/// Reasons for a missing comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// A file is no result.
     #[error(transparent)]
-    NoResult(#[from] NoResult),
+    SavedResultError(#[from] SavedResultError),
     /// Standard output cannot be written.
     #[error(transparent)]
-    Output(#[from] Unwritable),
+    Output(#[from] OutputError),
     /// The page cannot be written.
     #[error(transparent)]
-    Report(#[from] ReportError),
+    Report(#[from] hotrow_report::file::WriteError),
 }
 
 pub(super) fn run(args: &CompareArgs) -> Result<Exit, CompareError> {
-    let read = |one: &Option<PathBuf>, side: &[PathBuf]| -> Result<Vec<Kept>, NoResult> {
-        one.iter().chain(side).map(|path| kept::read(path)).collect()
-    };
-    let (a, b) = (read(&args.file_a, &args.side_a)?, read(&args.file_b, &args.side_b)?);
+    let read =
+        |one: &Option<PathBuf>, side: &[PathBuf]| -> Result<Vec<SavedResult>, SavedResultError> {
+            one.iter().chain(side).map(|path| saved_result::read(path)).collect()
+        };
+    let a = read(&args.file_a, &args.side_a)?;
+    let b = read(&args.file_b, &args.side_b)?;
     let document = document(&a, &b);
-    let printed = files::print(std::io::stdout(), report::text::render(&document).trim_end());
+    let printed =
+        output::print(std::io::stdout(), hotrow_report::text::render(&document).trim_end());
     if let Some(file) = &args.html {
-        report::replace(file, &report::html::render(&document))?;
+        hotrow_report::file::replace(file, &hotrow_report::html::render(&document))?;
     }
     printed?;
     Ok(Exit::Fine)
 }
 
-/// What is compared.
 struct Figure {
     name: &'static str,
     more_is_better: bool,
-    told: fn(f64) -> String,
-    of_run: fn(&Kept) -> Option<f64>,
-    of_second: fn(&kept::Second) -> Option<f64>,
+    format_value: fn(f64) -> String,
+    of_run: fn(&SavedResult) -> Option<f64>,
+    of_second: fn(&saved_result::Second) -> Option<f64>,
 }
 
 const FIGURES: [Figure; 3] = [
     Figure {
         name: "Requests/s",
         more_is_better: true,
-        told: number,
+        format_value: number,
         of_run: |run| Some(run.throughput_rps),
         of_second: |second| Some(second.ok as f64 / second.length_s),
     },
     Figure {
         name: "Latency p50",
         more_is_better: false,
-        told: micros,
+        format_value: micros,
         of_run: |run| run.latency_us.p50.0,
         of_second: |second| second.p50_us.0,
     },
     Figure {
         name: "Latency p99",
         more_is_better: false,
-        told: micros,
+        format_value: micros,
         of_run: |run| run.latency_us.p99.0,
         of_second: |second| second.p99_us.0,
     },
 ];
 
-/// The comparison of B with A.
-fn document(a: &[Kept], b: &[Kept]) -> Document {
+/// Builds the comparison of B with A.
+fn document(a: &[SavedResult], b: &[SavedResult]) -> Document {
     let by_second = a.len() == 1 && b.len() == 1;
-    let found = FIGURES.map(|figure| Found::of(figure, a, b, by_second));
+    let found = FIGURES.map(|figure| FigureComparison::of(figure, a, b, by_second));
     let mut sentences = found.iter().map(sentence);
     let mut blocks: Vec<Block> = sentences.next().map(Block::Answer).into_iter().collect();
     blocks.push(Block::List(sentences.collect()));
     blocks.extend(warnings(a, b, by_second).into_iter().map(Block::Warning));
     blocks.push(Block::Table(table(&found, by_second)));
-    blocks.push(Block::Facts([("A", a), ("B", b)].iter().flat_map(|(name, side)| facts(name, side)).collect()));
+    blocks.push(Block::Facts(
+        [("A", a), ("B", b)].iter().flat_map(|(name, side)| facts(name, side)).collect(),
+    ));
     Document { title: "B against A".to_owned(), subtitle: String::new(), blocks }
 }
 
-/// A figure of both sides.
-struct Found {
+struct FigureComparison {
     figure: Figure,
     a: Option<f64>,
     b: Option<f64>,
     compared: Option<Comparison>,
 }
 
-impl Found {
-    fn of(figure: Figure, a: &[Kept], b: &[Kept], by_second: bool) -> Self {
-        let values = |side: &[Kept]| -> Vec<f64> {
+impl FigureComparison {
+    fn of(figure: Figure, a: &[SavedResult], b: &[SavedResult], by_second: bool) -> Self {
+        let values = |side: &[SavedResult]| -> Vec<f64> {
             if by_second {
-                let seconds = side.iter().flat_map(|run| &run.seconds).filter(|s| s.length_s >= SECOND_LENGTH_MIN_S);
+                let seconds = side
+                    .iter()
+                    .flat_map(|run| &run.seconds)
+                    .filter(|s| s.length_s >= SECOND_LENGTH_MIN_S);
                 seconds.filter_map(figure.of_second).collect()
             } else {
                 side.iter().filter_map(figure.of_run).collect()
             }
         };
-        let (a, b) = (values(a), values(b));
+        let a = values(a);
+        let b = values(b);
         let compared = statistics::compare(&b, &a, SEED);
         Self { a: statistics::median(&a), b: statistics::median(&b), compared, figure }
     }
 }
 
-fn sentence(found: &Found) -> String {
+fn sentence(found: &FigureComparison) -> String {
     let figure = &found.figure;
     let name = figure.name;
-    let Some(found) = &found.compared else { return format!("{name}: not known, for a side has no value.") };
+    let Some(found) = &found.compared else {
+        return format!("{name}: unknown, because one side has no value.");
+    };
     let by = percent((found.ratio - 1.0).abs());
     let ends = ratio_ends(found.low, found.high, "–");
     let times = ratio(found.ratio);
     match found.verdict {
-        Verdict::Faster | Verdict::Slower => {
+        ComparisonVerdict::Faster | ComparisonVerdict::Slower => {
             let way = if found.ratio > 1.0 { "higher" } else { "lower" };
-            let worth = if (found.ratio > 1.0) == figure.more_is_better { "better" } else { "worse" };
+            let worth =
+                if (found.ratio > 1.0) == figure.more_is_better { "better" } else { "worse" };
             format!("{name}: B is {by} {way}, {worth} ({times} times A's; 95 %: {ends}).")
         }
-        Verdict::NoDifferenceShown => format!("{name}: no difference shown ({times} times A's; 95 %: {ends})."),
-        Verdict::TooFew => format!(
-            "{name}: B's is {times} times A's, but {} on a side are too few to tell ({VALUES_MIN} are needed).",
-            super::text::counted(found.values, "value")
+        ComparisonVerdict::NoDifferenceShown => {
+            format!("{name}: no difference shown ({times} times A's; 95 %: {ends}).")
+        }
+        ComparisonVerdict::TooFew => format!(
+            "{name}: B's is {times} times A's, but {} on a side are too few for a conclusion \
+             ({VALUES_MIN} are needed).",
+            hotrow_trial::format::counted(found.values, "value")
         ),
     }
 }
 
-fn warnings(a: &[Kept], b: &[Kept], by_second: bool) -> Vec<String> {
+fn warnings(a: &[SavedResult], b: &[SavedResult], by_second: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if by_second {
         warnings.push(
-            "these are the seconds of one run per side. Seconds of a run are not independent of each other, and all of them share \
-             what made this run fast or slow: the true interval is wider. Several runs per side, by turns, tell more (--a and --b)."
+            "these are the seconds of one run per side. Seconds of a run are not independent of \
+             each other, and all of them share what made this run fast or slow: the true interval \
+             is wider. Several runs per side, in turn, show more (--a and --b)."
                 .to_owned(),
         );
     }
@@ -171,21 +185,32 @@ fn warnings(a: &[Kept], b: &[Kept], by_second: bool) -> Vec<String> {
             != first.map(|t| (t.connections, t.keepalive, &t.rate))
     }) {
         warnings.push(
-            "the runs had different connections, keep-alive or rates: that alone can make a difference.".to_owned(),
+            "the runs had different connections, keep-alive or rates: that alone can make a \
+             difference."
+                .to_owned(),
         );
     } else if first.is_some_and(|target| !target.rate.is_null()) {
         warnings.push(
-            "all runs had the same rate to keep: compare latencies, for throughput says only whether it was kept."
+            "all runs had the same rate to keep: compare latencies, because throughput only shows \
+             whether it was kept."
                 .to_owned(),
         );
     }
     for (name, side) in [("A", a), ("B", b)] {
-        let count = |of: fn(&Kept) -> bool| side.iter().filter(|run| of(run)).count();
-        let runs =
-            |n: usize| if side.len() == 1 { name.to_owned() } else { format!("{n} of {} runs of {name}", side.len()) };
+        let count = |of: fn(&SavedResult) -> bool| side.iter().filter(|run| of(run)).count();
+        let runs = |n: usize| {
+            if side.len() == 1 {
+                name.to_owned()
+            } else {
+                format!("{n} of {} runs of {name}", side.len())
+            }
+        };
         let limited = count(|run| run.generator.limited);
         if limited > 0 {
-            warnings.push(format!("in {} the generator was the limit: the rate is a lower bound.", runs(limited)));
+            warnings.push(format!(
+                "in {} the generator was the limit: the rate is a lower bound.",
+                runs(limited)
+            ));
         }
         let failed = count(|run| run.requests.errors + run.requests.timeouts > 0);
         if failed > 0 {
@@ -193,15 +218,17 @@ fn warnings(a: &[Kept], b: &[Kept], by_second: bool) -> Vec<String> {
         }
         let broken_off = count(|run| run.end != "complete");
         if broken_off > 0 {
-            warnings.push(format!("{} did not come to the planned end.", runs(broken_off)));
+            warnings.push(format!("{} did not reach the planned end.", runs(broken_off)));
         }
     }
     warnings
 }
 
-fn table(found: &[Found], by_second: bool) -> Table {
-    let row = |found: &Found| {
-        let side = |value: Option<f64>| value.map_or_else(Cell::none, |value| Cell::plain((found.figure.told)(value)));
+fn table(found: &[FigureComparison], by_second: bool) -> Table {
+    let row = |found: &FigureComparison| {
+        let side = |value: Option<f64>| {
+            value.map_or_else(Cell::none, |value| Cell::plain((found.figure.format_value)(value)))
+        };
         let compared = found.compared.as_ref();
         let over = compared.map_or_else(Cell::none, |compared| {
             Cell::strong(ratio(compared.ratio), ratio_ends(compared.low, compared.high, " – "))
@@ -214,17 +241,19 @@ fn table(found: &[Found], by_second: bool) -> Table {
     Table {
         columns: [Column::words("Figure")].into_iter().chain(names.map(Column::figures)).collect(),
         rows: found.iter().map(row).collect(),
-        foot: vec![format!("A, B: {what}. p: chance of ranks as far apart without a difference (Mann–Whitney).")],
+        foot: vec![format!(
+            "A, B: {what}. p: chance of ranks as far apart without a difference (Mann–Whitney)."
+        )],
         ..Table::default()
     }
 }
 
-fn facts(name: &str, side: &[Kept]) -> Vec<(String, String)> {
-    let fact = |run: &Kept| {
-        let Kept { target, duration_s, requests, verdict, .. } = run;
+fn facts(name: &str, side: &[SavedResult]) -> Vec<(String, String)> {
+    let fact = |run: &SavedResult| {
+        let SavedResult { target, duration_s, requests, verdict, .. } = run;
         let keepalive = if target.keepalive { "" } else { ", no keep-alive" };
-        let connections = super::text::counted(target.connections, "connection");
-        let threads = super::text::counted(target.threads, "thread");
+        let connections = hotrow_trial::format::counted(target.connections, "connection");
+        let threads = hotrow_trial::format::counted(target.threads, "thread");
         let value = format!(
             "{}, {connections}, {threads}{keepalive}, {} s, {} ok, {} requests/s. {verdict}",
             target.url,

@@ -1,8 +1,9 @@
-//! Latencies in the formats of HdrHistogram: its interval log (V2, compressed), and its text of percentiles.
+//! Latencies in HdrHistogram formats: the interval log (V2, compressed), and the percentile text.
 //!
-//! Our buckets become values of a histogram with three significant digits: each sample at the upper end of its bucket (no
-//! more than the largest sample), so that no percentile gets smaller. Requests that were given up are in it at the time
-//! of giving up, for the format has no `>`; a comment says how many.
+//! Our buckets become values of a histogram with three significant digits: each sample at the upper
+//! end of its bucket (at most the largest sample), so that no percentile decreases. Abandoned
+//! requests are included with the time until they were abandoned, because the format has no lower
+//! bounds; a comment states their number.
 
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -10,59 +11,61 @@ use std::time::SystemTime;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use hotrow_load::outcome::{End, Second};
-use hotrow_load::record::{Record, Timing};
+use hotrow_load::outcome::{RunEnd, Second};
+use hotrow_load::stats::{LoadStats, Timing};
 use hotrow_measure::clock::Nanos;
 
 use super::csv;
-use super::files::OutputFile;
+use hotrow_cli::output::OutputFile;
 
-/// Significant decimal digits, as nearly all users of the format have them.
+/// Significant decimal digits, the common choice for this format.
 const DIGITS: u8 = 3;
-/// Largest value, in ns: a week of waiting for the send, a week for the answer, and a day. What is longer counts as this.
+/// Largest value, in ns: a week of waiting for the send, a week for the response, and a day. Larger
+/// values saturate.
 const VALUE_NS_MAX: u64 = 15 * 24 * 3600 * 1_000_000_000;
-/// The column of largest values is in ms, as Java's writer has it.
+/// The column of maxima is in ms, as in Java's writer.
 const MAX_VALUE_DIVISOR: f64 = 1e6;
-/// Lines of percentiles each time that the distance to 100 % halves; Java's default.
+/// Lines of percentiles per halving of the distance to 100 %; Java's default.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
 type Hdr = hdrhistogram::Histogram<u64>;
 
-/// An interval log that is being written: for each second the latency without a tag, which tools take by default, and the
-/// service time with `Tag=service`.
+/// An interval log being written: per second the latency without a tag, which tools read by
+/// default, and the service time with `Tag=service`.
 #[derive(Debug)]
 pub(super) struct HdrLog {
     file: OutputFile,
-    /// What the wall clock said at a moment. It is asked once, so that a step of it changes nothing.
+    /// The wall clock at one moment. It is read once, so that clock steps have no effect.
     wall: (SystemTime, Nanos),
     begun: bool,
-    given_up: u64,
+    abandoned: u64,
 }
 
 impl HdrLog {
-    /// `wall` is a moment on both clocks.
+    /// `wall` is one moment on both clocks.
     pub(super) fn new(mut file: OutputFile, wall: (SystemTime, Nanos)) -> Self {
         file.write(concat!(
             "#[Logged with hotrow load ",
             env!("CARGO_PKG_VERSION"),
             "; values in ns]\n#[Histogram log format version 1.2]\n"
         ));
-        Self { file, wall, begun: false, given_up: 0 }
+        Self { file, wall, begun: false, abandoned: 0 }
     }
 
-    pub(super) fn second(&mut self, second: &Second, record: &Record) {
+    pub(super) fn second(&mut self, second: &Second, record: &LoadStats) {
         let mut text = String::new();
         if !self.begun {
             self.begun = true;
             text = self.times(second);
         }
-        self.given_up += record.latency.given_up.as_ref().map_or(0, |h| h.count());
+        self.abandoned += record.latency.abandoned.as_ref().map_or(0, |h| h.count());
         for (tag, timing) in [("", &record.latency), ("Tag=service,", &record.service)] {
             let histogram = hdr(timing);
             let max = histogram.max() as f64 / MAX_VALUE_DIVISOR;
-            let (start_s, length_s) = (second.index, second.length.as_secs_f64());
+            let start_s = second.index;
+            let length_s = second.length.as_secs_f64();
             let mut bytes = Vec::new();
-            // It fails only where a vector cannot be written to, or where counts exceed what a u64 can hold.
+            // It fails only when a vector cannot be written, or counts exceed a u64.
             match V2DeflateSerializer::new().serialize(&histogram, &mut bytes) {
                 // Writing to a string cannot fail.
                 Ok(_) => {
@@ -77,46 +80,59 @@ impl HdrLog {
         self.file.write(&text);
     }
 
-    /// Says how the run ended.
-    pub(super) fn end(mut self, end: End) -> OutputFile {
-        if self.given_up > 0 {
+    /// Records how the run ended.
+    pub(super) fn end(mut self, end: RunEnd) -> OutputFile {
+        if self.abandoned > 0 {
             self.file.write(&format!(
-                "#[{} requests were given up; they are in it with the time after which]\n",
-                self.given_up
+                "#[{} requests were abandoned; they are included with the time until then]\n",
+                self.abandoned
             ));
         }
         self.file.write(&format!("#[End: {}]\n", csv::name(end)));
         self.file
     }
 
-    /// When the first second began, and what the columns are. Intervals are told in seconds since then.
+    /// Returns the start time and the column names. Interval times are seconds since then.
     fn times(&self, first: &Second) -> String {
         let (wall, at) = self.wall;
         let began = wall + first.began.since(at);
-        let epoch_s = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let epoch_s =
+            began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         format!(
-            "#[StartTime: {epoch_s:.3} (seconds since epoch)]\n#[BaseTime: {epoch_s:.3} (seconds since epoch)]\n\
-             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n"
+            "#[StartTime: {epoch_s:.3} (seconds since epoch)]\n\
+             #[BaseTime: {epoch_s:.3} (seconds since epoch)]\n\
+             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
+             \"Interval_Compressed_Histogram\"\n"
         )
     }
 }
 
-/// The percentiles of all latencies as HdrHistogram prints them, in ms: its plotter reads this.
+/// Formats the percentiles of all latencies as HdrHistogram does, in ms, for its plotter.
 pub(super) fn percentiles(timing: &Timing) -> String {
     let histogram = hdr(timing);
     let ms = |ns: f64| ns / 1e6;
-    let mut out = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut out = format!(
+        "{:>12} {:>14} {:>10} {:>14}\n\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    );
     let mut seen = 0;
     for step in histogram.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
         seen += step.count_since_last_iteration();
-        let (value, quantile) = (ms(step.value_iterated_to() as f64), step.quantile_iterated_to());
+        let value = ms(step.value_iterated_to() as f64);
+        let quantile = step.quantile_iterated_to();
         // Writing to a string cannot fail.
         let _ = match quantile < 1.0 {
-            true => writeln!(out, "{value:>12.3} {quantile:>2.12} {seen:>10} {:>14.2}", 1.0 / (1.0 - quantile)),
+            true => writeln!(
+                out,
+                "{value:>12.3} {quantile:>2.12} {seen:>10} {:>14.2}",
+                1.0 / (1.0 - quantile)
+            ),
             false => writeln!(out, "{value:>12.3} {quantile:>2.12} {seen:>10}"),
         };
     }
-    let (mean, deviation, max) = (ms(histogram.mean()), ms(histogram.stdev()), ms(histogram.max() as f64));
+    let mean = ms(histogram.mean());
+    let deviation = ms(histogram.stdev());
+    let max = ms(histogram.max() as f64);
     let _ = write!(
         out,
         "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]\n\
@@ -129,10 +145,11 @@ pub(super) fn percentiles(timing: &Timing) -> String {
     out
 }
 
-/// All of `timing` in the other layout.
+/// Converts `timing` to the other layout.
 #[expect(clippy::expect_used, reason = "constants")]
 fn hdr(timing: &Timing) -> Hdr {
-    let mut hdr = Hdr::new_with_bounds(1, VALUE_NS_MAX, DIGITS).expect("bounds that the library allows: see the test");
+    let mut hdr = Hdr::new_with_bounds(1, VALUE_NS_MAX, DIGITS)
+        .expect("bounds that the library allows: see the test");
     let all = timing.all();
     for bucket in all.iter() {
         hdr.saturating_record_n(bucket.high.min(all.max()), bucket.count);

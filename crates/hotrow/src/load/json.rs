@@ -1,17 +1,19 @@
-//! The result for machines. Names and shape are a contract; `SCHEMA` changes when they do.
+//! The machine-readable result. Names and shape are a contract; `SCHEMA` changes with them.
 
 use std::collections::BTreeMap;
 
-use hotrow_load::objective::{Judged, Met, Value};
-use hotrow_load::outcome::{End, Outcome, Second};
-use hotrow_load::plan::{Arrivals, Pace};
-use hotrow_load::record::{Known, Timing};
+use hotrow_load::objective::{MeasuredValue, ObjectiveResult, ObjectiveStatus};
+use hotrow_load::outcome::{Outcome, RunEnd, Second};
+use hotrow_load::plan::{Arrivals, LoadModel};
 use hotrow_load::run::Config;
+use hotrow_load::stats::{CensoredNs, Timing};
 use serde::{Serialize, Serializer};
 
 use super::calibration::Headroom;
-use super::{csv, verdict};
+use super::csv;
 use crate::diagnosis::json::Diagnosis;
+use hotrow_trial::bottleneck_text;
+use hotrow_trial::format::rounded;
 
 /// Version of the result's shape.
 pub(super) const SCHEMA: &str = "hotrow.load/1";
@@ -37,7 +39,7 @@ pub(super) struct Report<'a> {
     generator: Generator,
     slo: Vec<ObjectiveReport>,
     seconds: Vec<SecondReport>,
-    /// What the machine showed meanwhile.
+    /// The diagnosis of the machine during the run.
     diagnosis: Diagnosis<'a>,
     verdict: String,
 }
@@ -84,9 +86,10 @@ struct Quantiles {
     max: Micros,
 }
 
-/// Microseconds: null without samples, a number, or `">x"` where the truth lies among requests that were given up.
+/// Microseconds: null without samples, a number, or `">x"` for a lower bound among abandoned
+/// requests.
 #[derive(Debug)]
-pub(crate) struct Micros(pub(crate) Option<Known>);
+pub(crate) struct Micros(pub(crate) Option<CensoredNs>);
 
 #[derive(Debug, Serialize)]
 struct Bytes {
@@ -114,10 +117,10 @@ struct Generator {
     cpu_s: f64,
     cpu_us_per_request: Option<f64>,
     cpu_share: f64,
-    /// Of the answers that were awaited, the share that had come and lay unread; null when none was looked for.
+    /// Share of the awaited responses that had arrived and lay unread; null without samples.
     unread_share: Option<f64>,
     limited: bool,
-    /// Null when the machine was not calibrated for such a run.
+    /// Null without a calibration for this kind of run.
     headroom: Option<Headroom>,
 }
 
@@ -127,13 +130,13 @@ pub(crate) struct ObjectiveReport {
     /// In the objective's own unit: null without samples, a number, or `">x"`.
     value: Figure,
     met: bool,
-    /// False when the generator was the limit and the figures prove nothing; `met` is false then.
-    proven: bool,
+    /// False when the generator was the limit and the figures decide nothing; `met` is false then.
+    conclusive: bool,
     words: String,
 }
 
 #[derive(Debug)]
-struct Figure(Value);
+struct Figure(MeasuredValue);
 
 #[derive(Debug, Serialize)]
 struct SecondReport {
@@ -156,15 +159,15 @@ impl<'a> Report<'a> {
         url: &str,
         config: &Config,
         outcome: &Outcome,
-        (judged, headroom, diagnosis): (&[Judged], Option<Headroom>, Diagnosis<'a>),
+        (judged, headroom, diagnosis): (&[ObjectiveResult], Option<Headroom>, Diagnosis<'a>),
     ) -> Self {
         let total = &outcome.total;
         let counts = &total.counts;
-        let lag = Timing { answered: total.schedule_lag.clone(), given_up: None };
+        let lag = Timing { answered: total.schedule_lag.clone(), abandoned: None };
         Self {
             schema: SCHEMA,
             target: Target::new(url, config),
-            interrupted: outcome.end != End::Complete,
+            interrupted: outcome.end != RunEnd::Complete,
             end: csv::name(outcome.end),
             duration_s: rounded(outcome.window.as_secs_f64(), 6),
             requests: Requests {
@@ -190,7 +193,10 @@ impl<'a> Report<'a> {
                 malformed: counts.errors.malformed,
                 unexpected_status: counts.errors.unexpected_status,
             },
-            connections: Connections { opened: counts.connections_opened, reconnects: counts.reconnects },
+            connections: Connections {
+                opened: counts.connections_opened,
+                reconnects: counts.reconnects,
+            },
             generator: Generator {
                 cpu_s: rounded(outcome.cpu().as_secs_f64(), 6),
                 cpu_us_per_request: outcome.cpu_us_per_request().map(|us| rounded(us, 3)),
@@ -202,19 +208,19 @@ impl<'a> Report<'a> {
             slo: judged.iter().map(ObjectiveReport::of).collect(),
             seconds: outcome.seconds.iter().map(SecondReport::of).collect(),
             diagnosis,
-            verdict: verdict::sentence(outcome),
+            verdict: bottleneck_text::sentence(outcome),
         }
     }
 }
 
 impl Target {
     fn new(url: &str, config: &Config) -> Self {
-        let (rate, arrivals) = match config.plan.pace {
-            Pace::Closed => (RateReport::Closed, None),
-            Pace::Open { rate, arrivals } if rate.from() == rate.to() => {
+        let (rate, arrivals) = match config.plan.model {
+            LoadModel::Closed => (RateReport::Closed, None),
+            LoadModel::Open { rate, arrivals } if rate.from() == rate.to() => {
                 (RateReport::Constant(rate.from()), Some(arrivals))
             }
-            Pace::Open { rate, arrivals } => {
+            LoadModel::Open { rate, arrivals } => {
                 (RateReport::Ramp(format!("{}..{}", rate.from(), rate.to())), Some(arrivals))
             }
         };
@@ -253,8 +259,10 @@ impl Serialize for Micros {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             None => serializer.serialize_none(),
-            Some(Known::Exactly(ns)) => serializer.serialize_f64(micros(ns)),
-            Some(Known::AtLeast(ns)) => serializer.collect_str(&format_args!(">{}", micros(ns))),
+            Some(CensoredNs::Exact(ns)) => serializer.serialize_f64(micros(ns)),
+            Some(CensoredNs::AtLeast(ns)) => {
+                serializer.collect_str(&format_args!(">{}", micros(ns)))
+            }
         }
     }
 }
@@ -262,20 +270,22 @@ impl Serialize for Micros {
 impl Serialize for Figure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Nothing => serializer.serialize_none(),
-            Value::Exactly(value) => serializer.serialize_f64(rounded(value, 6)),
-            Value::AtLeast(value) => serializer.collect_str(&format_args!(">{}", rounded(value, 6))),
+            MeasuredValue::Nothing => serializer.serialize_none(),
+            MeasuredValue::Exact(value) => serializer.serialize_f64(rounded(value, 6)),
+            MeasuredValue::AtLeast(value) => {
+                serializer.collect_str(&format_args!(">{}", rounded(value, 6)))
+            }
         }
     }
 }
 
 impl ObjectiveReport {
-    pub(crate) fn of(judged: &Judged) -> Self {
+    pub(crate) fn of(judged: &ObjectiveResult) -> Self {
         Self {
             objective: judged.objective.to_string(),
             value: Figure(judged.value),
-            met: judged.met == Met::Yes,
-            proven: judged.met != Met::NotProven,
+            met: judged.met == ObjectiveStatus::Met,
+            conclusive: judged.met != ObjectiveStatus::Inconclusive,
             words: judged.words(),
         }
     }
@@ -304,15 +314,11 @@ fn micros(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
-    let factor = 10_f64.powi(digits);
-    (value * factor).round() / factor
-}
-
-/// One line of JSON.
+/// Returns one line of JSON.
 pub(super) fn line(report: &Report<'_>) -> String {
-    // Plain data with text keys: nothing in it can fail to serialize. An error would still be told, not hidden.
-    serde_json::to_string(report).unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
+    // Plain data with text keys always serializes; an error would still be printed.
+    serde_json::to_string(report)
+        .unwrap_or_else(|e| format!("{{\"schema\":\"{SCHEMA}\",\"error\":\"{e}\"}}"))
 }
 
 #[cfg(test)]

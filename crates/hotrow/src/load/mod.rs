@@ -1,148 +1,158 @@
-//! `hotrow load`: the load generator's command.
+//! `hotrow load`: the command of the load generator.
 //!
-//! Reading order: [`args`] (what can be asked for), `resolve` (checked and prepared), this file (the run), `json` and
-//! `text` (the result), `verdict` (what limited it), `hdr`, `csv` (second by second) and `html`, to `files`; `calibration`; `compare` (results that
-//! were `kept`).
+//! Reading order: [`args`] (the command line), `resolve` (checks and preparation), this file (the
+//! run), `json` and `text` (the result), `bottleneck_text` (what limited it), `hdr`, `csv` (second
+//! by second) and `html`, to `files`; `calibration`; `compare` (results in `saved_result`).
 
 pub mod args;
 mod calibration;
 mod compare;
 mod csv;
-pub(crate) mod files;
 mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
-mod kept;
 pub(crate) mod resolve;
+mod saved_result;
 pub(crate) mod text;
-pub(crate) mod verdict;
 
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use hotrow_diagnose::samples::Samples;
-use hotrow_lab::prove::{self, Limits, Told, Undo};
-use hotrow_lab::watch::Watch;
 use hotrow_load::calibrate::{self, CalibrateError};
-use hotrow_load::objective::{self, Judged, Met};
-use hotrow_load::outcome::{End, Outcome, Second};
-use hotrow_load::record::Record;
+use hotrow_load::objective::{self, ObjectiveResult, ObjectiveStatus};
+use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::run::{self, Config, RunError};
+use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
+use hotrow_trial::confirm::{self, QuotaRestore, TrialEvent, TrialLimits};
+use hotrow_trial::observe::Observer;
 
-use self::args::{LoadArgs, Other};
+use self::args::{LoadArgs, LoadCommand};
 use self::calibration::{Entry, Machine};
 pub use self::compare::CompareError;
 use self::csv::Csv;
-pub use self::files::Unwritable;
 use self::hdr::HdrLog;
-pub use self::kept::NoResult;
-pub use self::resolve::Refused;
-use crate::cli::Exit;
-use crate::diagnosis::diagnosed::{self, Diagnosed};
+pub use self::resolve::ArgumentError;
+pub use self::saved_result::SavedResultError;
 use crate::diagnosis::json::Diagnosis;
-use crate::diagnosis::{trials, watched};
+use crate::diagnosis::result::{DiagnosisResult, stop_flag};
+use crate::diagnosis::{trials, watch_args};
 use crate::doctor;
-use crate::screen::Shown;
+use crate::tui::ProgressDisplay;
+use hotrow_cli::exit::Exit;
+use hotrow_cli::output::print_line;
+use hotrow_cli::output::{self, OutputError};
 
-/// Why there is no result.
+/// Reasons for a missing result.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The arguments are wrong.
+    /// The arguments are invalid.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Arguments(#[from] ArgumentError),
     /// The run failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Who shall be watched is not there.
+    /// A process to be watched is missing.
     #[error("{0}")]
-    Watch(String),
-    /// The display that was asked for cannot be had.
+    Observer(String),
+    /// The requested display is not possible.
     #[error("{0}")]
     Progress(String),
     /// Calibrating failed.
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
-    /// A file, or standard output, could not be written to its end.
+    /// A file, or standard output, could not be written completely.
     #[error("{0}; it is not complete")]
-    Output(Unwritable),
+    Output(OutputError),
     /// Results cannot be compared.
     #[error(transparent)]
     Compare(#[from] CompareError),
-    /// Signals cannot be heard.
+    /// Signal handlers cannot be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
 }
 
 impl LoadError {
-    /// How the process must end.
+    /// Returns the exit status.
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Refused(Refused::Target(
+            Self::Arguments(ArgumentError::Target(
                 hotrow_load::target::TargetError::Unreachable { .. }
                 | hotrow_load::target::TargetError::UnknownHost { .. }
                 | hotrow_load::target::TargetError::NoAddress(_),
             )) => Exit::Failed,
-            Self::Refused(_)
-            | Self::Watch(_)
+            Self::Arguments(_)
+            | Self::Observer(_)
             | Self::Progress(_)
-            | Self::Run(RunError::Plan(_) | RunError::OutOfRange { .. } | RunError::PipelineWithoutKeepalive) => {
-                Exit::Usage
-            }
-            Self::Run(RunError::InterruptedBefore) | Self::Calibrate(CalibrateError::Interrupted) => Exit::Interrupted,
-            Self::Run(_) | Self::Calibrate(_) | Self::Output(_) | Self::Compare(_) | Self::Signals(_) => Exit::Failed,
+            | Self::Run(
+                RunError::Plan(_)
+                | RunError::OutOfRange { .. }
+                | RunError::PipelineWithoutKeepalive,
+            ) => Exit::Usage,
+            Self::Run(RunError::InterruptedBefore)
+            | Self::Calibrate(CalibrateError::Interrupted) => Exit::Interrupted,
+            Self::Run(_)
+            | Self::Calibrate(_)
+            | Self::Output(_)
+            | Self::Compare(_)
+            | Self::Signals(_) => Exit::Failed,
         }
     }
 }
 
 /// Runs `hotrow load` and reports.
-///
 /// # Errors
-/// What kept it from having a result.
+/// Returns the reason for a missing result.
 pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
-    if let Some(Other::Compare(args)) = &args.other {
+    if let Some(LoadCommand::Compare(args)) = &args.command {
         return Ok(compare::run(args)?);
     }
-    // Before anything can take long: an unknown host too can be broken off.
-    let (stop, changes) = diagnosed::stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
+    // Installed before anything slow, so that resolving an unknown host can be interrupted too.
+    let (stop, changes) = stop_flag(args.allow_changes).map_err(LoadError::Signals)?;
     if args.calibrate {
         return calibrate(args, &stop);
     }
     let (url, config) = resolve::resolve(args)?;
-    if let Some(short) = resolve::wanted(&config).and_then(|wanted| doctor::of_generator(&wanted)) {
-        tell(std::io::stderr(), &format!("hotrow load: {short}"));
+    if let Some(short) =
+        resolve::wanted(&config).and_then(|wanted| doctor::generator_warning(&wanted))
+    {
+        print_line(std::io::stderr(), &format!("hotrow load: {short}"));
     }
     args.progress.check().map_err(LoadError::Progress)?;
-    let mut watch = watched::watch(&args.watch, &config.address).map_err(LoadError::Watch)?;
+    let mut watch = watch_args::watch(&args.watch, &config.address).map_err(LoadError::Observer)?;
     let [hdr, csv, html] = resolve::output_files(args)?;
     let mut hdr = hdr.map(|file| HdrLog::new(file, (SystemTime::now(), Nanos::now())));
     let mut csv = csv.map(Csv::new);
-    let shown = Shown::start(args.progress, format!("hotrow load {url}"), &watch).map_err(LoadError::Progress)?;
+    let shown = ProgressDisplay::start(args.progress, format!("hotrow load {url}"), &watch)
+        .map_err(LoadError::Progress)?;
     shown.begins(&config);
-    let mut told = |second: &Second, record: &Record| {
+    let mut on_second = |second: &Second, record: &LoadStats| {
         shown.second(second, record);
         if shown.lines() {
-            tell(std::io::stderr(), &text::progress(second));
+            print_line(std::io::stderr(), &text::progress(second));
         }
         hdr.iter_mut().for_each(|hdr| hdr.second(second, record));
         csv.iter_mut().for_each(|csv| csv.second(second));
     };
-    let (warmup, length) = (config.plan.warmup, config.plan.extent.duration);
-    let (outcome, samples) =
-        watch.during(warmup, length, |begin| run::run_telling(&config, &stop, &mut |at| begin.at(at), &mut told));
+    let warmup = config.plan.warmup;
+    let length = config.plan.stop.duration;
+    let (outcome, samples) = watch.during(warmup, length, |begin| {
+        run::run_with_start_hook(&config, &stop, &mut |at| begin.at(at), &mut on_second)
+    });
     let outcome = outcome?;
     let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes), &shown);
     drop(shown);
     let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
-    let judged = objective::judge(objectives, &outcome);
+    let judged = objective::evaluate(objectives, &outcome);
     let printed = report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
-    // After the report: a full disk must not hide what was measured.
+    // After the report: a full disk must not hide the measurement.
     let html = html.map(|mut file| {
-        let command = html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
+        let command =
+            html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
         file.write(&html::page(&url, &command, &config, &outcome, (&judged, &diagnosed)));
         file
     });
@@ -154,33 +164,43 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     Ok(exit(&outcome, &judged, diagnosed.interrupted))
 }
 
-/// What limited the run, tested where that was asked for.
+/// Returns the diagnosis of the run, tested if requested.
 fn find(
     args: &LoadArgs,
     config: &Config,
     outcome: &Outcome,
-    (watch, samples): (&mut Watch, Option<Samples>),
-    (stop, changes): (&Arc<AtomicBool>, Option<Undo>),
-    shown: &Shown,
-) -> Diagnosed {
-    let Some(samples) = samples else { return Diagnosed::default() };
-    let scene = prove::scene(config, outcome, &samples, watch.local);
-    let findings = watch.judge(samples, outcome);
-    // Of what was broken off, or went nowhere, there is nothing to repeat.
-    let testable = args.prove && outcome.end == End::Complete && outcome.total.counts.ok > 0;
-    let untestable = args.prove && outcome.end != End::Interrupted && outcome.total.counts.ok == 0;
+    (watch, samples): (&mut Observer, Option<Samples>),
+    (stop, changes): (&Arc<AtomicBool>, Option<QuotaRestore>),
+    shown: &ProgressDisplay,
+) -> DiagnosisResult {
+    let Some(samples) = samples else { return DiagnosisResult::default() };
+    let context = confirm::context(config, outcome, &samples, watch.local);
+    let findings = watch.findings(samples, outcome);
+    // An interrupted or failed run leaves nothing to repeat.
+    let testable = args.confirm && outcome.end == RunEnd::Complete && outcome.total.counts.ok > 0;
+    let untestable =
+        args.confirm && outcome.end != RunEnd::Interrupted && outcome.total.counts.ok == 0;
     let verdict = testable.then(|| {
-        let limits = Limits { changes, ..Limits::of(outcome.window, args.prove_time) };
-        shown.tests(args.prove_time, || format!("the run: {:.0} answered/s", outcome.throughput_rps()));
-        let mut told = |told: Told<'_>| trials::show(shown, &told);
-        prove::prove(config, watch, (findings.clone(), scene.clone()), limits, stop, &mut told)
+        let limits = TrialLimits { changes, ..TrialLimits::of(outcome.window, args.confirm_time) };
+        shown.tests(args.confirm_time, || {
+            format!("the run: {:.0} answered/s", outcome.throughput_rps())
+        });
+        let mut on_second = |on_second: TrialEvent<'_>| trials::show(shown, &on_second);
+        confirm::confirm(
+            config,
+            watch,
+            (findings.clone(), context.clone()),
+            limits,
+            stop,
+            &mut on_second,
+        )
     });
     let verdict = verdict.or_else(|| {
         let why = "no request was answered as expected, so there is nothing to compare with";
-        untestable.then(|| prove::untested(findings.clone(), scene, why))
+        untestable.then(|| confirm::untested(findings.clone(), context, why))
     });
     let interrupted = testable && stop.load(Ordering::Relaxed);
-    Diagnosed { findings, verdict, interrupted }
+    DiagnosisResult { findings, verdict, interrupted }
 }
 
 fn report(
@@ -188,69 +208,78 @@ fn report(
     url: &str,
     config: &Config,
     outcome: &Outcome,
-    (judged, diagnosis, diagnosed): (&[Judged], Diagnosis<'_>, &Diagnosed),
-) -> Result<(), Unwritable> {
+    (judged, diagnosis, diagnosed): (&[ObjectiveResult], Diagnosis<'_>, &DiagnosisResult),
+) -> Result<(), OutputError> {
     let kept = calibration::file(|name| std::env::var_os(name));
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
     let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
     if args.json {
         let report = json::Report::new(url, config, outcome, (judged, headroom, diagnosis));
-        files::print(std::io::stdout(), &json::line(&report))?;
-        for missed in judged.iter().filter(|judged| judged.met != Met::Yes) {
-            let (objective, words) = (&missed.objective, missed.words());
-            tell(std::io::stderr(), &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)));
+        output::print(std::io::stdout(), &json::line(&report))?;
+        for missed in judged.iter().filter(|judged| judged.met != ObjectiveStatus::Met) {
+            let objective = &missed.objective;
+            let words = missed.words();
+            print_line(
+                std::io::stderr(),
+                &format!("hotrow load: {} {objective}: {words}", text::met(missed.met)),
+            );
         }
     } else {
         let text = text::report(url, config, outcome, judged, (headroom.as_ref(), diagnosed));
-        files::print(std::io::stdout(), text.trim_end())?;
+        output::print(std::io::stdout(), text.trim_end())?;
     }
     if args.percentiles {
-        files::print(std::io::stdout(), &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()))?;
+        output::print(
+            std::io::stdout(),
+            &format!("\n{}", hdr::percentiles(&outcome.total.latency).trim_end()),
+        )?;
     }
     Ok(())
 }
 
-/// `interrupted`: the tests of what limited it were, after it.
-fn exit(outcome: &Outcome, judged: &[Judged], interrupted: bool) -> Exit {
+/// Returns the exit status. `interrupted`: the tests after the run were interrupted.
+fn exit(outcome: &Outcome, judged: &[ObjectiveResult], interrupted: bool) -> Exit {
     match outcome.end {
-        End::Interrupted => Exit::Interrupted,
-        End::Complete if interrupted => Exit::Interrupted,
-        // Nothing that was expected came: whatever the figures are, they are no result.
-        End::TargetGone => Exit::Failed,
-        End::Complete if outcome.total.counts.ok == 0 => Exit::Failed,
-        End::Complete if judged.iter().any(|judged| judged.met != Met::Yes) => Exit::Missed,
-        End::Complete => Exit::Fine,
+        RunEnd::Interrupted => Exit::Interrupted,
+        RunEnd::Complete if interrupted => Exit::Interrupted,
+        // No expected response arrived: there is no result.
+        RunEnd::TargetUnreachable => Exit::Failed,
+        RunEnd::Complete if outcome.total.counts.ok == 0 => Exit::Failed,
+        RunEnd::Complete if judged.iter().any(|judged| judged.met != ObjectiveStatus::Met) => {
+            Exit::Missed
+        }
+        RunEnd::Complete => Exit::Fine,
     }
 }
 
-/// `--calibrate`: measures, keeps, prints.
+/// Calibrates for `--calibrate`, saves the result and prints it.
 fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError> {
-    let (connections, threads) = (args.target.connections.get(), resolve::threads(&args.target)?);
+    let connections = args.target.connections.get();
+    let threads = resolve::threads(&args.target)?;
     // Both ends of each connection are open files of this process.
     resolve::fit_open_files(connections * 2, threads * 2)?;
-    let found = calibrate::calibrate(connections, threads, resolve::runqueue_wait(), stop, &mut |round| {
-        if args.progress.in_lines() {
-            tell(std::io::stderr(), &format!("round {round} of {}", calibrate::ROUNDS));
-        }
-    })?;
+    let found =
+        calibrate::calibrate(connections, threads, resolve::runqueue_wait(), stop, &mut |round| {
+            if args.progress.in_lines() {
+                print_line(std::io::stderr(), &format!("round {round} of {}", calibrate::ROUNDS));
+            }
+        })?;
     let entry = Entry::new(&found, Machine::here(), SystemTime::now());
-    let printed = files::print(std::io::stdout(), &if args.json { entry.json() } else { entry.text() });
+    let printed =
+        output::print(std::io::stdout(), &if args.json { entry.json() } else { entry.text() });
     let kept = match calibration::file(|name| std::env::var_os(name)) {
-        Some(file) => {
-            calibration::keep(&file, &entry).map_err(|e| format!("{} cannot be written: {e}", file.display()))
-        }
+        Some(file) => calibration::save(&file, &entry)
+            .map_err(|e| format!("{} cannot be written: {e}", file.display())),
         None => Err("neither XDG_CACHE_HOME nor HOME names a folder".to_owned()),
     };
     if let Err(why) = kept {
-        tell(std::io::stderr(), &format!("hotrow load: the calibration is not kept for later runs: {why}"));
+        print_line(
+            std::io::stderr(),
+            &format!("hotrow load: the calibration is not saved for later runs: {why}"),
+        );
     }
     printed.map_err(LoadError::Output)?;
     Ok(Exit::Fine)
-}
-
-/// Writes a line. Nobody may be listening: a closed pipe is no reason to fail.
-fn tell(mut out: impl Write, line: &str) {
-    let _ = writeln!(out, "{line}");
 }
 
 #[cfg(test)]
@@ -260,22 +289,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_that_are_broken_off_are_an_interruption() {
-        let mut total = Record::default();
+    fn interrupted_tests_are_an_interruption() {
+        let mut total = LoadStats::default();
         (total.counts.scheduled, total.counts.sent, total.counts.ok) = (1, 1, 1);
         let outcome = Outcome {
-            end: End::Complete,
+            end: RunEnd::Complete,
             window: Duration::from_secs(1),
             total,
             in_flight_at_end: 0,
             target_rate: None,
-            places: 1,
+            max_in_flight: 1,
             seconds: Vec::new(),
             threads: Vec::new(),
-            troubles: Vec::new(),
+            failure_messages: Vec::new(),
         };
         assert_eq!(exit(&outcome, &[], false) as i32, 0);
         assert_eq!(exit(&outcome, &[], true) as i32, 130);
-        assert_eq!(exit(&Outcome { end: End::Interrupted, ..outcome }, &[], false) as i32, 130);
+        assert_eq!(exit(&Outcome { end: RunEnd::Interrupted, ..outcome }, &[], false) as i32, 130);
     }
 }

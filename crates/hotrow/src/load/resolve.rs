@@ -1,4 +1,5 @@
-//! From arguments to a run: names are resolved, files read, contradictions refused, before anything is sent.
+//! Conversion of arguments to a run: resolves names, reads files and rejects contradictions before
+//! anything is sent.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -9,26 +10,26 @@ use std::time::Duration;
 use hotrow_diagnose::doctor::startup::Generator;
 use hotrow_load::form;
 use hotrow_load::ids::Ids;
-use hotrow_load::plan::{Arrivals, Extent, Pace, Plan};
-use hotrow_load::request::{Description, Mix, RequestError};
-use hotrow_load::run::{Config, Expect, RunqueueWait};
+use hotrow_load::plan::{Arrivals, LoadModel, Plan, StopCondition};
+use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
+use hotrow_load::run::{Config, ExpectedStatus, RunqueueWait};
 use hotrow_load::target::{Address, TargetError, Url};
 use hotrow_load::tls::{Tls, TlsError, Trust};
 
 use super::args::{ArrivalsArg, LoadArgs, TargetArgs};
-use super::files::{OutputFile, Unwritable};
-use crate::open_files::{self, Fit, Wanted};
+use crate::open_files::{self, Fit, OpenFileNeeds};
+use hotrow_cli::output::{OutputError, OutputFile};
 
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
-/// Longest wait for a connection to open: a filtered port is told within seconds.
+/// Longest wait for a connection: a filtered port is detected within seconds.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 /// Largest body, and largest file of ids, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// What is wrong with the arguments, found before the run.
+/// Errors in the arguments, found before the run.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// The URL, or the host that it names.
+pub enum ArgumentError {
+    /// The URL, or its host.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The request.
@@ -40,38 +41,39 @@ pub enum Refused {
     /// TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A weight that is no number.
+    /// A weight is no number.
     #[error("the weight in {0:?} must be a whole number, as in '3*http://…'")]
     Weight(String),
-    /// URLs of different servers.
+    /// The URLs have different servers.
     #[error("{first} and {other} are not the same server; one run loads one")]
     SeveralServers {
         /// The first URL.
         first: String,
-        /// Another.
+        /// Another URL.
         other: String,
     },
-    /// A file that cannot be used.
+    /// A file cannot be used.
     #[error("{path} cannot be read: {why}")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A file that cannot be written.
+    /// A file cannot be written.
     #[error(transparent)]
-    Unwritable(#[from] Unwritable),
+    OutputError(#[from] OutputError),
     /// Contradictory arguments.
     #[error("{0}")]
     Contradiction(String),
     /// More connections than open files.
     #[error(
-        "{connections} connections need more open files than the hard limit of this system allows ({limit}); \
-         raise it (ulimit -Hn, or LimitNOFILE= of the service), or use fewer connections"
+        "{connections} connections need more open files than the hard limit of this system allows \
+         ({limit}); raise it (ulimit -Hn, or LimitNOFILE= of the service), or use fewer \
+         connections"
     )]
     OpenFiles {
-        /// Connections asked for.
+        /// Requested connections.
         connections: usize,
         /// The limit.
         limit: u64,
@@ -82,26 +84,33 @@ pub enum Refused {
          widen net.ipv4.ip_local_port_range, or use fewer connections"
     )]
     Ports {
-        /// Connections asked for.
+        /// Requested connections.
         connections: usize,
-        /// Ports.
+        /// Available ports.
         ports: u64,
     },
 }
 
-/// Checks and prepares everything but the files that are written: the URLs in words, and the run.
-pub(super) fn resolve(args: &LoadArgs) -> Result<(String, Config), Refused> {
+/// Checks and prepares everything except output files; returns the URLs as text, and the run.
+pub(super) fn resolve(args: &LoadArgs) -> Result<(String, Config), ArgumentError> {
     let plan = plan(args)?;
     judgeable(args)?;
     target(&args.urls, &args.target, plan)
 }
 
-/// Where a plan is carried out, and how: the URLs in words, and everything that a run needs.
-pub(crate) fn target(texts: &[String], args: &TargetArgs, plan: Plan) -> Result<(String, Config), Refused> {
+/// Resolves the target of a plan; returns the URLs as text, and the run.
+pub(crate) fn target(
+    texts: &[String],
+    args: &TargetArgs,
+    plan: Plan,
+) -> Result<(String, Config), ArgumentError> {
     let urls = urls(texts)?;
     let first = &urls[0].1;
     if let Some((_, other)) = urls.iter().find(|(_, url)| !url.same_origin(first)) {
-        return Err(Refused::SeveralServers { first: first.to_string(), other: other.to_string() });
+        return Err(ArgumentError::SeveralServers {
+            first: first.to_string(),
+            other: other.to_string(),
+        });
     }
     if (args.insecure || args.cacert.is_some()) && !first.secure {
         return Err(contradiction("--cacert and --insecure are for https:// URLs"));
@@ -113,7 +122,9 @@ pub(crate) fn target(texts: &[String], args: &TargetArgs, plan: Plan) -> Result<
     let connections = args.connections.get();
     let threads = threads(args)?;
     if args.pipeline.get() > 1 && args.no_keepalive {
-        return Err(contradiction("--pipeline needs connections that stay open; leave --no-keepalive out"));
+        return Err(contradiction(
+            "--pipeline needs connections that stay open; leave --no-keepalive out",
+        ));
     }
     fit_open_files(connections, threads)?;
     let tls = first.secure.then(|| Tls::new(&first.host, &trust(args))).transpose()?;
@@ -130,8 +141,8 @@ pub(crate) fn target(texts: &[String], args: &TargetArgs, plan: Plan) -> Result<
         timeout: args.timeout,
         connect_timeout,
         expect: match args.expect_status.as_slice() {
-            [] => Expect::Success,
-            codes => Expect::Status(codes.to_vec()),
+            [] => ExpectedStatus::Success,
+            codes => ExpectedStatus::Status(codes.to_vec()),
         },
         seed: args.seed,
         runqueue_wait: runqueue_wait(),
@@ -140,58 +151,68 @@ pub(crate) fn target(texts: &[String], args: &TargetArgs, plan: Plan) -> Result<
     Ok((urls.iter().map(|(_, url)| url.to_string()).collect::<Vec<_>>().join(" "), config))
 }
 
-/// Where connections go, if there are ports enough for them.
-fn address(args: &TargetArgs, url: &Url, patience: Duration) -> Result<Address, Refused> {
+/// Resolves the destination and checks that enough ports are available.
+fn address(args: &TargetArgs, url: &Url, patience: Duration) -> Result<Address, ArgumentError> {
     let address = match &args.unix_socket {
         Some(path) => Address::Unix(path.clone()),
         None => Address::Tcp(url.resolve(patience)?),
     };
     let connections = args.connections.get();
     match (&address, local_ports()) {
-        (Address::Tcp(_), Some(ports)) if connections as u64 > ports => Err(Refused::Ports { connections, ports }),
+        (Address::Tcp(_), Some(ports)) if connections as u64 > ports => {
+            Err(ArgumentError::Ports { connections, ports })
+        }
         _ => Ok(address),
     }
 }
 
-/// What a run asks of this machine, if it goes through ports and accept queues.
+/// Returns the run's requirements of this machine, if it uses ports and accept queues.
 pub(crate) fn wanted(config: &Config) -> Option<Generator> {
     let Address::Tcp(address) = config.address else { return None };
-    let new_per_s = match config.plan.pace {
-        Pace::Open { rate, .. } if !config.keepalive => Some(rate.from().max(rate.to())),
+    let new_per_s = match config.plan.model {
+        LoadModel::Open { rate, .. } if !config.keepalive => Some(rate.from().max(rate.to())),
         _ => None,
     };
-    Some(Generator { connections: config.connections as u64, new_per_s, local: address.ip().is_loopback() })
+    Some(Generator {
+        connections: config.connections as u64,
+        new_per_s,
+        local: address.ip().is_loopback(),
+    })
 }
 
-/// Threads that the arguments ask for.
-pub(super) fn threads(args: &TargetArgs) -> Result<usize, Refused> {
+pub(super) fn threads(args: &TargetArgs) -> Result<usize, ArgumentError> {
     let connections = args.connections.get();
     let threads = args.threads.map_or_else(|| threads_default(connections), NonZeroUsize::get);
     if threads > connections {
-        return Err(Refused::Contradiction(format!(
+        return Err(ArgumentError::Contradiction(format!(
             "{threads} threads need as many connections; there are {connections}"
         )));
     }
     Ok(threads)
 }
 
-/// How long a thread waited for a CPU, from `/proc`.
+/// Returns a source of run-queue waits, from `/proc`.
 pub(super) fn runqueue_wait() -> Option<RunqueueWait> {
-    Some(Arc::new(|tid| hotrow_diagnose::schedstat::of_thread(Path::new("/proc"), tid).ok().map(|stat| stat.waiting)))
+    Some(Arc::new(|tid| {
+        hotrow_diagnose::schedstat::of_thread(Path::new("/proc"), tid).ok().map(|stat| stat.waiting)
+    }))
 }
 
-fn judgeable(args: &LoadArgs) -> Result<(), Refused> {
-    let shares = args.slo.iter().flat_map(|slo| &slo.0).find(|objective| objective.needs_target_rate());
+fn judgeable(args: &LoadArgs) -> Result<(), ArgumentError> {
+    let shares =
+        args.slo.iter().flat_map(|slo| &slo.0).find(|objective| objective.needs_target_rate());
     match shares {
-        Some(objective) if args.rate.is_none() => Err(Refused::Contradiction(format!(
-            "{objective} is a share of a target rate; add --rate, or give the objective in requests per second"
+        Some(objective) if args.rate.is_none() => Err(ArgumentError::Contradiction(format!(
+            "{objective} is a share of a target rate; add --rate, or give the objective in \
+             requests per second"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Makes or empties the files of `--hdr`, `--csv` and `--html`. Last of all: a run that is refused must not empty a file.
-pub(super) fn output_files(args: &LoadArgs) -> Result<[Option<OutputFile>; 3], Refused> {
+/// Creates or truncates the files of `--hdr`, `--csv` and `--html`. Called last: a rejected run
+/// must not truncate a file.
+pub(super) fn output_files(args: &LoadArgs) -> Result<[Option<OutputFile>; 3], ArgumentError> {
     let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
     let files = [create(&args.hdr)?, create(&args.csv)?, create(&args.html)?];
     let names = ["--hdr", "--csv", "--html"];
@@ -199,28 +220,33 @@ pub(super) fn output_files(args: &LoadArgs) -> Result<[Option<OutputFile>; 3], R
         if let (Some(one), Some(other)) = (&files[i], &files[j])
             && one.is_same(other)
         {
-            return Err(contradiction(&format!("{} and {} name the same file; give each its own", names[i], names[j])));
+            return Err(contradiction(&format!(
+                "{} and {} name the same file; give each its own",
+                names[i], names[j]
+            )));
         }
     }
     Ok(files)
 }
 
-/// URLs with their weights; clap demands at least one.
-fn urls(texts: &[String]) -> Result<Vec<(u32, Url)>, Refused> {
+/// Parses URLs with their weights; clap requires at least one.
+fn urls(texts: &[String]) -> Result<Vec<(u32, Url)>, ArgumentError> {
     let parse = |text: &String| match text.split_once('*') {
         Some((weight, url)) if !weight.contains("://") => {
-            let weight = weight.trim().parse().map_err(|_| Refused::Weight(text.clone()))?;
+            let weight = weight.trim().parse().map_err(|_| ArgumentError::Weight(text.clone()))?;
             Ok((weight, Url::parse(url)?))
         }
         _ => Ok((1, Url::parse(text)?)),
     };
-    let urls = texts.iter().map(parse).collect::<Result<Vec<_>, Refused>>()?;
+    let urls = texts.iter().map(parse).collect::<Result<Vec<_>, ArgumentError>>()?;
     if urls.is_empty() { Err(contradiction("name a URL")) } else { Ok(urls) }
 }
 
-fn plan(args: &LoadArgs) -> Result<Plan, Refused> {
+fn plan(args: &LoadArgs) -> Result<Plan, ArgumentError> {
     if args.requests == Some(0) {
-        return Err(contradiction("--requests 0 sends nothing; give a number above zero, or leave it out"));
+        return Err(contradiction(
+            "--requests 0 sends nothing; give a number above zero, or leave it out",
+        ));
     }
     let arrivals = match args.arrivals {
         ArrivalsArg::Uniform => Arrivals::Uniform,
@@ -228,25 +254,28 @@ fn plan(args: &LoadArgs) -> Result<Plan, Refused> {
     };
     let duration = args.duration.or(args.requests.is_none().then_some(DURATION_DEFAULT));
     let plan = Plan {
-        pace: args.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals }),
+        model: args.rate.map_or(LoadModel::Closed, |rate| LoadModel::Open { rate, arrivals }),
         warmup: args.warmup,
-        extent: Extent { duration, requests: args.requests },
+        stop: StopCondition { duration, requests: args.requests },
         seed: args.target.seed,
     };
     plan.check()?;
     Ok(plan)
 }
 
-fn requests(args: &TargetArgs, urls: &[(u32, Url)]) -> Result<Mix, Refused> {
+fn requests(args: &TargetArgs, urls: &[(u32, Url)]) -> Result<RequestMix, ArgumentError> {
     let mut headers = args.header.clone();
     let body = body(args, &mut headers)?;
-    let method = args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let method = args
+        .method
+        .clone()
+        .unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
     let host = urls[0].1.host_header();
     let describe = |(weight, url): &'_ (u32, Url)| (*weight, url.path.clone());
     let paths: Vec<(u32, String)> = urls.iter().map(describe).collect();
-    let descriptions: Vec<Description<'_>> = paths
+    let descriptions: Vec<RequestSpec<'_>> = paths
         .iter()
-        .map(|(weight, path)| Description {
+        .map(|(weight, path)| RequestSpec {
             method: &method,
             path,
             host: &host,
@@ -261,13 +290,17 @@ fn requests(args: &TargetArgs, urls: &[(u32, Url)]) -> Result<Mix, Refused> {
         (None, Some(path)) => Some(Ids::list(lines(path)?)?),
         (None, None) => None,
     };
-    Ok(Mix::new(&descriptions, ids.map(|ids| (ids, args.pick)))?)
+    Ok(RequestMix::new(&descriptions, ids.map(|ids| (ids, args.distribution)))?)
 }
 
-fn body(args: &TargetArgs, headers: &mut Vec<(String, String)>) -> Result<Option<Vec<u8>>, Refused> {
+fn body(
+    args: &TargetArgs,
+    headers: &mut Vec<(String, String)>,
+) -> Result<Option<Vec<u8>>, ArgumentError> {
     if !args.form.is_empty() {
-        let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-        if !given {
+        let has_content_type =
+            headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        if !has_content_type {
             headers.push(("Content-Type".to_owned(), form::MEDIA_TYPE.to_owned()));
         }
         let fields = args.form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -282,15 +315,17 @@ fn body(args: &TargetArgs, headers: &mut Vec<(String, String)>) -> Result<Option
     }
 }
 
-fn lines(path: &Path) -> Result<Vec<String>, Refused> {
+fn lines(path: &Path) -> Result<Vec<String>, ArgumentError> {
     let bytes = read(path)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Refused::File { path: path.to_owned(), why: "it is not UTF-8 text".to_owned() })?;
+    let text = String::from_utf8(bytes).map_err(|_| ArgumentError::File {
+        path: path.to_owned(),
+        why: "it is not UTF-8 text".to_owned(),
+    })?;
     Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Refused> {
-    let refuse = |why: String| Refused::File { path: path.to_owned(), why };
+fn read(path: &Path) -> Result<Vec<u8>, ArgumentError> {
+    let refuse = |why: String| ArgumentError::File { path: path.to_owned(), why };
     let bytes = fs::metadata(path).map_err(|e| refuse(e.to_string()))?.len();
     if bytes > FILE_BYTES_MAX {
         return Err(refuse(format!("it is larger than {FILE_BYTES_MAX} bytes")));
@@ -306,30 +341,34 @@ fn trust(args: &TargetArgs) -> Trust {
     }
 }
 
-/// One thread fills a server of several cores; more of them would take CPUs from a target on the same machine.
+/// One thread saturates a server of several cores; more would take CPUs from a target on the same
+/// machine.
 fn threads_default(connections: usize) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     (processors / 2).clamp(1, connections)
 }
 
-pub(super) fn fit_open_files(connections: usize, threads: usize) -> Result<(), Refused> {
-    let limit = open_files::raise_limit();
-    match open_files::fit(&Wanted { connections, workers: threads, readers: 0 }, limit) {
+pub(super) fn fit_open_files(connections: usize, threads: usize) -> Result<(), ArgumentError> {
+    let limit = hotrow_cli::open_files::raise_limit();
+    match open_files::fit(&OpenFileNeeds { connections, workers: threads, readers: 0 }, limit) {
         Fit::Fits => Ok(()),
-        Fit::Fewer(_) | Fit::TooFew => Err(Refused::OpenFiles { connections, limit: limit.unwrap_or_default() }),
+        Fit::Fewer(_) | Fit::TooFew => {
+            Err(ArgumentError::OpenFiles { connections, limit: limit.unwrap_or_default() })
+        }
     }
 }
 
-/// Local ports for outgoing connections; none when the system does not tell.
+/// Returns the number of local ports for outgoing connections; `None` when unknown.
 fn local_ports() -> Option<u64> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let mut ends = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
-    let (first, last) = (ends.next()??, ends.next()??);
+    let first = ends.next()??;
+    let last = ends.next()??;
     last.checked_sub(first).map(|ports| ports + 1)
 }
 
-fn contradiction(words: &str) -> Refused {
-    Refused::Contradiction(words.to_owned())
+fn contradiction(words: &str) -> ArgumentError {
+    ArgumentError::Contradiction(words.to_owned())
 }
 
 #[cfg(test)]
@@ -338,10 +377,11 @@ mod tests {
 
     #[test]
     fn weights_come_before_urls() {
-        let texts = |texts: &[&str]| urls(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
+        let texts =
+            |texts: &[&str]| urls(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
         let found = texts(&["9*http://a/x", "http://a/y?q=2*3"]).unwrap();
         assert_eq!((found[0].0, found[0].1.path.as_str()), (9, "/x"));
         assert_eq!((found[1].0, found[1].1.path.as_str()), (1, "/y?q=2*3"));
-        assert!(matches!(texts(&["x*http://a/"]), Err(Refused::Weight(_))));
+        assert!(matches!(texts(&["x*http://a/"]), Err(ArgumentError::Weight(_))));
     }
 }

@@ -1,30 +1,31 @@
-//! The result for people, and the line of each second.
+//! The human-readable result, and the progress line of each second.
 
 use std::fmt::Write;
 
-use hotrow_load::objective::{Judged, Met};
-use hotrow_load::outcome::{End, Outcome, Second};
-use hotrow_load::plan::Pace;
-use hotrow_load::record::{Known, Timing};
+use hotrow_load::objective::{ObjectiveResult, ObjectiveStatus};
+use hotrow_load::outcome::{Outcome, RunEnd, Second};
+use hotrow_load::plan::LoadModel;
 use hotrow_load::run::Config;
+use hotrow_load::stats::{CensoredNs, Timing};
+use hotrow_trial::format::{counted, known};
 
 use super::calibration::Headroom;
-use super::verdict;
-use crate::diagnosis::diagnosed::Diagnosed;
+use crate::diagnosis::result::DiagnosisResult;
+use hotrow_trial::bottleneck_text;
 
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// The option that tests a suspicion.
-pub(super) const HOW: &str = "--prove";
+/// The option that tests a hypothesis.
+pub(super) const CONFIRM_OPTION: &str = "--confirm";
 
-/// Everything, with a line feed at the end.
+/// Returns the complete report, with a final line feed.
 pub(super) fn report(
     url: &str,
     config: &Config,
     outcome: &Outcome,
-    judged: &[Judged],
-    (headroom, diagnosed): (Option<&Headroom>, &Diagnosed),
+    judged: &[ObjectiveResult],
+    (headroom, diagnosed): (Option<&Headroom>, &DiagnosisResult),
 ) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -35,22 +36,33 @@ pub(super) fn report(
     out
 }
 
-fn write_counts(out: &mut String, url: &str, config: &Config, outcome: &Outcome) -> std::fmt::Result {
+fn write_counts(
+    out: &mut String,
+    url: &str,
+    config: &Config,
+    outcome: &Outcome,
+) -> std::fmt::Result {
     let counts = &outcome.total.counts;
-    let pace = match config.plan.pace {
-        Pace::Closed => "as fast as answers come".to_owned(),
-        Pace::Open { rate, .. } if rate.from() == rate.to() => format!("{} requests/s", rate.from()),
-        Pace::Open { rate, .. } => format!("{} to {} requests/s", rate.from(), rate.to()),
+    let pace = match config.plan.model {
+        LoadModel::Closed => "as fast as responses arrive".to_owned(),
+        LoadModel::Open { rate, .. } if rate.from() == rate.to() => {
+            format!("{} requests/s", rate.from())
+        }
+        LoadModel::Open { rate, .. } => format!("{} to {} requests/s", rate.from(), rate.to()),
     };
-    let (connections, threads) = (config.connections, config.threads);
     writeln!(out, "{url}")?;
-    let (connections, threads) = (counted(connections, "connection"), counted(threads, "thread"));
+    let connections = counted(config.connections, "connection");
+    let threads = counted(config.threads, "thread");
     writeln!(out, "{connections}, {threads}, {pace}, {:.2} s", outcome.window.as_secs_f64())?;
-    if outcome.end == End::Interrupted {
+    if outcome.end == RunEnd::Interrupted {
         writeln!(out, "interrupted")?;
     }
     let bound = if outcome.limit().is_generator() { "  (a lower bound: see the end)" } else { "" };
-    writeln!(out, "\n  answered as expected  {:>12.1} requests/s{bound}", outcome.throughput_rps())?;
+    writeln!(
+        out,
+        "\n  answered as expected  {:>12.1} requests/s{bound}",
+        outcome.throughput_rps()
+    )?;
     writeln!(out, "  requests  {} sent, {} ok", counts.sent, counts.ok)?;
     let errors = &counts.errors;
     let failures = [
@@ -67,16 +79,17 @@ fn write_counts(out: &mut String, url: &str, config: &Config, outcome: &Outcome)
     for (what, n) in failures.iter().filter(|(_, n)| *n > 0) {
         writeln!(out, "            {n} {what}")?;
     }
-    let statuses: Vec<String> = counts.status.iter().map(|(status, n)| format!("{status}: {n}")).collect();
+    let statuses: Vec<String> =
+        counts.status.iter().map(|(status, n)| format!("{status}: {n}")).collect();
     writeln!(out, "  status    {}", statuses.join(", "))?;
-    for (words, n) in &outcome.troubles {
+    for (words, n) in &outcome.failure_messages {
         writeln!(out, "  failure   {words} ({n} times)")?;
     }
     Ok(())
 }
 
 fn write_times(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
-    let lag = Timing { answered: outcome.total.schedule_lag.clone(), given_up: None };
+    let lag = Timing { answered: outcome.total.schedule_lag.clone(), abandoned: None };
     writeln!(out, "\n  {:<8}{:>14}{:>14}{:>14}", "", "latency", "service time", "sent late by")?;
     let columns = [&outcome.total.latency, &outcome.total.service, &lag];
     row(out, "mean", columns.map(Timing::mean))?;
@@ -89,23 +102,38 @@ fn write_times(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
 fn write_judgement(
     out: &mut String,
     outcome: &Outcome,
-    judged: &[Judged],
+    judged: &[ObjectiveResult],
     headroom: Option<&Headroom>,
 ) -> std::fmt::Result {
     for (i, judged) in judged.iter().enumerate() {
         if i == 0 {
             writeln!(out, "\n  objectives")?;
         }
-        writeln!(out, "  {:<10}  {:<20}  {}", met(judged.met), judged.objective.to_string(), judged.words())?;
+        writeln!(
+            out,
+            "  {:<10}  {:<20}  {}",
+            met(judged.met),
+            judged.objective.to_string(),
+            judged.words()
+        )?;
     }
-    if judged.iter().any(|j| j.met == Met::NotProven) {
-        writeln!(out, "  not proven: the generator was the limit, so that the target may be better than this")?;
+    if judged.iter().any(|j| j.met == ObjectiveStatus::Inconclusive) {
+        writeln!(
+            out,
+            "  inconclusive: the generator was the limit, so the target may be better than this"
+        )?;
     }
-    writeln!(out, "\n  generator {:.2} s of CPU{}", outcome.cpu().as_secs_f64(), per_request(outcome))?;
+    writeln!(
+        out,
+        "\n  generator {:.2} s of CPU{}",
+        outcome.cpu().as_secs_f64(),
+        per_request(outcome)
+    )?;
     if let Some(Headroom { used_share, ceiling_rps_per_thread, calibrated }) = headroom {
         writeln!(
             out,
-            "            this run used {:.0} % of what this generator can do on this machine ({}/s per thread, calibrated {calibrated})",
+            "            this run used {:.0} % of what this generator can do on this machine ({}/s \
+             per thread, calibrated {calibrated})",
             used_share * 100.0,
             grouped(*ceiling_rps_per_thread)
         )?;
@@ -113,33 +141,31 @@ fn write_judgement(
     Ok(())
 }
 
-/// The one verdict, what it rests on, and what the generator knows beside it.
-fn write_limit(out: &mut String, outcome: &Outcome, diagnosed: &Diagnosed) -> std::fmt::Result {
-    if let Some((what, words)) = diagnosed.headline(HOW) {
+/// Writes the verdict, its evidence, and the generator's own judgement.
+fn write_limit(
+    out: &mut String,
+    outcome: &Outcome,
+    diagnosed: &DiagnosisResult,
+) -> std::fmt::Result {
+    if let Some((what, words)) = diagnosed.headline(CONFIRM_OPTION) {
         writeln!(out, "  {what:<9} {words}")?;
         for line in diagnosed.reasons() {
             writeln!(out, "            {line}")?;
         }
     }
-    writeln!(out, "  {}", verdict::sentence_beside(outcome, diagnosed.class()))
+    writeln!(out, "  {}", bottleneck_text::sentence_beside(outcome, diagnosed.class()))
 }
 
-/// Whether an objective holds, in a word or two.
-pub(super) fn met(met: Met) -> &'static str {
+/// Returns an objective's status in a word or two.
+pub(super) fn met(met: ObjectiveStatus) -> &'static str {
     match met {
-        Met::Yes => "met",
-        Met::No => "MISSED",
-        Met::NotProven => "not proven",
+        ObjectiveStatus::Met => "met",
+        ObjectiveStatus::Missed => "MISSED",
+        ObjectiveStatus::Inconclusive => "inconclusive",
     }
 }
 
-/// `1 thread`, `2 threads`.
-pub(crate) fn counted(n: usize, what: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{plural}")
-}
-
-/// A whole number with commas between thousands.
+/// Formats a whole number with commas between thousands.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let first = digits.len() % 3;
@@ -148,7 +174,7 @@ fn grouped(value: f64) -> String {
     groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-fn row(out: &mut String, name: &str, values: [Option<Known>; 3]) -> std::fmt::Result {
+fn row(out: &mut String, name: &str, values: [Option<CensoredNs>; 3]) -> std::fmt::Result {
     let [latency, service, lag] = values.map(|value| value.map_or_else(|| "-".to_owned(), known));
     writeln!(out, "  {name:<8}{latency:>14}{service:>14}{lag:>14}")
 }
@@ -157,28 +183,9 @@ fn per_request(outcome: &Outcome) -> String {
     outcome.cpu_us_per_request().map_or_else(String::new, |us| format!(", {us:.2} µs per request"))
 }
 
-pub(crate) fn known(value: Known) -> String {
-    match value {
-        Known::Exactly(ns) => duration(ns),
-        Known::AtLeast(ns) => format!(">{}", duration(ns)),
-    }
-}
-
-/// Three or four significant digits in the unit that fits.
-pub(crate) fn duration(ns: u64) -> String {
-    let value = ns as f64;
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
-        _ => format!("{:.3} s", value / 1e9),
-    }
-}
-
-/// One line of progress.
 pub(super) fn progress(second: &Second) -> String {
     let mut line = format!("{:>5} s  {:>9} answers", second.index + 1, second.ok);
-    let of = |time: Option<Known>| time.map_or_else(|| "-".to_owned(), known);
+    let of = |time: Option<CensoredNs>| time.map_or_else(|| "-".to_owned(), known);
     let _ = write!(line, "  p50 {:>9}  p99 {:>9}", of(second.latency.p50), of(second.latency.p99));
     let failed = second.errors + second.timeouts + second.connect_errors;
     if failed > 0 {
@@ -192,13 +199,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_a_fitting_unit() {
-        assert_eq!([999, 1_500, 2_345_678, 61_000_000_000].map(duration), ["999 ns", "1.5 µs", "2.35 ms", "61.000 s"]);
+    fn thousands_are_separated() {
         assert_eq!(
             [0.0, 999.4, 1000.0, 140_000.0, 1_234_567.0].map(grouped),
             ["0", "999", "1,000", "140,000", "1,234,567"]
         );
-        assert_eq!([counted(1, "thread"), counted(2, "thread")], ["1 thread", "2 threads"]);
-        assert_eq!(known(Known::AtLeast(10_000_000_000)), ">10.000 s");
     }
 }

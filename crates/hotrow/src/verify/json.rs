@@ -1,30 +1,34 @@
-//! The result for machines: one object, `schema` `hotrow.verify/1`, described in docs/verify.md.
+//! The result as JSON: one object, `schema` `hotrow.verify/2`, described in docs/verify.md.
 
 use std::collections::BTreeMap;
 
-use hotrow_verify::converge::Converged;
+use hotrow_verify::converge::ConvergenceResult;
 use hotrow_verify::plan::Plan;
-use hotrow_verify::report::{End, Report, Verdict};
+use hotrow_verify::report::{Report, RunEnd, RunVerdict};
 use serde_json::{Value, json};
 
 pub(super) fn line(plan: &Plan, report: &Report) -> String {
-    let (reads, writes) = (&report.reads, &report.writes);
+    let reads = &report.reads;
+    let writes = &report.writes;
+    let responses = reads.outcomes.iter().map(|(outcome, n)| (outcome.name(), *n)).collect();
+    let refused: Value =
+        reads.refused.iter().map(|(status, n)| (status.to_string(), json!(n))).collect();
     let counts = |counts: BTreeMap<&str, u64>| json!(counts);
     let value = json!({
-        "schema": "hotrow.verify/1",
+        "schema": "hotrow.verify/2",
         "verdict": match report.verdict() {
-            Verdict::Kept => "kept",
-            Verdict::Broken => "broken",
-            Verdict::Unproven => "unproven",
-            Verdict::Interrupted => "interrupted",
+            RunVerdict::Passed => "passed",
+            RunVerdict::Violated => "violated",
+            RunVerdict::Inconclusive => "inconclusive",
+            RunVerdict::Interrupted => "interrupted",
         },
         "end": match report.end {
-            End::Complete => "complete",
-            End::Violation => "violation",
-            End::Interrupted => "interrupted",
-            End::WriterGone => "writer_gone",
+            RunEnd::Complete => "complete",
+            RunEnd::Violation => "violation",
+            RunEnd::Interrupted => "interrupted",
+            RunEnd::WriterFailed => "writer_failed",
         },
-        "took_s": report.took.as_secs_f64(),
+        "duration_s": report.took.as_secs_f64(),
         "engine": plan.database.engine(),
         "collection": plan.collection,
         "max_staleness_ms": plan.max_staleness.as_secs_f64() * 1e3,
@@ -42,7 +46,7 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
             "read_back": writes.read_back,
         },
         "reads": {
-            "all": reads.reads,
+            "total": reads.reads,
             "near_a_change": reads.near_a_change,
             "near_share": report.near_share(),
             "forms": counts(reads.forms.iter().map(|(form, n)| (form.name(), *n)).collect()),
@@ -50,40 +54,44 @@ pub(super) fn line(plan: &Plan, report: &Report) -> String {
             "sessions": reads.sessions,
             "own_writes": reads.own_writes,
             "absent": reads.absent,
-            "untold": reads.untold,
+            "unknown_versions": reads.unknown_versions,
         },
-        "answers": counts(reads.outcomes.iter().map(|(outcome, n)| (outcome.name(), *n)).collect()),
-        "refused": reads.refused.iter().map(|(status, n)| (status.to_string(), json!(n))).collect::<Value>(),
+        "responses": counts(responses),
+        "refused": refused,
         "positions_refused": reads.positions_refused,
         "unanswered": counts(report.unanswered.iter().copied().collect()),
         "worst_lag_ms": reads.worst_lag_ns as f64 / 1e6,
         "purges": report.purges,
         "feed_losses": report.feed_losses,
-        "judged": counts(reads.applied.iter().map(|(rule, n)| (rule.name(), *n)).collect()),
+        "checked": counts(reads.applied.iter().map(|(rule, n)| (rule.name(), *n)).collect()),
         "violations": counts(reads.violations.iter().map(|(rule, n)| (rule.name(), *n)).collect()),
         "first_violation": report.first_rule.map(|rule| json!({
             "rule": rule.name(),
-            "words": rule.words(),
-            "story": report.story,
+            "description": rule.description(),
+            "counterexample": report.counterexample,
         })),
-        "converged": match &report.converged {
-            Converged::Checked { answers } => json!({ "answers": answers }),
-            Converged::NotChecked(why) => json!({ "not_checked": why }),
-            Converged::Foreign { key } => json!({ "not_ours": key }),
+        "convergence": match &report.convergence {
+            ConvergenceResult::Checked { responses } => json!({ "responses": responses }),
+            ConvergenceResult::NotChecked(why) => json!({ "not_checked": why }),
+            ConvergenceResult::Foreign { key } => json!({ "foreign_row": key }),
         },
-        "trouble": report.trouble,
+        "problems": report.problems,
     });
     value.to_string()
 }
 
 fn targets(report: &Report) -> Value {
-    let target = |(url, is_balancer, granted): &(String, bool, hotrow_verify::granted::Granted)| {
+    let target = |(url, is_balancer, capabilities): &(
+        String,
+        bool,
+        hotrow_verify::capabilities::Capabilities,
+    )| {
         json!({
             "url": url,
             "balancer": is_balancer,
-            "no_cache": granted.no_cache,
-            "min_position": granted.min_position,
+            "no_cache": capabilities.no_cache,
+            "min_position": capabilities.min_position,
         })
     };
-    report.granted.iter().map(target).collect()
+    report.capabilities.iter().map(target).collect()
 }

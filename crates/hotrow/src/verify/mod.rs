@@ -1,7 +1,7 @@
 //! `hotrow verify`: the contract's checker as a command.
 //!
-//! Reading order: [`args`] (what can be asked for), `resolve` (with the configuration, a plan), this file (the run), `text`
-//! and `json` (the result).
+//! Reading order: [`args`] (command line), `resolve` (command line and configuration to a plan),
+//! this file (the run), `text` and `json` (the result).
 
 pub mod args;
 mod json;
@@ -10,38 +10,40 @@ mod text;
 
 use std::io::{IsTerminal, Write};
 
-use hotrow_verify::report::Verdict;
+use hotrow_verify::report::RunVerdict;
 use hotrow_verify::run::{self, RunError};
 
 use self::args::VerifyArgs;
-pub use self::resolve::Refused;
-use crate::cli::Exit;
-use crate::load::{Unwritable, files};
-use crate::signals;
+pub use self::resolve::PlanError;
+use hotrow_cli::exit::Exit;
+use hotrow_cli::output::{self, OutputError};
+use hotrow_cli::signals;
 
-/// Why there is no result.
+/// Reason for a missing result.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The arguments or the configuration are wrong.
     #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The run could not begin.
+    PlanError(#[from] PlanError),
+    /// The run could not start.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The result could not be told.
+    /// The result cannot be written.
     #[error(transparent)]
-    Output(#[from] Unwritable),
-    /// Signals cannot be heard.
+    Output(#[from] OutputError),
+    /// Signal handlers cannot be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(std::io::Error),
 }
 
 impl VerifyError {
-    /// How the process must end.
+    /// Returns the exit status.
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Refused(_) | Self::Run(RunError::NoTable { .. } | RunError::Foreign { .. }) => Exit::Usage,
+            Self::PlanError(_) | Self::Run(RunError::NoTable { .. } | RunError::Foreign { .. }) => {
+                Exit::Usage
+            }
             Self::Run(_) | Self::Output(_) | Self::Signals(_) => Exit::Failed,
         }
     }
@@ -50,30 +52,33 @@ impl VerifyError {
 /// Runs `hotrow verify` and reports.
 ///
 /// # Errors
-/// What kept it from having a result.
+/// Returns the reason for a missing result.
 pub fn verify(args: &VerifyArgs) -> Result<Exit, VerifyError> {
     let stop = signals::stop_flag().map_err(VerifyError::Signals)?;
     let plan = resolve::resolve(args)?;
     if plan.instances.is_empty() && plan.balancers.is_empty() {
         run::create_table(&plan)?;
-        files::print(std::io::stdout(), &format!("the table {} is there, with its first rows", plan.table.name))?;
+        output::print(
+            std::io::stdout(),
+            &format!("the table {} exists, with its first rows", plan.table.name),
+        )?;
         return Ok(Exit::Fine);
     }
     let progress = !args.quiet && std::io::stderr().is_terminal();
     let report = run::run(&plan, &stop, &mut |state| {
         if progress {
-            // Nobody may be looking.
+            // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "{}", text::progress(state));
         }
     })?;
     if args.json {
-        files::print(std::io::stdout(), &json::line(&plan, &report))?;
+        output::print(std::io::stdout(), &json::line(&plan, &report))?;
     } else {
-        files::print(std::io::stdout(), text::report(&plan, &report).trim_end())?;
+        output::print(std::io::stdout(), text::report(&plan, &report).trim_end())?;
     }
     Ok(match report.verdict() {
-        Verdict::Kept => Exit::Fine,
-        Verdict::Broken | Verdict::Unproven => Exit::Failed,
-        Verdict::Interrupted => Exit::Interrupted,
+        RunVerdict::Passed => Exit::Fine,
+        RunVerdict::Violated | RunVerdict::Inconclusive => Exit::Failed,
+        RunVerdict::Interrupted => Exit::Interrupted,
     })
 }

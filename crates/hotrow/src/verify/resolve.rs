@@ -1,8 +1,8 @@
-//! From the command line and the configuration to a plan.
+//! Validation of the command line and the configuration; returns a plan.
 
 use std::time::Duration;
 
-use hotrow_source::spec::{CollectionSpec, KeyTypeName};
+use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_verify::database::{Database, Table};
 use hotrow_verify::http::Target;
 use hotrow_verify::plan::{Plan, TARGETS_MAX};
@@ -11,18 +11,18 @@ use hotrow_verify::row::KeyType;
 use super::args::VerifyArgs;
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 
-/// Why the command line and the configuration make no plan.
+/// Reason the command line and the configuration are refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// The configuration is wrong.
+pub enum PlanError {
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A value of the command line.
+    /// A command-line value is invalid.
     #[error("--{option}: {what}")]
     Option {
-        /// Which.
+        /// The option.
         option: &'static str,
-        /// What is wrong with it.
+        /// The rule and the value.
         what: String,
     },
     /// The collection cannot be used.
@@ -30,22 +30,23 @@ pub enum Refused {
     Collection {
         /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         what: String,
     },
 }
 
-pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, Refused> {
+pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
     let resolved = config::load(&args.config, &Overrides::default())?;
     let (database, collections) = source(&resolved);
     let database = match &args.database {
-        Some(url) => Database::parse(url).map_err(|what| refused("database", what))?,
+        Some(url) => Database::parse(url).map_err(|what| invalid_option("database", what))?,
         None => database,
     };
     let spec = collection(args.collection.as_deref(), collections)?;
     if args.admins.len() > args.urls.len() {
-        let what = format!("there are {} of them for {} times --url", args.admins.len(), args.urls.len());
-        return Err(refused("admin", what));
+        let what =
+            format!("there are {} of them for {} times --url", args.admins.len(), args.urls.len());
+        return Err(invalid_option("admin", what));
     }
     Ok(Plan {
         database,
@@ -65,52 +66,77 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, Refused> {
         timeout: args.timeout.max(Duration::from_millis(1)),
         seed: args.seed,
         create: args.create,
-        adopt: args.adopt,
+        reuse_table: args.reuse_table,
         keep_going: args.keep_going,
     })
 }
 
-/// The database of the configuration, as the checker knows databases, and what is served of it.
-fn source(resolved: &Resolved) -> (Database, &[CollectionSpec]) {
+/// Returns the checker's form of the configured database, and its collections.
+fn source(resolved: &Resolved) -> (Database, &[CollectionConfig]) {
     match &resolved.source {
-        SourceConfig::Sqlite(source) => (Database::Sqlite(source.path.clone()), &source.collections),
-        SourceConfig::Postgres(source) => (Database::Postgres(source.url.clone()), &source.collections),
+        SourceConfig::Sqlite(source) => {
+            (Database::Sqlite(source.path.clone()), &source.collections)
+        }
+        #[cfg(feature = "postgres")]
+        SourceConfig::Postgres(source) => {
+            (Database::Postgres(source.url.clone()), &source.collections)
+        }
+        #[cfg(feature = "mysql")]
         SourceConfig::Mysql(source) => (Database::Mysql(source.url.clone()), &source.collections),
-        SourceConfig::Mongodb(source) => (Database::Mongodb(source.url.clone()), &source.collections),
+        #[cfg(feature = "mongodb")]
+        SourceConfig::Mongodb(source) => {
+            (Database::Mongodb(source.url.clone()), &source.collections)
+        }
     }
 }
 
-fn collection<'a>(wanted: Option<&str>, all: &'a [CollectionSpec]) -> Result<&'a CollectionSpec, Refused> {
+fn collection<'a>(
+    wanted: Option<&str>,
+    all: &'a [CollectionConfig],
+) -> Result<&'a CollectionConfig, PlanError> {
     match (wanted, all) {
         (Some(name), _) => all.iter().find(|spec| spec.name == name).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|spec| spec.name.as_str()).collect();
-            refused("collection", format!("there is no {name} in the configuration, only {}", names.join(", ")))
+            invalid_option(
+                "collection",
+                format!("there is no {name} in the configuration, only {}", names.join(", ")),
+            )
         }),
         (None, [only]) => Ok(only),
-        (None, _) => Err(refused("collection", "must be given, for the configuration has several".to_owned())),
+        (None, _) => Err(invalid_option(
+            "collection",
+            "must be given, because the configuration has several".to_owned(),
+        )),
     }
 }
 
-fn table(spec: &CollectionSpec) -> Result<Table, Refused> {
-    let wrong = |what: &str| Err(Refused::Collection { name: spec.name.clone(), what: what.to_owned() });
+fn table(spec: &CollectionConfig) -> Result<Table, PlanError> {
+    let wrong =
+        |what: &str| Err(PlanError::Collection { name: spec.name.clone(), what: what.to_owned() });
     let [key] = spec.key.as_slice() else {
         return wrong("must have one key column, an integer or a text, to be verified");
     };
     let key_type = match spec.key_types.first() {
         None | Some(KeyTypeName::Integer) => KeyType::Integer,
         Some(KeyTypeName::Text) => KeyType::Text,
-        Some(_) => return wrong("must have an integer or a text as its key (key_type) to be verified"),
+        Some(_) => {
+            return wrong("must have an integer or a text as its key (key_type) to be verified");
+        }
     };
     Ok(Table { name: spec.table.clone(), key: key.clone(), key_type })
 }
 
-fn targets(option: &'static str, urls: &[String]) -> Result<Vec<Target>, Refused> {
+fn targets(option: &'static str, urls: &[String]) -> Result<Vec<Target>, PlanError> {
     if urls.len() > TARGETS_MAX {
-        return Err(refused(option, format!("may be given at most {TARGETS_MAX} times")));
+        return Err(invalid_option(option, format!("may be given at most {TARGETS_MAX} times")));
     }
-    urls.iter().map(|url| Target::parse(url).map_err(|what| refused(option, format!("{url} {what}")))).collect()
+    urls.iter()
+        .map(|url| {
+            Target::parse(url).map_err(|what| invalid_option(option, format!("{url} {what}")))
+        })
+        .collect()
 }
 
-fn refused(option: &'static str, what: String) -> Refused {
-    Refused::Option { option, what }
+fn invalid_option(option: &'static str, what: String) -> PlanError {
+    PlanError::Option { option, what }
 }

@@ -1,4 +1,5 @@
-//! Keeps a matrix in `bench/runs/`: as a table for people, and everything that was said for machines.
+//! Saves a matrix in `bench/runs/`: a human-readable table, and the complete machine-readable
+//! reports.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,19 +7,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-use super::matrix::{Manner, Matrix};
+use super::matrix::{Matrix, RunOptions};
 use super::plants::Plant;
 
-/// The command that made it.
-const COMMAND: &str =
-    "cargo test --release -p hotrow --test matrix -- --ignored --nocapture planted_bottlenecks_are_named_again";
+/// Command that produced the matrix.
+const COMMAND: &str = "cargo test --release -p hotrow --test matrix -- --ignored --nocapture \
+    planted_bottlenecks_are_named_again";
 
-/// A number that the user may set.
+/// Returns the number in an environment variable, or `otherwise`.
 pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Another order for each seed, the same for the same (SplitMix64, Fisher–Yates).
+/// Shuffles in an order that depends only on the seed (SplitMix64, Fisher–Yates).
 pub(crate) fn shuffle(plants: &mut [&'static Plant], seed: u64) {
     let mut state = seed;
     let mut next = || {
@@ -32,41 +33,62 @@ pub(crate) fn shuffle(plants: &mut [&'static Plant], seed: u64) {
     }
 }
 
-/// Writes both files into a folder of their own, named by the time of the start.
-pub(crate) fn keep(all: &Matrix, manner: Manner, seed: u64, begun: SystemTime) {
+/// Writes both files into a folder of their own, named by the start time.
+pub(crate) fn save(all: &Matrix, options: RunOptions, seed: u64, begun: SystemTime) {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
     let seconds = begun.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let at = told("date", &["-u", "-d", &format!("@{seconds}"), "+%Y-%m-%d-%H%M"]);
+    let at = output_of("date", &["-u", "-d", &format!("@{seconds}"), "+%Y-%m-%d-%H%M"]);
     let folder = runs.join(format!("{at}-matrix"));
+    let cpu = read("/proc/cpuinfo").lines().find_map(|line| {
+        line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned())
+    });
     let host = json!({
-        "cpu": read("/proc/cpuinfo").lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned())),
+        "cpu": cpu,
         "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
         "kernel": read("/proc/sys/kernel/osrelease").trim(),
     });
-    let commit = told("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=12"]);
-    let kept = json!({ "command": COMMAND, "commit": commit, "host": host, "seed": seed, "manner": manner, "sum": all.sum(), "matrix": all });
-    let not_run: String = all.not_run.iter().map(|(plant, why)| format!("- not run: {plant}: {why}\n")).collect();
+    let commit = output_of(
+        "git",
+        &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=12"],
+    );
+    let saved = json!({
+        "command": COMMAND,
+        "commit": commit,
+        "host": host,
+        "seed": seed,
+        "options": options,
+        "sum": all.sum(),
+        "matrix": all,
+    });
+    let not_run: String =
+        all.not_run.iter().map(|(plant, why)| format!("- not run: {plant}: {why}\n")).collect();
     let wrong = all.runs.iter().filter(|run| !run.right());
-    let wrong: String = wrong.map(|run| format!("- {}: {} was named\n", run.plant, run.named)).collect();
-    let failed: String = all.failed.iter().map(|(plant, why)| format!("- no report: {plant}: {why}\n")).collect();
+    let wrong: String =
+        wrong.map(|run| format!("- {}: {} was named\n", run.plant, run.named)).collect();
+    let failed: String =
+        all.failed.iter().map(|(plant, why)| format!("- no report: {plant}: {why}\n")).collect();
     let text = format!(
-        "# Planted bottlenecks, {at}\n\n`{COMMAND}`, commit {commit}, {}, {} cores, Linux {}\n\nRows: what was \
-         planted. Columns: what the verdict named.\n\n{}\n{}.\n\n{wrong}{not_run}{failed}",
+        "# Planted bottlenecks, {at}\n\n`{COMMAND}`, commit {commit}, {}, {} cores, Linux {}\n\n\
+         Rows: what was planted. Columns: what the verdict named.\n\n\
+         {}\n{}.\n\n{wrong}{not_run}{failed}",
         host["cpu"].as_str().unwrap_or("unknown CPU"),
         host["cores"],
         host["kernel"].as_str().unwrap_or("?"),
         all.table(),
         all.sum()
     );
-    let pretty = serde_json::to_string_pretty(&kept).expect("plain data");
+    let pretty = serde_json::to_string_pretty(&saved).expect("plain data");
     std::fs::create_dir_all(&folder).expect("bench/runs can be written to");
     std::fs::write(folder.join("matrix.json"), pretty + "\n").expect("the folder is there");
     std::fs::write(folder.join("README.md"), text).expect("the folder is there");
 }
 
-fn told(program: &str, words: &[&str]) -> String {
+fn output_of(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).output();
-    output.map_or_else(|_| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    output.map_or_else(
+        |_| "unknown".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
 }
 
 fn read(file: &str) -> String {

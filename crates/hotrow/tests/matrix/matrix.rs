@@ -1,4 +1,4 @@
-//! Runs plants, counts what was said of each, prints the matrix.
+//! Runs plants, counts the verdicts, prints the matrix.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,35 +10,36 @@ use serde_json::Value;
 use super::plants::{PLANTS, Plant};
 use super::quiet;
 
-/// A confidence that a reader takes for a certainty.
+/// Confidence that a reader takes for certainty.
 const CONFIDENT: f64 = 0.8;
-/// A run that takes longer is ended.
+/// Longest run.
 const RUN_MAX: Duration = Duration::from_secs(60);
 const GENERATOR: &str = "Generator";
 
-/// What is asked of `hotrow load` beside the plant.
+/// Options of `hotrow load` besides those of the plant.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Manner {
+pub(crate) struct RunOptions {
     pub(crate) measured_ms: u64,
     pub(crate) warmup_ms: u64,
-    /// Whether the verdict is tested by a change.
-    pub(crate) prove: bool,
+    /// True if the verdict is tested by a change of the load.
+    pub(crate) confirm: bool,
 }
 
-/// What one run said.
+/// The result of one run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) plant: &'static str,
     pub(crate) planted: &'static str,
     pub(crate) named: String,
     confidence: f64,
-    /// `confirmed`, `refuted`, `not testable`, or none where it was not tried.
+    /// `confirmed`, `refuted`, `inconclusive`, or `None` without a test.
     proof: Option<String>,
     throughput_rps: f64,
     took_s: f64,
-    /// Whether nobody else used the machine shortly before and after, and the hypervisor took little of it meanwhile.
+    /// True if the machine was otherwise idle shortly before and after, and little CPU time was
+    /// stolen.
     pub(crate) undisturbed: bool,
-    /// All that was said, as `hotrow load --json` has it.
+    /// The complete report of `hotrow load --json`.
     pub(crate) diagnosis: Value,
     generator: Value,
 }
@@ -48,45 +49,52 @@ impl Run {
         self.named == self.planted
     }
 
-    /// Named without being planted, or planted and something else named as a certainty. Who else uses the machine may well be named, and
-    /// may well hold the generator up: of a disturbed run nothing is said.
+    /// Returns true for a confident verdict that wrongly names the generator or wrongly names
+    /// another class. Disturbed runs are not judged, because other processes may be the limit or
+    /// delay the generator.
     pub(crate) fn confidently_wrong_about_the_generator(&self) -> bool {
         let sure = match self.proof.as_deref() {
             Some("confirmed") => true,
             Some("refuted") => false,
             _ => self.confidence >= CONFIDENT,
         };
-        self.undisturbed && sure && !self.right() && (self.named == GENERATOR || self.planted == GENERATOR)
+        self.undisturbed
+            && sure
+            && !self.right()
+            && (self.named == GENERATOR || self.planted == GENERATOR)
     }
 }
 
-/// Why a run said nothing.
+/// Reason for a run without a result.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// It cannot be planted here.
+    /// The bottleneck cannot be planted here.
     NotPlanted(String),
-    /// It was planted, and `hotrow load` gave no report.
+    /// `hotrow load` returned no report.
     NoReport(String),
 }
 
-/// Plants, loads, and hears the verdict.
+/// Plants a bottleneck, loads it, and returns the verdict.
 ///
 /// # Errors
-/// Why there is none.
-pub(crate) fn run(plant: &Plant, manner: Manner) -> Result<Run, Trouble> {
+/// Returns the reason for a missing verdict.
+pub(crate) fn run(plant: &Plant, options: RunOptions) -> Result<Run, Trouble> {
     let begun = Instant::now();
     let planted = (plant.plant)().map_err(Trouble::NotPlanted)?;
-    let (duration, warmup) = (format!("{}ms", manner.measured_ms), format!("{}ms", manner.warmup_ms));
-    let mut words = vec!["--duration", &duration, "--warmup", &warmup, "--timeout=2s", "--json", "-q"];
-    words.extend(manner.prove.then_some("--prove"));
+    let duration = format!("{}ms", options.measured_ms);
+    let warmup = format!("{}ms", options.warmup_ms);
+    let mut words =
+        vec!["--duration", &duration, "--warmup", &warmup, "--timeout=2s", "--json", "-q"];
+    words.extend(options.confirm.then_some("--confirm"));
     let output = output(planted.load(&words), RUN_MAX).map_err(Trouble::NoReport)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let no_report = |e| Trouble::NoReport(format!("{e}: {text} {}", String::from_utf8_lossy(&output.stderr)));
+    let no_report =
+        |e| Trouble::NoReport(format!("{e}: {text} {}", String::from_utf8_lossy(&output.stderr)));
     let report: Value = serde_json::from_str(&text).map_err(no_report)?;
     let verdict = &report["diagnosis"]["verdict"];
     let first = if verdict.is_object() { verdict } else { &report["diagnosis"]["findings"][0] };
-    let proof = first["proof"].as_str().map(str::to_owned);
-    // What its own trials refute is not named, though it were the truth.
+    let proof = first["conclusion"].as_str().map(str::to_owned);
+    // A class that its own trials refuted does not count as named, even if it was planted.
     let class = if proof.as_deref() == Some("refuted") { None } else { first["class"].as_str() };
     Ok(Run {
         plant: plant.name,
@@ -102,7 +110,10 @@ pub(crate) fn run(plant: &Plant, manner: Manner) -> Result<Run, Trouble> {
     })
 }
 
-fn output(mut command: std::process::Command, longest: Duration) -> Result<std::process::Output, String> {
+fn output(
+    mut command: std::process::Command,
+    longest: Duration,
+) -> Result<std::process::Output, String> {
     use std::process::Stdio;
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.map_err(|e| format!("hotrow load does not start: {e}"))?;
@@ -119,26 +130,26 @@ fn output(mut command: std::process::Command, longest: Duration) -> Result<std::
     output
 }
 
-/// What all runs said.
+/// The results of all runs.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Matrix {
     pub(crate) runs: Vec<Run>,
-    /// Runs that were disturbed by others or the hypervisor, and repeated; not counted.
+    /// Disturbed runs, which were repeated and are not counted.
     pub(crate) repeated: Vec<Run>,
-    /// Plants that could not be planted here, and why.
+    /// Plants that could not be planted here, with the reason.
     pub(crate) not_run: BTreeMap<&'static str, String>,
-    /// Runs that gave no report: the plant, and why.
+    /// Runs without a report: plant and reason.
     pub(crate) failed: Vec<(&'static str, String)>,
 }
 
 impl Matrix {
-    /// Runs a plant once, when the machine is left alone or the patience is at its end.
-    pub(crate) fn add(&mut self, plant: &Plant, manner: Manner, patience: &mut Duration) {
-        let quiet_before = quiet::wait(patience);
+    /// Runs a plant once, after the machine is idle or the wait is used up.
+    pub(crate) fn add(&mut self, plant: &Plant, options: RunOptions, wait_left: &mut Duration) {
+        let quiet_before = quiet::wait(wait_left);
         let stolen = quiet::Stolen::since_now();
-        match run(plant, manner) {
+        match run(plant, options) {
             Ok(mut run) => {
-                run.undisturbed = quiet_before && !stolen.much() && quiet::now();
+                run.undisturbed = quiet_before && !stolen.is_disturbing() && quiet::now();
                 println!("{}", line(&run));
                 self.runs.push(run);
             }
@@ -153,11 +164,17 @@ impl Matrix {
         }
     }
 
-    /// Runs a plant once, and again while it is disturbed, so many times.
-    pub(crate) fn add_undisturbed(&mut self, plant: &Plant, manner: Manner, patience: &mut Duration, repeats: u32) {
+    /// Runs a plant once, and repeats it while the run is disturbed, at most `repeats` times.
+    pub(crate) fn add_undisturbed(
+        &mut self,
+        plant: &Plant,
+        options: RunOptions,
+        wait_left: &mut Duration,
+        repeats: u32,
+    ) {
         for _ in 0..repeats {
             let before = self.runs.len();
-            self.add(plant, manner, patience);
+            self.add(plant, options, wait_left);
             if self.runs.len() == before {
                 return;
             }
@@ -166,10 +183,10 @@ impl Matrix {
                 None => return,
             }
         }
-        self.add(plant, manner, patience);
+        self.add(plant, options, wait_left);
     }
 
-    /// Runs that named what was planted.
+    /// Returns the number of runs that named the planted bottleneck.
     pub(crate) fn right(&self) -> usize {
         self.runs.iter().filter(|run| run.right()).count()
     }
@@ -178,16 +195,25 @@ impl Matrix {
         self.runs.iter().filter(|run| run.confidently_wrong_about_the_generator()).collect()
     }
 
-    /// Rows are what was planted, columns what was named.
+    /// Returns a Markdown table: rows are planted, columns are named.
     pub(crate) fn table(&self) -> String {
         let columns: Vec<&str> = PLANTS.iter().map(|plant| plant.class).collect();
-        let named: BTreeMap<&str, ()> = self.runs.iter().map(|run| (run.named.as_str(), ())).collect();
+        let named: BTreeMap<&str, ()> =
+            self.runs.iter().map(|run| (run.named.as_str(), ())).collect();
         let more = named.keys().copied().filter(|name| !columns.contains(name));
         let columns: Vec<&str> = columns.iter().copied().chain(more).collect();
-        let mut text = format!("| planted | {} |\n|---|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
+        let mut text = format!(
+            "| planted | {} |\n|---|{}\n",
+            columns.join(" | "),
+            "---|".repeat(columns.len())
+        );
         for plant in &PLANTS {
             let cells = columns.iter().map(|column| {
-                let count = self.runs.iter().filter(|run| run.plant == plant.name && run.named == *column).count();
+                let count = self
+                    .runs
+                    .iter()
+                    .filter(|run| run.plant == plant.name && run.named == *column)
+                    .count();
                 match (count, *column == plant.class) {
                     (0, _) => String::new(),
                     (count, true) => format!("**{count}**"),
@@ -200,18 +226,21 @@ impl Matrix {
         text
     }
 
-    /// One line that sums up.
+    /// Returns a one-line summary.
     pub(crate) fn sum(&self) -> String {
-        let (right, all) = (self.right(), self.runs.len());
+        let right = self.right();
+        let all = self.runs.len();
         let wrong = self.confidently_wrong_about_the_generator().len();
         let disturbed = self.runs.iter().filter(|run| !run.undisturbed).count();
         let plants = PLANTS.len() - self.not_run.len();
-        let judged =
-            PLANTS.iter().filter(|plant| self.runs.iter().any(|run| run.undisturbed && run.plant == plant.name));
+        let judged = PLANTS
+            .iter()
+            .filter(|plant| self.runs.iter().any(|run| run.undisturbed && run.plant == plant.name));
         format!(
-            "{right} of {all} runs of {plants} planted bottlenecks named what was planted ({:.1} %); {wrong} were \
-             confidently wrong about the generator; {disturbed} were \
-             disturbed by others, and {} more that were are repeated and not counted; {} gave no report; judged undisturbed: {} of {}",
+            "{right} of {all} runs of {plants} planted bottlenecks named what was planted \
+             ({:.1} %); {wrong} were confidently wrong about the generator; {disturbed} were \
+             disturbed by other processes, and {} more disturbed runs were repeated and not \
+             counted; {} had no report; judged undisturbed: {} of {}",
             100.0 * right as f64 / all.max(1) as f64,
             self.repeated.len(),
             self.failed.len(),
@@ -224,8 +253,12 @@ impl Matrix {
 fn line(run: &Run) -> String {
     let mark = if run.right() { "right" } else { "WRONG" };
     let first = &run.diagnosis["findings"];
-    let all: Vec<String> =
-        first.as_array().into_iter().flatten().map(|f| format!("{} {}", f["class"], f["confidence"])).collect();
+    let all: Vec<String> = first
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|f| format!("{} {}", f["class"], f["confidence"]))
+        .collect();
     format!(
         "{:<22} {mark}{}: {} ({:.2}{}) at {:.0}/s in {:.1} s; found {}",
         run.plant,
@@ -239,7 +272,7 @@ fn line(run: &Run) -> String {
     )
 }
 
-fn said(named: &str, undisturbed: bool) -> Run {
+fn run_that_named(named: &str, undisturbed: bool) -> Run {
     Run {
         plant: PLANTS[0].name,
         planted: PLANTS[0].class,
@@ -256,9 +289,17 @@ fn said(named: &str, undisturbed: bool) -> Run {
 
 #[test]
 fn only_undisturbed_runs_are_judged() {
-    let runs = vec![said(GENERATOR, false), said(GENERATOR, true), said(PLANTS[0].class, true)];
-    let matrix = Matrix { runs, failed: vec![(PLANTS[1].name, "no JSON".to_owned())], ..Matrix::default() };
+    let runs = vec![
+        run_that_named(GENERATOR, false),
+        run_that_named(GENERATOR, true),
+        run_that_named(PLANTS[0].class, true),
+    ];
+    let matrix =
+        Matrix { runs, failed: vec![(PLANTS[1].name, "no JSON".to_owned())], ..Matrix::default() };
     assert_eq!(matrix.confidently_wrong_about_the_generator().len(), 1);
     let sum = matrix.sum();
-    assert!(sum.ends_with(&format!("1 gave no report; judged undisturbed: 1 of {}", PLANTS.len())), "{sum}");
+    assert!(
+        sum.ends_with(&format!("1 had no report; judged undisturbed: 1 of {}", PLANTS.len())),
+        "{sum}"
+    );
 }

@@ -1,14 +1,14 @@
-//! What a planted process does, as it is handed to it.
+//! The instructions of a planted process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The variable in which a planted process finds its plan.
+/// Environment variable with the plan of a planted process.
 pub(crate) const PLAN: &str = "HOTROW_PLANT";
 
-/// What a process that is started does.
+/// The work of a started process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Plan {
     /// Answers requests.
@@ -17,22 +17,22 @@ pub(crate) enum Plan {
     Burner(usize),
 }
 
-/// How requests are answered.
+/// Parameters of an HTTP service.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Service {
     pub(crate) listen: IpAddr,
     pub(crate) threads: Threads,
     pub(crate) work: Work,
     pub(crate) body_bytes: usize,
-    /// Length that `listen` is told.
+    /// Backlog passed to `listen`.
     pub(crate) backlog: i32,
-    /// Rest of the thread that accepts, after each connection.
+    /// Pause of the accepting thread after each connection.
     pub(crate) accept_rest_ms: u64,
     /// `RLIMIT_NOFILE`, soft and hard.
     pub(crate) open_files: Option<u64>,
 }
 
-/// Who answers.
+/// The threads that answer.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Threads {
     /// A thread for each connection.
@@ -41,18 +41,18 @@ pub(crate) enum Threads {
     Loops(usize),
 }
 
-/// What is done for each request.
+/// The work per request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// CPU time.
     Cpu { us: u64 },
     /// CPU time, one request at a time.
     Locked { us: u64 },
-    /// Waiting for nobody.
+    /// A sleep.
     Sleep { ms: u64 },
-    /// Asking another service, on a connection of each thread's own.
-    Ask { backend: SocketAddr },
-    /// Appending to a file, and waiting until it is on the disk.
+    /// A request to another service, on a connection per thread.
+    Query { backend: SocketAddr },
+    /// An append to a file with a wait for the disk.
     Sync { folder: PathBuf, bytes: usize },
 }
 

@@ -1,5 +1,5 @@
-//! The bottlenecks, one constructor for each. What is planted is what sets the rate: every service could answer more if
-//! it were not for that, and the generator needs a small part of one CPU.
+//! The bottlenecks, one constructor each. The planted bottleneck sets the rate: without it every
+//! service could answer more, and the generator needs a small part of one CPU.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,17 +10,17 @@ use super::stage::{Group, Limit, Namespace, Process, disk_of, wrapped};
 /// A bottleneck that can be planted.
 pub(crate) struct Plant {
     pub(crate) name: &'static str,
-    /// The class that must be named.
+    /// Class that the verdict must name.
     pub(crate) class: &'static str,
-    /// Builds it, or says why that is not possible here.
+    /// Builds the bottleneck, or returns the reason why that is not possible here.
     pub(crate) plant: fn() -> Result<Planted, String>,
 }
 
-/// A bottleneck that stands. Fields go in this order: processes before what they are in.
+/// A planted bottleneck. Fields are dropped in this order: processes before their groups.
 #[derive(Default)]
 pub(crate) struct Planted {
     processes: Vec<Process>,
-    /// What `hotrow load` is told.
+    /// Arguments of `hotrow load`.
     load: Vec<String>,
     load_group: Option<Group>,
     load_inside: bool,
@@ -50,56 +50,69 @@ pub(crate) const PLANTS: [Plant; 16] = [
 
 /// A group with three tenths of a CPU.
 fn throttled() -> Result<Planted, String> {
-    let service = Service { threads: Threads::Loops(4), work: Work::Cpu { us: 200 }, ..Service::default() };
+    let service =
+        Service { threads: Threads::Loops(4), work: Work::Cpu { us: 200 }, ..Service::default() };
     let planted = Planted { group: Some(Group::new(Limit::Cores(0.3))?), ..Planted::default() };
     planted.serve(service)?.closed(16)
 }
 
-/// An event loop with work to do, as a single-threaded service has.
+/// An event loop with work, like a single-threaded service.
 fn one_thread() -> Result<Planted, String> {
-    let service = Service { threads: Threads::Loops(1), work: Work::Cpu { us: 200 }, ..Service::default() };
+    let service =
+        Service { threads: Threads::Loops(1), work: Work::Cpu { us: 200 }, ..Service::default() };
     Planted::default().serve(service)?.closed(32)
 }
 
 fn all_cpus() -> Result<Planted, String> {
-    Planted::default().serve(Service { work: Work::Cpu { us: 400 }, ..Service::default() })?.closed(32)
+    Planted::default()
+        .serve(Service { work: Work::Cpu { us: 400 }, ..Service::default() })?
+        .closed(32)
 }
 
-/// Somebody who answers four at once, in 5 ms each; the service would wait for 32 at once.
+/// A backend that answers four requests at once, in 5 ms each; the service waits for up to 32.
 fn slow_backend() -> Result<Planted, String> {
-    let backend = Service { threads: Threads::Loops(4), work: Work::Sleep { ms: 5 }, ..Service::default() };
+    let backend =
+        Service { threads: Threads::Loops(4), work: Work::Sleep { ms: 5 }, ..Service::default() };
     let planted = Planted::default().start(&Plan::Service(backend))?;
     let backend = planted.address()?;
-    planted.serve(Service { work: Work::Ask { backend }, ..Service::default() })?.closed(32)
+    planted.serve(Service { work: Work::Query { backend }, ..Service::default() })?.closed(32)
 }
 
-/// A link of 100 Mbit/s in front of a service that has 1 Gbit/s to send.
+/// A link of 100 Mbit/s before a service that could send 1 Gbit/s.
 fn bandwidth() -> Result<Planted, String> {
     const MBIT_PER_S: u32 = 100;
     let namespace = Namespace::new()?;
     let listen = IpAddr::V4(namespace.connect(MBIT_PER_S)?);
     let planted = Planted { namespace: Some(namespace), ..Planted::default() };
     planted
-        .serve(Service { listen, body_bytes: 64 << 10, work: Work::Cpu { us: 20 }, ..Service::default() })?
+        .serve(Service {
+            listen,
+            body_bytes: 64 << 10,
+            work: Work::Cpu { us: 20 },
+            ..Service::default()
+        })?
         .closed(16)
 }
 
-/// Room for three connections, and a thread that takes one every 5 ms.
+/// A backlog of three connections, and a thread that accepts one every 5 ms.
 fn tiny_backlog() -> Result<Planted, String> {
-    let service = Service { backlog: 2, accept_rest_ms: 5, work: Work::Cpu { us: 50 }, ..Service::default() };
+    let service =
+        Service { backlog: 2, accept_rest_ms: 5, work: Work::Cpu { us: 50 }, ..Service::default() };
     Ok(Planted::default().serve(service)?.closed(50)?.and("--no-keepalive"))
 }
 
 /// Half as many files as connections.
 fn few_files() -> Result<Planted, String> {
-    let service = Service { open_files: Some(40), work: Work::Sleep { ms: 20 }, ..Service::default() };
+    let service =
+        Service { open_files: Some(40), work: Work::Sleep { ms: 20 }, ..Service::default() };
     Planted::default().serve(service)?.closed(64)
 }
 
-/// A new connection for each request, and 500 ports, each of which the kernel keeps for 60 s afterwards.
+/// A new connection per request, and 500 ports, each reserved by the kernel for 60 s afterwards.
 fn few_ports() -> Result<Planted, String> {
     let namespace = Namespace::new()?;
-    let set = "echo '40000 40499' > /proc/sys/net/ipv4/ip_local_port_range && echo 0 > /proc/sys/net/ipv4/tcp_tw_reuse";
+    let set = "echo '40000 40499' > /proc/sys/net/ipv4/ip_local_port_range \
+        && echo 0 > /proc/sys/net/ipv4/tcp_tw_reuse";
     namespace.inside(&["sh", "-c", set])?;
     let planted = Planted { namespace: Some(namespace), load_inside: true, ..Planted::default() };
     let service = Service { work: Work::Sleep { ms: 1 }, ..Service::default() };
@@ -107,21 +120,26 @@ fn few_ports() -> Result<Planted, String> {
 }
 
 fn few_connections() -> Result<Planted, String> {
-    Planted::default().serve(Service { work: Work::Cpu { us: 400 }, ..Service::default() })?.closed(1)
+    Planted::default()
+        .serve(Service { work: Work::Cpu { us: 400 }, ..Service::default() })?
+        .closed(1)
 }
 
-/// Three workers that wait for nobody.
+/// Three workers that sleep.
 fn few_workers() -> Result<Planted, String> {
-    let service = Service { threads: Threads::Loops(3), work: Work::Sleep { ms: 5 }, ..Service::default() };
+    let service =
+        Service { threads: Threads::Loops(3), work: Work::Sleep { ms: 5 }, ..Service::default() };
     Planted::default().serve(service)?.closed(50)
 }
 
-/// As many threads as connections, one of which works at a time.
+/// As many threads as connections, of which one works at a time.
 fn lock() -> Result<Planted, String> {
-    Planted::default().serve(Service { work: Work::Locked { us: 200 }, ..Service::default() })?.closed(32)
+    Planted::default()
+        .serve(Service { work: Work::Locked { us: 200 }, ..Service::default() })?
+        .closed(32)
 }
 
-/// Every request is written down before it is answered, on a disk that does 400 writes a second.
+/// Every request is stored before its answer, on a disk limited to 400 writes per second.
 fn disk() -> Result<Planted, String> {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).map_err(|e| e.to_string())?;
     let on = disk_of(folder.path()).ok_or("the folder for temporary files lies on no disk")?;
@@ -131,26 +149,34 @@ fn disk() -> Result<Planted, String> {
     planted.serve(Service { work, ..Service::default() })?.closed(16)
 }
 
-/// A generator with a tenth of a CPU, and a service that does next to nothing.
+/// A generator with a tenth of a CPU, and a service with almost no work.
 fn generator() -> Result<Planted, String> {
-    let planted = Planted { load_group: Some(Group::new(Limit::Cores(0.1))?), ..Planted::default() };
+    let planted =
+        Planted { load_group: Some(Group::new(Limit::Cores(0.1))?), ..Planted::default() };
     planted.serve(Service { work: Work::Cpu { us: 10 }, ..Service::default() })?.closed(32)
 }
 
-/// As many burners as CPUs, beside a service that could use all of them.
+/// As many busy threads as CPUs, beside a service that could use all CPUs.
 fn competitor() -> Result<Planted, String> {
     let cores = std::thread::available_parallelism().map_err(|e| e.to_string())?.get();
     let planted = Planted::default().start(&Plan::Burner(cores))?;
-    let service = Service { threads: Threads::Loops(cores), work: Work::Cpu { us: 400 }, ..Service::default() };
+    let service = Service {
+        threads: Threads::Loops(cores),
+        work: Work::Cpu { us: 400 },
+        ..Service::default()
+    };
     planted.serve(service)?.closed(32)
 }
 
-/// One process of nginx, which compresses what two services behind it have ready.
+/// One nginx process, which compresses the prepared responses of two services.
 fn proxy_in_front() -> Result<Planted, String> {
-    let service = Service { body_bytes: 64 << 10, work: Work::Cpu { us: 20 }, ..Service::default() };
+    let service =
+        Service { body_bytes: 64 << 10, work: Work::Cpu { us: 20 }, ..Service::default() };
     let mut planted = Planted::default().serve(service.clone())?.serve(service)?;
-    let backends: Vec<SocketAddr> = planted.processes.iter().filter_map(|process| process.address).collect();
-    let services: Vec<String> = planted.processes.iter().map(|process| format!("--pid={}", process.pid())).collect();
+    let backends: Vec<SocketAddr> =
+        planted.processes.iter().filter_map(|process| process.address).collect();
+    let services: Vec<String> =
+        planted.processes.iter().map(|process| format!("--pid={}", process.pid())).collect();
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let nginx = proxy::start(folder.path(), &backends)?;
     let proxy = format!("--proxy-pid={}", nginx.pid());
@@ -161,14 +187,15 @@ fn proxy_in_front() -> Result<Planted, String> {
     Ok(Planted { _folder: Some(folder), ..planted })
 }
 
-/// A rate that is a small part of what the service can do.
+/// A rate far below the service's capacity.
 fn none() -> Result<Planted, String> {
-    let planted = Planted::default().serve(Service { work: Work::Cpu { us: 50 }, ..Service::default() })?;
+    let planted =
+        Planted::default().serve(Service { work: Work::Cpu { us: 50 }, ..Service::default() })?;
     Ok(planted.closed(16)?.and("--rate").and("500"))
 }
 
 impl Planted {
-    /// Adds a process outside of the group and the namespace.
+    /// Adds a process outside the group and the namespace.
     fn start(mut self, plan: &Plan) -> Result<Self, String> {
         self.processes.push(Process::start(plan, None, None)?);
         Ok(self)
@@ -181,7 +208,7 @@ impl Planted {
         Ok(self)
     }
 
-    /// Loads the process that was added last, with so many connections.
+    /// Loads the process added last, with this many connections.
     fn closed(mut self, connections: u32) -> Result<Self, String> {
         let pid = self.processes.last().map(Process::pid).ok_or("nothing was started")?;
         let url = format!("http://{}/", self.address()?);
@@ -195,15 +222,18 @@ impl Planted {
     }
 
     fn address(&self) -> Result<SocketAddr, String> {
-        self.processes.last().and_then(|process| process.address).ok_or_else(|| "nothing listens".to_owned())
+        self.processes
+            .last()
+            .and_then(|process| process.address)
+            .ok_or_else(|| "nothing listens".to_owned())
     }
 
-    /// `hotrow load` against it.
+    /// Returns the `hotrow load` command for this plant.
     pub(crate) fn load(&self, more: &[&str]) -> std::process::Command {
         let namespace = self.namespace.as_ref().filter(|_| self.load_inside);
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_hotrow"));
         let mut command = wrapped(program, self.load_group.as_ref(), namespace);
-        // What was calibrated on this machine is no part of it.
+        // Calibrations of this machine must not apply.
         command.arg("load").args(&self.load).args(more).env("XDG_CACHE_HOME", "/nonexistent");
         command
     }

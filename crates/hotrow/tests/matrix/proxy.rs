@@ -1,4 +1,4 @@
-//! A proxy to plant: nginx, with one process that does all the work and compresses each answer anew.
+//! Proxy plant: nginx with one process that does all the work and compresses each response.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -7,19 +7,23 @@ use std::time::{Duration, Instant};
 
 use super::stage::Process;
 
-/// Longest wait until it takes connections.
+/// Longest wait until nginx listens.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Starts it in front of backends. Should this process die, the kernel ends it.
+/// Starts nginx before the backends. The kernel kills it if this process dies.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// Returns the reason for a failure.
 pub(crate) fn start(folder: &Path, backends: &[SocketAddr]) -> Result<Process, String> {
     let address = free_address().map_err(|e| format!("no port is free: {e}"))?;
     let file = folder.join("nginx.conf");
     std::fs::write(&file, configuration(folder, address, backends)).map_err(|e| e.to_string())?;
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "nginx", "-e", "stderr", "-p"]).arg(folder).arg("-c").arg(&file);
+    command
+        .args(["--pdeathsig", "KILL", "nginx", "-e", "stderr", "-p"])
+        .arg(folder)
+        .arg("-c")
+        .arg(&file);
     command.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let child = child.map_err(|e| format!("setpriv, which starts nginx, does not start: {e}"))?;
@@ -34,7 +38,7 @@ pub(crate) fn start(folder: &Path, backends: &[SocketAddr]) -> Result<Process, S
     Ok(process)
 }
 
-/// Free now; whoever takes it before nginx does makes this one run fail.
+/// Returns a port that is free now; if another process takes it before nginx, this run fails.
 fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
@@ -42,7 +46,9 @@ fn free_address() -> std::io::Result<SocketAddr> {
 fn configuration(folder: &Path, address: SocketAddr, backends: &[SocketAddr]) -> String {
     let servers: String = backends.iter().map(|backend| format!("server {backend}; ")).collect();
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let folders = kinds.map(|kind| format!("{kind}_temp_path \"{}/{kind}\";", folder.display())).join("\n    ");
+    let folders = kinds
+        .map(|kind| format!("{kind}_temp_path \"{}/{kind}\";", folder.display()))
+        .join("\n    ");
     format!(
         "daemon off;
 master_process off;

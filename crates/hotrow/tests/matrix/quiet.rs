@@ -1,18 +1,19 @@
-//! Whether something else uses this machine: then that is what limits, and naming a plant would be wrong.
+//! Detection of other load on this machine, which may be the limit instead of the plant.
 
 use std::time::{Duration, Instant};
 
 use hotrow_diagnose::probe::cpu::{CpuStat, FILE, parse};
 use hotrow_diagnose::root::Root;
 
-/// Above this share of all CPUs somebody uses them, 0 to 1.
+/// Share of all CPUs in use by other processes from which the machine counts as busy, 0 to 1.
 const BUSY: f64 = 0.25;
-/// Above this share of the CPU time that is wanted, the hypervisor disturbs, 0 to 1.
+/// Share of the demanded CPU time that may be stolen by the hypervisor, 0 to 1.
 const STOLEN: f64 = 0.25;
-/// How long is looked.
-const LOOK: Duration = Duration::from_millis(200);
+/// Duration of an observation.
+const OBSERVATION: Duration = Duration::from_millis(200);
 
-/// Waits until nobody uses the machine, for at most the time that is left, of which it takes what it used. Whether that was so.
+/// Waits for an idle machine, at most for `left`, which is reduced by the wait. Returns true if the
+/// machine is idle.
 pub(crate) fn wait(left: &mut Duration) -> bool {
     let begun = Instant::now();
     while !now() {
@@ -25,31 +26,34 @@ pub(crate) fn wait(left: &mut Duration) -> bool {
     true
 }
 
-/// Whether nobody uses it at this moment.
+/// Returns true if the machine is idle now.
 pub(crate) fn now() -> bool {
-    let before = look();
-    std::thread::sleep(LOOK);
-    let after = look();
+    let before = cpu_times();
+    std::thread::sleep(OBSERVATION);
+    let after = cpu_times();
     let shares = after.cores.iter().filter_map(|(cpu, time)| {
         let (_, earlier) = before.cores.iter().find(|(other, _)| other == cpu)?;
         time.since(earlier).shares()
     });
-    let (busy, cpus) = shares.fold((0.0, 0.0), |(busy, cpus), share| (busy + share.busy + share.steal, cpus + 1.0));
+    let (busy, cpus) = shares
+        .fold((0.0, 0.0), |(busy, cpus), share| (busy + share.busy + share.steal, cpus + 1.0));
     busy <= BUSY * cpus
 }
 
-/// What the hypervisor takes during something, of the CPU time that is wanted.
+/// Share of the demanded CPU time that the hypervisor steals from now on.
 pub(crate) struct Stolen(CpuStat);
 
 impl Stolen {
     pub(crate) fn since_now() -> Self {
-        Self(look())
+        Self(cpu_times())
     }
 
-    /// Whether so much was taken that it limits, or blurs what does.
-    pub(crate) fn much(&self) -> bool {
-        let (before, after) = (&self.0.cores, look().cores);
-        let (mut busy, mut steal) = (0.0, 0.0);
+    /// Returns true if the stolen share disturbs a measurement.
+    pub(crate) fn is_disturbing(&self) -> bool {
+        let before = &self.0.cores;
+        let after = cpu_times().cores;
+        let mut busy = 0.0;
+        let mut steal = 0.0;
         for (cpu, time) in &after {
             let earlier = before.iter().find(|(other, _)| other == cpu);
             if let Some(shares) = earlier.and_then(|(_, earlier)| time.since(earlier).shares()) {
@@ -60,6 +64,6 @@ impl Stolen {
     }
 }
 
-fn look() -> CpuStat {
+fn cpu_times() -> CpuStat {
     Root::machine().parse(FILE, parse).expect("this is Linux")
 }

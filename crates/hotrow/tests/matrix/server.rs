@@ -1,4 +1,5 @@
-//! The planted process: a small HTTP service that is slow in exactly one way, or a process that burns CPUs.
+//! The planted process: a small HTTP service that is slow in exactly one way, or a process that
+//! burns CPUs.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,16 +17,16 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::plan::{Plan, Service, Threads, Work};
 
-/// What begins the line that tells where the service listens.
+/// Prefix of the line with the listening address.
 pub(crate) const LISTENING: &str = "listening ";
-/// Requests are small and come in one piece, one at a time.
+/// Requests are small and arrive in one piece, one at a time.
 const REQUEST_BYTES_MAX: usize = 16 * 1024;
-/// A file that requests append to begins anew from this size on.
+/// Size at which an appended file is truncated.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Rest before the next try when no file can be opened.
+/// Pause before the next attempt when no connection can be accepted.
 const NO_FILE_REST: Duration = Duration::from_millis(5);
 
-/// Does what the plan says until standard input ends, which it does when whoever started this is gone.
+/// Follows the plan until standard input ends, which it does when the parent ends.
 pub(crate) fn run(plan: &Plan) {
     match plan {
         Plan::Burner(threads) => (0..*threads).for_each(|_| {
@@ -38,7 +39,7 @@ pub(crate) fn run(plan: &Plan) {
         Plan::Service(service) => {
             let listener = listen(service).expect("an address of this machine");
             println!("{LISTENING}{}", listener.local_addr().expect("bound"));
-            let service = Arc::new(Serving::new(service.clone()));
+            let service = Arc::new(ServiceState::new(service.clone()));
             std::thread::spawn(move || service.accept(&listener));
         }
     }
@@ -56,15 +57,18 @@ fn listen(service: &Service) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// CPU time of this thread, whoever else wants the CPU.
+/// Uses this much CPU time of the thread, independent of other load.
 fn burn(time: Duration) {
     let begun = thread_cpu();
     while thread_cpu().saturating_sub(begun) < time {
-        std::hint::black_box((0..200_u64).fold(0, |sum: u64, i| sum.wrapping_mul(31).wrapping_add(i)));
+        std::hint::black_box(
+            (0..200_u64).fold(0, |sum: u64, i| sum.wrapping_mul(31).wrapping_add(i)),
+        );
     }
 }
 
-/// Hexadecimal digits without a pattern (SplitMix64's mixing): whoever compresses them has work to do.
+/// Returns hexadecimal digits without a pattern (SplitMix64's mixing), which are expensive to
+/// compress.
 fn body(bytes: usize) -> Vec<u8> {
     let mixed = |n: u64| {
         let mixed = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -74,22 +78,22 @@ fn body(bytes: usize) -> Vec<u8> {
     numbers.map(|number| b"0123456789abcdef"[number as usize]).collect()
 }
 
-struct Serving {
+struct ServiceState {
     plan: Service,
     answer: Vec<u8>,
     lock: Mutex<()>,
     files: AtomicU64,
 }
 
-/// What a thread keeps between requests.
+/// State of a thread between requests.
 #[derive(Default)]
-struct Kept {
+struct ThreadState {
     backend: Option<TcpStream>,
     file: Option<File>,
     written_bytes: u64,
 }
 
-impl Serving {
+impl ServiceState {
     fn new(plan: Service) -> Self {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", plan.body_bytes);
         let answer = [head.into_bytes(), body(plan.body_bytes)].concat();
@@ -99,7 +103,9 @@ impl Serving {
     fn accept(self: &Arc<Self>, listener: &TcpListener) {
         let loops: Vec<Arc<Loop>> = match self.plan.threads {
             Threads::Each => Vec::new(),
-            Threads::Loops(count) => (0..count).map(|number| Loop::start(self.clone(), number)).collect(),
+            Threads::Loops(count) => {
+                (0..count).map(|number| Loop::start(self.clone(), number)).collect()
+            }
         };
         for number in 0.. {
             let Ok((stream, _)) = listener.accept() else {
@@ -118,26 +124,30 @@ impl Serving {
     }
 
     fn thread(self: &Arc<Self>, mut stream: TcpStream) {
-        let serving = self.clone();
+        let service = self.clone();
         std::thread::spawn(move || {
-            let mut kept = Kept::default();
-            while serving.one(&mut stream, &mut kept) {}
+            let mut state = ThreadState::default();
+            while service.one(&mut stream, &mut state) {}
         });
     }
 
-    /// Answers a request; false when the connection is over.
-    fn one(&self, stream: &mut TcpStream, kept: &mut Kept) -> bool {
+    /// Answers a request. Returns false when the connection has ended.
+    fn one(&self, stream: &mut TcpStream, state: &mut ThreadState) -> bool {
         let mut request = [0; REQUEST_BYTES_MAX];
         let Ok(length @ 1..) = stream.read(&mut request) else { return false };
-        if self.work(kept).is_err() {
+        if self.work(state).is_err() {
             return false;
         }
         let head_only = request[..length].starts_with(b"HEAD ");
-        let answer = if head_only { &self.answer[..self.answer.len() - self.plan.body_bytes] } else { &self.answer };
+        let answer = if head_only {
+            &self.answer[..self.answer.len() - self.plan.body_bytes]
+        } else {
+            &self.answer
+        };
         stream.write_all(answer).is_ok()
     }
 
-    fn work(&self, kept: &mut Kept) -> io::Result<()> {
+    fn work(&self, state: &mut ThreadState) -> io::Result<()> {
         match &self.plan.work {
             Work::Cpu { us } => burn(Duration::from_micros(*us)),
             Work::Locked { us } => {
@@ -145,14 +155,14 @@ impl Serving {
                 burn(Duration::from_micros(*us));
             }
             Work::Sleep { ms } => std::thread::sleep(Duration::from_millis(*ms)),
-            Work::Ask { backend } => ask(*backend, &mut kept.backend)?,
+            Work::Query { backend } => query_backend(*backend, &mut state.backend)?,
             Work::Sync { folder, bytes } => {
-                if kept.file.is_none() {
+                if state.file.is_none() {
                     let name = format!("{}", self.files.fetch_add(1, Ordering::Relaxed));
-                    kept.file = Some(File::create(folder.join(name))?);
+                    state.file = Some(File::create(folder.join(name))?);
                 }
-                if let Some(file) = &mut kept.file {
-                    append(file, *bytes, &mut kept.written_bytes)?;
+                if let Some(file) = &mut state.file {
+                    append(file, *bytes, &mut state.written_bytes)?;
                 }
             }
         }
@@ -160,7 +170,7 @@ impl Serving {
     }
 }
 
-fn ask(backend: SocketAddr, connection: &mut Option<TcpStream>) -> io::Result<()> {
+fn query_backend(backend: SocketAddr, connection: &mut Option<TcpStream>) -> io::Result<()> {
     if connection.is_none() {
         let stream = TcpStream::connect(backend)?;
         stream.set_nodelay(true)?;
@@ -186,19 +196,19 @@ fn append(file: &mut File, bytes: usize, written_bytes: &mut u64) -> io::Result<
     file.sync_data()
 }
 
-/// A thread that answers on connections of its own, one request after the other.
+/// A thread that answers on its own connections, one request after another.
 struct Loop {
     events: OwnedFd,
     connections: Mutex<HashMap<u64, TcpStream>>,
 }
 
 impl Loop {
-    fn start(serving: Arc<Serving>, number: usize) -> Arc<Self> {
+    fn start(service: Arc<ServiceState>, number: usize) -> Arc<Self> {
         let events = epoll::create(CreateFlags::CLOEXEC).expect("the kernel has it");
         let own = Arc::new(Self { events, connections: Mutex::new(HashMap::new()) });
         let worker = own.clone();
         let thread = std::thread::Builder::new().name(format!("worker-{number}"));
-        thread.spawn(move || worker.run(&serving)).expect("a thread can be started");
+        thread.spawn(move || worker.run(&service)).expect("a thread can be started");
         own
     }
 
@@ -209,21 +219,28 @@ impl Loop {
         }
     }
 
-    fn run(&self, serving: &Serving) {
-        let (mut kept, mut events) = (Kept::default(), Vec::with_capacity(64));
+    fn run(&self, service: &ServiceState) {
+        let mut state = ThreadState::default();
+        let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
-            if epoll::wait(&self.events, rustix::buffer::spare_capacity(&mut events), None).is_err() {
+            if epoll::wait(&self.events, rustix::buffer::spare_capacity(&mut events), None).is_err()
+            {
                 continue;
             }
             for event in &events {
                 let number = event.data.u64();
-                let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-                // It comes a moment after its first event; the next wait tells of it again.
+                let mut connections =
+                    self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+                // The connection is inserted shortly after its first event; the next wait reports
+                // the event again.
                 let Some(mut stream) = connections.remove(&number) else { continue };
                 drop(connections);
-                if serving.one(&mut stream, &mut kept) {
-                    self.connections.lock().unwrap_or_else(PoisonError::into_inner).insert(number, stream);
+                if service.one(&mut stream, &mut state) {
+                    self.connections
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(number, stream);
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! What a plant is made of: processes, groups with limits, network namespaces. Everything goes when it is dropped, and
-//! what a killed run left behind goes at the next start.
+//! Building blocks of plants: processes, groups with limits, network namespaces. All are removed on
+//! drop; leftovers of a killed run are removed at the next start.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,16 +13,17 @@ use hotrow_diagnose::cgroup::{self, Version};
 use super::plan::{PLAN, Plan};
 use super::server::LISTENING;
 
-/// Names of what is made in the kernel begin so; the rest is this process's id and a number.
+/// Prefix of the names of kernel objects, followed by this process's id and a number.
 const PREFIX: &str = "hotrow-matrix-";
-/// The kernel's own period of a limit of CPU.
+/// The kernel's default period of a CPU limit.
 const PERIOD_US: u64 = 100_000;
-/// Longest wait for a group to be empty.
+/// Longest wait for an empty group.
 const EMPTY_WAIT: Duration = Duration::from_secs(5);
-/// The test that a planted process runs.
-const PLANTED: [&str; 5] = ["--exact", "planted_service", "--ignored", "--nocapture", "--test-threads=1"];
+/// Arguments that run the body of a planted process.
+const PLANTED: [&str; 5] =
+    ["--exact", "planted_service", "--ignored", "--nocapture", "--test-threads=1"];
 
-/// A name that nobody else has, short enough for a network interface.
+/// A unique name, short enough for a network interface.
 fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -31,18 +32,24 @@ fn unique() -> String {
 /// A process that is killed when it is dropped.
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens, if it does.
+    /// Its listening address, if any.
     pub(crate) address: Option<SocketAddr>,
 }
 
 impl Process {
-    /// Starts this program anew with a plan, in a group and a namespace if they are given.
-    pub(crate) fn start(plan: &Plan, group: Option<&Group>, namespace: Option<&Namespace>) -> Result<Self, String> {
-        let program = std::env::current_exe().map_err(|e| format!("the test's own program is not known: {e}"))?;
+    /// Starts this program again with a plan, in a group and a namespace if any.
+    pub(crate) fn start(
+        plan: &Plan,
+        group: Option<&Group>,
+        namespace: Option<&Namespace>,
+    ) -> Result<Self, String> {
+        let program = std::env::current_exe()
+            .map_err(|e| format!("the test's own program is not known: {e}"))?;
         let mut command = wrapped(&program, group, namespace);
         let plan_text = serde_json::to_string(plan).expect("a plan is plain data");
         command.args(PLANTED).env(PLAN, plan_text).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = command.spawn().map_err(|e| format!("a planted process does not start: {e}"))?;
+        let child =
+            command.spawn().map_err(|e| format!("a planted process does not start: {e}"))?;
         let mut process = Self { child, address: None };
         if matches!(plan, Plan::Service(_)) {
             process.address = Some(process.listening()?);
@@ -50,7 +57,7 @@ impl Process {
         Ok(process)
     }
 
-    /// A program of somebody else's, which listens there.
+    /// Wraps an external program that listens at this address.
     pub(crate) fn of(child: Child, address: SocketAddr) -> Self {
         Self { child, address: Some(address) }
     }
@@ -64,15 +71,15 @@ impl Process {
     }
 
     fn listening(&mut self) -> Result<SocketAddr, String> {
-        let out = self.child.stdout.take().ok_or("its output is not here")?;
+        let out = self.child.stdout.take().ok_or("a planted process has no output")?;
         let mut lines = BufReader::new(out).lines();
-        // The test harness says something before it, and perhaps on the same line.
+        // The test harness may print before it, even on the same line.
         let found = lines.find_map(|line| {
             let line = line.ok()?;
             line.split_once(LISTENING).map(|(_, address)| address.to_owned())
         });
         let address = found.ok_or("a planted service ended before it listened")?;
-        // Whatever it says from now on is read by nobody, and must not stop it.
+        // Further output is discarded, so that it cannot block the process.
         std::thread::spawn(move || lines.for_each(drop));
         address.trim().parse().map_err(|e| format!("{address:?} is no address: {e}"))
     }
@@ -85,8 +92,12 @@ impl Drop for Process {
     }
 }
 
-/// A command that first enters a group and a namespace. It keeps its process id all the way.
-pub(crate) fn wrapped(program: &Path, group: Option<&Group>, namespace: Option<&Namespace>) -> Command {
+/// Returns a command that first enters a group and a namespace. Its process id stays the same.
+pub(crate) fn wrapped(
+    program: &Path,
+    group: Option<&Group>,
+    namespace: Option<&Namespace>,
+) -> Command {
     let mut words: Vec<String> = Vec::new();
     if let Some(group) = group {
         let enter = format!("echo $$ > '{}/cgroup.procs' && exec \"$@\"", group.folder.display());
@@ -101,7 +112,7 @@ pub(crate) fn wrapped(program: &Path, group: Option<&Group>, namespace: Option<&
     command
 }
 
-/// Where `ip` and `tc` are, for users who do not have it in theirs too.
+/// Returns a PATH that includes the folder of `ip` and `tc`.
 fn path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
@@ -111,7 +122,7 @@ pub(crate) struct Group {
     folder: PathBuf,
 }
 
-/// What a group limits.
+/// The limits of a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
     /// CPUs.
@@ -128,7 +139,7 @@ impl Limit {
         }
     }
 
-    /// Files and what is written to them.
+    /// Returns the files of the limit with their contents.
     fn settings(self, version: Version) -> Vec<(&'static str, String)> {
         match (self, version) {
             (Self::Cores(cores), Version::V2) => {
@@ -149,23 +160,25 @@ impl Limit {
 }
 
 impl Group {
-    /// Makes a group below this process's own or, as v2 wants it, beside it.
+    /// Creates a group below this process's own or, as v2 requires, beside it.
     ///
     /// # Errors
-    /// Why there can be none, in words.
+    /// Returns the reason for a failure.
     pub(crate) fn new(limit: Limit) -> Result<Self, String> {
         let hierarchies = cgroup::hierarchies(Path::new("/")).map_err(|e| e.to_string())?;
         let name = unique();
         let mut reasons = Vec::new();
         for hierarchy in hierarchies {
             let wanted = limit.controller()[usize::from(hierarchy.version == Version::V1)];
-            let beside = hierarchy.own.parent().filter(|parent| parent.starts_with(&hierarchy.mount));
+            let beside =
+                hierarchy.own.parent().filter(|parent| parent.starts_with(&hierarchy.mount));
             for parent in [Some(hierarchy.own.as_path()), beside].into_iter().flatten() {
                 if !hierarchy.controllers.iter().any(|controller| controller == wanted) {
                     continue;
                 }
                 if hierarchy.version == Version::V2 {
-                    let _ = std::fs::write(parent.join("cgroup.subtree_control"), format!("+{wanted}"));
+                    let _ =
+                        std::fs::write(parent.join("cgroup.subtree_control"), format!("+{wanted}"));
                 }
                 let group = Self { folder: parent.join(&name) };
                 match group.make(limit, hierarchy.version) {
@@ -177,13 +190,13 @@ impl Group {
         if reasons.is_empty() {
             reasons.push("no hierarchy has that controller".to_owned());
         }
-        Err(format!("no group can be made that limits {limit:?}: {}", reasons.join("; ")))
+        Err(format!("no group can be created that limits {limit:?}: {}", reasons.join("; ")))
     }
 
     fn make(&self, limit: Limit, version: Version) -> std::io::Result<()> {
         std::fs::create_dir(&self.folder)?;
         for (file, text) in limit.settings(version) {
-            // Never makes the file: in a hierarchy the kernel has.
+            // Does not create the file: in a cgroup hierarchy the kernel has created it.
             let mut file = std::fs::OpenOptions::new().write(true).open(self.folder.join(file))?;
             std::io::Write::write_all(&mut file, text.as_bytes())?;
         }
@@ -194,8 +207,11 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let until = Instant::now() + EMPTY_WAIT;
-        // A killed process counts until the kernel has finished with it.
-        while self.folder.exists() && std::fs::remove_dir(&self.folder).is_err() && Instant::now() < until {
+        // A killed process counts until the kernel has removed it.
+        while self.folder.exists()
+            && std::fs::remove_dir(&self.folder).is_err()
+            && Instant::now() < until
+        {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -207,10 +223,10 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// One with a loopback interface.
+    /// Creates a namespace with a loopback interface.
     ///
     /// # Errors
-    /// Why there can be none, in words.
+    /// Returns the reason for a failure.
     pub(crate) fn new() -> Result<Self, String> {
         let namespace = Self { name: unique() };
         command(&["ip", "netns", "add", &namespace.name])?;
@@ -218,27 +234,36 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Runs a command in it.
+    /// Runs a command in the namespace.
     pub(crate) fn inside(&self, words: &[&str]) -> Result<(), String> {
         command(&[&["ip", "netns", "exec", &self.name], words].concat())
     }
 
-    /// Connects it with the namespace of this process: the address of its end, and what it sends is held to a rate.
+    /// Connects the namespace with that of this process, with a rate limit on what it sends.
+    /// Returns the address of its end.
     pub(crate) fn connect(&self, mbit_per_s: u32) -> Result<Ipv4Addr, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Within what RFC 2544 keeps for tests: a block for each process that tests, and in it four addresses for each link,
-        // for the kernel takes its time to remove the one before.
-        let (block, first) = ((std::process::id() % 256) as u8, (number % 64 * 4) as u8);
-        let (near, far) = (Ipv4Addr::new(198, 18, block, first + 1), Ipv4Addr::new(198, 18, block, first + 2));
+        // In the range that RFC 2544 reserves for tests: a block per test process, and in it four
+        // addresses per link, because the kernel removes an old link with a delay.
+        let block = (std::process::id() % 256) as u8;
+        let first = (number % 64 * 4) as u8;
+        let near = Ipv4Addr::new(198, 18, block, first + 1);
+        let far = Ipv4Addr::new(198, 18, block, first + 2);
         let outside = format!("hm{}-{number}", std::process::id());
-        command(&["ip", "link", "add", &outside, "type", "veth", "peer", "name", "eth0", "netns", &self.name])?;
+        command(&[
+            "ip", "link", "add", &outside, "type", "veth", "peer", "name", "eth0", "netns",
+            &self.name,
+        ])?;
         command(&["ip", "address", "add", &format!("{near}/30"), "dev", &outside])?;
         command(&["ip", "link", "set", &outside, "up"])?;
         self.inside(&["ip", "address", "add", &format!("{far}/30"), "dev", "eth0"])?;
         self.inside(&["ip", "link", "set", "eth0", "up"])?;
         let rate = format!("{mbit_per_s}mbit");
-        let limit = ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "64kb", "latency", "100ms"];
+        let limit = [
+            "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &rate, "burst", "64kb",
+            "latency", "100ms",
+        ];
         self.inside(&[&["tc"], &limit[..]].concat())?;
         Ok(far)
     }
@@ -246,25 +271,30 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Its links go with it.
+        // The namespace's links are removed with it.
         let _ = command(&["ip", "netns", "delete", &self.name]);
     }
 }
 
 fn command(words: &[&str]) -> Result<(), String> {
-    let told = |why: String| format!("{}: {why}", words.join(" "));
+    let describe = |why: String| format!("{}: {why}", words.join(" "));
     let output = Command::new(words[0]).args(&words[1..]).env("PATH", path()).output();
-    let output = output.map_err(|e| told(e.to_string()))?;
+    let output = output.map_err(|e| describe(e.to_string()))?;
     let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if output.status.success() { Ok(()) } else { Err(told(errors)) }
+    if output.status.success() { Ok(()) } else { Err(describe(errors)) }
 }
 
-/// Removes groups and namespaces of runs that were killed.
+/// Removes groups and namespaces of killed runs.
 pub(crate) fn clear_leftovers() {
     let left = |folder: &Path| -> Vec<(PathBuf, String)> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let named = entries.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()));
-        named.filter(|(_, name)| owner(name).is_some_and(|pid| !Path::new("/proc").join(pid).exists())).collect()
+        let named =
+            entries.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()));
+        named
+            .filter(|(_, name)| {
+                owner(name).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+            })
+            .collect()
     };
     for (_, name) in left(Path::new("/run/netns")) {
         let _ = command(&["ip", "netns", "delete", &name]);
@@ -277,18 +307,23 @@ pub(crate) fn clear_leftovers() {
     }
 }
 
-/// The process that made something of that name.
+/// Returns the id of the process that created an object of this name.
 fn owner(name: &str) -> Option<&str> {
     name.strip_prefix(PREFIX)?.split('-').next()
 }
 
-/// The numbers of the disk that a folder lies on; none where that is no disk.
+/// Returns the device numbers of the disk of a folder; `None` if it is on no disk.
 pub(crate) fn disk_of(folder: &Path) -> Option<(u32, u32)> {
     let device = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(folder).ok()?);
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let major = rustix::fs::major(device);
+    let minor = rustix::fs::minor(device);
     let whole = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
-    // Limits are of whole disks, not of partitions.
-    let whole = if whole.join("partition").exists() { whole.canonicalize().ok()?.parent()?.to_owned() } else { whole };
+    // Limits apply to whole disks, not to partitions.
+    let whole = if whole.join("partition").exists() {
+        whole.canonicalize().ok()?.parent()?.to_owned()
+    } else {
+        whole
+    };
     let text = std::fs::read_to_string(whole.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

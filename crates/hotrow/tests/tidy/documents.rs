@@ -9,22 +9,36 @@ const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const CONFIGURATION: &str = "docs/configuration.md";
 
 pub(crate) fn architecture(tree: &Tree) -> Vec<String> {
-    let Some(text) = tree.text(ARCHITECTURE) else { return vec![format!("{ARCHITECTURE} is missing")] };
-    let (exist, named) = (tree.crate_names(), crates_named(text));
-    let mut complaints: Vec<String> =
-        exist.difference(&named).map(|name| format!("{ARCHITECTURE} does not name crates/{name}")).collect();
+    let Some(text) = tree.text(ARCHITECTURE) else {
+        return vec![format!("{ARCHITECTURE} is missing")];
+    };
+    let exist = tree.crate_names();
+    let named = crates_named(text);
+    let mut complaints: Vec<String> = exist
+        .difference(&named)
+        .map(|name| format!("{ARCHITECTURE} does not name crates/{name}"))
+        .collect();
     complaints.extend(
-        named.difference(&exist).map(|name| format!("{ARCHITECTURE} names crates/{name}, which does not exist")),
+        named
+            .difference(&exist)
+            .map(|name| format!("{ARCHITECTURE} names crates/{name}, which does not exist")),
     );
     complaints
 }
 
-/// Crates are named as `crates/NAME` anywhere, or as `NAME` in the first column of a table that begins with "crate".
+/// Returns the crates named as `crates/NAME` anywhere, or as `NAME` in the first column of a table
+/// whose header begins with "crate".
 fn crates_named(text: &str) -> BTreeSet<&str> {
-    let name_at =
-        |rest: &'_ str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
-    let mut named: BTreeSet<&str> =
-        text.split("crates/").skip(1).map(|rest| &rest[..name_at(rest)]).filter(|name| !name.is_empty()).collect();
+    let name_at = |rest: &'_ str| {
+        rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
+            .unwrap_or(rest.len())
+    };
+    let mut named: BTreeSet<&str> = text
+        .split("crates/")
+        .skip(1)
+        .map(|rest| &rest[..name_at(rest)])
+        .filter(|name| !name.is_empty())
+        .collect();
     let mut in_crate_table = false;
     for line in text.lines() {
         let Some(cells) = line.strip_prefix('|') else {
@@ -34,7 +48,8 @@ fn crates_named(text: &str) -> BTreeSet<&str> {
         let first = cells.split('|').next().unwrap_or_default().trim();
         in_crate_table |= first.eq_ignore_ascii_case("crate");
         let name = first.strip_prefix('`').and_then(|n| n.strip_suffix('`'));
-        named.extend(name.filter(|_| in_crate_table).map(|name| name.trim_start_matches("crates/")));
+        named
+            .extend(name.filter(|_| in_crate_table).map(|name| name.trim_start_matches("crates/")));
     }
     named
 }
@@ -54,7 +69,7 @@ pub(crate) fn links(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// Targets of `[text](target)` with their lines, outside code blocks.
+/// Returns the targets of `[text](target)` with their lines, outside code blocks.
 fn link_targets(text: &str) -> Vec<(usize, &str)> {
     let mut targets = Vec::new();
     let mut in_code = false;
@@ -68,9 +83,10 @@ fn link_targets(text: &str) -> Vec<(usize, &str)> {
     targets
 }
 
-/// `file` as seen from `folder`, with `.` and `..` worked out.
+/// Resolves `file` relative to `folder`, with `.` and `..`.
 fn joined(folder: &str, file: &str) -> String {
-    let mut parts: Vec<&str> = if file.starts_with('/') { Vec::new() } else { folder.split('/').collect() };
+    let mut parts: Vec<&str> =
+        if file.starts_with('/') { Vec::new() } else { folder.split('/').collect() };
     for part in file.split('/') {
         match part {
             "" | "." => {}
@@ -84,53 +100,71 @@ fn joined(folder: &str, file: &str) -> String {
     parts.join("/")
 }
 
-/// The first example of the page is a configuration that works.
+/// The first example of the page is a valid configuration.
 #[test]
 fn the_documented_configuration_is_valid() {
     let tree = Tree::of_repository();
     let text = tree.text(CONFIGURATION).expect("the page");
     let (_, rest) = text.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
-    let env =
-        |name: &str| if name == "SHOP_DB" { Ok("shop.db".to_owned()) } else { Err(std::env::VarError::NotPresent) };
-    let outcome = hotrow::config::parse(example, CONFIGURATION, &env, &hotrow::config::Overrides::default());
+    let env = |name: &str| {
+        if name == "SHOP_DB" {
+            Ok("shop.db".to_owned())
+        } else {
+            Err(std::env::VarError::NotPresent)
+        }
+    };
+    let outcome =
+        hotrow::config::parse(example, CONFIGURATION, &env, &hotrow::config::Overrides::default());
     assert!(outcome.is_ok(), "{}", outcome.err().map(|e| e.to_string()).unwrap_or_default());
 }
 
 pub(crate) fn configuration(tree: &Tree) -> Vec<String> {
-    let known = hotrow::config::known_keys().into_iter().map(|key| (key.path, [key.default, key.range])).collect();
-    tree.text(CONFIGURATION)
-        .map_or_else(|| vec![format!("{CONFIGURATION} is missing")], |text| keys_match(text, &known))
+    let known = hotrow::config::known_keys()
+        .into_iter()
+        .map(|key| (key.path, [key.default, key.range]))
+        .collect();
+    tree.text(CONFIGURATION).map_or_else(
+        || vec![format!("{CONFIGURATION} is missing")],
+        |text| keys_match(text, &known),
+    )
 }
 
-fn keys_match(text: &str, known: &BTreeMap<String, Said>) -> Vec<String> {
+fn keys_match(text: &str, known: &BTreeMap<String, DefaultAndRange>) -> Vec<String> {
     let documented = documented_keys(text);
     let mut complaints = Vec::new();
     for (path, is) in known {
         match documented.get(path) {
             None => complaints.push(format!("{CONFIGURATION} does not describe {path}")),
-            Some(said) if said != is => {
-                complaints
-                    .push(format!("{CONFIGURATION} says default and range of {path} are {said:?}, they are {is:?}"));
+            Some(row) if row != is => {
+                complaints.push(format!(
+                    "{CONFIGURATION} says default and range of {path} are {row:?}, they are {is:?}"
+                ));
             }
             Some(_) => {}
         }
     }
     let unknown = documented.keys().filter(|path| !known.contains_key(*path));
-    complaints.extend(unknown.map(|path| format!("{CONFIGURATION} describes {path}, which does not exist")));
+    complaints.extend(
+        unknown.map(|path| format!("{CONFIGURATION} describes {path}, which does not exist")),
+    );
     complaints
 }
 
 /// Default and range of a key.
-type Said = [String; 2];
+type DefaultAndRange = [String; 2];
 
-/// Rows of the form "| `key` | `default` | range | meaning |" under a heading with "[table]".
-fn documented_keys(text: &str) -> BTreeMap<String, Said> {
+/// Parses rows of the form "| `key` | `default` | range | meaning |" under a heading with
+/// "[table]".
+fn documented_keys(text: &str) -> BTreeMap<String, DefaultAndRange> {
     let mut keys = BTreeMap::new();
     let mut table = "";
     for line in text.lines() {
         if line.starts_with('#') {
-            table = line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("", |(table, _)| table);
+            table = line
+                .split_once('[')
+                .and_then(|(_, rest)| rest.split_once(']'))
+                .map_or("", |(table, _)| table);
         }
         let mut cells = line.split('|').skip(1).map(|cell| cell.trim().trim_matches('`'));
         if let (true, Some(name), Some(default), Some(range)) =
@@ -144,19 +178,33 @@ fn documented_keys(text: &str) -> BTreeMap<String, Said> {
 
 #[test]
 fn architecture_complains() {
-    let with =
-        |text: &'static str| [(ARCHITECTURE, text), ("crates/cache/Cargo.toml", ""), ("crates/lab/Cargo.toml", "")];
+    let with = |text: &'static str| {
+        [(ARCHITECTURE, text), ("crates/cache/Cargo.toml", ""), ("crates/lab/Cargo.toml", "")]
+    };
     assert_silent(architecture, &with("see crates/cache/src and [lab](crates/lab)."));
-    assert_silent(architecture, &with("| crate | purpose |\n|---|---|\n| `cache` | x |\n| `lab` | y |\n"));
-    assert_complains(architecture, &with("crates/cache only, and `lab` outside a table"), "does not name crates/lab");
+    assert_silent(
+        architecture,
+        &with("| crate | purpose |\n|---|---|\n| `cache` | x |\n| `lab` | y |\n"),
+    );
+    assert_complains(
+        architecture,
+        &with("crates/cache only, and `lab` outside a table"),
+        "does not name crates/lab",
+    );
     assert_complains(
         architecture,
         &with("crates/cache, crates/lab, crates/ghost"),
         "crates/ghost, which does not exist",
     );
-    let table = "| Crate | purpose |\n|---|---|\n| `cache` | x |\n| `lab` | y |\n| `ghost` | z |\n\n| word | x |\n| `other` | y |\n";
+    let table = "| Crate | purpose |\n|---|---|\n| `cache` | x |\n| `lab` | y |\n| `ghost` | z \
+        |\n\n\
+        | word | x |\n| `other` | y |\n";
     assert_complains(architecture, &with(table), "crates/ghost, which does not exist");
-    assert_complains(architecture, &[("crates/cache/Cargo.toml", "")], "ARCHITECTURE.md is missing");
+    assert_complains(
+        architecture,
+        &[("crates/cache/Cargo.toml", "")],
+        "ARCHITECTURE.md is missing",
+    );
 }
 
 #[test]
@@ -164,7 +212,10 @@ fn links_complains() {
     let with = |text: &'static str| [("README.md", ""), ("docs/a.md", text), ("docs/b.md", "")];
     assert_silent(
         links,
-        &with("[a](b.md) [a](../README.md#x) [a](#here) [a](https://x.y/z) [a](.) [a](../docs)\n```\n[a](none)\n```\n"),
+        &with(
+            "[a](b.md) [a](../README.md#x) [a](#here) [a](https://x.y/z) [a](.) [a](../docs)\n\
+             ```\n[a](none)\n```\n",
+        ),
     );
     assert_complains(links, &with("\n[a](c.md)"), "docs/a.md:2: c.md does not exist");
     assert_complains(links, &with("[a](b.md) and [b](../b.md#part)"), "../b.md does not exist");
@@ -172,15 +223,24 @@ fn links_complains() {
 
 #[test]
 fn configuration_complains() {
-    let known = BTreeMap::from([("log.level".to_owned(), ["\"info\"".to_owned(), "a word".to_owned()])]);
-    let said = |text: &str| keys_match(text, &known);
-    let good =
-        "## `[log]`\n\n| key | default | range | meaning |\n|---|---|---|---|\n| `level` | `\"info\"` | a word | x |\n";
-    assert!(said(good).is_empty(), "{:?}", said(good));
-    assert!(said("")[0].contains("does not describe log.level"));
-    assert!(said(&good.replace("info", "warn"))[0].contains("default and range of log.level"));
-    assert!(said(&good.replace("a word", "a number"))[0].contains("default and range of log.level"));
-    assert!(said(&format!("{good}| `colour` | `true` | x | y |\n"))[0].contains("log.colour, which does not exist"));
+    let known =
+        BTreeMap::from([("log.level".to_owned(), ["\"info\"".to_owned(), "a word".to_owned()])]);
+    let complaints = |text: &str| keys_match(text, &known);
+    let good = "## `[log]`\n\n| key | default | range | meaning |\n|---|---|---|---|\n\
+        | `level` | `\"info\"` | a word | x |\n";
+    assert!(complaints(good).is_empty(), "{:?}", complaints(good));
+    assert!(complaints("")[0].contains("does not describe log.level"));
+    assert!(
+        complaints(&good.replace("info", "warn"))[0].contains("default and range of log.level")
+    );
+    assert!(
+        complaints(&good.replace("a word", "a number"))[0]
+            .contains("default and range of log.level")
+    );
+    assert!(
+        complaints(&format!("{good}| `colour` | `true` | x | y |\n"))[0]
+            .contains("log.colour, which does not exist")
+    );
     assert_complains(configuration, &[("docs/other.md", "")], "docs/configuration.md is missing");
-    assert!(configuration(&Tree::of(&[(CONFIGURATION, "")])).len() > 40, "every key is asked for");
+    assert!(configuration(&Tree::of(&[(CONFIGURATION, "")])).len() > 40, "every key is required");
 }

@@ -1,16 +1,16 @@
-//! Checks of the text of sources.
+//! Checks of the text of source files.
 
 use crate::tree::{Tree, has_word};
 use crate::{assert_complains, assert_silent};
 
-/// Longest Rust file in lines: one idea per file.
+/// Most lines of a Rust file: one idea per file.
 const RUST_LINES_MAX: usize = 500;
-/// Longest other file that people write: documents, scripts, other languages.
+/// Most lines of another file written by hand: documents, scripts, other languages.
 const OTHER_LINES_MAX: usize = 600;
 const WRITTEN_BY_PEOPLE: &[&str] =
     &["md", "toml", "sh", "py", "go", "c", "h", "lua", "js", "html", "css", "sql", "conf"];
 
-/// Paths and names that mean a clock, I/O, a thread, a process or randomness of one's own.
+/// Paths of clocks, I/O, threads, processes and random numbers.
 const IMPURE_PATHS: &[&str] = &[
     "std::fs",
     "std::net",
@@ -45,29 +45,40 @@ const IMPURE_WORDS: &[&str] = &[
 
 pub(crate) fn pure_cache(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (path, code) in tree.production().iter().filter(|(path, _)| path.starts_with("crates/cache/")) {
-        let (mut text, mut paths) = (code.clone(), Vec::new());
+    for (path, code) in
+        tree.production().iter().filter(|(path, _)| path.starts_with("crates/cache/"))
+    {
+        let mut text = code.clone();
+        let mut paths = Vec::new();
         text.retain(|c| !c.is_whitespace() || c == ' ');
-        for statement in text.split(';').filter_map(|s| s.split_once("use ").map(|(_, tree)| tree)) {
+        for statement in text.split(';').filter_map(|s| s.split_once("use ").map(|(_, tree)| tree))
+        {
             expand_use(&statement.replace(' ', ""), &mut paths);
         }
-        let under =
-            |full: &str, path: &str| full.strip_prefix(path).is_some_and(|r| r.is_empty() || r.starts_with("::"));
+        let under = |full: &str, path: &str| {
+            full.strip_prefix(path).is_some_and(|r| r.is_empty() || r.starts_with("::"))
+        };
         let named = |path: &str| has_word(code, path) || paths.iter().any(|full| under(full, path));
-        let found = IMPURE_PATHS.iter().filter(|p| named(p)).chain(IMPURE_WORDS.iter().filter(|w| has_word(code, w)));
-        complaints.extend(found.map(|name| format!("{path} names {name}; time, I/O and randomness are passed in")));
+        let found = IMPURE_PATHS
+            .iter()
+            .filter(|p| named(p))
+            .chain(IMPURE_WORDS.iter().filter(|w| has_word(code, w)));
+        complaints.extend(found.map(|name| {
+            format!("{path} names {name}; the caller must pass in time, I/O and randomness")
+        }));
     }
     complaints
 }
 
-/// Spells out `a::{b, c::{self, d}}` as full paths; the input has no blanks.
+/// Expands `a::{b, c::{self, d}}` to full paths; the input has no blanks.
 fn expand_use(tree: &str, paths: &mut Vec<String>) {
     let Some((prefix, rest)) = tree.split_once('{') else {
         let path = tree.trim_end_matches("::self");
         paths.push(path.to_owned());
         return;
     };
-    let (mut depth, mut begin) = (0_i32, 0);
+    let mut depth = 0_i32;
+    let mut begin = 0;
     for (at, c) in rest.char_indices() {
         match c {
             '{' => depth += 1,
@@ -86,9 +97,52 @@ fn expand_use(tree: &str, paths: &mut Vec<String>) {
 pub(crate) fn demo_database(tree: &Tree) -> Vec<String> {
     let code = tree.production();
     let elsewhere = code.iter().filter(|(path, code)| {
-        path.starts_with("crates/hotrow/") && !path.starts_with("crates/hotrow/src/demo/") && has_word(code, "rusqlite")
+        path.starts_with("crates/hotrow/")
+            && !path.starts_with("crates/hotrow/src/demo/")
+            && has_word(code, "rusqlite")
     });
-    elsewhere.map(|(path, _)| format!("{path} names rusqlite; in the binary only src/demo/ may")).collect()
+    elsewhere
+        .map(|(path, _)| format!("{path} names rusqlite; in the binary only src/demo/ may"))
+        .collect()
+}
+
+/// Code that runs in the service: its threads are supervised, and its messages go to the log.
+const SERVING: &[&str] = &[
+    "crates/source/src/",
+    "crates/server/src/",
+    "crates/hotrow/src/serve.rs",
+    "crates/hotrow/src/signals.rs",
+    "crates/hotrow/src/logging.rs",
+    "crates/hotrow/src/log_writer.rs",
+    "crates/hotrow/src/demo/",
+];
+/// The supervisor itself, and a scoped thread that runs under it.
+const THREAD_STARTERS: &[&str] =
+    &["crates/source/src/supervisor.rs", "crates/source/src/sqlite/feed.rs"];
+
+pub(crate) fn threads(tree: &Tree) -> Vec<String> {
+    let code = tree.production();
+    let starts =
+        |code: &str| ["thread::Builder", "thread::spawn"].iter().any(|name| has_word(code, name));
+    let elsewhere = code.iter().filter(|(path, code)| {
+        SERVING.iter().any(|serving| path.starts_with(serving))
+            && !THREAD_STARTERS.contains(path)
+            && starts(code)
+    });
+    elsewhere.map(|(path, _)| format!("{path} starts a thread; use Supervisor::spawn")).collect()
+}
+
+pub(crate) fn prints(tree: &Tree) -> Vec<String> {
+    const MACROS: [&str; 4] = ["print!", "println!", "eprint!", "eprintln!"];
+    let code = tree.production();
+    let serving =
+        code.iter().filter(|(path, _)| SERVING.iter().any(|serving| path.starts_with(serving)));
+    let found = serving.filter(|(_, code)| MACROS.iter().any(|name| has_word(code, name)));
+    found
+        .map(|(path, _)| {
+            format!("{path} prints, which panics if standard error is closed; log it instead")
+        })
+        .collect()
 }
 
 pub(crate) fn length(tree: &Tree) -> Vec<String> {
@@ -98,9 +152,11 @@ pub(crate) fn length(tree: &Tree) -> Vec<String> {
         _ => (path == "test").then_some(OTHER_LINES_MAX),
     };
     let long = tree.texts().filter_map(|(path, text)| {
-        let (limit, lines) = (limit(path)?, text.lines().count());
-        (lines > limit)
-            .then(|| format!("{path} has {lines} lines, the limit is {limit}; is there a second idea in it?"))
+        let limit = limit(path)?;
+        let lines = text.lines().count();
+        (lines > limit).then(|| {
+            format!("{path} has {lines} lines, the limit is {limit}; split off a second idea")
+        })
     });
     long.collect()
 }
@@ -108,17 +164,23 @@ pub(crate) fn length(tree: &Tree) -> Vec<String> {
 pub(crate) fn unwraps(tree: &Tree) -> Vec<String> {
     on_lines(tree.production().iter().map(|(path, code)| (*path, code.as_str())), |line| {
         let found = line.contains(".unwrap()") || line.contains(".unwrap_err()");
-        found.then(|| "unwrap outside tests; return an error, or expect with the reason why it holds".to_owned())
+        found.then(|| {
+            "unwrap outside tests; return an error, or expect with the reason why it holds"
+                .to_owned()
+        })
     })
 }
 
 pub(crate) fn leftovers(tree: &Tree) -> Vec<String> {
-    // Put together here so that this file does not complain about itself.
+    // Concatenated so that this file does not match itself.
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
     let macros = [concat!("to", "do!"), concat!("unimple", "mented!")];
     on_lines(tree.texts(), |line| {
-        let found = marks.iter().find(|m| has_word(line, m)).or_else(|| macros.iter().find(|m| line.contains(**m)));
-        found.map(|mark| format!("{mark}: finish it, or take it out and open an issue"))
+        let found = marks
+            .iter()
+            .find(|m| has_word(line, m))
+            .or_else(|| macros.iter().find(|m| line.contains(**m)));
+        found.map(|mark| format!("{mark}: finish it, or remove it and open an issue"))
     })
 }
 
@@ -141,7 +203,9 @@ fn on_lines<'a>(
 ) -> Vec<String> {
     let of_file = |(path, text): (&str, &str)| {
         let lines = text.lines().enumerate();
-        lines.filter_map(|(i, line)| Some(format!("{path}:{}: {}", i + 1, complaint(line)?))).collect::<Vec<_>>()
+        lines
+            .filter_map(|(i, line)| Some(format!("{path}:{}: {}", i + 1, complaint(line)?)))
+            .collect::<Vec<_>>()
     };
     texts.flat_map(of_file).collect()
 }
@@ -151,12 +215,19 @@ fn pure_cache_complains() {
     let file = |text: &'static str| [("crates/cache/src/a.rs", text)];
     assert_silent(
         pure_cache,
-        &file("use std::{cmp, time::Duration};\nuse crate::thread::print_it;\n// std::fs is not used\n"),
+        &file(
+            "use std::{cmp, time::Duration};\nuse crate::thread::print_it;\n\
+             // std::fs is not used\n",
+        ),
     );
     assert_silent(pure_cache, &file("#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n"));
     assert_silent(pure_cache, &[("crates/server/src/a.rs", "use std::fs;")]);
     assert_complains(pure_cache, &file("use std::fs::File;"), "names std::fs");
-    assert_complains(pure_cache, &file("use std::{\n    sync::Arc,\n    io::{self, Read},\n};"), "names std::io");
+    assert_complains(
+        pure_cache,
+        &file("use std::{\n    sync::Arc,\n    io::{self, Read},\n};"),
+        "names std::io",
+    );
     assert_complains(pure_cache, &file("pub(crate) use std::{cmp, thread};"), "names std::thread");
     assert_complains(pure_cache, &file("let t = std::process::id();"), "names std::process");
     assert_complains(pure_cache, &file("let now = Nanos::now();"), "names Nanos::now");
@@ -177,9 +248,42 @@ fn demo_database_complains() {
 }
 
 #[test]
+fn threads_complains() {
+    let builder = "std::thread::Builder::new().spawn(f)";
+    assert_silent(
+        threads,
+        &[("crates/source/src/supervisor.rs", builder), ("crates/load/src/a.rs", builder)],
+    );
+    assert_silent(
+        threads,
+        &[("crates/server/src/a.rs", "supervisor.spawn(f); std::thread::sleep(t)")],
+    );
+    assert_complains(threads, &[("crates/server/src/a.rs", builder)], "a.rs starts a thread");
+    assert_complains(
+        threads,
+        &[("crates/hotrow/src/demo/a.rs", "thread::spawn(f)")],
+        "use Supervisor::spawn",
+    );
+}
+
+#[test]
+fn prints_complains() {
+    assert_silent(prints, &[("crates/hotrow/src/cli.rs", "println!(\"x\")")]);
+    assert_silent(
+        prints,
+        &[("crates/server/src/a.rs", "// println! is not for here\nlet print = 1;")],
+    );
+    assert_complains(prints, &[("crates/server/src/a.rs", "eprintln!(\"x\")")], "a.rs prints");
+}
+
+#[test]
 fn length_complains() {
-    let (fits, long) = ("x\n".repeat(RUST_LINES_MAX), "x\n".repeat(RUST_LINES_MAX + 1));
-    assert_silent(length, &[("a.rs", &fits), ("a.md", &long), ("Cargo.lock", &"x\n".repeat(9_999))]);
+    let fits = "x\n".repeat(RUST_LINES_MAX);
+    let long = "x\n".repeat(RUST_LINES_MAX + 1);
+    assert_silent(
+        length,
+        &[("a.rs", &fits), ("a.md", &long), ("Cargo.lock", &"x\n".repeat(9_999))],
+    );
     assert_complains(length, &[("a.rs", &long)], "a.rs has 501 lines, the limit is 500");
     for path in ["docs/a.md", "test", "bench/x.py"] {
         assert_complains(length, &[(path, &"x\n".repeat(OTHER_LINES_MAX + 1))], "the limit is 600");
@@ -190,17 +294,28 @@ fn length_complains() {
 fn unwraps_complains() {
     assert_silent(
         unwraps,
-        &[("crates/a/src/a.rs", "a.unwrap_or(1); // .unwrap()\n#[cfg(test)]\nmod tests {\n    a.unwrap();\n}\n")],
+        &[(
+            "crates/a/src/a.rs",
+            "a.unwrap_or(1); // .unwrap()\n#[cfg(test)]\nmod tests {\n    a.unwrap();\n}\n",
+        )],
     );
     assert_silent(unwraps, &[("crates/a/tests/a.rs", "a.unwrap()")]);
-    assert_complains(unwraps, &[("crates/a/src/a.rs", "\na.unwrap();")], "crates/a/src/a.rs:2: unwrap");
+    assert_complains(
+        unwraps,
+        &[("crates/a/src/a.rs", "\na.unwrap();")],
+        "crates/a/src/a.rs:2: unwrap",
+    );
 }
 
 #[test]
 fn leftovers_complains() {
     assert_silent(leftovers, &[("a.md", "a mastodon")]);
     assert_complains(leftovers, &[("a.md", concat!("one\n// TO", "DO: more"))], "a.md:2: TO");
-    assert_complains(leftovers, &[("crates/a/src/a.rs", concat!("unimple", "mented!()"))], "finish it");
+    assert_complains(
+        leftovers,
+        &[("crates/a/src/a.rs", concat!("unimple", "mented!()"))],
+        "finish it",
+    );
     assert_complains(leftovers, &[("test", concat!("# FIX", "ME"))], "test:1");
 }
 

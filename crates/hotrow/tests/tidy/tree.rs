@@ -1,14 +1,14 @@
-//! The files that the checks look at, and the part of a Rust file that is not a test.
+//! Files that the checks read, and the part of a Rust file that is not a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Folders that are not part of the repository: what builds and runs leave behind.
+/// Folders that are not part of the repository: results of builds and runs.
 const SKIPPED: [&str; 5] = [".git", "target", ".test", "node_modules", "__pycache__"];
-/// Kept results: links may lead there, nobody writes them by hand.
+/// Stored results: links may point there, but they are not written by hand.
 const RESULTS: &str = "bench/runs/";
 
-/// Paths from the root of the repository, with `/`, and the text of those that are text.
+/// Files of the repository: paths from its root, with `/`, and the content of text files.
 pub(crate) struct Tree {
     paths: BTreeSet<String>,
     texts: BTreeMap<String, String>,
@@ -40,7 +40,9 @@ impl Tree {
                 }
             } else {
                 let written = !path.starts_with(RESULTS);
-                if let Some(text) = written.then(|| std::fs::read_to_string(entry.path()).ok()).flatten() {
+                if let Some(text) =
+                    written.then(|| std::fs::read_to_string(entry.path()).ok()).flatten()
+                {
                     self.texts.insert(path.clone(), text);
                 }
                 self.paths.insert(path);
@@ -48,11 +50,13 @@ impl Tree {
         }
     }
 
-    /// Whether there is such a file or folder.
     pub(crate) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         path.is_empty()
-            || self.paths.iter().any(|p| p.strip_prefix(path).is_some_and(|r| r.is_empty() || r.starts_with('/')))
+            || self
+                .paths
+                .iter()
+                .any(|p| p.strip_prefix(path).is_some_and(|r| r.is_empty() || r.starts_with('/')))
     }
 
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
@@ -63,16 +67,18 @@ impl Tree {
         self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// Rust files, whole.
+    /// Returns the Rust files, unchanged.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts().filter(|(path, _)| path.ends_with(".rs"))
     }
 
-    /// The Rust code of the crates that is not compiled for tests only, without comments; line numbers are kept.
+    /// Returns the Rust code of the crates without tests and comments; line numbers are unchanged.
     pub(crate) fn production(&self) -> Vec<(&str, String)> {
         let mut test_modules = Vec::new();
         let mut code = Vec::new();
-        for (path, text) in self.rust().filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/")) {
+        for (path, text) in
+            self.rust().filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"))
+        {
             let (kept, modules) = without_tests(text);
             let folder = match path.rsplit_once('/') {
                 Some((folder, "mod.rs" | "lib.rs" | "main.rs")) => folder.to_owned(),
@@ -82,21 +88,22 @@ impl Tree {
             code.push((path, without_comments(&kept)));
         }
         code.retain(|(path, _)| {
-            let of =
-                |module: &String| path.strip_prefix(module.as_str()).is_some_and(|r| r == ".rs" || r.starts_with('/'));
+            let of = |module: &String| {
+                path.strip_prefix(module.as_str()).is_some_and(|r| r == ".rs" || r.starts_with('/'))
+            };
             !test_modules.iter().any(of)
         });
         code
     }
 
-    /// Names of the folders in `crates/`.
     pub(crate) fn crate_names(&self) -> BTreeSet<&str> {
         let in_crates = self.paths.iter().filter_map(|p| p.strip_prefix("crates/"));
         in_crates.filter_map(|p| p.split_once('/')).map(|(name, _)| name).collect()
     }
 }
 
-/// Blanks out modules under a `cfg` with `test`; also the names of those that live in files of their own.
+/// Blanks out modules under a `cfg` with `test`. Also returns the names of those in files of their
+/// own.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let lines: Vec<&str> = text.lines().collect();
     let mut kept = String::with_capacity(text.len());
@@ -120,12 +127,13 @@ fn without_tests(text: &str) -> (String, Vec<String>) {
     (kept, modules)
 }
 
-fn is_test_cfg(line: &str) -> bool {
+pub(crate) fn is_test_cfg(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("#[cfg(") && has_word(line, "test") && !line.contains("not(test)")
 }
 
-/// The last line of the module that begins at `at` (further attributes may come first); formatted code is assumed.
+/// Returns the last line of the module that begins at `at`, after further attributes; assumes
+/// formatted code.
 fn module_end(lines: &[&str], mut at: usize, modules: &mut Vec<String>) -> Option<usize> {
     while lines.get(at)?.trim_start().starts_with("#[") {
         at += 1;
@@ -141,26 +149,31 @@ fn module_end(lines: &[&str], mut at: usize, modules: &mut Vec<String>) -> Optio
     lines.iter().skip(at).position(|l| *l == closing).map(|n| at + n)
 }
 
-/// Cuts line comments off; `//` inside a text stays (an odd number of quotes stands before it).
-fn without_comments(code: &str) -> String {
+/// Removes line comments; `//` inside a string stays (an odd number of quotes precedes it).
+pub(crate) fn without_comments(code: &str) -> String {
     let cut = |line: &str| {
-        let comment = line.match_indices("//").find(|(at, _)| line[..*at].matches('"').count().is_multiple_of(2));
+        let comment = line
+            .match_indices("//")
+            .find(|(at, _)| line[..*at].matches('"').count().is_multiple_of(2));
         comment.map_or(line.len(), |(at, _)| at)
     };
     code.lines().map(|line| format!("{}\n", &line[..cut(line)])).collect()
 }
 
-/// Whether `word` stands in `text` on its own, not as part of a longer name.
+/// Returns whether `text` contains `word` as a whole name.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word)
-        .any(|(at, _)| !text[..at].ends_with(part_of_name) && !text[at + word.len()..].starts_with(part_of_name))
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].ends_with(part_of_name) && !text[at + word.len()..].starts_with(part_of_name)
+    })
 }
 
 #[test]
-fn tests_and_comments_are_taken_out() {
-    let lib = "use a; // std::fs\nlet url = \"http://x\";\n#[cfg(test)]\nmod tests {\n    inner\n}\nafter\n#[cfg(all(test, feature = \"x\"))]\n\
-               #[allow(y)]\nmod model;\n#[cfg(not(test))]\nmod real;\n";
+fn tests_and_comments_are_removed() {
+    let lib = "use a; // std::fs\nlet url = \"http://x\";\n#[cfg(test)]\nmod tests \
+        {\n    inner\n}\n\
+        after\n#[cfg(all(test, feature = \"x\"))]\n\
+        #[allow(y)]\nmod model;\n#[cfg(not(test))]\nmod real;\n";
     let tree = Tree::of(&[
         ("crates/a/src/lib.rs", lib),
         ("crates/a/src/model.rs", "model"),
@@ -171,7 +184,10 @@ fn tests_and_comments_are_taken_out() {
     let code = tree.production();
     let paths: Vec<&str> = code.iter().map(|(path, _)| *path).collect();
     assert_eq!(paths, ["crates/a/src/lib.rs", "crates/a/src/models.rs"]);
-    assert_eq!(code[0].1, "use a; \nlet url = \"http://x\";\n\n\n\n\nafter\n\n\n\n#[cfg(not(test))]\nmod real;\n");
+    assert_eq!(
+        code[0].1,
+        "use a; \nlet url = \"http://x\";\n\n\n\n\nafter\n\n\n\n#[cfg(not(test))]\nmod real;\n"
+    );
 }
 
 #[test]

@@ -1,60 +1,60 @@
-//! What is on its way in one direction. Time comes in as an argument.
+//! Delay line: bytes in transit in one direction. Time is an argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-/// Bytes on their way in one direction of a connection: at 10 ms each way, 100 MB/s.
-pub const HELD_MAX: usize = 1 << 20;
-/// Pieces on their way in one direction: many small ones must not take more than many bytes do.
+/// Bytes in transit in one direction of a connection: 100 MB/s at 10 ms one-way delay.
+pub const BUFFERED_BYTES_MAX: usize = 1 << 20;
+/// Pieces in transit in one direction; bounds the memory that many small pieces take.
 pub(super) const PIECES_MAX: usize = 4_096;
 
-/// A queue of bytes that are due a fixed time after they were put in.
+/// Queue of bytes, each due a fixed time after it was put in.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct DelayLine {
     delay: Duration,
     bytes: VecDeque<u8>,
-    /// When how many bytes are due, in order.
+    /// Due time and length of each piece, in order.
     pieces: VecDeque<(Nanos, usize)>,
-    /// Behind all bytes.
-    end: Option<(Nanos, End)>,
+    /// End of the stream, after all bytes.
+    end: Option<(Nanos, StreamEnd)>,
 }
 
-/// How a direction ends.
+/// Kind of a stream's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// All was sent.
+pub(super) enum StreamEnd {
+    /// All bytes were sent.
     Closed,
-    /// The connection broke.
+    /// The connection was reset.
     Reset,
 }
 
-/// What has arrived.
+/// Arrived bytes or end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival<'a> {
-    /// These bytes, of which as many as can be are to be [`Line::take`]n.
+    /// Bytes to [`DelayLine::take`], in part or whole.
     Bytes(&'a [u8]),
-    /// The end.
-    End(End),
+    /// End of the stream.
+    End(StreamEnd),
 }
 
-impl Line {
+impl DelayLine {
     pub(super) fn new(delay: Duration) -> Self {
         Self { delay, bytes: VecDeque::new(), pieces: VecDeque::new(), end: None }
     }
 
-    /// How many bytes may be put in.
+    /// Returns how many bytes may be put in.
     pub(super) fn room(&self) -> usize {
         let closed = self.end.is_some() || self.pieces.len() >= PIECES_MAX;
-        if closed { 0 } else { HELD_MAX - self.bytes.len() }
+        if closed { 0 } else { BUFFERED_BYTES_MAX - self.bytes.len() }
     }
 
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffered_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Puts bytes in, at most as many as there is [`Line::room`] for; none may follow an end.
+    /// Adds bytes, at most [`DelayLine::room`]; none may follow an end.
     pub(super) fn put(&mut self, bytes: &[u8], now: Nanos) {
         let bytes = &bytes[..bytes.len().min(self.room())];
         if !bytes.is_empty() {
@@ -63,19 +63,19 @@ impl Line {
         }
     }
 
-    /// Nothing more will come. A reset overtakes what is only closed, no bytes.
-    pub(super) fn end(&mut self, end: End, now: Nanos) {
-        if self.end.is_none_or(|(_, is)| is == End::Closed && end == End::Reset) {
+    /// Marks the end. A reset replaces an ordinary end but never bytes.
+    pub(super) fn end(&mut self, end: StreamEnd, now: Nanos) {
+        if self.end.is_none_or(|(_, is)| is == StreamEnd::Closed && end == StreamEnd::Reset) {
             self.end = Some((now.after(self.delay), end));
         }
     }
 
-    /// When the next arrives.
+    /// Returns the time of the next arrival.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         self.pieces.front().map(|(at, _)| *at).or(self.end.map(|(at, _)| at))
     }
 
-    /// What has arrived and was not taken.
+    /// Returns what has arrived and was not taken.
     pub(super) fn arrived(&self, now: Nanos) -> Option<Arrival<'_>> {
         if self.pieces.is_empty() {
             return self.end.filter(|(at, _)| *at <= now).map(|(_, end)| Arrival::End(end));
@@ -85,12 +85,12 @@ impl Line {
         (due > 0).then(|| Arrival::Bytes(&first[..due.min(first.len())]))
     }
 
-    /// Whether a reset has arrived, even if nobody takes the bytes before it.
+    /// Returns whether a reset has arrived, even behind bytes that are not taken.
     pub(super) fn is_reset(&self, now: Nanos) -> bool {
-        self.end.is_some_and(|(at, end)| end == End::Reset && at <= now)
+        self.end.is_some_and(|(at, end)| end == StreamEnd::Reset && at <= now)
     }
 
-    /// Takes the first `n` bytes out.
+    /// Removes the first `n` bytes.
     pub(super) fn take(&mut self, n: usize) {
         let mut left = n.min(self.bytes.len());
         self.bytes.drain(..left);
@@ -104,7 +104,7 @@ impl Line {
         }
     }
 
-    /// Nobody is there to receive: what is on its way is lost.
+    /// Drops all bytes in transit, when there is no receiver.
     pub(super) fn discard(&mut self) {
         self.bytes.clear();
         self.pieces.clear();
@@ -123,11 +123,11 @@ mod tests {
 
     #[test]
     fn bytes_arrive_after_the_delay_and_in_order() {
-        let mut line = Line::new(10 * MS);
+        let mut line = DelayLine::new(10 * MS);
         assert_eq!(line.next_due(), None);
         line.put(b"ab", at(0));
         line.put(b"cd", at(4));
-        line.end(End::Closed, at(5));
+        line.end(StreamEnd::Closed, at(5));
         assert_eq!(line.next_due(), Some(at(10)));
         assert_eq!(line.arrived(at(9)), None);
         assert_eq!(line.arrived(at(10)), Some(Arrival::Bytes(b"ab")));
@@ -135,42 +135,45 @@ mod tests {
         assert_eq!(line.arrived(at(13)), Some(Arrival::Bytes(b"b")));
         assert_eq!(line.arrived(at(14)), Some(Arrival::Bytes(b"bcd")));
         line.take(2);
-        assert_eq!((line.arrived(at(14)), line.held()), (Some(Arrival::Bytes(b"d")), 1));
+        assert_eq!((line.arrived(at(14)), line.buffered_bytes()), (Some(Arrival::Bytes(b"d")), 1));
         line.take(1);
         assert_eq!((line.arrived(at(14)), line.next_due()), (None, Some(at(15))));
-        assert_eq!(line.arrived(at(15)), Some(Arrival::End(End::Closed)));
+        assert_eq!(line.arrived(at(15)), Some(Arrival::End(StreamEnd::Closed)));
     }
 
     #[test]
-    fn it_is_bounded_in_bytes_and_in_pieces() {
-        let mut line = Line::new(MS);
-        line.put(&vec![7; HELD_MAX + 1], at(0));
-        assert_eq!((line.room(), line.held()), (0, HELD_MAX));
+    fn bytes_and_pieces_are_bounded() {
+        let mut line = DelayLine::new(MS);
+        line.put(&vec![7; BUFFERED_BYTES_MAX + 1], at(0));
+        assert_eq!((line.room(), line.buffered_bytes()), (0, BUFFERED_BYTES_MAX));
         line.take(5);
         assert_eq!(line.room(), 5);
-        let mut line = Line::new(MS);
+        let mut line = DelayLine::new(MS);
         for _ in 0..=PIECES_MAX {
             line.put(b"x", at(0));
         }
-        assert_eq!((line.room(), line.held()), (0, PIECES_MAX));
+        assert_eq!((line.room(), line.buffered_bytes()), (0, PIECES_MAX));
     }
 
     #[test]
-    fn nothing_follows_an_end_but_a_reset() {
-        let mut line = Line::new(MS);
+    fn only_a_reset_follows_an_end() {
+        let mut line = DelayLine::new(MS);
         line.put(b"a", at(0));
-        line.end(End::Closed, at(0));
+        line.end(StreamEnd::Closed, at(0));
         line.put(b"b", at(0));
-        line.end(End::Reset, at(2));
-        line.end(End::Closed, at(9));
-        assert_eq!(line.held(), 1);
+        line.end(StreamEnd::Reset, at(2));
+        line.end(StreamEnd::Closed, at(9));
+        assert_eq!(line.buffered_bytes(), 1);
         line.take(1);
-        assert_eq!((line.arrived(at(2)), line.arrived(at(3))), (None, Some(Arrival::End(End::Reset))));
+        assert_eq!(
+            (line.arrived(at(2)), line.arrived(at(3))),
+            (None, Some(Arrival::End(StreamEnd::Reset)))
+        );
     }
 
     #[test]
-    fn what_is_taken_around_the_ring_stays_in_order() {
-        let mut line = Line::new(MS);
+    fn bytes_that_wrap_around_the_ring_stay_in_order() {
+        let mut line = DelayLine::new(MS);
         let (mut sent, mut received) = (0u8, Vec::new());
         for ms in 0..10_000 {
             let bytes: Vec<u8> = (0..7)

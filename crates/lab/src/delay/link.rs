@@ -1,4 +1,5 @@
-//! One connection: the client's socket, the target's, and what is on its way between them.
+//! One relayed connection: the client's socket, the target's, and the bytes in transit between
+//! them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,11 +9,11 @@ use hotrow_measure::clock::Nanos;
 use rustix::event::epoll::EventFlags;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::line::{Arrival, End, Line};
+use super::line::{Arrival, DelayLine, StreamEnd};
 
 /// Bytes read at once.
 pub(super) const READ_BYTES: usize = 64 * 1024;
-/// Reads of one connection and direction before the others have their turn.
+/// Reads of one connection and direction before other connections are served.
 const READS_MAX: u32 = 8;
 
 /// Which socket.
@@ -22,26 +23,26 @@ pub(super) enum Side {
     Target,
 }
 
-/// What a turn of the relay has for its connections.
-pub(super) struct Turn<'a> {
+/// Shared context of one pass over the ready connections.
+pub(super) struct PassContext<'a> {
     pub(super) now: Nanos,
-    /// Where connections go.
+    /// Address of the target.
     pub(super) to: SocketAddr,
     /// Bytes that may be read.
     pub(super) room: usize,
     pub(super) buffer: &'a mut [u8],
-    /// Has the target's socket watched.
+    /// Registers the target's socket with epoll.
     pub(super) watch: &'a dyn Fn(&TcpStream) -> io::Result<()>,
 }
 
-/// Where a connection stands; the later ones win.
+/// Result of serving a connection; of two results the later variant wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Advance {
-    /// For bytes, for time, or for a socket to take more.
+pub(super) enum LinkProgress {
+    /// It waits for bytes, time, or a writable socket.
     Waits,
-    /// It could read if others took less room.
+    /// It could read if there were buffer space.
     WantsRoom,
-    /// It could go on now.
+    /// It has more to do now.
     Again,
     /// Both directions have ended.
     Over,
@@ -49,34 +50,34 @@ pub(super) enum Advance {
 
 #[derive(Debug)]
 pub(super) struct Link {
-    client: Socketed,
-    target: Target,
+    client: SocketState,
+    target: TargetState,
     /// From the client to the target.
-    up: Line,
+    up: DelayLine,
     /// From the target to the client.
-    down: Line,
-    /// When an alarm is set for.
+    down: DelayLine,
+    /// Time of the current alarm.
     alarm: Option<Nanos>,
 }
 
-/// The target's side.
+/// State of the target's side.
 #[derive(Debug)]
-enum Target {
-    /// It would not know of the client yet.
+enum TargetState {
+    /// The target would not know of the client before this time.
     Unopened(Nanos),
-    Opening(Socketed),
-    Open(Socketed),
+    Opening(SocketState),
+    Open(SocketState),
 }
 
-/// A socket and what is known about it.
+/// A socket and its readiness.
 #[derive(Debug)]
-struct Socketed {
+struct SocketState {
     stream: TcpStream,
-    /// There may be something to read.
+    /// It may be readable.
     readable: bool,
-    /// It may take something.
+    /// It may be writable.
     writable: bool,
-    /// All that it is to get was written to it, and its end too.
+    /// All bytes and the end were written.
     finished: bool,
 }
 
@@ -85,10 +86,10 @@ impl Link {
         client.set_nonblocking(true)?;
         let (delay, open) = (rtt / 2, now.after(rtt + rtt / 2));
         Ok(Self {
-            client: Socketed::new(client)?,
-            target: Target::Unopened(open),
-            up: Line::new(delay),
-            down: Line::new(delay),
+            client: SocketState::new(client)?,
+            target: TargetState::Unopened(open),
+            up: DelayLine::new(delay),
+            down: DelayLine::new(delay),
             alarm: None,
         })
     }
@@ -97,38 +98,38 @@ impl Link {
         &self.client.stream
     }
 
-    /// Bytes on their way.
-    pub(super) fn held(&self) -> usize {
-        self.up.held() + self.down.held()
+    /// Returns the bytes in transit.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.up.buffered_bytes() + self.down.buffered_bytes()
     }
 
-    /// Notes what epoll told of a socket.
-    pub(super) fn woke(&mut self, side: Side, flags: EventFlags) {
+    /// Records epoll's events for a socket.
+    pub(super) fn on_event(&mut self, side: Side, flags: EventFlags) {
         let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let socket = match (side, &mut self.target) {
             (Side::Client, _) => &mut self.client,
-            (Side::Target, Target::Opening(socket) | Target::Open(socket)) => socket,
-            // An event of a connection that had this place before.
-            (Side::Target, Target::Unopened(_)) => return,
+            (Side::Target, TargetState::Opening(socket) | TargetState::Open(socket)) => socket,
+            // An event of an earlier connection at this index.
+            (Side::Target, TargetState::Unopened(_)) => return,
         };
-        // Reading and writing find out what is broken.
+        // A read or write reports the error itself.
         socket.readable |= broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         socket.writable |= broken || flags.contains(EventFlags::OUT);
     }
 
-    /// Notes that an alarm went off.
-    pub(super) fn rang(&mut self, at: Nanos) {
+    /// Records that an alarm went off.
+    pub(super) fn on_alarm(&mut self, at: Nanos) {
         self.alarm = self.alarm.filter(|alarm| *alarm != at);
     }
 
-    /// When to come back, if that was not said before.
+    /// Returns the next alarm, unless it is already set.
     pub(super) fn alarm(&mut self, now: Nanos) -> Option<Nanos> {
         let opens = match self.target {
-            Target::Unopened(at) => Some(at),
+            TargetState::Unopened(at) => Some(at),
             _ => None,
         };
         let dues = [opens, self.up.next_due(), self.down.next_due()];
-        // What is due already waits for its socket, not for time.
+        // Bytes that are already due wait for their socket, not for time.
         let next = dues.into_iter().flatten().filter(|at| *at > now).min()?;
         if self.alarm.is_some_and(|alarm| alarm <= next) {
             return None;
@@ -137,112 +138,114 @@ impl Link {
         self.alarm
     }
 
-    /// Does what can be done now.
-    pub(super) fn advance(&mut self, turn: &mut Turn<'_>) -> Advance {
-        let now = turn.now;
-        if self.open(turn).is_err() {
-            self.down.end(End::Reset, now);
+    /// Does all work that is possible now.
+    pub(super) fn advance(&mut self, pass: &mut PassContext<'_>) -> LinkProgress {
+        let now = pass.now;
+        if self.open(pass).is_err() {
+            self.down.end(StreamEnd::Reset, now);
         }
-        // Sending first makes room for what is read then.
+        // Sending first frees space for reading.
         let mut reset = self.client.send(&mut self.down, &mut self.up, now);
-        let mut wants = Advance::Waits;
-        if let Target::Open(target) = &mut self.target {
+        let mut wants = LinkProgress::Waits;
+        if let TargetState::Open(target) = &mut self.target {
             reset |= target.send(&mut self.up, &mut self.down, now);
-            wants = wants.max(target.receive(&mut self.down, turn));
-            wants = wants.max(self.client.receive(&mut self.up, turn));
+            wants = wants.max(target.receive(&mut self.down, pass));
+            wants = wants.max(self.client.receive(&mut self.up, pass));
             if self.client.can_send(&self.down, now) || target.can_send(&self.up, now) {
-                wants = Advance::Again;
+                wants = LinkProgress::Again;
             }
             if self.client.finished && target.finished {
-                return Advance::Over;
+                return LinkProgress::Over;
             }
         } else {
-            wants = wants.max(self.client.receive(&mut self.up, turn));
+            wants = wants.max(self.client.receive(&mut self.up, pass));
         }
         if reset {
             self.cut();
-            return Advance::Over;
+            return LinkProgress::Over;
         }
         wants
     }
 
-    /// Has closing send resets.
+    /// Makes the close of both sockets send resets.
     fn cut(&self) {
         let target = match &self.target {
-            Target::Unopened(_) => None,
-            Target::Opening(socket) | Target::Open(socket) => Some(&socket.stream),
+            TargetState::Unopened(_) => None,
+            TargetState::Opening(socket) | TargetState::Open(socket) => Some(&socket.stream),
         };
         for stream in target.into_iter().chain([&self.client.stream]) {
-            // Where the system refuses, it is closed in order: nothing better can be done.
+            // If this fails the socket closes normally; there is no better alternative.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }
 
-    /// Opens the connection to the target when it is time, and sees whether that worked.
-    fn open(&mut self, turn: &Turn<'_>) -> io::Result<()> {
-        if matches!(self.target, Target::Unopened(at) if at <= turn.now) {
-            let stream = connect(turn.to)?;
-            (turn.watch)(&stream)?;
-            self.target = Target::Opening(Socketed::new(stream)?);
+    /// Opens the connection to the target when it is due, and checks its result.
+    fn open(&mut self, pass: &PassContext<'_>) -> io::Result<()> {
+        if matches!(self.target, TargetState::Unopened(at) if at <= pass.now) {
+            let stream = connect(pass.to)?;
+            (pass.watch)(&stream)?;
+            self.target = TargetState::Opening(SocketState::new(stream)?);
         }
-        let Target::Opening(socket) = &self.target else { return Ok(()) };
+        let TargetState::Opening(socket) = &self.target else { return Ok(()) };
         if !socket.writable {
             return Ok(());
         }
         if let Some(error) = socket.stream.take_error()? {
             return Err(error);
         }
-        if let Target::Opening(socket) = std::mem::replace(&mut self.target, Target::Unopened(Nanos::MAX)) {
-            self.target = Target::Open(socket);
+        if let TargetState::Opening(socket) =
+            std::mem::replace(&mut self.target, TargetState::Unopened(Nanos::MAX))
+        {
+            self.target = TargetState::Open(socket);
         }
         Ok(())
     }
 }
 
-impl Socketed {
+impl SocketState {
     fn new(stream: TcpStream) -> io::Result<Self> {
-        // Bytes are held up here as long as was asked for, and no longer.
+        // Only the relay delays bytes, not Nagle's algorithm.
         stream.set_nodelay(true)?;
         Ok(Self { stream, readable: false, writable: false, finished: false })
     }
 
-    /// Reads into a line as long as there is something and room.
-    fn receive(&mut self, line: &mut Line, turn: &mut Turn<'_>) -> Advance {
+    /// Reads into a delay line while there are bytes and space.
+    fn receive(&mut self, line: &mut DelayLine, pass: &mut PassContext<'_>) -> LinkProgress {
         for _ in 0..READS_MAX {
             if !self.readable || line.room() == 0 {
-                return Advance::Waits;
+                return LinkProgress::Waits;
             }
-            let most = turn.buffer.len().min(line.room()).min(turn.room);
+            let most = pass.buffer.len().min(line.room()).min(pass.room);
             if most == 0 {
-                return Advance::WantsRoom;
+                return LinkProgress::WantsRoom;
             }
-            match self.stream.read(&mut turn.buffer[..most]) {
+            match self.stream.read(&mut pass.buffer[..most]) {
                 Ok(0) => {
                     self.readable = false;
-                    line.end(End::Closed, turn.now);
+                    line.end(StreamEnd::Closed, pass.now);
                 }
                 Ok(n) => {
-                    turn.room -= n;
-                    line.put(&turn.buffer[..n], turn.now);
+                    pass.room -= n;
+                    line.put(&pass.buffer[..n], pass.now);
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => self.readable = false,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.readable = false;
-                    line.end(End::Reset, turn.now);
+                    line.end(StreamEnd::Reset, pass.now);
                 }
             }
         }
-        if self.readable && line.room() > 0 { Advance::Again } else { Advance::Waits }
+        if self.readable && line.room() > 0 { LinkProgress::Again } else { LinkProgress::Waits }
     }
 
-    fn can_send(&self, line: &Line, now: Nanos) -> bool {
+    fn can_send(&self, line: &DelayLine, now: Nanos) -> bool {
         self.writable && !self.finished && line.arrived(now).is_some()
     }
 
-    /// Writes what has arrived for it; true when that ends in a reset. When it is broken itself, the other side, whose bytes
-    /// `back` brings, hears of it in time.
-    fn send(&mut self, line: &mut Line, back: &mut Line, now: Nanos) -> bool {
+    /// Writes the bytes that have arrived; returns true if that ends in a reset. When the socket is
+    /// broken, the other side, whose bytes `back` carries, receives the reset after the delay.
+    fn send(&mut self, line: &mut DelayLine, back: &mut DelayLine, now: Nanos) -> bool {
         while self.writable && !self.finished {
             match line.arrived(now) {
                 None => break,
@@ -253,23 +256,23 @@ impl Socketed {
                     Err(_) => {
                         self.finished = true;
                         line.discard();
-                        back.end(End::Reset, now);
+                        back.end(StreamEnd::Reset, now);
                     }
                 },
-                Some(Arrival::End(End::Closed)) => {
-                    // It may be gone already, which is as good.
+                Some(Arrival::End(StreamEnd::Closed)) => {
+                    // The peer may have closed already.
                     let _ = self.stream.shutdown(Shutdown::Write);
                     self.finished = true;
                 }
-                Some(Arrival::End(End::Reset)) => return true,
+                Some(Arrival::End(StreamEnd::Reset)) => return true,
             }
         }
-        // A reset does not wait for a reader who takes nothing.
+        // A reset does not wait for a receiver that reads nothing.
         line.is_reset(now)
     }
 }
 
-/// Begins to connect; it is there when it can be written.
+/// Starts a non-blocking connect; the socket becomes writable when it succeeds.
 fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), None)?;
     match socket.connect(&to.into()) {

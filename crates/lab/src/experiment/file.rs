@@ -1,12 +1,11 @@
-//! Every key of an experiment's file, as it stands there. An unknown key is refused.
-//!
-//! `docs/lab.md` describes them for people.
+//! Every key of an experiment file, as written. Unknown keys are refused.
+//! `docs/experiments.md` documents them.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::nginx::{Balance, Form};
+use crate::nginx::{Balance, ProxyProfile};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -17,14 +16,14 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) note: String,
     #[serde(default)]
-    pub(super) original: String,
+    pub(super) published_source: String,
     #[serde(default)]
     pub(super) run: Run,
     pub(super) services: BTreeMap<String, Service>,
-    pub(super) setups: Vec<Setup>,
+    pub(super) deployments: Vec<DeploymentSpec>,
     pub(super) loads: Vec<Load>,
     #[serde(default)]
-    pub(super) originals: Vec<Original>,
+    pub(super) published: Vec<Published>,
     #[serde(default)]
     pub(super) compare: Vec<Compare>,
 }
@@ -82,10 +81,10 @@ pub(super) struct Figure {
     pub(super) at_end: bool,
 }
 
-/// `[[setups]]`.
+/// `[[deployments]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Setup {
+pub(super) struct DeploymentSpec {
     pub(super) name: String,
     pub(super) service: String,
     pub(super) database: Option<String>,
@@ -106,14 +105,14 @@ pub(super) struct Setup {
     pub(super) needs_env: Vec<String>,
 }
 
-/// `proxy` of a set-up.
+/// `proxy` of a deployment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Proxy {
-    /// Only one kind so far; it must be named, so that another can follow.
+    /// Only one kind exists; naming it is required so that others can follow.
     #[serde(rename = "kind")]
-    pub(super) _kind: Kind,
-    pub(super) form: Option<Form>,
+    pub(super) _kind: ProxyKind,
+    pub(super) profile: Option<ProxyProfile>,
     pub(super) balance: Option<Balance>,
     pub(super) cache: Option<String>,
     pub(super) upstream_keepalive: Option<u32>,
@@ -124,10 +123,10 @@ pub(super) struct Proxy {
     pub(super) template: Option<String>,
 }
 
-/// Kinds of proxies.
+/// Supported proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum ProxyKind {
     Nginx,
 }
 
@@ -146,7 +145,7 @@ pub(super) struct Load {
     pub(super) ids: Option<String>,
     pub(super) ids_file: Option<String>,
     pub(super) ids_env: Option<String>,
-    pub(super) pick: Option<String>,
+    pub(super) distribution: Option<String>,
     #[serde(default)]
     pub(super) connections: Vec<u32>,
     pub(super) threads: Option<usize>,
@@ -158,8 +157,8 @@ pub(super) struct Load {
     pub(super) timeout: Option<String>,
     #[serde(default)]
     pub(super) expect: Expect,
-    pub(super) setups: Option<Vec<String>>,
-    pub(super) beside: Option<String>,
+    pub(super) deployments: Option<Vec<String>>,
+    pub(super) background_load: Option<String>,
     #[serde(default)]
     pub(super) background: bool,
     #[serde(default)]
@@ -176,11 +175,11 @@ pub(super) struct Expect {
     pub(super) body_bytes: Option<(usize, usize)>,
 }
 
-/// `[[originals]]`.
+/// `[[published]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Original {
-    pub(super) setup: String,
+pub(super) struct Published {
+    pub(super) deployment: String,
     pub(super) load: String,
     pub(super) connections: u32,
     pub(super) rps: Option<f64>,
@@ -194,6 +193,6 @@ pub(super) struct Original {
 pub(super) struct Compare {
     pub(super) row: String,
     pub(super) with: String,
-    pub(super) says: String,
+    pub(super) claim: String,
     pub(super) figure: Option<String>,
 }

@@ -1,12 +1,12 @@
-//! `{port}` and its like in commands, environments and files.
+//! Placeholders such as `{port}` in commands, environments and files.
 //!
-//! Only a word of small letters and underscores in braces is a placeholder, and not after a dollar sign: JSON, shell and nginx
-//! variables stay as they are.
+//! A placeholder is one word of small letters and underscores in braces that does not follow a
+//! dollar sign, so JSON, shell and nginx variables stay unchanged.
 
 use std::collections::BTreeMap;
 
-/// What the lab fills in, beside a service's own.
-pub const KNOWN: [&str; 13] = [
+/// Placeholders that the lab fills, in addition to a service's own.
+pub const KNOWN: [&str; 14] = [
     "port",
     "admin_port",
     "instance",
@@ -14,6 +14,7 @@ pub const KNOWN: [&str; 13] = [
     "data",
     "here",
     "hotrow",
+    "hotrow_lab",
     "cpus",
     "half_cpus",
     "four_times_cpus",
@@ -22,10 +23,10 @@ pub const KNOWN: [&str; 13] = [
     "database_dir",
 ];
 
-/// Fills every placeholder of `text`.
+/// Replaces every placeholder of `text`.
 ///
 /// # Errors
-/// The first placeholder that has no value.
+/// The first placeholder without a value.
 pub fn fill(text: &str, values: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     for piece in pieces(text) {
@@ -40,7 +41,7 @@ pub fn fill(text: &str, values: &BTreeMap<String, String>) -> Result<String, Str
     Ok(out)
 }
 
-/// The placeholders of `text`, in their order.
+/// Returns the placeholders of `text`, in order.
 pub fn names(text: &str) -> impl Iterator<Item = &str> {
     pieces(text).into_iter().filter_map(|piece| match piece {
         Piece::Placeholder(name) => Some(name),
@@ -57,7 +58,9 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     let (mut pieces, mut from, mut at) = (Vec::new(), 0, 0);
     while let Some(open) = text[at..].find('{').map(|found| at + found) {
         at = open + 1;
-        let Some(close) = text[at..].find(|c: char| !c.is_ascii_lowercase() && c != '_').map(|found| at + found) else {
+        let Some(close) =
+            text[at..].find(|c: char| !c.is_ascii_lowercase() && c != '_').map(|found| at + found)
+        else {
             break;
         };
         let variable = text[..open].ends_with('$');
@@ -77,8 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholders_are_filled_and_the_rest_stays() {
-        let values = BTreeMap::from([("port".to_owned(), "80".to_owned()), ("a_b".to_owned(), "x".to_owned())]);
+    fn only_placeholders_are_replaced() {
+        let values = BTreeMap::from([
+            ("port".to_owned(), "80".to_owned()),
+            ("a_b".to_owned(), "x".to_owned()),
+        ]);
         for (text, filled) in [
             ("127.0.0.1:{port}", "127.0.0.1:80"),
             ("{a_b}{port}", "x80"),

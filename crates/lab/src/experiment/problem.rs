@@ -1,35 +1,38 @@
-//! What is wrong with an experiment, in words for the person who wrote it.
+//! Problems of an experiment file, as messages for its author.
 
 use std::fmt;
 
-/// Most problems that one report lists; the rest is counted.
+/// Most problems in one message; the rest is counted.
 const PROBLEMS_SHOWN_MAX: usize = 50;
 
-/// One thing that is wrong.
+/// A problem of an experiment file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Line in the file, from 1, where it is known.
+    /// Line in the file, from 1, if known.
     pub line: Option<usize>,
-    /// Path of the key, such as `setups[1].weights`; empty when the file as a whole is meant.
+    /// Path of the key, such as `deployments[1].weights`; empty for the file as a whole.
     pub path: String,
-    /// The rule, the value and what to do.
+    /// The rule, the value and the remedy.
     pub what: String,
 }
 
-/// Why an experiment is refused: all problems that could be found at once.
+/// Refusal of an experiment, with all problems found at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExperimentError {
-    /// The file as the user named it.
+    /// The file, as named by the user.
     pub file: String,
     /// At least one.
     pub problems: Vec<Problem>,
 }
 
 impl ExperimentError {
-    /// A refusal of the file as a whole.
+    /// Returns a refusal of the whole file.
     #[must_use]
     pub fn whole(file: &str, what: String) -> Self {
-        Self { file: file.to_owned(), problems: vec![Problem { line: None, path: String::new(), what }] }
+        Self {
+            file: file.to_owned(),
+            problems: vec![Problem { line: None, path: String::new(), what }],
+        }
     }
 }
 

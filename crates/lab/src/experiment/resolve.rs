@@ -1,9 +1,9 @@
-//! From the file to what can be carried out: every rule, and all that breaks one at once.
+//! Validation of an experiment file: every rule; all violations are reported at once.
 
+mod deployments;
 mod loads;
 mod rows;
 mod services;
-mod setups;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use super::file::File;
 use super::{Experiment, ExperimentError, Overrides, Problem, ROUNDS_MAX, values};
-use crate::results::{About, Compare};
+use crate::results::{Compare, ExperimentInfo};
 
 const ROUNDS_DEFAULT: u32 = 5;
 const DURATION_DEFAULT: Duration = Duration::from_secs(5);
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
-/// `--quick`: one round of this.
+/// Measured time with `--quick`.
 const QUICK_DURATION: Duration = Duration::from_millis(300);
 const QUICK_WARMUP: Duration = Duration::from_millis(100);
 const QUICK_REQUESTS: u64 = 200;
 
-/// What `[run]` says for every load that does not say otherwise, with the command line over it.
+/// Defaults for loads: `[run]` with the command line's overrides.
 struct Defaults {
     rounds: u32,
     duration: Option<Duration>,
@@ -30,7 +30,7 @@ struct Defaults {
     overrides: Overrides,
 }
 
-/// All that is wrong so far.
+/// Collected problems.
 #[derive(Default)]
 struct Problems(RefCell<Vec<Problem>>);
 
@@ -39,12 +39,12 @@ impl Problems {
         self.0.borrow_mut().push(Problem { line: None, path: path.into(), what: what.into() });
     }
 
-    /// The value, or a note of what is wrong with it.
+    /// Returns the value, or records the problem.
     fn take<T>(&self, path: impl Into<String>, value: Result<T, String>) -> Option<T> {
         value.map_err(|what| self.refuse(path, what)).ok()
     }
 
-    /// The same for what need not be there; wrong counts as not there.
+    /// Returns an optional value; an invalid one is recorded and counts as absent.
     fn take_optional<T>(
         &self,
         path: impl Into<String>,
@@ -66,9 +66,9 @@ pub(super) fn resolve(
     let problems = Problems::default();
     let defaults = defaults(&raw, overrides, &problems);
     let services = services::services(&raw, &problems);
-    let setups = setups::setups(&raw, folder, &problems);
+    let deployments = deployments::deployments(&raw, folder, &problems);
     let loads = loads::loads(&raw, folder, &defaults, &problems);
-    let rows = rows::rows(&raw, &setups, &loads, overrides, &problems);
+    let rows = rows::rows(&raw, &deployments, &loads, overrides, &problems);
     let compare = compare(&raw, &rows, &problems);
     for (what, value) in [("title", &raw.title), ("question", &raw.question)] {
         if value.trim().is_empty() {
@@ -79,27 +79,38 @@ pub(super) fn resolve(
     if !problems.is_empty() {
         return Err(ExperimentError { file: file.to_owned(), problems });
     }
-    let about = About {
+    let info = ExperimentInfo {
         name: name.to_owned(),
         title: raw.title,
         question: raw.question,
         note: raw.note,
         compare,
-        original: raw.original,
+        published_source: raw.published_source,
     };
     let here = folder.to_owned();
-    Ok(Experiment { about, here, rounds: defaults.rounds, services, setups, loads, rows: rows.planned })
+    Ok(Experiment {
+        info,
+        here,
+        rounds: defaults.rounds,
+        services,
+        deployments,
+        loads,
+        rows: rows.planned,
+    })
 }
 
-/// The file as it stands, or the first thing that is wrong with its shape.
+/// Parses the file, or returns the first problem of its shape.
 fn read(file: &str, text: &str) -> Result<File, ExperimentError> {
-    let line = |span: Option<std::ops::Range<usize>>| span.map(|span| 1 + text[..span.start].matches('\n').count());
+    let line = |span: Option<std::ops::Range<usize>>| {
+        span.map(|span| 1 + text[..span.start].matches('\n').count())
+    };
     let refuse = |line, path: String, what: String| ExperimentError {
         file: file.to_owned(),
         problems: vec![Problem { line, path, what }],
     };
-    let parsed = toml::Deserializer::parse(text)
-        .map_err(|e| refuse(line(e.span()), String::new(), format!("this is not TOML: {}", e.message().trim())))?;
+    let parsed = toml::Deserializer::parse(text).map_err(|e| {
+        refuse(line(e.span()), String::new(), format!("this is not TOML: {}", e.message().trim()))
+    })?;
     serde_path_to_error::deserialize(parsed).map_err(|e| {
         let path = e.path().to_string();
         let error = e.into_inner();
@@ -110,7 +121,8 @@ fn read(file: &str, text: &str) -> Result<File, ExperimentError> {
 
 fn defaults(raw: &File, overrides: &Overrides, problems: &Problems) -> Defaults {
     let run = &raw.run;
-    let duration = problems.take_optional("run.duration", run.duration.as_ref(), values::positive_duration);
+    let duration =
+        problems.take_optional("run.duration", run.duration.as_ref(), values::positive_duration);
     let warmup = problems.take_optional("run.warmup", run.warmup.as_ref(), values::duration);
     if run.requests == Some(0) {
         problems.refuse("run.requests", "must be above zero");
@@ -128,28 +140,33 @@ fn defaults(raw: &File, overrides: &Overrides, problems: &Problems) -> Defaults 
     }
 }
 
-/// The pairs whose rows are measured; names of rows that cannot be are refused.
+/// Returns the comparisons between existing rows; others are refused.
 fn compare(raw: &File, rows: &rows::Rows, problems: &Problems) -> Vec<Compare> {
-    let mut kept = Vec::new();
+    let mut valid = Vec::new();
     for (i, pair) in raw.compare.iter().enumerate() {
         for (key, id) in [("row", &pair.row), ("with", &pair.with)] {
             if !rows.all.contains(id) {
                 problems.refuse(
                     format!("compare[{i}].{key}"),
-                    format!("there is no row {id:?}; a row is SETUP/LOAD/CONNECTIONS, as in {:?}", rows.example()),
+                    format!(
+                        "there is no row {id:?}; a row is DEPLOYMENT/LOAD/CONNECTIONS, as in {:?}",
+                        rows.example()
+                    ),
                 );
             }
         }
-        let named = |figure: &&String| raw.services.values().flat_map(|s| &s.figures).any(|f| f.name == **figure);
+        let named = |figure: &&String| {
+            raw.services.values().flat_map(|s| &s.figures).any(|f| f.name == **figure)
+        };
         if let Some(unknown) = pair.figure.as_ref().filter(|figure| !named(figure)) {
             let rule = format!("{unknown:?} is not the name of any [[services.NAME.figures]]");
             problems.refuse(format!("compare[{i}].figure"), rule);
         }
         let measured = |id: &String| rows.planned.iter().any(|planned| planned.row.id == *id);
         if measured(&pair.row) && measured(&pair.with) {
-            let (row, with, says) = (pair.row.clone(), pair.with.clone(), pair.says.clone());
-            kept.push(Compare { row, with, says, figure: pair.figure.clone() });
+            let (row, with, claim) = (pair.row.clone(), pair.with.clone(), pair.claim.clone());
+            valid.push(Compare { row, with, claim, figure: pair.figure.clone() });
         }
     }
-    kept
+    valid
 }

@@ -1,11 +1,11 @@
-//! The experiments that come with Hotrow, in the order in which they are listed.
+//! Built-in experiments, in the order of `hotrow-lab list`.
 
-/// An experiment that comes with Hotrow.
+/// A built-in experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// Its name, as in `hotrow lab run NAME`.
+    /// Its name, as in `hotrow-lab run NAME`.
     pub name: &'static str,
-    /// Other names: those of the workloads in it.
+    /// Other names: its workload numbers.
     pub also: &'static [&'static str],
     /// Its file.
     pub text: &'static str,
@@ -13,7 +13,7 @@ pub struct Shipped {
 
 macro_rules! shipped {
     ($($name:literal $also:expr),* $(,)?) => {
-        /// All of them.
+        /// All built-in experiments.
         pub const SHIPPED: &[Shipped] = &[$(Shipped {
             name: $name,
             also: &$also,
@@ -23,21 +23,21 @@ macro_rules! shipped {
 }
 
 shipped![
-    "w1" [],
-    "w3" ["w4"],
-    "w5" [],
-    "w7" [],
-    "w10a" ["w8", "w9", "w10", "w11", "w12", "w13"],
-    "w10b" [],
-    "w19" [],
-    "w20" [],
-    "w21" [],
-    "workers" [],
-    "rtt" [],
-    "tls" [],
+    "small-responses" ["w1"],
+    "cache-or-database" ["w3", "w4"],
+    "balancer-hit-ratio" ["w5"],
+    "cold-record-burst" ["w7"],
+    "backends-shared-cpu" ["w10a", "w8", "w9", "w10", "w11", "w12", "w13"],
+    "backends-limited-cpu" ["w10b"],
+    "connection-cost" ["w19"],
+    "orm-cost" ["w20"],
+    "proxy-cost" ["w21"],
+    "worker-count" ["workers"],
+    "round-trip-time" ["rtt"],
+    "tls-cost" ["tls"],
 ];
 
-/// Finds one by one of its names, in whatever case.
+/// Finds an experiment by name or alias, ignoring case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Shipped> {
     let is = |known: &str| known.eq_ignore_ascii_case(name);

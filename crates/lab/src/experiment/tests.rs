@@ -7,17 +7,17 @@ question = "A question?"
 command = ["app", "--port", "{port}", "--level", "{level}"]
 vars = { level = "1" }
 ready = "/healthz"
-[[setups]]
+[[deployments]]
 name = "direct"
 service = "app"
-[[setups]]
+[[deployments]]
 name = "three"
 service = "app"
 weights = [4, 1, 1]
 vars = { level = "2" }
 cores = 0.25
 delay = "10ms"
-proxy = { kind = "nginx", form = "original", balance = "weights", cache = "1s" }
+proxy = { kind = "nginx", profile = "published", balance = "weights", cache = "1s" }
 [[loads]]
 name = "date"
 path = "/date/{id}"
@@ -30,10 +30,10 @@ path = "/name"
 form = { name = "A B" }
 connections = [2]
 rate = 50.0
-setups = ["direct"]
+deployments = ["direct"]
 requests = 5000
-[[originals]]
-setup = "three"
+[[published]]
+deployment = "three"
 load = "date"
 connections = 6
 rps = 357
@@ -41,7 +41,7 @@ more = { p95 = "26 ms" }
 [[compare]]
 row = "three/date/6"
 with = "direct/date/6"
-says = "Three make it"
+claim = "Three make it"
 "#;
 
 fn parse(text: &str, overrides: &Overrides) -> Result<Experiment, ExperimentError> {
@@ -56,89 +56,178 @@ fn refused(text: &str) -> String {
 fn a_file_becomes_a_matrix() {
     let experiment = parse(GOOD, &Overrides::default()).unwrap();
     let ids: Vec<&str> = experiment.rows.iter().map(|planned| planned.row.id.as_str()).collect();
-    assert_eq!(ids, ["direct/date/1", "direct/date/6", "direct/name/2", "three/date/1", "three/date/6"]);
-    assert_eq!((experiment.rounds, experiment.about.compare.len()), (5, 1));
+    assert_eq!(
+        ids,
+        ["direct/date/1", "direct/date/6", "direct/name/2", "three/date/1", "three/date/6"]
+    );
+    assert_eq!((experiment.rounds, experiment.info.compare.len()), (5, 1));
     let row = &experiment.rows[4].row;
-    assert_eq!((row.original_rps, row.original_more.len(), row.keepalive), (Some(357.0), 1, false));
+    assert_eq!(
+        (row.published_rps, row.published_more.len(), row.keepalive),
+        (Some(357.0), 1, false)
+    );
     assert_eq!(
         (row.proxy.as_str(), row.caching.as_str(), row.balancing.as_str()),
-        ("nginx, original form", "1 s in nginx", "weights 4:1:1")
+        ("nginx, published profile", "1 s in nginx", "weights 4:1:1")
     );
     let conditions = [("CPU per instance", "0.25 cores"), ("round trip", "10 ms")];
     assert_eq!(row.conditions, conditions.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let name = &experiment.loads[1];
-    assert_eq!((name.method.as_str(), name.body.as_deref()), ("POST", Some(b"name=A+B".as_slice())));
-    assert_eq!((name.extent.requests, name.extent.duration), (Some(5000), None));
-    assert_eq!(experiment.loads[0].extent.duration, Some(Duration::from_secs(5)));
+    assert_eq!(
+        (name.method.as_str(), name.body.as_deref()),
+        ("POST", Some(b"name=A+B".as_slice()))
+    );
+    assert_eq!((name.stop_condition.requests, name.stop_condition.duration), (Some(5000), None));
+    assert_eq!(experiment.loads[0].stop_condition.duration, Some(Duration::from_secs(5)));
 }
 
 #[test]
-fn the_command_line_wins() {
-    let overrides = Overrides { rounds: Some(2), duration_s: Some(0.5), only: vec!["direct".to_owned()], quick: false };
+fn the_command_line_overrides_the_file() {
+    let overrides = Overrides {
+        rounds: Some(2),
+        duration_s: Some(0.5),
+        only: vec!["direct".to_owned()],
+        quick: false,
+    };
     let experiment = parse(GOOD, &overrides).unwrap();
-    assert_eq!((experiment.rounds, experiment.rows.len(), experiment.about.compare.len()), (2, 3, 0));
-    let extents: Vec<_> = experiment.loads.iter().map(|load| (load.extent.duration, load.extent.requests)).collect();
+    assert_eq!(
+        (experiment.rounds, experiment.rows.len(), experiment.info.compare.len()),
+        (2, 3, 0)
+    );
+    let extents: Vec<_> = experiment
+        .loads
+        .iter()
+        .map(|load| (load.stop_condition.duration, load.stop_condition.requests))
+        .collect();
     assert_eq!(extents, [(Some(Duration::from_millis(500)), None); 2]);
     let quick = parse(GOOD, &Overrides { quick: true, ..Overrides::default() }).unwrap();
-    assert_eq!((quick.rounds, quick.loads[1].extent.requests), (1, Some(200)));
-    assert!(quick.loads[0].extent.duration < Some(Duration::from_secs(1)));
-    let unknown = parse(GOOD, &Overrides { only: vec!["four".to_owned()], ..Overrides::default() }).unwrap_err();
-    assert_eq!(unknown.to_string(), "x.toml: --only: there is no set-up \"four\"; there are direct, three");
+    assert_eq!((quick.rounds, quick.loads[1].stop_condition.requests), (1, Some(200)));
+    assert!(quick.loads[0].stop_condition.duration < Some(Duration::from_secs(1)));
+    let unknown = parse(GOOD, &Overrides { only: vec!["four".to_owned()], ..Overrides::default() })
+        .unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "x.toml: --only: there is no deployment \"four\"; there are direct, three"
+    );
 }
 
 #[test]
-fn what_is_wrong_is_told_with_key_rule_and_value() {
+fn problems_name_the_key_the_rule_and_the_value() {
     let table = [
-        ("ready = ", "redy = ", "x.toml:7: services.app.redy: unknown field `redy`, expected one of"),
+        (
+            "ready = ",
+            "redy = ",
+            "x.toml:7: services.app.redy: unknown field `redy`, expected one of",
+        ),
         (
             "connections = [2]",
             "connections = \"2\"",
             "loads[1].connections: invalid type: string \"2\", expected a sequence",
         ),
-        ("rate = 50.0", "rate = 0.0", "loads[1].rate: must be between 0.00001 and 10000000 requests per second, not 0"),
+        (
+            "rate = 50.0",
+            "rate = 0.0",
+            "loads[1].rate: must be between 0.00001 and 10000000 requests per second, not 0",
+        ),
         ("requests = 5000", "requests = 0", "loads[1].requests: must be above zero"),
-        ("connections = [2]", "connections = []", "loads[1].connections: must list at least one number"),
-        ("connections = [2]", "connections = [2, 2]", "loads[1].connections: 2 is there twice"),
-        ("service = \"app\"", "service = \"ap\"", "setups[0].service: there is no service \"ap\"; there are app"),
-        ("name = \"three\"", "name = \"direct\"", "setups[1].name: \"direct\" is there twice; names must differ"),
-        ("name = \"three\"", "name = \"a/b\"", "setups[1].name: must be 1 to 64 bytes"),
-        ("weights = [4, 1, 1]", "weights = [4, 1, 0]", "setups[1].weights: must be between 1 and 1000, not 0"),
+        (
+            "connections = [2]",
+            "connections = []",
+            "loads[1].connections: must list at least one number",
+        ),
+        ("connections = [2]", "connections = [2, 2]", "loads[1].connections: 2 is listed twice"),
+        (
+            "service = \"app\"",
+            "service = \"ap\"",
+            "deployments[0].service: there is no service \"ap\"; there are app",
+        ),
+        (
+            "name = \"three\"",
+            "name = \"direct\"",
+            "deployments[1].name: \"direct\" is there twice; names must differ",
+        ),
+        ("name = \"three\"", "name = \"a/b\"", "deployments[1].name: must be 1 to 64 bytes"),
+        (
+            "weights = [4, 1, 1]",
+            "weights = [4, 1, 0]",
+            "deployments[1].weights: must be between 1 and 1000, not 0",
+        ),
         (
             "weights = [4, 1, 1]",
             "instances = 3",
-            "setups[1].weights: weights and proxy.balance = \"weights\" go together",
+            "deployments[1].weights: weights and proxy.balance = \"weights\" must be set together",
         ),
         (
             "weights = [4, 1, 1]",
             "instances = 2\nweights = [1]",
-            "setups[1].weights: must have one weight per instance: 2, not 1",
+            "deployments[1].weights: must have one weight per instance: 2, not 1",
         ),
-        ("cores = 0.25", "cores = 0.0", "setups[1].cores: must be between 0.1 and 1024 cores, not 0"),
-        ("delay = \"10ms\"", "delay = \"10\"", "setups[1].delay: must be a number with a unit"),
         (
-            "form = \"original\"",
-            "form = \"best\"",
-            "setups[1].proxy.form: unknown variant `best`, expected `original` or `tuned`",
+            "cores = 0.25",
+            "cores = 0.0",
+            "deployments[1].cores: must be between 0.1 and 1024 cores, not 0",
         ),
-        ("form = \"original\", ", "", "setups[1].proxy.form: is missing"),
-        ("kind = \"nginx\"", "kind = \"apache\"", "setups[1].proxy.kind: unknown variant `apache`, expected `nginx`"),
-        ("cache = \"1s\"", "cache = \"1500ms\"", "setups[1].proxy.cache: must be whole seconds"),
+        (
+            "delay = \"10ms\"",
+            "delay = \"10\"",
+            "deployments[1].delay: must be a number with a unit",
+        ),
+        (
+            "profile = \"published\"",
+            "profile = \"best\"",
+            "deployments[1].proxy.profile: unknown variant `best`, expected `published` or `tuned`",
+        ),
+        ("profile = \"published\", ", "", "deployments[1].proxy.profile: is missing"),
+        (
+            "kind = \"nginx\"",
+            "kind = \"apache\"",
+            "deployments[1].proxy.kind: unknown variant `apache`, expected `nginx`",
+        ),
+        (
+            "cache = \"1s\"",
+            "cache = \"1500ms\"",
+            "deployments[1].proxy.cache: must be whole seconds",
+        ),
         ("{port}", "{prot}", "services.app.command: {prot} is not known; the lab fills {port}"),
         (
             "vars = { level = \"2\" }",
             "vars = { lvl = \"2\" }",
-            "setups[1].vars.lvl: is not a variable of the service \"app\"",
+            "deployments[1].vars.lvl: is not a variable of the service \"app\"",
         ),
-        ("ready = \"/healthz\"", "ready = \"healthz\"", "services.app.ready: must be a path that begins with a slash"),
-        ("setups = [\"direct\"]", "setups = [\"dirct\"]", "loads[1].setups: there is no set-up \"dirct\""),
+        (
+            "ready = \"/healthz\"",
+            "ready = \"healthz\"",
+            "services.app.ready: must be a path that begins with a slash",
+        ),
+        (
+            "deployments = [\"direct\"]",
+            "deployments = [\"dirct\"]",
+            "loads[1].deployments: there is no deployment \"dirct\"",
+        ),
         ("ids = \"1..9\"", "ids = \"9..1\"", "loads[0].ids: must be two whole numbers"),
-        ("ids = \"1..9\"", "ids_file = \"none\"", "loads[0].ids_file: /nowhere/none cannot be read"),
-        ("ids = \"1..9\"", "ids = \"1..9\"\nids_env = \"IDS\"", "loads[0].ids: only one of ids, ids_file and ids_env"),
+        (
+            "ids = \"1..9\"",
+            "ids_file = \"none\"",
+            "loads[0].ids_file: /nowhere/none cannot be read",
+        ),
+        (
+            "ids = \"1..9\"",
+            "ids = \"1..9\"\nids_env = \"IDS\"",
+            "loads[0].ids: only one of ids, ids_file and ids_env",
+        ),
         ("ids = \"1..9\"", "ids_env = \"PWD\"", "loads[0].ids_env: "),
         ("ids = \"1..9\"\n", "", "loads[0].path: the URL has {id} in it"),
         ("path = \"/name\"", "path = \"/a b\"", "loads[1].path: the path \"/a b\" has a blank"),
-        ("connections = 6\n", "connections = 7\n", "originals[0]: there is no row \"three/date/7\""),
-        ("with = \"direct/date/6\"", "with = \"direct/date/9\"", "compare[0].with: there is no row \"direct/date/9\""),
+        (
+            "connections = 6\n",
+            "connections = 7\n",
+            "published[0]: there is no row \"three/date/7\"",
+        ),
+        (
+            "with = \"direct/date/6\"",
+            "with = \"direct/date/9\"",
+            "compare[0].with: there is no row \"direct/date/9\"",
+        ),
         (
             "with = \"direct/date/6\"",
             "with = \"direct/date/6\"\nfigure = \"hits\"",
@@ -150,32 +239,43 @@ fn what_is_wrong_is_told_with_key_rule_and_value() {
         ("command = [\"app\"", "command = [\"\"", "services.app.command: must name a program"),
         (
             "name = \"name\"",
-            "name = \"name\"\nbeside = \"scan\"",
-            "loads[1].beside: there is no load \"scan\" with background = true",
+            "name = \"name\"\nbackground_load = \"scan\"",
+            "loads[1].background_load: there is no load \"scan\" with background = true",
         ),
     ];
     assert_eq!(refused(GOOD), "");
-    for (right, wrong, told) in table {
+    for (right, wrong, expected) in table {
         assert!(GOOD.contains(right), "{right}");
         let message = refused(&GOOD.replacen(right, wrong, 1));
-        assert!(message.contains(told), "{wrong}\nis told as: {message}\nnot as:     {told}");
+        assert!(
+            message.contains(expected),
+            "{wrong}\nis reported as: {message}\nnot as:         {expected}"
+        );
     }
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
-    let text = GOOD.replace("ids = \"1..9\"", "ids = \"x\"").replace("cores = 0.25", "cores = 5000.0");
+fn all_problems_are_reported_at_once() {
+    let text =
+        GOOD.replace("ids = \"1..9\"", "ids = \"x\"").replace("cores = 0.25", "cores = 5000.0");
     let message = refused(&text);
-    assert!(message.contains("loads[0].ids") && message.contains("setups[1].cores"), "{message}");
+    assert!(
+        message.contains("loads[0].ids") && message.contains("deployments[1].cores"),
+        "{message}"
+    );
 }
 
 #[test]
-fn what_is_shipped_can_be_carried_out() {
+fn every_shipped_experiment_is_valid() {
     for shipped in shipped::SHIPPED {
-        let experiment = parse(shipped.text, &Overrides::default()).unwrap_or_else(|e| panic!("{}: {e}", shipped.name));
-        assert!(!experiment.about.note.is_empty() && !experiment.about.compare.is_empty() || shipped.name == "w1");
+        let experiment = parse(shipped.text, &Overrides::default())
+            .unwrap_or_else(|e| panic!("{}: {e}", shipped.name));
+        assert!(
+            !experiment.info.note.is_empty() && !experiment.info.compare.is_empty()
+                || shipped.name == "small-responses"
+        );
         assert_eq!(shipped::find(shipped.name).map(|found| found.name), Some(shipped.name));
     }
-    assert_eq!(shipped::find("W12").map(|found| found.name), Some("w10a"));
+    assert_eq!(shipped::find("W12").map(|found| found.name), Some("backends-shared-cpu"));
     assert!(shipped::find("w99").is_none());
 }

@@ -1,20 +1,22 @@
-//! How single values are written: as on the command line of `hotrow load`.
+//! Syntax of single values, as on the command line of `hotrow load`.
 
 use std::time::Duration;
 
-use hotrow_load::ids::{Ids, Pick};
+use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::plan::{self, Rate};
 
-/// Beyond this nearly every pick is the first id.
+/// Largest exponent; beyond it nearly every request has the first id.
 const EXPONENT_MAX: f64 = 10.0;
 
-/// `500ms`, `10s`, `1.5s`, `5m`, `1h`.
+/// Parses a duration: `500ms`, `10s`, `1.5s`, `5m`, `1h`.
 ///
 /// # Errors
-/// The rule, and the value.
+/// The rule and the value.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("must be a number with a unit (us, ms, s, m, h), as in \"10s\", not {text:?}");
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    let wrong =
+        || format!("must be a number with a unit (us, ms, s, m, h), as in \"10s\", not {text:?}");
+    let (number, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
     let unit_s = match unit {
         "us" => 1e-6,
         "ms" => 1e-3,
@@ -30,51 +32,62 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// A length of time above nothing.
+/// Parses a duration above zero.
 pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err(format!("must be longer than nothing, not {text:?}")),
+        Duration::ZERO => Err(format!("must be above zero, not {text:?}")),
         duration => Ok(duration),
     }
 }
 
-/// `1..100000`, both ends included.
+/// Parses a range of ids: `1..100000`, both ends included.
 pub(super) fn ids(text: &str) -> Result<Ids, String> {
-    let wrong = || format!("must be two whole numbers, the smaller first, as in \"1..100000\", not {text:?}");
+    let wrong = || {
+        format!("must be two whole numbers, the smaller first, as in \"1..100000\", not {text:?}")
+    };
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
     let (from, to) = (from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?);
     Ids::range(from, to).map_err(|_| wrong())
 }
 
-/// `uniform`, `sequential`, `zipf:0.99`.
-pub(super) fn pick(text: &str) -> Result<Pick, String> {
+/// Parses a distribution: `uniform`, `sequential`, `zipf:0.99`.
+pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
     match text {
-        "uniform" => Ok(Pick::Uniform),
-        "sequential" => Ok(Pick::Sequential),
+        "uniform" => Ok(Distribution::Uniform),
+        "sequential" => Ok(Distribution::Sequential),
         _ => {
             let exponent = text.strip_prefix("zipf:").and_then(|s| s.parse::<f64>().ok());
             let exponent = exponent.filter(|s| (0.0..=EXPONENT_MAX).contains(s));
-            exponent.map(Pick::Zipf).ok_or_else(|| {
-                format!("must be uniform, sequential, or zipf:S with S between 0 and {EXPONENT_MAX}, not {text:?}")
+            exponent.map(Distribution::Zipf).ok_or_else(|| {
+                format!(
+                    "must be uniform, sequential, or zipf:S with S between 0 and {EXPONENT_MAX}, \
+                     not {text:?}"
+                )
             })
         }
     }
 }
 
-/// Requests per second.
+/// Parses a rate in requests per second.
 pub(super) fn rate(rate: f64) -> Result<Rate, String> {
     Rate::new(rate, rate).map_err(|_| {
-        format!("must be between {} and {} requests per second, not {rate}", plan::RATE_MIN, plan::RATE_MAX)
+        format!(
+            "must be between {} and {} requests per second, not {rate}",
+            plan::RATE_MIN,
+            plan::RATE_MAX
+        )
     })
 }
 
-/// A name that can stand in a row's id and in the name of a folder.
+/// Checks a name that is part of row ids and folder names.
 pub(super) fn name(text: &str) -> Result<(), String> {
     const BYTES_MAX: usize = 64;
     let fits = |c: char| c.is_alphanumeric() || " -_.,:()%×½+".contains(c);
-    if text.is_empty() || text.len() > BYTES_MAX || text.starts_with('.') || !text.chars().all(fits) {
+    if text.is_empty() || text.len() > BYTES_MAX || text.starts_with('.') || !text.chars().all(fits)
+    {
         return Err(format!(
-            "must be 1 to {BYTES_MAX} bytes of letters, digits, blanks and - _ . , : ( ) % +, not begin with a dot, and have no slash; not {text:?}"
+            "must be 1 to {BYTES_MAX} bytes of letters, digits, blanks and - _ . , : ( ) % +, not \
+             begin with a dot, and have no slash; not {text:?}"
         ));
     }
     Ok(())
@@ -85,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_as_people_write_them() {
+    fn values_parse() {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("250us"), Ok(Duration::from_micros(250)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
@@ -95,10 +108,14 @@ mod tests {
         assert!(positive_duration("0s").is_err());
         assert_eq!(ids("3..9").map(|ids| ids.count()), Ok(7));
         assert!(ids("9..3").is_err() && ids("3-9").is_err() && ids("x..").is_err());
-        assert_eq!(pick("zipf:0.99"), Ok(Pick::Zipf(0.99)));
-        assert!(pick("zipf").is_err() && pick("zipf:nan").is_err() && pick("zipf:11").is_err());
+        assert_eq!(distribution("zipf:0.99"), Ok(Distribution::Zipf(0.99)));
+        assert!(
+            distribution("zipf").is_err()
+                && distribution("zipf:nan").is_err()
+                && distribution("zipf:11").is_err()
+        );
         assert!(rate(0.0).is_err() && rate(f64::NAN).is_err() && rate(10.0).is_ok());
-        for good in ["a", "setup 2 (cache)", "½×", "w-1.5_x"] {
+        for good in ["a", "deployment 2 (cache)", "½×", "w-1.5_x"] {
             assert_eq!(name(good), Ok(()), "{good}");
         }
         for bad in ["", "a/b", "..", "a\nb", "a\u{0}", "<b>"] {

@@ -1,17 +1,17 @@
-//! A set-up in the words of the report.
+//! Descriptions of a deployment for the report.
 
 use std::time::Duration;
 
-use super::{Proxy, Setup};
-use crate::nginx::{Balance, Form};
+use super::{DeploymentSpec, Proxy};
+use crate::nginx::{Balance, ProxyProfile};
 
-/// "nginx, original form", "none".
-pub(super) fn proxy(setup: &Setup) -> String {
-    let Some(proxy) = &setup.proxy else { return "none".to_owned() };
-    let mut words = match (&proxy.template, proxy.form) {
+/// Describes the proxy: "nginx, tuned profile", "none".
+pub(super) fn proxy(deployment: &DeploymentSpec) -> String {
+    let Some(proxy) = &deployment.proxy else { return "none".to_owned() };
+    let mut words = match (&proxy.template, proxy.profile) {
         (Some(_), _) => "nginx, own configuration".to_owned(),
-        (None, Form::Original) => "nginx, original form".to_owned(),
-        (None, Form::Tuned) => "nginx, tuned form".to_owned(),
+        (None, ProxyProfile::Published) => "nginx, published profile".to_owned(),
+        (None, ProxyProfile::Tuned) => "nginx, tuned profile".to_owned(),
     };
     match proxy.upstream_keepalive {
         None => {}
@@ -27,21 +27,21 @@ pub(super) fn proxy(setup: &Setup) -> String {
     words
 }
 
-/// "1 s in nginx", "none".
-pub(super) fn caching(setup: &Setup) -> String {
-    let cache = setup.proxy.as_ref().and_then(|proxy| proxy.cache);
+/// Describes the cache: "1 s in nginx", "none".
+pub(super) fn caching(deployment: &DeploymentSpec) -> String {
+    let cache = deployment.proxy.as_ref().and_then(|proxy| proxy.cache);
     cache.map_or_else(|| "none".to_owned(), |time| format!("{} in nginx", length(time)))
 }
 
-/// "round robin over 3", "weights 4:1:1", "none".
-pub(super) fn balancing(setup: &Setup) -> String {
-    let Some(Proxy { balance, .. }) = &setup.proxy else { return "none".to_owned() };
-    let n = setup.weights.len();
+/// Describes the balancing: "round robin over 3", "weights 4:1:1", "none".
+pub(super) fn balancing(deployment: &DeploymentSpec) -> String {
+    let Some(Proxy { balance, .. }) = &deployment.proxy else { return "none".to_owned() };
+    let n = deployment.weights.len();
     match balance {
         _ if n == 1 => "none".to_owned(),
         Balance::RoundRobin => format!("round robin over {n}"),
         Balance::Weights => {
-            let weights: Vec<String> = setup.weights.iter().map(u32::to_string).collect();
+            let weights: Vec<String> = deployment.weights.iter().map(u32::to_string).collect();
             format!("weights {}", weights.join(":"))
         }
         Balance::LeastConnections => format!("least connections of {n}"),
@@ -49,7 +49,7 @@ pub(super) fn balancing(setup: &Setup) -> String {
     }
 }
 
-/// "1 s", "250 ms".
+/// Formats a duration: "1 s", "250 ms".
 pub(super) fn length(time: Duration) -> String {
     match time.subsec_nanos() {
         0 => format!("{} s", time.as_secs()),

@@ -1,14 +1,15 @@
-//! Batches of threads (W16): a thread for each request of a batch, and the next batch when the last thread of this one has ended.
+//! Batches of threads (W16): a thread per request of a batch; the next batch starts when the last
+//! thread has ended.
 
 use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::Instant;
 
-use super::floor::Bound;
+use super::floor::FloorRule;
 use super::job::Job;
-use super::timeline::State;
 use super::work::Response;
-use super::{Model, STACK_BYTES, Stopped};
+use super::{Model, STACK_BYTES, ThreadRefused};
+use hotrow_report::timeline::LaneState;
 
 pub(super) struct Batches {
     pub(super) name: &'static str,
@@ -24,18 +25,22 @@ impl Model for Batches {
         "W16"
     }
 
-    fn about(&self) -> [&'static str; 2] {
+    fn design(&self) -> [&'static str; 2] {
         [
-            "A thread for each request of a batch; the next batch begins when all of this one have ended.",
+            "A thread for each request of a batch; the next batch begins when all of this one have \
+             ended.",
             "Every batch waits for its slowest request, and every request pays for a thread.",
         ]
     }
 
-    fn why(&self) -> [&'static str; 3] {
+    fn explanation(&self) -> [&'static str; 3] {
         [
-            "Every batch takes as long as its slowest request: all threads that are done wait for the one that sleeps.",
-            "Requests that sleep are 500 ids apart, so no two of them share a batch, and none of their sleep is saved.",
-            "On top of it comes a thread per request, started and joined: more work than the request itself.",
+            "Every batch takes as long as its slowest request: all threads that are done wait for \
+             the one that sleeps.",
+            "Requests that sleep are 500 ids apart, so no two of them share a batch, and none of \
+             their sleep is saved.",
+            "On top of it comes a thread per request, started and joined: more work than the \
+             request itself.",
         ]
     }
 
@@ -43,23 +48,23 @@ impl Model for Batches {
         self.size.min(requests)
     }
 
-    fn bound(&self, _requests: u64) -> Bound {
-        Bound::Batches(self.size)
+    fn floor_rule(&self, _requests: u64) -> FloorRule {
+        FloorRule::Batches(self.size)
     }
 
-    fn run(&self, job: &Arc<Job>) -> Result<(), Stopped> {
+    fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused> {
         for first in (0..job.requests()).step_by(usize::try_from(self.size).unwrap_or(usize::MAX)) {
             let batch = first..job.requests().min(first + self.size);
-            // The scope ends when its last thread has.
+            // The scope ends with its last thread.
             thread::scope(|scope| {
-                for (place, id) in batch.enumerate() {
+                for (lane, id) in batch.enumerate() {
                     let handed = Instant::now();
                     let serve = move || {
-                        job.serve(place, (id, handed), &mut Response::default(), thread::sleep);
-                        job.timeline.enter(place, State::Waiting, Instant::now());
+                        job.serve(lane, (id, handed), &mut Response::default(), thread::sleep);
+                        job.timeline.enter(lane, LaneState::Waiting, Instant::now());
                     };
                     let started = Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve);
-                    started.map_err(|error| Stopped::now(id, &error))?;
+                    started.map_err(|error| ThreadRefused::now(id, &error))?;
                 }
                 Ok(())
             })?;

@@ -1,4 +1,5 @@
-//! Counting a model's system calls, in a run of its own: `perf stat` where it may, else `strace -c`, which slows every call down.
+//! Counts of a model's system calls, in a separate run: `perf stat` if permitted, else `strace -c`,
+//! which slows every call down.
 
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
@@ -11,12 +12,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::results::Calls;
 use super::undo::Undo;
 
-/// The calls that are counted; some are summed up.
+/// System calls that are counted; some are summed.
 const NAMES: [&str; 5] = ["futex", "clone", "clone3", "mmap", "mprotect"];
-/// How often a run is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+/// Polling interval of a run.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A program that counts.
+/// A counting program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counter {
     Perf,
@@ -24,18 +25,24 @@ pub(super) enum Counter {
 }
 
 impl Counter {
-    /// The first that works here, tried on a program that does nothing.
+    /// Finds the first program that works here, by a trial on `true`.
     ///
     /// # Errors
-    /// Why none does.
+    /// The reasons why none works.
     pub(super) fn find() -> Result<Self, String> {
         let mut reasons = Vec::new();
         for counter in [Self::Perf, Self::Strace] {
             let mut command = counter.command();
             command.arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
             match command.output() {
-                Ok(output) if output.status.success() && counter.understood(&output.stderr) => return Ok(counter),
-                Ok(output) => reasons.push(format!("{} counts nothing here ({})", counter.name(), output.status)),
+                Ok(output) if output.status.success() && counter.understood(&output.stderr) => {
+                    return Ok(counter);
+                }
+                Ok(output) => reasons.push(format!(
+                    "{} reports no counts here ({})",
+                    counter.name(),
+                    output.status
+                )),
                 Err(error) => reasons.push(format!("{}: {error}", counter.name())),
             }
         }
@@ -53,10 +60,13 @@ impl Counter {
         let mut command = Command::new(self.name());
         match self {
             Self::Perf => {
-                let events: Vec<String> = NAMES.iter().map(|name| format!("syscalls:sys_enter_{name}")).collect();
+                let events: Vec<String> =
+                    NAMES.iter().map(|name| format!("syscalls:sys_enter_{name}")).collect();
                 command.args(["stat", "-x", ",", "-e", &events.join(","), "--"])
             }
-            Self::Strace => command.args(["-f", "-qq", "-c", "-e", &format!("trace={}", NAMES.join(","))]),
+            Self::Strace => {
+                command.args(["-f", "-qq", "-c", "-e", &format!("trace={}", NAMES.join(","))])
+            }
         };
         command.env("LC_ALL", "C");
         command
@@ -64,11 +74,11 @@ impl Counter {
 
     fn understood(self, text: &[u8]) -> bool {
         let counts = self.parse(&String::from_utf8_lossy(text));
-        // A program that does nothing still maps memory.
+        // Even `true` maps memory.
         counts.get("mmap").is_some_and(|count| *count > 0)
     }
 
-    /// Runs a program under the counter; `limit` ends it when it takes too long.
+    /// Runs a program under the counter, for at most `limit`.
     pub(super) fn count(
         self,
         program: &Command,
@@ -85,10 +95,12 @@ impl Counter {
             Ok(child) => child,
             Err(error) => return not(format!("{}: {error}", self.name())),
         };
-        let Some(mut stderr) = child.stderr.take() else { return not("its output cannot be read".to_owned()) };
+        let Some(mut stderr) = child.stderr.take() else {
+            return not("its output cannot be read".to_owned());
+        };
         let reading = thread::spawn(move || {
             let mut text = Vec::new();
-            // What was read until an error is judged like the rest.
+            // Output before a read error is parsed like any other.
             let _ = std::io::Read::read_to_end(&mut stderr, &mut text);
             text
         });
@@ -101,7 +113,7 @@ impl Counter {
         let counts = self.parse(&String::from_utf8_lossy(&text));
         let of = |name: &str| counts.get(name).copied().unwrap_or_default();
         if counts.is_empty() {
-            return not(format!("{} told nothing", self.name()));
+            return not(format!("{} reported nothing", self.name()));
         }
         Calls::Counted {
             by: self.name().to_owned(),
@@ -113,7 +125,7 @@ impl Counter {
         }
     }
 
-    /// Counts by name, from what the counter writes.
+    /// Parses the counter's output into counts by name.
     fn parse(self, text: &str) -> HashMap<String, u64> {
         let line = |line: &str| -> Option<(String, u64)> {
             match self {
@@ -121,7 +133,10 @@ impl Counter {
                 Self::Perf => {
                     let mut cells = line.split(',');
                     let (count, _, event) = (cells.next()?, cells.next()?, cells.next()?);
-                    Some((event.strip_prefix("syscalls:sys_enter_")?.to_owned(), count.trim().parse().ok()?))
+                    Some((
+                        event.strip_prefix("syscalls:sys_enter_")?.to_owned(),
+                        count.trim().parse().ok()?,
+                    ))
                 }
                 // `% time     seconds  usecs/call     calls    errors syscall`
                 Self::Strace => {
@@ -135,19 +150,24 @@ impl Counter {
     }
 }
 
-/// Waits for the end, and ends what takes too long or is not wanted any more.
+/// Waits for the end; kills the program after `limit` or when `stop` is set.
 fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<(), String> {
     let until = Instant::now() + limit;
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(status)) => return Err(format!("the counted run ended with {status}")),
-            Ok(None) if Instant::now() < until && !stop.load(Ordering::Relaxed) => thread::sleep(LOOK),
+            Ok(None) if Instant::now() < until && !stop.load(Ordering::Relaxed) => {
+                thread::sleep(POLL_INTERVAL)
+            }
             Ok(None) => {
-                // The counter and what it counts; that they are gone already is as good.
+                // The whole process group; it may have ended already.
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 let _ = child.wait();
-                return Err(format!("the counted run took more than {} s or was interrupted", limit.as_secs()));
+                return Err(format!(
+                    "the counted run took more than {} s or was interrupted",
+                    limit.as_secs()
+                ));
             }
             Err(error) => return Err(error.to_string()),
         }
@@ -160,11 +180,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_counters_write_is_read() {
-        let perf = "12,,syscalls:sys_enter_futex,1234,100.00,,\n<not supported>,,syscalls:sys_enter_clone,0,100.00,,\n\
+    fn output_of_both_counters_is_parsed() {
+        let perf = "12,,syscalls:sys_enter_futex,1234,100.00,,\n<not \
+                    supported>,,syscalls:sys_enter_clone,0,100.00,,\n\
                     3,,syscalls:sys_enter_clone3,1,100.00,,\nother\n";
         let got = Counter::Perf.parse(perf);
-        assert_eq!((got.get("futex"), got.get("clone"), got.get("clone3")), (Some(&12), None, Some(&3)));
+        assert_eq!(
+            (got.get("futex"), got.get("clone"), got.get("clone3")),
+            (Some(&12), None, Some(&3))
+        );
         let strace = "% time     seconds  usecs/call     calls    errors syscall\n\
                       ------ ----------- ----------- --------- --------- ----\n \
                       90.00    0.000081          10      1808         3 futex\n \
@@ -175,14 +199,18 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_end_is_ended() {
+    fn a_program_beyond_its_time_limit_is_killed() {
         let Ok(counter) = Counter::find() else { return };
         let mut program = Command::new("sleep");
         program.arg("60");
         let (stop, undo) = (AtomicBool::new(false), Undo::default());
         let counted = counter.count(&program, 1.0, Duration::from_millis(50), (&stop, &undo));
-        assert!(matches!(&counted, Calls::NotCounted { why } if why.contains("took more than")), "{counted:?}");
-        let counted = counter.count(&Command::new("true"), 1.0, Duration::from_secs(20), (&stop, &undo));
+        assert!(
+            matches!(&counted, Calls::NotCounted { why } if why.contains("took more than")),
+            "{counted:?}"
+        );
+        let counted =
+            counter.count(&Command::new("true"), 1.0, Duration::from_secs(20), (&stop, &undo));
         assert!(matches!(counted, Calls::Counted { mmap: 1.., clone: 0, .. }), "{counted:?}");
     }
 }

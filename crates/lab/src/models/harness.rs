@@ -1,4 +1,5 @@
-//! Models from outside: each in a process of its own, watched, counted, and ended when it takes too long.
+//! Parent side of the models: runs each in a process of its own, observes it, counts its system
+//! calls, and kills it after a time limit.
 //!
 //! Reading order: [`Plan`], [`run`], `Harness::measure` (one model), `watch` (its process).
 
@@ -13,9 +14,9 @@ use std::time::{Duration, Instant};
 use hotrow_diagnose::probe::status;
 use hotrow_measure::clock::thread_cpu;
 
-use super::child::{Death, Ended, Order, Told};
+use super::child::{ChildMessage, ChildResult, ModelRun, ThreadRefusal};
 use super::counted::Counter;
-use super::floor::Given;
+use super::floor::FloorInputs;
 use super::limits::{Evidence, maps_per_thread};
 use super::raise::Raised;
 use super::results::{Calls, Measured, Outcome, Results, SCHEMA};
@@ -23,67 +24,71 @@ use super::undo::Undo;
 use super::work::{Expected, Response, Scale, text};
 use super::{Model, THREAD_PER_REQUEST, catalogue};
 
-/// How often a process is looked at.
-const LOOK: Duration = Duration::from_millis(5);
-/// Most that a model's process may write, in bytes: 500 lines of progress and one result.
+/// Polling interval of a process.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Largest output of a model's process, in bytes: 500 lines of progress and one result.
 const OUTPUT_BYTES_MAX: u64 = 8 << 20;
-/// Time that a request may take, all models and builds considered; on top of the sleeps.
+/// Time limit per request over all models and builds, in addition to the sleeps.
 const REQUEST_TIME_MAX: Duration = Duration::from_micros(500);
-/// Time for a process to begin and to end.
+/// Time for a process to start and to end.
 const SPARE_TIME: Duration = Duration::from_secs(30);
-/// Requests of which the CPU time of one is told, and how often; the best counts. Short rounds, so that one is undisturbed even on a
-/// busy machine.
+/// Requests per round, and rounds, for the CPU time of one request; the best round counts. Short
+/// rounds, so that one is undisturbed even on a busy machine.
 const CALIBRATION: (u64, usize) = (400, 30);
-/// Heaps of a model's process; the predictions of [`super::limits`] count on it.
+/// Malloc arenas of a model's process; the predictions of [`super::limits`] assume this number.
 const HEAPS_MAX: &str = "2";
-/// Scale of the runs that are only counted: how long a sleep is changes no count by much.
+/// Scale of the counted runs: the length of a sleep hardly changes the counts.
 const COUNTED_SCALE: f64 = 0.1;
 
-/// What is to be measured.
+/// Models to measure, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Our own program, and the arguments after which it takes an [`Order`].
+    /// This program, and the arguments that precede a run request.
     pub program: (PathBuf, Vec<String>),
-    /// Names of models, each of the list.
+    /// Names of models from the list.
     pub models: Vec<String>,
-    /// Requests of each.
+    /// Requests per model.
     pub requests: u64,
-    /// Length of the sleeps.
+    /// Scale of the sleeps.
     pub scale: Scale,
-    /// CPUs that the models are made for.
+    /// CPUs for which the models are configured.
     pub cores: usize,
-    /// Whether a model that cannot finish is not begun.
+    /// True if a model that cannot finish is skipped.
     pub safe: bool,
-    /// Whether limits of the kernel are raised for the run.
+    /// True if kernel limits are raised for the run.
     pub raise_limits: bool,
-    /// Whether system calls are counted, in a second run.
+    /// True if system calls are counted, in a second run.
     pub count_calls: bool,
     /// The command line, for the report.
     pub command: String,
-    /// When the run began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub began_unix_s: u64,
 }
 
-/// Measures model after model; `begins` is told each name, `ended` each result. When `stop` is set it ends early, and a remark names
-/// what was not measured. Who ends the process without waiting for that must run `undo`.
+/// Measures one model after the other; `begins` receives each name, `ended` each result. When
+/// `stop` is set it ends early, and a warning names the models that were not measured. A caller
+/// that exits without waiting for the return must run `undo`.
 pub fn run(
     plan: &Plan,
     (stop, undo): (&AtomicBool, &Undo),
     begins: impl Fn(&str),
     ended: impl Fn(&Measured),
 ) -> Results {
-    let counter = if plan.count_calls { Counter::find() } else { Err("it was not asked for".to_owned()) };
+    let counter =
+        if plan.count_calls { Counter::find() } else { Err("--no-count is set".to_owned()) };
     let request_cpu = request_cpu();
     let harness = Harness { plan, counter, request_cpu, stop, undo };
-    let (mut models, mut remarks) = (Vec::new(), Vec::new());
+    let (mut models, mut warnings) = (Vec::new(), Vec::new());
     let mut missing = Vec::new();
-    for model in catalogue(plan.cores).into_iter().filter(|model| plan.models.contains(&model.name())) {
+    for model in
+        catalogue(plan.cores).into_iter().filter(|model| plan.models.contains(&model.name()))
+    {
         if !stop.load(Ordering::Relaxed) {
             begins(&model.name());
-            let raised = harness.raised(model.as_ref(), &mut remarks);
+            let raised = harness.raised(model.as_ref(), &mut warnings);
             let measured = harness.measure(model.as_ref());
             drop(raised);
-            // What ended before the interruption is as good as ever.
+            // Results before the interruption are valid.
             if !stop.load(Ordering::Relaxed) || measured.outcome == Outcome::Finished {
                 ended(&measured);
                 models.push(measured);
@@ -93,7 +98,7 @@ pub fn run(
         missing.push(model.name());
     }
     if !missing.is_empty() {
-        remarks.push(format!("The run was interrupted; not measured: {}.", missing.join(", ")));
+        warnings.push(format!("The run was interrupted; not measured: {}.", missing.join(", ")));
     }
     let mut host = crate::stage::host();
     host.programs = vec![("hotrow".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
@@ -108,11 +113,11 @@ pub fn run(
         scale: plan.scale.get(),
         request_cpu_us: request_cpu.as_secs_f64() * 1e6,
         models,
-        remarks,
+        warnings,
     }
 }
 
-/// CPU time of one request without its pause.
+/// Measures the CPU time of one request without its pause.
 fn request_cpu() -> Duration {
     let (text, mut response) = (text(), Response::default());
     let (requests, rounds) = CALIBRATION;
@@ -124,7 +129,8 @@ fn request_cpu() -> Duration {
         }
         thread_cpu().saturating_sub(began)
     };
-    (0..rounds).map(|_| round()).min().unwrap_or_default() / u32::try_from(requests).unwrap_or(u32::MAX)
+    (0..rounds).map(|_| round()).min().unwrap_or_default()
+        / u32::try_from(requests).unwrap_or(u32::MAX)
 }
 
 struct Harness<'a> {
@@ -136,18 +142,19 @@ struct Harness<'a> {
 }
 
 impl Harness<'_> {
-    /// Limits that are raised for this model alone, until what is returned is dropped.
-    fn raised(&self, model: &dyn Model, remarks: &mut Vec<String>) -> Option<Raised> {
+    /// Raises limits for this model, until the returned value is dropped.
+    fn raised(&self, model: &dyn Model, warnings: &mut Vec<String>) -> Option<Raised> {
         if !self.plan.raise_limits || model.name() != THREAD_PER_REQUEST {
             return None;
         }
-        match Raised::new(Path::new("/proc/sys"), &Evidence::now(""), self.plan.requests, self.undo) {
+        match Raised::new(Path::new("/proc/sys"), &Evidence::now(""), self.plan.requests, self.undo)
+        {
             Ok(raised) => {
-                remarks.extend(raised.words());
+                warnings.extend(raised.words());
                 Some(raised)
             }
             Err(why) => {
-                remarks.push(format!("{why}."));
+                warnings.push(format!("{why}."));
                 None
             }
         }
@@ -155,14 +162,15 @@ impl Harness<'_> {
 
     fn measure(&self, model: &dyn Model) -> Measured {
         let Plan { requests, scale, cores, .. } = *self.plan;
-        let given = Given { requests, scale, request_cpu: self.request_cpu, cores: cores as u64 };
+        let inputs =
+            FloorInputs { requests, scale, request_cpu: self.request_cpu, cores: cores as u64 };
         let mut measured = Measured {
             name: model.name(),
             workload: model.workload().to_owned(),
             threads: model.threads(requests),
             outcome: Outcome::Wrong,
             done: 0,
-            floor: model.bound(requests).floor(&given),
+            floor: model.floor_rule(requests).floor(&inputs),
             distance: None,
             throughput_tps: None,
             threads_peak: None,
@@ -173,15 +181,15 @@ impl Harness<'_> {
             measured.outcome = refused;
             return measured;
         }
-        let watched = watch(self.command(model, scale.get()), self.time_max(), self.stop);
-        self.judge(&mut measured, watched);
+        let observed = watch(self.command(model, scale.get()), self.time_max(), self.stop);
+        self.judge(&mut measured, observed);
         if measured.outcome == Outcome::Finished {
             measured.calls = self.calls(model);
         }
         measured
     }
 
-    /// The prediction for a thread per request; the others start few threads.
+    /// Predicts a refusal of the thread-per-request model; the others start few threads.
     fn refused(&self, model: &dyn Model) -> Option<Outcome> {
         if !self.plan.safe || model.name() != THREAD_PER_REQUEST {
             return None;
@@ -193,12 +201,13 @@ impl Harness<'_> {
 
     fn command(&self, model: &dyn Model, scale: f64) -> Command {
         let Plan { requests, cores, .. } = *self.plan;
-        let order = Order { model: model.name(), requests, scale, cores };
+        let model_run = ModelRun { model: model.name(), requests, scale, cores };
         let (program, arguments) = &self.plan.program;
         let mut command = Command::new(program);
-        // Plain data: it cannot fail, and an empty order is refused.
-        command.args(arguments).arg(serde_json::to_string(&order).unwrap_or_default());
-        // glibc would reserve 64 MiB of addresses for each of up to 8 heaps per CPU, and with them blur what threads take.
+        // Plain data: serialisation cannot fail, and an empty order is refused.
+        command.args(arguments).arg(serde_json::to_string(&model_run).unwrap_or_default());
+        // glibc reserves 64 MiB of addresses per arena, up to 8 arenas per CPU, which would hide
+        // what threads take.
         command.env("MALLOC_ARENA_MAX", HEAPS_MAX);
         command
     }
@@ -209,17 +218,17 @@ impl Harness<'_> {
         Expected::of(requests, scale).slept.saturating_mul(2) + work + SPARE_TIME
     }
 
-    fn judge(&self, measured: &mut Measured, watched: Watched) {
-        let Watched { done, ended, how, threads_peak } = watched;
+    fn judge(&self, measured: &mut Measured, observed: ObservedRun) {
+        let ObservedRun { done, ended, how, threads_peak } = observed;
         measured.done = done;
         measured.threads_peak = (threads_peak > 0).then_some(threads_peak);
-        let Some(Ended { done, figures, died }) = ended else {
+        let Some(ChildResult { done, figures, died }) = ended else {
             measured.outcome = Outcome::Lost { why: how };
             return;
         };
         measured.done = done;
         measured.outcome = match died {
-            Some(Death { started, limit, evidence }) => Outcome::Died {
+            Some(ThreadRefusal { started, limit, evidence }) => Outcome::Died {
                 started,
                 limit,
                 why: evidence.sentence(limit),
@@ -241,7 +250,7 @@ impl Harness<'_> {
         match &self.counter {
             Ok(counter) => {
                 let scale = self.plan.scale.get().min(COUNTED_SCALE);
-                // Counting slows down, tracing much more so.
+                // Counting slows the run down, tracing much more.
                 let limit = self.time_max().saturating_mul(2);
                 counter.count(&self.command(model, scale), scale, limit, (self.stop, self.undo))
             }
@@ -250,18 +259,18 @@ impl Harness<'_> {
     }
 }
 
-/// What was seen of a process.
-struct Watched {
+/// Observed result of a process.
+struct ObservedRun {
     done: u64,
-    ended: Option<Ended>,
-    /// How it ended, in words.
+    ended: Option<ChildResult>,
+    /// The end of the process, in words.
     how: String,
     threads_peak: u64,
 }
 
-/// Runs a model's process to its end, or to the end of its time.
-fn watch(mut command: Command, time_max: Duration, stop: &AtomicBool) -> Watched {
-    let lost = |how: String| Watched { done: 0, ended: None, how, threads_peak: 0 };
+/// Runs a model's process to its end or its time limit.
+fn watch(mut command: Command, time_max: Duration, stop: &AtomicBool) -> ObservedRun {
+    let lost = |how: String| ObservedRun { done: 0, ended: None, how, threads_peak: 0 };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -274,9 +283,9 @@ fn watch(mut command: Command, time_max: Duration, stop: &AtomicBool) -> Watched
         let reading = scope.spawn(move || read(out));
         let complaints = scope.spawn(move || {
             let mut text = Vec::new();
-            // What came until an error is worth telling.
+            // Output before a read error is used.
             let _ = (&mut err).take(4_096).read_to_end(&mut text);
-            // Who writes more must not stand still over it.
+            // Excess output is discarded, so that the process does not block.
             let _ = std::io::copy(&mut err, &mut std::io::sink());
             String::from_utf8_lossy(&text).trim().to_owned()
         });
@@ -284,26 +293,26 @@ fn watch(mut command: Command, time_max: Duration, stop: &AtomicBool) -> Watched
         let (done, ended) = reading.join().unwrap_or_default();
         let said = complaints.join().unwrap_or_default();
         let how = if said.is_empty() { how } else { format!("{how}: {said}") };
-        Watched { done, ended, how, threads_peak }
+        ObservedRun { done, ended, how, threads_peak }
     })
 }
 
-/// What a process tells until it ends.
-fn read(out: ChildStdout) -> (u64, Option<Ended>) {
+/// Reads the lines of a process until it ends.
+fn read(out: ChildStdout) -> (u64, Option<ChildResult>) {
     let (mut done, mut ended) = (0, None);
     for line in BufReader::new(out.take(OUTPUT_BYTES_MAX)).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            // Two threads may tell in another order than they counted.
-            Ok(Told::Done(count)) => done = count.max(done),
-            Ok(Told::Ended(result)) => ended = Some(*result),
-            // Half a line of a process that was killed.
+            // Two threads may report in another order than they counted.
+            Ok(ChildMessage::Done(count)) => done = count.max(done),
+            Ok(ChildMessage::Ended(result)) => ended = Some(*result),
+            // A partial line of a killed process.
             Err(_) => {}
         }
     }
     (done, ended)
 }
 
-/// Waits for the end; answers how it came, and the most threads that were seen.
+/// Waits for the end; returns its description and the most threads observed.
 fn wait(child: &mut Child, time_max: Duration, stop: &AtomicBool) -> (String, u64) {
     let until = Instant::now() + time_max;
     let file = format!("/proc/{}/status", child.id());
@@ -311,16 +320,18 @@ fn wait(child: &mut Child, time_max: Duration, stop: &AtomicBool) -> (String, u6
     let how = loop {
         match child.try_wait() {
             Ok(Some(status)) => break format!("its process ended with {status}"),
-            Ok(None) if Instant::now() >= until => break format!("it was ended after {} s", time_max.as_secs()),
+            Ok(None) if Instant::now() >= until => {
+                break format!("it was ended after {} s", time_max.as_secs());
+            }
             Ok(None) if stop.load(Ordering::Relaxed) => break "it was interrupted".to_owned(),
             Ok(None) => {}
             Err(error) => break format!("its process is lost: {error}"),
         }
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         threads_peak = threads_peak.max(status::parse(&text).map_or(0, |status| status.threads));
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     };
-    // Ended already, or not wanted any more.
+    // It has ended already or must end now.
     let _ = child.kill();
     let _ = child.wait();
     (how, threads_peak)

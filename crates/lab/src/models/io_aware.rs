@@ -1,20 +1,21 @@
-//! An I/O-aware pool (W18): more threads than cores, of which at most as many run as there are cores. A thread that goes to sleep
-//! hands its slot on, and takes one back when it wakes.
+//! I/O-aware pool (W18): more threads than cores, of which at most as many run as there are cores.
+//! A thread passes its slot on before it sleeps, and takes one again when it wakes.
 
 use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::Instant;
 
-use super::floor::Bound;
+use super::floor::FloorRule;
 use super::job::Job;
 use super::pool::{Closing, hand_over};
 use super::queue::Queue;
-use super::slots::{Line, Slots};
-use super::timeline::State;
+use super::slots::{SlotQueue, Slots};
 use super::work::Response;
-use super::{Model, QUEUE_CAPACITY, STACK_BYTES, Stopped};
+use super::{Model, QUEUE_CAPACITY, STACK_BYTES, ThreadRefused};
+use hotrow_report::timeline::LaneState;
 
-/// Threads for each core: so many requests can sleep at a time before the next one has no thread. At full speed some 20 do.
+/// Threads per core: so many requests can sleep before the next one has no thread. At full speed
+/// some 20 do.
 const THREADS_PER_CORE: usize = 32;
 
 pub(super) struct IoAware {
@@ -30,18 +31,22 @@ impl Model for IoAware {
         "W18"
     }
 
-    fn about(&self) -> [&'static str; 2] {
+    fn design(&self) -> [&'static str; 2] {
         [
-            "32 threads per core, of which as many run as there are cores; who sleeps hands its slot to another.",
-            "Blocking code, yet the cores are never without work: the best that threads which sleep can do.",
+            "32 threads per core, of which as many run as there are cores; a thread that sleeps \
+             passes its slot to another.",
+            "Blocking code, yet the cores always have work: the best that sleeping threads can do.",
         ]
     }
 
-    fn why(&self) -> [&'static str; 3] {
+    fn explanation(&self) -> [&'static str; 3] {
         [
-            "A thread that goes to sleep wakes another in its place, so every core has exactly one thread to run all the time.",
-            "Threads without a request stay out of the way: they hold no slot, so the kernel has nothing to switch between.",
-            "Who wakes with a request half done gets the next slot before anybody begins a new one, so its answer is not late.",
+            "A thread that goes to sleep wakes another in its place, so every core has exactly one \
+             thread to run all the time.",
+            "Threads without a request stay out of the way: they hold no slot, so the kernel has \
+             nothing to switch between.",
+            "A thread that wakes in mid-request gets the next slot before a new request starts, so \
+             its response is not late.",
         ]
     }
 
@@ -49,11 +54,11 @@ impl Model for IoAware {
         (self.cores * THREADS_PER_CORE) as u64
     }
 
-    fn bound(&self, requests: u64) -> Bound {
-        Bound::Threads(self.threads(requests))
+    fn floor_rule(&self, requests: u64) -> FloorRule {
+        FloorRule::Threads(self.threads(requests))
     }
 
-    fn run(&self, job: &Arc<Job>) -> Result<(), Stopped> {
+    fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused> {
         let threads = self.cores * THREADS_PER_CORE;
         let (queue, slots) = (Queue::new(QUEUE_CAPACITY), Slots::new(self.cores, threads));
         thread::scope(|scope| {
@@ -61,7 +66,7 @@ impl Model for IoAware {
             for me in 0..threads {
                 let serve = move || serve(me, job, queue, slots);
                 let started = Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve);
-                started.map_err(|error| Stopped::now(me as u64, &error))?;
+                started.map_err(|error| ThreadRefused::now(me as u64, &error))?;
             }
             hand_over(job, queue);
             Ok(())
@@ -69,32 +74,32 @@ impl Model for IoAware {
     }
 }
 
-/// A thread of the pool.
+/// Runs a thread of the pool.
 fn serve(me: usize, job: &Job, queue: &Queue<(u64, Instant)>, slots: &Slots) {
     let mut response = Response::default();
-    let waits = || job.timeline.enter(me, State::Waiting, Instant::now());
+    let waits = || job.timeline.enter(me, LaneState::Waiting, Instant::now());
     waits();
-    slots.take(me, Line::Spare);
+    slots.acquire(me, SlotQueue::Idle);
     while let Some(request) = next(me, queue, slots) {
         job.serve(me, request, &mut response, |length| {
-            slots.give();
+            slots.release();
             thread::sleep(length);
             waits();
-            slots.take(me, Line::Returning);
+            slots.acquire(me, SlotQueue::Returning);
         });
         waits();
         slots.offer(me);
     }
 }
 
-/// The next request, for a thread that holds a slot. Without one at hand it waits as it sleeps: without a slot. None at the end, and
-/// the slot is given away then.
+/// Returns the next request, for a thread that holds a slot. While the queue is empty the thread
+/// waits without a slot. `None` at the end; the slot is then released.
 pub(super) fn next<T>(me: usize, queue: &Queue<T>, slots: &Slots) -> Option<T> {
     if let Some(request) = queue.try_pop() {
         return Some(request);
     }
-    slots.give();
+    slots.release();
     let request = queue.pop()?;
-    slots.take(me, Line::Returning);
+    slots.acquire(me, SlotQueue::Returning);
     Some(request)
 }

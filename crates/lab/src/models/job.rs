@@ -1,7 +1,9 @@
-//! What a model is given: the requests, a way to do each half of one, and a place where every result is counted at once.
+//! The requests of a run: functions for each half of a request, and immediate counting of every
+//! result.
 //!
-//! Reading order: [`Job`], [`Job::serve`] (a request on a thread of its own), [`Job::begin`] and [`Job::end`] (its halves, for
-//! models that do something else in between), [`Tally`], [`Job::checks`] (was the work done?).
+//! Reading order: [`Job`], [`Job::serve`] (a request on a thread of its own), [`Job::begin`] and
+//! [`Job::end`] (its halves, for models that switch in between), [`Tally`], [`Job::checks`]
+//! (verification of the work).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -10,15 +12,16 @@ use std::time::{Duration, Instant};
 use hotrow_measure::histogram::Histogram;
 
 use super::results::Check;
-use super::timeline::{State, Timeline};
+use super::timeline::Timeline;
 use super::work::{Expected, Pause, Response, Scale, text};
+use hotrow_report::timeline::LaneState;
 
-/// Places where results are counted; a thread locks one for some 20 ns per request.
+/// Tallies; a thread locks one for some 20 ns per request.
 const TALLIES: usize = 16;
-/// How often progress is told in a run.
+/// Progress reports per run.
 const PROGRESS_STEPS: u64 = 500;
 
-/// Told with the number of requests that are done.
+/// Called with the number of finished requests.
 pub(super) type Progress = Box<dyn Fn(u64) + Send + Sync>;
 
 /// The requests of a run.
@@ -35,27 +38,27 @@ pub(crate) struct Job {
     progress: Progress,
 }
 
-/// What came of requests.
+/// Totals of a set of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     pub(super) requests: u64,
     pub(super) yields: u64,
     pub(super) sleeps: u64,
-    /// What was to be slept.
+    /// Requested sleep.
     pub(super) slept: Duration,
-    /// Sleeps that ended before their time.
+    /// Sleeps that ended too early.
     pub(super) short: u64,
     pub(super) letters: u64,
     pub(super) sum: f64,
-    /// From being handed over to the first step, in ns.
+    /// Time from hand-over to the first step, in ns.
     pub(super) queue: Histogram,
-    /// From the first step to the last, in ns; sleep included.
+    /// Time from the first step to the last, sleep included, in ns.
     pub(super) processing: Histogram,
 }
 
 /// A request between its halves.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct StartedRequest {
     id: u64,
     value: f64,
     pause: Pause,
@@ -65,25 +68,25 @@ pub(super) struct Begun {
     yielded: bool,
 }
 
-impl Begun {
-    /// What it does before it ends.
+impl StartedRequest {
+    /// Returns its pause.
     pub(super) fn pause(&self) -> Pause {
         self.pause
     }
 
-    /// It slept, so long.
+    /// Records a sleep.
     pub(super) fn slept(&mut self, took: Duration) {
         self.slept = Some(took);
     }
 
-    /// It let others go first.
+    /// Records a yield.
     pub(super) fn yielded(&mut self) {
         self.yielded = true;
     }
 }
 
 impl Job {
-    /// A run of the ids 0 to `requests` − 1; it begins now, and so does the window of its timeline.
+    /// Creates a run of the ids 0 to `requests` − 1; run and timeline start now.
     pub(super) fn new(requests: u64, scale: Scale, window: Duration, progress: Progress) -> Self {
         let began = Instant::now();
         let words = usize::try_from(requests.div_ceil(64)).unwrap_or(usize::MAX);
@@ -104,61 +107,78 @@ impl Job {
         self.requests
     }
 
-    /// Requests that are done.
+    /// Returns the number of finished requests.
     pub(super) fn done(&self) -> u64 {
         self.done.load(Relaxed)
     }
 
-    /// A whole request on the thread at `place`, which stands still while the request sleeps; `sleep` is how.
+    /// Serves a whole request on the thread of `lane`, which blocks while the request sleeps;
+    /// `sleep` is the sleep function.
     pub(super) fn serve(
         &self,
-        place: usize,
+        lane: usize,
         (id, handed): (u64, Instant),
         response: &mut Response,
         sleep: impl FnOnce(Duration),
     ) {
-        let mut begun = self.begin(id, handed, response);
-        self.timeline.enter(place, State::Running, begun.began);
-        match begun.pause() {
+        let mut started = self.begin(id, handed, response);
+        self.timeline.enter(lane, LaneState::Running, started.began);
+        match started.pause() {
             Pause::None => {}
             Pause::Yield => {
                 std::thread::yield_now();
-                begun.yielded();
+                started.yielded();
             }
             Pause::Sleep(length) => {
                 let from = Instant::now();
-                self.timeline.enter(place, State::Sleeping, from);
+                self.timeline.enter(lane, LaneState::Sleeping, from);
                 sleep(length);
                 let to = Instant::now();
-                self.timeline.enter(place, State::Running, to);
-                begun.slept(to - from);
+                self.timeline.enter(lane, LaneState::Running, to);
+                started.slept(to - from);
             }
         }
-        self.end(begun, response);
+        self.end(started, response);
     }
 
-    /// The first half of a request that was handed over at `handed`.
-    pub(super) fn begin(&self, id: u64, handed: Instant, response: &mut Response) -> Begun {
+    /// Runs the first half of a request that was handed over at `handed`.
+    pub(super) fn begin(
+        &self,
+        id: u64,
+        handed: Instant,
+        response: &mut Response,
+    ) -> StartedRequest {
         let began = Instant::now();
         let value = response.begin(id);
-        Begun { id, value, pause: self.scale.pause(id), handed, began, slept: None, yielded: false }
+        StartedRequest {
+            id,
+            value,
+            pause: self.scale.pause(id),
+            handed,
+            began,
+            slept: None,
+            yielded: false,
+        }
     }
 
-    /// The second half; the request is counted.
+    /// Runs the second half and counts the request.
     #[allow(clippy::needless_pass_by_value, reason = "a request ends once")]
-    pub(super) fn end(&self, begun: Begun, response: &mut Response) {
+    pub(super) fn end(&self, started: StartedRequest, response: &mut Response) {
         let letters = response.end(&self.text);
         let ended = Instant::now();
-        // Neighbours in time are rarely neighbours in place: two threads seldom meet at a lock.
-        let tally = &self.tallies[begun.id as usize % TALLIES];
-        tally.lock().unwrap_or_else(PoisonError::into_inner).add(&begun, letters, ended);
-        self.note(begun.id);
+        // Concurrent ids rarely share a tally, so threads seldom contend for a lock.
+        let tally = &self.tallies[started.id as usize % TALLIES];
+        tally.lock().unwrap_or_else(PoisonError::into_inner).add(&started, letters, ended);
+        self.note(started.id);
     }
 
-    /// Marks the id, and tells how far the run is.
+    /// Marks the id and reports progress.
     fn note(&self, id: u64) {
         let bit = 1_u64 << (id % 64);
-        let known = self.seen.get((id / 64) as usize).is_none_or(|word| word.fetch_or(bit, Relaxed) & bit != 0);
+        let known = self
+            .seen
+            .get((id / 64) as usize)
+            .is_none_or(|word| word.fetch_or(bit, Relaxed) & bit != 0);
         if known {
             self.repeated.fetch_add(1, Relaxed);
         }
@@ -168,7 +188,7 @@ impl Job {
         }
     }
 
-    /// All results of until now.
+    /// Returns the sum of all tallies.
     pub(super) fn tally(&self) -> Tally {
         let mut all = Tally::default();
         for tally in &self.tallies {
@@ -177,18 +197,23 @@ impl Job {
         all
     }
 
-    /// Compares what was done with what was to be done.
+    /// Compares the work done with the work expected.
     pub(super) fn checks(&self) -> Vec<Check> {
         let (found, want) = (self.tally(), Expected::of(self.requests, self.scale));
         let seen: u32 = self.seen.iter().map(|word| word.load(Relaxed).count_ones()).sum();
-        let count = |what: &str, found: u64, want: u64| Check::exact(what, found as f64, want as f64);
+        let count =
+            |what: &str, found: u64, want: u64| Check::exact(what, found as f64, want as f64);
         vec![
             count("requests", found.requests, want.requests),
-            count("ids that came", u64::from(seen), want.requests),
-            count("ids that came twice", self.repeated.load(Relaxed), 0),
+            count("distinct ids", u64::from(seen), want.requests),
+            count("repeated ids", self.repeated.load(Relaxed), 0),
             count("yields", found.yields, want.yields),
             count("sleeps", found.sleeps, want.sleeps),
-            Check::exact("ms of sleep", found.slept.as_secs_f64() * 1e3, want.slept.as_secs_f64() * 1e3),
+            Check::exact(
+                "ms of sleep",
+                found.slept.as_secs_f64() * 1e3,
+                want.slept.as_secs_f64() * 1e3,
+            ),
             count("sleeps that were too short", found.short, 0),
             count("letters turned", found.letters, want.letters),
             Check::within("sum of r", found.sum, want.sum, want.sum_tolerance),
@@ -197,18 +222,18 @@ impl Job {
 }
 
 impl Tally {
-    fn add(&mut self, begun: &Begun, letters: u64, ended: Instant) {
+    fn add(&mut self, started: &StartedRequest, letters: u64, ended: Instant) {
         self.requests += 1;
-        self.yields += u64::from(begun.yielded);
-        if let (Pause::Sleep(length), Some(took)) = (begun.pause, begun.slept) {
+        self.yields += u64::from(started.yielded);
+        if let (Pause::Sleep(length), Some(took)) = (started.pause, started.slept) {
             self.sleeps += 1;
             self.slept += length;
             self.short += u64::from(took < length);
         }
         self.letters += letters;
-        self.sum += begun.value;
-        self.queue.record((begun.began - begun.handed).as_nanos() as u64);
-        self.processing.record((ended - begun.began).as_nanos() as u64);
+        self.sum += started.value;
+        self.queue.record((started.began - started.handed).as_nanos() as u64);
+        self.processing.record((ended - started.began).as_nanos() as u64);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -233,16 +258,16 @@ mod tests {
         job.checks().into_iter().filter(|check| !check.right).map(|check| check.what).collect()
     }
 
-    /// Serves without sleeping in earnest.
+    /// Serves without a real sleep.
     fn serve(job: &Job, id: u64) {
         let mut response = Response::default();
-        let mut begun = job.begin(id, Instant::now(), &mut response);
-        match begun.pause() {
+        let mut started = job.begin(id, Instant::now(), &mut response);
+        match started.pause() {
             Pause::None => {}
-            Pause::Yield => begun.yielded(),
-            Pause::Sleep(length) => begun.slept(length),
+            Pause::Yield => started.yielded(),
+            Pause::Sleep(length) => started.slept(length),
         }
-        job.end(begun, &mut response);
+        job.end(started, &mut response);
     }
 
     fn job(requests: u64) -> Job {
@@ -250,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_was_done_passes_every_check() {
+    fn completed_work_passes_every_check() {
         let job = job(1_200);
         (0..1_200).rev().for_each(|id| serve(&job, id));
         assert_eq!(wrong(&job), Vec::<String>::new());
@@ -258,28 +283,28 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_cheat_is_found() {
+    fn every_kind_of_missing_work_is_detected() {
         let lost = job(1_200);
         (0..1_199).for_each(|id| serve(&lost, id));
-        assert_eq!(wrong(&lost), ["requests", "ids that came", "letters turned", "sum of r"]);
+        assert_eq!(wrong(&lost), ["requests", "distinct ids", "letters turned", "sum of r"]);
         let twice = job(1_200);
         (0..1_199).chain([1]).for_each(|id| serve(&twice, id));
-        assert_eq!(wrong(&twice), ["ids that came", "ids that came twice", "sum of r"]);
+        assert_eq!(wrong(&twice), ["distinct ids", "repeated ids", "sum of r"]);
         let awake = job(1);
         let mut response = Response::default();
-        let begun = awake.begin(0, Instant::now(), &mut response);
-        awake.end(begun, &mut response);
+        let started = awake.begin(0, Instant::now(), &mut response);
+        awake.end(started, &mut response);
         assert_eq!(wrong(&awake), ["sleeps", "ms of sleep"]);
         let short = job(1);
-        let mut begun = short.begin(0, Instant::now(), &mut response);
-        begun.slept(Duration::from_millis(999));
-        short.end(begun, &mut response);
+        let mut started = short.begin(0, Instant::now(), &mut response);
+        started.slept(Duration::from_millis(999));
+        short.end(started, &mut response);
         assert_eq!(wrong(&short), ["sleeps that were too short"]);
         let hasty = job(3);
         for id in 0..3 {
-            let mut begun = hasty.begin(id, Instant::now(), &mut response);
-            begun.slept(Duration::from_secs(1));
-            hasty.end(begun, &mut response);
+            let mut started = hasty.begin(id, Instant::now(), &mut response);
+            started.slept(Duration::from_secs(1));
+            hasty.end(started, &mut response);
         }
         assert_eq!(wrong(&hasty), ["yields"]);
     }

@@ -1,6 +1,7 @@
-//! Limits on threads: what the kernel tells, which limit refused a thread, and whether a thread per request can work at all.
+//! Limits on threads: kernel counters, the limit that refused a thread, and a prediction whether a
+//! thread per request can work.
 //!
-//! Every one of them shows as the same error, EAGAIN, so the error tells nothing: the kernel's own counts do. Reading
+//! Every limit causes the same error, EAGAIN; only the kernel's counters distinguish them. Reading
 //! order: [`Evidence`], [`Evidence::limit`] (after a refusal), [`Evidence::predict`] (before one).
 
 use std::fs::File;
@@ -8,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use hotrow_diagnose::probe::group::{Controller, Groups, Held};
+use hotrow_diagnose::probe::group::{Controller, GroupLimit, Groups};
 use hotrow_diagnose::probe::status;
 use hotrow_diagnose::root::Root;
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -16,35 +17,37 @@ use serde::{Deserialize, Serialize};
 
 use super::{STACK_BYTES, raw};
 
-/// Memory maps that a thread of C takes: its stack, and the guard page below. [`maps_per_thread`] measures it.
+/// Memory maps of a C thread: its stack and the guard page below. [`maps_per_thread`] measures it.
 pub const MAPS_PER_THREAD: u64 = 2;
-/// Threads with which that is measured.
+/// Threads for that measurement.
 const THREADS_MEASURED: u64 = 16;
-/// Memory that a thread which has ended but is not joined keeps resident: the upper pages of its stack.
+/// Resident memory of a thread that has ended but is not joined: the upper pages of its stack.
 pub const RESIDENT_PER_THREAD_BYTES: u64 = 20 << 10;
 /// Address space of a thread: its stack and a guard page.
 const SPACE_PER_THREAD_BYTES: u64 = STACK_BYTES as u64 + 4096;
-/// What the process may map for its heaps while it runs: an arena reserves 64 MiB, and the harness allows two.
+/// Address space for heaps: an arena reserves 64 MiB, and the harness allows two.
 const SPACE_OF_HEAPS_BYTES: u64 = 256 << 20;
-/// Closer than this to RLIMIT_AS is at it: the reserve is given back before the counts are read.
+/// Distance from RLIMIT_AS that counts as the limit: the reserve is released before the counters
+/// are read.
 const SPACE_SLACK_BYTES: u64 = RESERVE_BYTES as u64 + 4 * SPACE_PER_THREAD_BYTES;
-/// Closer than this to a limit is at the limit: other processes come and go while the counts are read.
+/// Distance from a limit that counts as the limit: other processes start and end while the counters
+/// are read.
 const SLACK: u64 = 64;
-/// What a run holds in reserve and gives back when a thread is refused, so that there is memory to say why; in bytes.
+/// Reserve that a run releases when a thread is refused, to have memory for the report; in bytes.
 pub(super) const RESERVE_BYTES: usize = 2 << 20;
-/// Share of the machine's threads, or of its memory, that is left to others.
+/// Share of the machine's threads or memory left to other processes.
 const LEFT_TO_OTHERS: f64 = 0.1;
 
-/// What the kernel told about threads and memory at one moment. What it does not tell is none, or 0.
+/// Kernel counters of threads and memory at one moment. Unreported ones are `None` or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What the refused call said; empty without one.
+    /// Error of the refused call; empty without one.
     pub error: String,
     /// Memory maps of the process (`/proc/self/maps`).
     pub maps: u64,
     /// `vm.max_map_count`.
     pub maps_max: u64,
-    /// Threads of the process that live.
+    /// Live threads of the process.
     pub threads: u64,
     /// Threads of the machine (`/proc/loadavg`).
     pub tasks: u64,
@@ -52,24 +55,26 @@ pub struct Evidence {
     pub threads_max: u64,
     /// `kernel.pid_max`.
     pub pid_max: u64,
-    /// Threads in a control group of the process, and its `pids.max`: of the own group and all above it, that with the least left.
+    /// Threads in a control group of the process and its `pids.max`: of its own group and those
+    /// above, the one with the least room.
     pub group: Option<(u64, u64)>,
     /// The file of that limit.
     #[serde(default)]
     pub group_file: Option<PathBuf>,
-    /// How often that group, and the process's own, refused a thread (`pids.events`).
+    /// Refusals of that group and of the process's own (`pids.events`).
     pub group_refusals: u64,
     /// Address space of the process, in bytes.
     pub space_bytes: u64,
     /// RLIMIT_AS, in bytes.
     pub space_max_bytes: Option<u64>,
-    /// RLIMIT_NPROC; none when it does not bind this user.
+    /// RLIMIT_NPROC; `None` if it does not apply to this user.
     pub user_threads_max: Option<u64>,
-    /// Memory that could be had without swapping, in bytes: of the machine, or of a control group that leaves less.
+    /// Memory available without swapping, in bytes: of the machine, or of a control group with
+    /// less.
     pub memory_available_bytes: u64,
-    /// All memory of the same, in bytes.
+    /// Total memory of the same, in bytes.
     pub memory_bytes: u64,
-    /// The file of the control group's limit, where that leaves less than the machine has.
+    /// File of the control group's limit, if that leaves less than the machine.
     #[serde(default)]
     pub memory_file: Option<PathBuf>,
 }
@@ -92,21 +97,23 @@ pub enum Limit {
     UserThreads,
     /// Memory.
     Memory,
-    /// None that could be seen.
+    /// No limit was visible.
     Unknown,
 }
 
 impl Evidence {
-    /// What the kernel tells now. Maps are counted in a buffer on the stack, for near the limit there may be no memory.
+    /// Reads the counters. Maps are counted in a stack buffer, because near the limit there may be
+    /// no memory.
     #[must_use]
     pub fn now(error: &str) -> Self {
-        // First what changes while thousands of maps are counted: threads that end give memory back.
+        // First the counters that change while thousands of maps are counted: ending threads
+        // release memory.
         let machine = Self::of_machine();
         let maps = count_lines(Path::new("/proc/self/maps"));
         Self { error: error.to_owned(), maps, ..machine }
     }
 
-    /// The same without the maps, which take milliseconds to count when there are thousands.
+    /// Reads the counters without the maps, which take milliseconds when there are thousands.
     #[must_use]
     pub fn of_machine() -> Self {
         let number = |path: &str| text(path).trim().parse().unwrap_or_default();
@@ -124,28 +131,35 @@ impl Evidence {
             group_refusals: 0,
             space_bytes: field(&status, "VmSize:").unwrap_or_default() * 1024,
             space_max_bytes: getrlimit(Resource::As).current,
-            // The kernel does not hold root to it (or who has CAP_SYS_RESOURCE), but for the root of a user namespace.
-            user_threads_max: if exempt() { None } else { getrlimit(Resource::Nproc).current },
+            // The kernel does not apply it to root or CAP_SYS_RESOURCE, except for the root of a
+            // user namespace.
+            user_threads_max: if is_exempt_from_nproc() {
+                None
+            } else {
+                getrlimit(Resource::Nproc).current
+            },
             memory_available_bytes: field(&memory, "MemAvailable:").unwrap_or_default() * 1024,
             memory_bytes: field(&memory, "MemTotal:").unwrap_or_default() * 1024,
             memory_file: None,
         };
         match Groups::of(&Root::machine(), "self") {
-            Ok(groups) => evidence.held_by(&groups),
-            // What has no groups is not held by any.
+            Ok(groups) => evidence.within_groups(&groups),
+            // Without control groups there is no group limit.
             Err(_) => evidence,
         }
     }
 
-    /// The same within control groups.
-    fn held_by(mut self, groups: &Groups) -> Self {
+    /// Adds the limits of control groups.
+    fn within_groups(mut self, groups: &Groups) -> Self {
         let limits = groups.limits();
         self.group_refusals = groups.counters().pids_refusals;
-        if let Some(Held { limit, used, file }) = limits.pids {
-            // Kernels before 6.11 count a refusal in the group that asked, later ones in the group that refused.
+        if let Some(GroupLimit { limit, used, file }) = limits.pids {
+            // Kernels before 6.11 count a refusal in the requesting group, later ones in the
+            // refusing group.
             let own = groups.folder(Controller::Pids).map(|(own, _)| own);
             if file.parent() != own {
-                let events = std::fs::read_to_string(file.with_file_name("pids.events")).unwrap_or_default();
+                let events =
+                    std::fs::read_to_string(file.with_file_name("pids.events")).unwrap_or_default();
                 self.group_refusals += field(&events, "max ").unwrap_or_default();
             }
             self.group = Some((used, limit));
@@ -159,7 +173,8 @@ impl Evidence {
         self
     }
 
-    /// Which limit refused a thread. `refusals_before` are those of the group before the run.
+    /// Returns the limit that refused a thread. `refusals_before` is the group's count before the
+    /// run.
     #[must_use]
     pub fn limit(&self, refusals_before: u64) -> Limit {
         let full = |count: u64, most: u64| most > 0 && count + SLACK >= most;
@@ -168,7 +183,10 @@ impl Evidence {
             Limit::GroupPids
         } else if self.maps_max > 0 && self.maps + 2 * MAPS_PER_THREAD >= self.maps_max {
             Limit::Maps
-        } else if self.space_max_bytes.is_some_and(|most| self.space_bytes + SPACE_SLACK_BYTES >= most) {
+        } else if self
+            .space_max_bytes
+            .is_some_and(|most| self.space_bytes + SPACE_SLACK_BYTES >= most)
+        {
             Limit::AddressSpace
         } else if full(self.tasks, self.threads_max) {
             Limit::ThreadsMax
@@ -183,14 +201,15 @@ impl Evidence {
         }
     }
 
-    /// Whether one more thread would take what others on this machine need: then a run stops by itself.
+    /// Returns a limit that one more thread would exhaust for other processes; the run then stops
+    /// by itself.
     #[must_use]
-    pub fn crowded(&self) -> Option<Limit> {
+    pub fn exhausted_for_others(&self) -> Option<Limit> {
         let share = 1.0 - LEFT_TO_OTHERS;
-        let crowded = |most: u64| most > 0 && self.tasks as f64 > most as f64 * share;
-        if crowded(self.threads_max) {
+        let exhausted_for_others = |most: u64| most > 0 && self.tasks as f64 > most as f64 * share;
+        if exhausted_for_others(self.threads_max) {
             Some(Limit::ThreadsMax)
-        } else if crowded(self.pid_max) {
+        } else if exhausted_for_others(self.pid_max) {
             Some(Limit::PidMax)
         } else if self.memory_available_bytes < (self.memory_bytes as f64 * LEFT_TO_OTHERS) as u64 {
             Some(Limit::Memory)
@@ -199,18 +218,18 @@ impl Evidence {
         }
     }
 
-    /// Whether a thread for each of so many requests can work, from what is free before and what each maps ([`maps_per_thread`]):
-    /// the limit in its way, and the formula.
+    /// Predicts whether a thread per request can work, from the free resources and each thread's
+    /// maps ([`maps_per_thread`]).
     ///
     /// # Errors
-    /// The first limit that it would meet, in a sentence.
+    /// The first limit that it would reach, with the formula in a sentence.
     pub fn predict(&self, requests: u64, maps_each: u64) -> Result<(), (Limit, String)> {
         let maps = self.maps + maps_each * requests;
         if self.maps_max > 0 && maps > self.maps_max {
             let fit = self.maps_max.saturating_sub(self.maps) / maps_each.max(1);
             let why = format!(
-                "{} memory maps + {maps_each} for each of {requests} threads = {maps}, and vm.max_map_count is {}: \
-                 it would end at about {fit} threads",
+                "{} memory maps + {maps_each} for each of {requests} threads = {maps}, and \
+                 vm.max_map_count is {}: it would end at about {fit} threads",
                 self.maps, self.maps_max
             );
             return Err((Limit::Maps, why));
@@ -218,17 +237,19 @@ impl Evidence {
         let space = self.space_bytes + SPACE_OF_HEAPS_BYTES + SPACE_PER_THREAD_BYTES * requests;
         if let Some(most) = self.space_max_bytes.filter(|most| space > *most) {
             let why = format!(
-                "{} bytes of address space + {SPACE_OF_HEAPS_BYTES} for heaps + {SPACE_PER_THREAD_BYTES} for each of {requests} \
-                 threads = {space}, and RLIMIT_AS is {most}",
+                "{} bytes of address space + {SPACE_OF_HEAPS_BYTES} for heaps + \
+                 {SPACE_PER_THREAD_BYTES} for each of {requests} threads = {space}, and RLIMIT_AS \
+                 is {most}",
                 self.space_bytes
             );
             return Err((Limit::AddressSpace, why));
         }
-        let (memory, most) = (RESIDENT_PER_THREAD_BYTES * requests, self.memory_available_bytes / 2);
+        let (memory, most) =
+            (RESIDENT_PER_THREAD_BYTES * requests, self.memory_available_bytes / 2);
         if memory > most {
             let why = format!(
-                "{RESIDENT_PER_THREAD_BYTES} bytes for each of {requests} threads = {memory}, more than half of the \
-                 {} bytes of memory that are available{}",
+                "{RESIDENT_PER_THREAD_BYTES} bytes for each of {requests} threads = {memory}, more \
+                 than half of the {} bytes of memory that are available{}",
                 self.memory_available_bytes,
                 self.whose_memory()
             );
@@ -237,7 +258,8 @@ impl Evidence {
         self.predict_ids(requests)
     }
 
-    /// Threads that live at the same time: those whose requests sleep, for the others are done before the next are started.
+    /// Predicts from simultaneous threads: those whose requests sleep, because the others end
+    /// before the next start.
     fn predict_ids(&self, requests: u64) -> Result<(), (Limit, String)> {
         let asleep = super::work::Expected::of(requests, super::work::Scale::FULL).sleeps;
         let group = self.pids_max();
@@ -245,12 +267,19 @@ impl Evidence {
             (Limit::GroupPids, group.as_str(), self.group.map(|(count, most)| (most, count))),
             (Limit::ThreadsMax, "kernel.threads-max", Some((self.threads_max, self.tasks))),
             (Limit::PidMax, "kernel.pid_max", Some((self.pid_max, self.tasks))),
-            (Limit::UserThreads, "RLIMIT_NPROC", self.user_threads_max.map(|most| (most, self.threads))),
+            (
+                Limit::UserThreads,
+                "RLIMIT_NPROC",
+                self.user_threads_max.map(|most| (most, self.threads)),
+            ),
         ];
         for (limit, name, room) in rooms {
-            if let Some((most, used)) = room.filter(|(most, used)| *most > 0 && used + asleep > *most) {
+            if let Some((most, used)) =
+                room.filter(|(most, used)| *most > 0 && used + asleep > *most)
+            {
                 let why = format!(
-                    "{used} threads that there are + {asleep} requests that may sleep at once = {}, and {name} is {most}",
+                    "{used} existing threads + {asleep} requests that may sleep at once = {}, and \
+                     {name} is {most}",
                     used + asleep
                 );
                 return Err((limit, why));
@@ -259,32 +288,48 @@ impl Evidence {
         Ok(())
     }
 
-    /// What the evidence says about a limit.
+    /// Returns the evidence for a limit as a sentence.
     #[must_use]
     pub fn sentence(&self, limit: Limit) -> String {
         match limit {
             Limit::Maps => {
-                format!("the process had {} memory maps, and vm.max_map_count is {}", self.maps, self.maps_max)
+                format!(
+                    "the process had {} memory maps, and vm.max_map_count is {}",
+                    self.maps, self.maps_max
+                )
             }
             Limit::GroupPids => {
                 let (count, most) = self.group.unwrap_or_default();
                 format!(
-                    "the control group had {count} threads, {} is {most}, and a thread was refused {} times",
+                    "the control group had {count} threads, {} is {most}, and a thread was refused \
+                     {} times",
                     self.pids_max(),
                     self.group_refusals
                 )
             }
             Limit::ThreadsMax => {
-                format!("the machine had {} threads, and kernel.threads-max is {}", self.tasks, self.threads_max)
+                format!(
+                    "the machine had {} threads, and kernel.threads-max is {}",
+                    self.tasks, self.threads_max
+                )
             }
-            Limit::PidMax => format!("the machine had {} threads, and kernel.pid_max is {}", self.tasks, self.pid_max),
+            Limit::PidMax => format!(
+                "the machine had {} threads, and kernel.pid_max is {}",
+                self.tasks, self.pid_max
+            ),
             Limit::AddressSpace => {
                 let most = self.space_max_bytes.unwrap_or_default();
-                format!("the process had mapped {} bytes of address space, and RLIMIT_AS is {most}", self.space_bytes)
+                format!(
+                    "the process had mapped {} bytes of address space, and RLIMIT_AS is {most}",
+                    self.space_bytes
+                )
             }
             Limit::UserThreads => {
                 let most = self.user_threads_max.unwrap_or_default();
-                format!("the process alone had {} threads, and RLIMIT_NPROC of its user is {most}", self.threads)
+                format!(
+                    "the process alone had {} threads, and RLIMIT_NPROC of its user is {most}",
+                    self.threads
+                )
             }
             Limit::Memory => format!(
                 "{} of {} bytes of memory were available{}, and a tenth is left to others",
@@ -299,21 +344,27 @@ impl Evidence {
         }
     }
 
-    /// What would let a thread for each of so many requests finish.
+    /// Returns a remedy that lets a thread per request finish.
     #[must_use]
     pub fn remedy(&self, limit: Limit, requests: u64) -> String {
-        // What is not the requests': the program, its libraries, its heaps.
+        // Maps of the program, its libraries and its heaps.
         const MAPS_OF_PROGRAM: u64 = 1_000;
         match limit {
             Limit::Maps => {
                 let number = MAPS_PER_THREAD * requests + MAPS_OF_PROGRAM;
-                format!("sysctl vm.max_map_count={number} (or --raise-limits, which sets it for the run)")
+                format!(
+                    "sysctl vm.max_map_count={number} (or --raise-limits, which sets it for the \
+                     run)"
+                )
             }
             Limit::GroupPids => format!("{} at {requests} more than it has now", self.pids_max()),
-            Limit::ThreadsMax => format!("sysctl kernel.threads-max={}", self.tasks + requests + SLACK),
+            Limit::ThreadsMax => {
+                format!("sysctl kernel.threads-max={}", self.tasks + requests + SLACK)
+            }
             Limit::PidMax => format!("sysctl kernel.pid_max={}", self.tasks + requests + SLACK),
             Limit::AddressSpace => {
-                let bytes = self.space_bytes + SPACE_OF_HEAPS_BYTES + SPACE_PER_THREAD_BYTES * requests;
+                let bytes =
+                    self.space_bytes + SPACE_OF_HEAPS_BYTES + SPACE_PER_THREAD_BYTES * requests;
                 format!("ulimit -v {}", bytes.div_ceil(1024))
             }
             Limit::UserThreads => format!("ulimit -u {}", self.threads + requests + SLACK),
@@ -326,42 +377,46 @@ impl Evidence {
         }
     }
 
-    /// The limit on threads of a group, by its file where that is known.
+    /// Returns the file of a group's limit on threads, if known.
     fn pids_max(&self) -> String {
         let file = self.group_file.as_ref().map(|file| file.display().to_string());
         file.unwrap_or_else(|| "pids.max of the control group".to_owned())
     }
 
-    /// Nothing for the machine's.
+    /// Returns the origin of a memory limit; empty for the machine's.
     fn whose_memory(&self) -> String {
-        self.memory_file.as_ref().map_or_else(String::new, |file| format!(" under {}", file.display()))
+        self.memory_file
+            .as_ref()
+            .map_or_else(String::new, |file| format!(" under {}", file.display()))
     }
 }
 
-/// Memory maps that a thread of C takes here, measured once: 2, or 1 where the guard is none of its own (glibc 2.42 and later on
-/// Linux 6.13 and later).
+/// Returns the memory maps of a C thread, measured once: 2, or 1 if the guard page has no map of
+/// its own (glibc 2.42 and later on Linux 6.13 and later).
 pub fn maps_per_thread() -> u64 {
     static EACH: OnceLock<u64> = OnceLock::new();
     let maps = || count_lines(Path::new("/proc/self/maps"));
     *EACH.get_or_init(|| {
         let before = maps();
-        // Where not even so few can be had, the prediction will say so from other counts.
-        raw::together(THREADS_MEASURED, STACK_BYTES, maps).map_or(MAPS_PER_THREAD, |then| each(before, then))
+        // If even so few threads fail, the prediction reports it from other counters.
+        raw::hold_threads(THREADS_MEASURED, STACK_BYTES, maps)
+            .map_or(MAPS_PER_THREAD, |then| each(before, then))
     })
 }
 
-/// To the nearest whole number, for something else may be mapped too; neighbours that the kernel joins count as one.
+/// Returns the maps per thread, rounded: other mappings may occur, and the kernel merges adjacent
+/// ones.
 fn each(before: u64, then: u64) -> u64 {
     ((then.saturating_sub(before) + THREADS_MEASURED / 2) / THREADS_MEASURED).max(1)
 }
 
-/// Whether the kernel does not hold this user to RLIMIT_NPROC.
-fn exempt() -> bool {
+/// Returns whether the kernel exempts this user from RLIMIT_NPROC.
+fn is_exempt_from_nproc() -> bool {
     let namespace = text(&format!("/{}", status::OWN_USERS_FILE));
     geteuid().is_root() && (namespace.is_empty() || status::is_first_namespace(&namespace))
 }
 
-/// Lines of a file, counted without taking memory; 0 when it cannot be read.
+/// Counts the lines of a file without allocating; 0 if it cannot be read.
 fn count_lines(path: &Path) -> u64 {
     let mut buffer = [0_u8; 8192];
     let mut lines = 0;
@@ -379,13 +434,13 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The number of a line like `VmSize:  1234 kB`.
+/// Parses the number of a line such as `VmSize:  1234 kB`.
 pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// `0.00 0.01 0.05 1/123 4567`: the second number of the fourth word is that of all threads (proc_loadavg(5)).
+/// Parses the number of all threads from `0.00 0.01 0.05 1/123 4567` (proc_loadavg(5)).
 fn tasks(loadavg: &str) -> Option<u64> {
     loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }

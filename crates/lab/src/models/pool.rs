@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::Instant;
 
-use super::floor::Bound;
+use super::floor::FloorRule;
 use super::job::Job;
 use super::queue::Queue;
-use super::timeline::State;
 use super::work::Response;
-use super::{Model, QUEUE_CAPACITY, STACK_BYTES, Stopped};
+use super::{Model, QUEUE_CAPACITY, STACK_BYTES, ThreadRefused};
+use hotrow_report::timeline::LaneState;
 
 pub(super) struct Pool {
     pub(super) name: &'static str,
@@ -25,18 +25,21 @@ impl Model for Pool {
         "W17"
     }
 
-    fn about(&self) -> [&'static str; 2] {
+    fn design(&self) -> [&'static str; 2] {
         [
             "A fixed number of threads take requests from one bounded queue.",
             "A request that sleeps keeps its thread: the sum of all sleeps / threads is the floor.",
         ]
     }
 
-    fn why(&self) -> [&'static str; 3] {
+    fn explanation(&self) -> [&'static str; 3] {
         [
-            "A thread that sleeps is replaced by another as long as there is one: sleep is shared out among the threads.",
-            "With few threads the sleeps still rule (their sum / threads); with many, the work and the longest sleep do.",
-            "All threads meet at one queue: each hand-over locks it, and wakes a thread when one waits.",
+            "A thread that sleeps is replaced by another as long as there is one: sleep is shared \
+             out among the threads.",
+            "With few threads the sleeps still rule (their sum / threads); with many, the work and \
+             the longest sleep do.",
+            "All threads meet at one queue: each hand-over locks it, and wakes a thread when one \
+             waits.",
         ]
     }
 
@@ -44,18 +47,18 @@ impl Model for Pool {
         self.threads as u64
     }
 
-    fn bound(&self, _requests: u64) -> Bound {
-        Bound::Threads(self.threads as u64)
+    fn floor_rule(&self, _requests: u64) -> FloorRule {
+        FloorRule::Threads(self.threads as u64)
     }
 
-    fn run(&self, job: &Arc<Job>) -> Result<(), Stopped> {
+    fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused> {
         let queue = Queue::new(QUEUE_CAPACITY);
         thread::scope(|scope| {
             let (_closing, queue) = (Closing(&queue), &queue);
-            for place in 0..self.threads {
-                let serve = move || serve(place, job, queue);
+            for lane in 0..self.threads {
+                let serve = move || serve(lane, job, queue);
                 let started = Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve);
-                started.map_err(|error| Stopped::now(place as u64, &error))?;
+                started.map_err(|error| ThreadRefused::now(lane as u64, &error))?;
             }
             hand_over(job, queue);
             Ok(())
@@ -63,7 +66,7 @@ impl Model for Pool {
     }
 }
 
-/// Closes the queue at its end, so that threads that wait for work end too, however the scope is left.
+/// Closes the queue when dropped, so that waiting threads end however the scope ends.
 pub(super) struct Closing<'a>(pub(super) &'a Queue<(u64, Instant)>);
 
 impl Drop for Closing<'_> {
@@ -76,17 +79,17 @@ impl Drop for Closing<'_> {
 pub(super) fn hand_over(job: &Job, queue: &Queue<(u64, Instant)>) {
     for id in 0..job.requests() {
         if queue.push((id, Instant::now())).is_err() {
-            // Closed: nobody takes requests any more, and the checks will say so.
+            // Closed: no thread takes requests any more, and the checks report it.
             return;
         }
     }
 }
 
-fn serve(place: usize, job: &Job, queue: &Queue<(u64, Instant)>) {
+fn serve(lane: usize, job: &Job, queue: &Queue<(u64, Instant)>) {
     let mut response = Response::default();
-    job.timeline.enter(place, State::Waiting, Instant::now());
+    job.timeline.enter(lane, LaneState::Waiting, Instant::now());
     while let Some(request) = queue.pop() {
-        job.serve(place, request, &mut response, thread::sleep);
-        job.timeline.enter(place, State::Waiting, Instant::now());
+        job.serve(lane, request, &mut response, thread::sleep);
+        job.timeline.enter(lane, LaneState::Waiting, Instant::now());
     }
 }

@@ -1,5 +1,5 @@
-//! A bounded queue, first in, first out, for any number of producers and consumers. Who finds it full or empty waits; nothing
-//! is ever dropped.
+//! A bounded FIFO queue for any number of producers and consumers. Threads that find it full or
+//! empty wait; no item is dropped.
 
 use std::collections::VecDeque;
 
@@ -8,34 +8,39 @@ use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     not_empty: Condvar,
     not_full: Condvar,
     capacity: usize,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     items: VecDeque<T>,
     closed: bool,
-    /// Who waits: without them nobody need be woken, which would be a system call each time.
+    /// Waiting threads; without any, no wake-up (a system call) is needed.
     consumers: usize,
     producers: usize,
 }
 
 impl<T> Queue<T> {
-    /// A queue with room for `capacity` items, at least one.
+    /// Creates a queue for `capacity` items, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
         let items = VecDeque::with_capacity(capacity);
-        let state = State { items, closed: false, consumers: 0, producers: 0 };
-        Self { state: Mutex::new(state), not_empty: Condvar::new(), not_full: Condvar::new(), capacity }
+        let state = QueueState { items, closed: false, consumers: 0, producers: 0 };
+        Self {
+            state: Mutex::new(state),
+            not_empty: Condvar::new(),
+            not_full: Condvar::new(),
+            capacity,
+        }
     }
 
-    /// Puts an item at the end; waits for room.
+    /// Appends an item; waits for room.
     ///
     /// # Errors
-    /// The item itself, when the queue is closed.
+    /// The item, if the queue is closed.
     pub(super) fn push(&self, item: T) -> Result<(), T> {
         let mut state = lock(&self.state);
         while state.items.len() == self.capacity && !state.closed {
@@ -55,7 +60,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Takes the oldest item; waits for one. None when the queue is closed and empty.
+    /// Removes the oldest item; waits for one. `None` when the queue is closed and empty.
     pub(super) fn pop(&self) -> Option<T> {
         let mut state = lock(&self.state);
         while state.items.is_empty() && !state.closed {
@@ -66,15 +71,16 @@ impl<T> Queue<T> {
         self.take(state)
     }
 
-    /// Takes the oldest item, if there is one now.
+    /// Removes the oldest item, if there is one.
     pub(super) fn try_pop(&self) -> Option<T> {
         self.take(lock(&self.state))
     }
 
-    fn take(&self, mut state: MutexGuard<'_, State<T>>) -> Option<T> {
+    fn take(&self, mut state: MutexGuard<'_, QueueState<T>>) -> Option<T> {
         let item = state.items.pop_front();
-        // At a full queue, a producer that is woken by every item taken would switch threads for each. From half empty on it has
-        // something to do. Who waits with the queue empty has been woken by the last item at the latest.
+        // Waking a producer for every item of a full queue would switch threads each time; from
+        // half empty on it has enough to do. A consumer that waits on an empty queue is woken by
+        // the next item at the latest.
         let awaited = state.producers > 0 && state.items.len() <= self.capacity / 2;
         drop(state);
         if awaited {
@@ -83,14 +89,14 @@ impl<T> Queue<T> {
         item
     }
 
-    /// Takes no more items; what is in it can still be taken.
+    /// Closes the queue for new items; remaining ones can be removed.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.not_empty.notify_all();
         self.not_full.notify_all();
     }
 
-    /// Items in it now.
+    /// Returns the number of items.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         lock(&self.state).items.len()

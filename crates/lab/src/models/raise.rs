@@ -1,4 +1,4 @@
-//! Raising the kernel's limits for a run, and setting them back after it.
+//! Raised kernel limits for a run, restored afterwards.
 
 use std::path::Path;
 
@@ -8,45 +8,59 @@ use super::undo::Undo;
 /// Threads and maps for the rest of the machine and of the process.
 const ROOM: u64 = 10_000;
 
-/// Limits that are raised; dropping it sets them back.
+/// Raised limits; dropping it restores them.
 #[derive(Debug)]
 pub(super) struct Raised(Undo);
 
 impl Raised {
-    /// Raises what a thread for each of so many requests needs, below `sys` (`/proc/sys`). What is high enough stays.
+    /// Raises the limits that a thread per request needs, below `sys` (`/proc/sys`). Sufficient
+    /// ones stay.
     ///
     /// # Errors
-    /// Which limit cannot be raised, and why; those that were are set back.
-    pub(super) fn new(sys: &Path, now: &Evidence, requests: u64, undo: &Undo) -> Result<Self, String> {
+    /// The limit that cannot be raised, and why; limits raised before are restored.
+    pub(super) fn new(
+        sys: &Path,
+        now: &Evidence,
+        requests: u64,
+        undo: &Undo,
+    ) -> Result<Self, String> {
         let raised = Self(undo.clone());
         let wanted = [
             ("vm/max_map_count", now.maps_max, MAPS_PER_THREAD * requests + ROOM),
-            // Only those that sleep live on, but how many others the kernel lets wait is its affair.
+            // Only sleeping threads live on, but the kernel may delay the end of others.
             ("kernel/threads-max", now.threads_max, now.tasks + requests + ROOM),
             ("kernel/pid_max", now.pid_max, now.tasks + requests + ROOM),
         ];
         for (name, is, wanted) in wanted {
             if is > 0 && is < wanted {
                 undo.raise(&sys.join(name), wanted).map_err(|error| {
-                    format!("{} cannot be raised from {is} to {wanted}: {error}", name.replace('/', "."))
+                    format!(
+                        "{} cannot be raised from {is} to {wanted}: {error}",
+                        name.replace('/', ".")
+                    )
                 })?;
             }
         }
         Ok(raised)
     }
 
-    /// What was raised, for the report.
+    /// Describes the raised limits for the report.
     pub(super) fn words(&self) -> Option<String> {
-        let names: Vec<String> =
-            self.0.raised().iter().map(|(file, was)| format!("{} (was {})", file.display(), was.trim())).collect();
-        (!names.is_empty())
-            .then(|| format!("Raised for a thread per request and set back after it: {}.", names.join(", ")))
+        let names: Vec<String> = self
+            .0
+            .raised()
+            .iter()
+            .map(|(file, was)| format!("{} (was {})", file.display(), was.trim()))
+            .collect();
+        (!names.is_empty()).then(|| {
+            format!("Raised for a thread per request and restored after it: {}.", names.join(", "))
+        })
     }
 }
 
 impl Drop for Raised {
     fn drop(&mut self) {
-        self.0.set_back();
+        self.0.restore();
     }
 }
 
@@ -55,24 +69,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_raised_is_set_back() {
+    fn raised_limits_are_restored() {
         let (sys, undo) = (tempfile::tempdir().unwrap(), Undo::default());
         let file = |name: &str| sys.path().join(name);
-        for (folder, name, value) in [("vm", "max_map_count", "65530\n"), ("kernel", "threads-max", "192730\n")] {
+        for (folder, name, value) in
+            [("vm", "max_map_count", "65530\n"), ("kernel", "threads-max", "192730\n")]
+        {
             std::fs::create_dir_all(file(folder)).unwrap();
             std::fs::write(file(folder).join(name), value).unwrap();
         }
         let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
-        let now = Evidence { maps_max: 65_530, threads_max: 192_730, tasks: 100, ..Evidence::default() };
+        let now =
+            Evidence { maps_max: 65_530, threads_max: 192_730, tasks: 100, ..Evidence::default() };
         let raised = Raised::new(sys.path(), &now, 100_000, &undo).unwrap();
-        assert_eq!((read("vm/max_map_count").as_str(), read("kernel/threads-max").as_str()), ("210000", "192730\n"));
+        assert_eq!(
+            (read("vm/max_map_count").as_str(), read("kernel/threads-max").as_str()),
+            ("210000", "192730\n")
+        );
         assert!(raised.words().unwrap().contains("max_map_count (was 65530)"));
         drop(raised);
         assert_eq!(read("vm/max_map_count"), "65530\n");
-        // The second cannot be raised: the first is set back.
+        // The second cannot be raised: the first is restored.
         let now = Evidence { pid_max: 32_768, ..now };
         let refused = Raised::new(sys.path(), &now, 100_000, &undo).unwrap_err();
-        assert!(refused.starts_with("kernel.pid_max cannot be raised from 32768 to 110100: "), "{refused}");
+        assert!(
+            refused.starts_with("kernel.pid_max cannot be raised from 32768 to 110100: "),
+            "{refused}"
+        );
         assert_eq!(read("vm/max_map_count"), "65530\n");
         let enough = Evidence { maps_max: 500_000, ..Evidence::default() };
         assert_eq!(Raised::new(sys.path(), &enough, 100_000, &undo).unwrap().words(), None);

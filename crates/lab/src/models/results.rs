@@ -1,168 +1,168 @@
-//! What a run of the models came to: `models.json`, which the report is written from.
+//! Results of a run of the models: `models.json`, the source of the report.
 
 use serde::{Deserialize, Serialize};
 
 use super::floor::Floor;
 use super::limits::{Evidence, Limit};
-use super::timeline::Row;
 use crate::results::Host;
+use hotrow_report::timeline::Lane;
 
-/// Version of the file's shape.
-pub const SCHEMA: &str = "hotrow.models/1";
+/// Version of the file format.
+pub const SCHEMA: &str = "hotrow.models/2";
 /// Name of the file in the run's folder.
 pub const FILE: &str = "models.json";
 
-/// All of a run.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The command line that was given.
+    /// The command line.
     pub command: String,
     /// Hotrow's version.
     pub version: String,
-    /// When it began, in seconds since 1970.
+    /// Start of the run, in seconds since 1970.
     pub began_unix_s: u64,
-    /// Where it was measured.
+    /// Machine of the measurement.
     pub host: Host,
-    /// CPUs that the models could use.
+    /// CPUs available to the models.
     pub cores: usize,
-    /// Requests of each model.
+    /// Requests per model.
     pub requests: u64,
-    /// Length of the sleeps, as a share of the original's.
+    /// Length of the sleeps relative to the published ones.
     pub scale: f64,
-    /// CPU time of one request without sleep or yield, on a warm cache, in µs; the floors are made with it.
+    /// CPU time of one request without sleep or yield, on a warm cache, in µs; the floors use it.
     pub request_cpu_us: f64,
-    /// The models, in the order of the list.
+    /// Results of the models, in the order of the list.
     pub models: Vec<Measured>,
-    /// What a reader must know.
-    pub remarks: Vec<String>,
+    /// Warnings for the reader.
+    pub warnings: Vec<String>,
 }
 
-/// What came of one model.
+/// Result of one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// As in `hotrow lab models NAME`.
+    /// Name, as in `hotrow-lab models NAME`.
     pub name: String,
-    /// The workload that it is, W14 to W18; empty for those that the original did not have.
+    /// Its published workload, W14 to W18; empty if there is none.
     pub workload: String,
-    /// Threads that serve requests at a time, at most.
+    /// Most threads that serve requests at a time.
     pub threads: u64,
-    /// How it ended.
+    /// End of the model's run.
     pub outcome: Outcome,
-    /// Requests that are known to be done.
+    /// Requests known to be done.
     pub done: u64,
-    /// What no run of this kind can beat.
+    /// Lower bound of the run time.
     pub floor: Floor,
-    /// Wall time over the floor; none unless it finished.
+    /// Wall time over the floor; `None` unless it finished.
     pub distance: Option<f64>,
-    /// Requests per second; none unless it finished and did all its work.
+    /// Requests per second; `None` unless it finished and did all its work.
     pub throughput_tps: Option<f64>,
-    /// Most threads that were seen in its process, its main thread included.
+    /// Most threads observed in its process, with its main thread.
     pub threads_peak: Option<u64>,
-    /// What its process measured; none when it could not tell.
+    /// Figures measured by its process; `None` if it could not report.
     pub figures: Option<Figures>,
-    /// System calls that tell its cost.
+    /// System calls, as a measure of its cost.
     pub calls: Calls,
 }
 
-/// How a model ended.
+/// End of a model's run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// All requests were served, and every check is right.
+    /// All requests were served and every check passed.
     Finished,
-    /// It ended, but some of its work is not as it must be.
+    /// It ended, but a check failed.
     Wrong,
     /// The system refused it a thread.
     Died {
-        /// Threads that it had started.
+        /// Threads started before.
         started: u64,
-        /// Which limit it was.
+        /// The limit.
         limit: Limit,
-        /// The same in a sentence.
+        /// The evidence in a sentence.
         why: String,
-        /// What would let it finish.
+        /// Remedy that would let it finish.
         remedy: String,
-        /// What the kernel said.
+        /// Kernel counters.
         evidence: Box<Evidence>,
     },
-    /// It was not begun, for it could not finish.
+    /// It was not started because it could not finish.
     Refused {
-        /// Which limit stands in the way.
+        /// The limit in its way.
         limit: Limit,
         /// The prediction, with its formula.
         why: String,
-        /// What would let it finish.
+        /// Remedy that would let it finish.
         remedy: String,
     },
     /// Its process ended without a result.
     Lost {
-        /// How.
+        /// The reason.
         why: String,
     },
 }
 
-/// What a model's process measured of itself.
+/// Figures that a model's process measured of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// From the first request to the last thread's end, in s.
+    /// Time from the first request to the last thread's end, in s.
     pub wall_s: f64,
     /// CPU time in user mode, in s.
     pub user_s: f64,
     /// CPU time in the kernel, in s.
     pub system_s: f64,
-    /// CPU time over wall time × cores.
+    /// CPU time over wall time × cores, 0 to 1.
     pub utilisation: f64,
-    /// CPU time that its cores had and it did not use, in s.
+    /// CPU time of its cores that it did not use, in s.
     pub idle_s: f64,
-    /// Context switches because a thread waited.
+    /// Voluntary context switches: the thread waited.
     pub switches_voluntary: u64,
-    /// Context switches because the kernel preferred another thread.
+    /// Involuntary context switches: the kernel preempted the thread.
     pub switches_involuntary: u64,
-    /// Most memory that was resident, in bytes; what the program takes before the run included.
+    /// Peak resident memory in bytes, with that of the program before the run.
     pub rss_peak_bytes: u64,
-    /// Memory that was resident before the run, in bytes.
+    /// Resident memory before the run, in bytes.
     pub rss_before_bytes: u64,
-    /// From being handed over to the first step.
+    /// Time from hand-over to the first step.
     pub queue_us: Latency,
-    /// From the first step to the last, sleep included.
+    /// Time from the first step to the last, sleep included.
     pub processing_us: Latency,
-    /// Was the work done?
+    /// Checks of the work.
     pub checks: Vec<Check>,
-    /// The first moments.
-    pub timeline: Vec<Row>,
+    /// Timeline of the first moments.
+    pub timeline: Vec<Lane>,
 }
 
-/// How long something took, in µs; percentiles are at most 1.6 % too high.
+/// Latencies in µs; percentiles are at most 1.6 % too high.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The mean.
     pub mean: f64,
     /// The median.
     pub p50: f64,
-    /// Nine of ten took no longer.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 of 1,000.
+    /// 99.9th percentile.
     pub p999: f64,
     /// The longest.
     pub max: f64,
 }
 
-/// One value that was to come out.
+/// A check of one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What.
+    /// The checked quantity.
     pub what: String,
-    /// What came out.
+    /// Actual value.
     pub found: f64,
-    /// What was to.
+    /// Expected value.
     pub expected: f64,
-    /// How far they may be apart.
+    /// Largest allowed difference.
     pub tolerance: f64,
-    /// Whether they are not further apart.
+    /// True if the check passed.
     pub right: bool,
 }
 
@@ -170,44 +170,50 @@ pub struct Check {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Calls {
-    /// They were counted in a run of their own, for counting disturbs.
+    /// They were counted in a separate run, because counting slows it.
     Counted {
         /// `perf` or `strace`.
         by: String,
-        /// The scale of that run.
+        /// Scale of that run.
         scale: f64,
-        /// Waits for and wake-ups of other threads.
+        /// Waits for other threads and wake-ups of them.
         futex: u64,
-        /// Threads that were started.
+        /// Started threads.
         clone: u64,
-        /// Memory that was asked for.
+        /// Memory mappings.
         mmap: u64,
-        /// Memory whose protection was changed: guard pages, heaps that grow.
+        /// Changes of memory protection: guard pages, growing heaps.
         mprotect: u64,
     },
-    /// They were not.
+    /// They were not counted.
     NotCounted {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl Check {
-    /// Must be the same but for the rounding of a double.
+    /// Creates a check for equality up to the rounding of a double.
     #[must_use]
     pub fn exact(what: &str, found: f64, expected: f64) -> Self {
         Self::within(what, found, expected, expected.abs() * 1e-12)
     }
 
-    /// Must be this close.
+    /// Creates a check with a tolerance.
     #[must_use]
     pub fn within(what: &str, found: f64, expected: f64, tolerance: f64) -> Self {
-        Self { what: what.to_owned(), found, expected, tolerance, right: (found - expected).abs() <= tolerance }
+        Self {
+            what: what.to_owned(),
+            found,
+            expected,
+            tolerance,
+            right: (found - expected).abs() <= tolerance,
+        }
     }
 }
 
 impl Latency {
-    /// From a histogram of ns.
+    /// Summarises a histogram of ns.
     #[must_use]
     pub fn of(histogram: &hotrow_measure::histogram::Histogram) -> Self {
         let at = |quantile| histogram.value_at_quantile(quantile).unwrap_or_default() as f64 / 1e3;

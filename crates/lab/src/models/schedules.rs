@@ -1,5 +1,5 @@
-//! Orders of steps, explored by shuttle: the queue with several producers and consumers, and the slots of the I/O-aware pool. A
-//! thread that is never woken is a deadlock, which shuttle reports.
+//! Interleavings explored by shuttle: the queue with several producers and consumers, and the slots
+//! of the I/O-aware pool. Shuttle reports a thread that is never woken as a deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -8,11 +8,11 @@ use shuttle::thread;
 
 use super::io_aware::next;
 use super::queue::Queue;
-use super::slots::{Line, Slots};
+use super::slots::{SlotQueue, Slots};
 
 /// Schedules per scenario and scheduler.
 const SCHEDULES: usize = 2_000;
-/// Points at which the second scheduler forces another thread.
+/// Forced preemptions of the second scheduler.
 const DEPTH: usize = 4;
 
 fn explore(scenario: fn()) {
@@ -20,7 +20,8 @@ fn explore(scenario: fn()) {
     shuttle::check_pct(scenario, SCHEDULES, DEPTH);
 }
 
-/// Two producers and two consumers over a queue of the given room; every item must come once, each producer's in order.
+/// Runs two producers and two consumers over a queue of the given capacity; every item must arrive
+/// once, in order per producer.
 fn hand_over(capacity: usize) {
     const ITEMS: usize = 3;
     let queue = Arc::new(Queue::new(capacity));
@@ -51,26 +52,28 @@ fn hand_over(capacity: usize) {
         all.extend(taken);
     }
     all.sort_unstable();
-    let want: Vec<_> = (0..2).flat_map(|producer| (0..ITEMS).map(move |item| (producer, item))).collect();
+    let want: Vec<_> =
+        (0..2).flat_map(|producer| (0..ITEMS).map(move |item| (producer, item))).collect();
     assert_eq!(all, want);
 }
 
 #[test]
-fn a_queue_of_one_loses_nothing_and_wakes_everybody() {
+fn a_queue_of_one_loses_nothing_and_wakes_every_thread() {
     explore(|| hand_over(1));
 }
 
 #[test]
-fn a_queue_with_room_loses_nothing_and_wakes_everybody() {
+fn a_queue_with_room_loses_nothing_and_wakes_every_thread() {
     explore(|| hand_over(3));
 }
 
 #[test]
-fn the_end_reaches_who_waits_on_either_side() {
+fn closing_wakes_waiting_producers_and_consumers() {
     explore(|| {
         let queue = Arc::new(Queue::new(1));
         let (producer, consumer) = (queue.clone(), queue.clone());
-        let producer = thread::spawn(move || (0..3).filter(|item| producer.push(*item).is_ok()).count());
+        let producer =
+            thread::spawn(move || (0..3).filter(|item| producer.push(*item).is_ok()).count());
         let consumer = thread::spawn(move || usize::from(consumer.pop().is_some()));
         queue.close();
         let (put, taken) = (producer.join().unwrap(), consumer.join().unwrap());
@@ -78,25 +81,26 @@ fn the_end_reaches_who_waits_on_either_side() {
     });
 }
 
-/// What threads do in the I/O-aware pool: no more than `slots` run at a time, and all come to their end.
+/// Runs threads of the I/O-aware pool: at most `slots` run at a time, and all end.
 fn run_in_turns(slots: usize, threads: usize) {
     let shared = Arc::new(Slots::new(slots, threads));
     let running = Arc::new(AtomicUsize::new(0));
-    let enter =
-        move |running: &AtomicUsize| assert!(running.fetch_add(1, SeqCst) < slots, "more run than there are slots");
+    let enter = move |running: &AtomicUsize| {
+        assert!(running.fetch_add(1, SeqCst) < slots, "more run than there are slots")
+    };
     let all: Vec<_> = (0..threads)
         .map(|me| {
             let (shared, running) = (shared.clone(), running.clone());
             thread::spawn(move || {
                 let leave = |running: &AtomicUsize| running.fetch_sub(1, SeqCst);
-                shared.take(me, Line::Spare);
+                shared.acquire(me, SlotQueue::Idle);
                 enter(&running);
                 for _ in 0..2 {
                     // It sleeps.
                     leave(&running);
-                    shared.give();
+                    shared.release();
                     thread::yield_now();
-                    shared.take(me, Line::Returning);
+                    shared.acquire(me, SlotQueue::Returning);
                     enter(&running);
                     thread::yield_now();
                     // Between two requests.
@@ -105,7 +109,7 @@ fn run_in_turns(slots: usize, threads: usize) {
                     enter(&running);
                 }
                 leave(&running);
-                shared.give();
+                shared.release();
             })
         })
         .collect();
@@ -113,26 +117,28 @@ fn run_in_turns(slots: usize, threads: usize) {
     assert_eq!(running.load(SeqCst), 0);
 }
 
-/// The I/O-aware pool as it is: threads that take requests from a queue, wait for them without a slot, and sleep in between.
+/// Runs the complete I/O-aware pool: threads that take requests from a queue, wait for them without
+/// a slot, and sleep in between.
 fn serve_from_a_queue(slots: usize, threads: usize) {
     const ITEMS: usize = 3;
     let (queue, shared) = (Arc::new(Queue::new(1)), Arc::new(Slots::new(slots, threads)));
     let (running, served) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let all: Vec<_> = (0..threads)
         .map(|me| {
-            let (queue, shared, running, served) = (queue.clone(), shared.clone(), running.clone(), served.clone());
+            let (queue, shared, running, served) =
+                (queue.clone(), shared.clone(), running.clone(), served.clone());
             thread::spawn(move || {
                 let work = || {
                     assert!(running.fetch_add(1, SeqCst) < slots, "more run than there are slots");
                     thread::yield_now();
                     running.fetch_sub(1, SeqCst);
                 };
-                shared.take(me, Line::Spare);
+                shared.acquire(me, SlotQueue::Idle);
                 while next(me, &queue, &shared).is_some() {
                     work();
-                    shared.give();
+                    shared.release();
                     thread::yield_now();
-                    shared.take(me, Line::Returning);
+                    shared.acquire(me, SlotQueue::Returning);
                     work();
                     served.fetch_add(1, SeqCst);
                     shared.offer(me);
@@ -147,58 +153,58 @@ fn serve_from_a_queue(slots: usize, threads: usize) {
 }
 
 #[test]
-fn who_waits_for_a_request_holds_no_slot_and_every_request_is_served() {
+fn a_thread_that_waits_for_a_request_holds_no_slot() {
     explore(|| serve_from_a_queue(1, 2));
     explore(|| serve_from_a_queue(2, 3));
 }
 
-/// A thread that waits for work does not keep the only slot from one that has some.
+/// A thread that waits for work does not keep the only slot from one with a request.
 #[test]
-fn a_thread_without_work_lets_another_run() {
+fn a_thread_without_work_releases_its_slot() {
     explore(|| {
         let (queue, slots) = (Arc::new(Queue::<()>::new(1)), Arc::new(Slots::new(1, 2)));
         let (waiting_queue, waiting_slots) = (queue.clone(), slots.clone());
         let waiting = thread::spawn(move || {
-            waiting_slots.take(0, Line::Spare);
+            waiting_slots.acquire(0, SlotQueue::Idle);
             next(0, &waiting_queue, &waiting_slots)
         });
-        slots.take(1, Line::Returning);
-        slots.give();
+        slots.acquire(1, SlotQueue::Returning);
+        slots.release();
         queue.close();
         assert_eq!(waiting.join().unwrap(), None);
     });
 }
 
 #[test]
-fn one_slot_goes_round_and_nobody_is_forgotten() {
+fn one_slot_reaches_every_thread() {
     explore(|| run_in_turns(1, 3));
 }
 
 #[test]
-fn two_slots_let_two_run_and_nobody_is_forgotten() {
+fn two_slots_reach_every_thread() {
     explore(|| run_in_turns(2, 4));
 }
 
 #[test]
-fn who_has_begun_a_request_comes_before_who_has_none() {
+fn threads_with_a_request_precede_threads_without() {
     explore(|| {
         let slots = Arc::new(Slots::new(1, 3));
         let order = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
-        slots.take(0, Line::Spare);
-        let wait = |me: usize, line| {
+        slots.acquire(0, SlotQueue::Idle);
+        let wait = |me: usize, queue| {
             let (slots, order) = (slots.clone(), order.clone());
             thread::spawn(move || {
-                slots.take(me, line);
+                slots.acquire(me, queue);
                 order.lock().unwrap().push(me);
-                slots.give();
+                slots.release();
             })
         };
-        let (spare, returning) = (wait(1, Line::Spare), wait(2, Line::Returning));
+        let (idle, returning) = (wait(1, SlotQueue::Idle), wait(2, SlotQueue::Returning));
         while slots.waiting() < 2 {
             thread::yield_now();
         }
-        slots.give();
-        spare.join().unwrap();
+        slots.release();
+        idle.join().unwrap();
         returning.join().unwrap();
         assert_eq!(*order.lock().unwrap(), [2, 1]);
     });

@@ -1,12 +1,12 @@
-//! One thread, one request after the other (W14).
+//! One thread that serves one request after the other (W14).
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::floor::Bound;
+use super::floor::FloorRule;
 use super::job::Job;
 use super::work::Response;
-use super::{Model, Stopped};
+use super::{Model, ThreadRefused};
 
 pub(super) struct Sequential;
 
@@ -19,18 +19,20 @@ impl Model for Sequential {
         "W14"
     }
 
-    fn about(&self) -> [&'static str; 2] {
+    fn design(&self) -> [&'static str; 2] {
         [
             "One thread serves one request after the other.",
             "While one sleeps, all wait: the sum of all sleeps is its floor.",
         ]
     }
 
-    fn why(&self) -> [&'static str; 3] {
+    fn explanation(&self) -> [&'static str; 3] {
         [
             "Its time is the sum of everything: all sleeps and all work, one after the other.",
-            "Nearly all of it is sleep, in which the CPU has nothing to do though most requests are ready to run.",
-            "Nothing is shared, so nothing is locked, switched or woken: per request it is the cheapest of all.",
+            "Nearly all of it is sleep, in which the CPU has nothing to do though most requests \
+             are ready to run.",
+            "Nothing is shared, so nothing is locked, switched or woken: per request it is the \
+             cheapest of all.",
         ]
     }
 
@@ -38,11 +40,11 @@ impl Model for Sequential {
         1
     }
 
-    fn bound(&self, _requests: u64) -> Bound {
-        Bound::Threads(1)
+    fn floor_rule(&self, _requests: u64) -> FloorRule {
+        FloorRule::Threads(1)
     }
 
-    fn run(&self, job: &Arc<Job>) -> Result<(), Stopped> {
+    fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused> {
         let mut response = Response::default();
         for id in 0..job.requests() {
             job.serve(0, (id, Instant::now()), &mut response, std::thread::sleep);

@@ -6,14 +6,19 @@ use super::*;
 use crate::models::work::Scale;
 
 fn job(requests: u64) -> Arc<Job> {
-    Arc::new(Job::new(requests, Scale::new(0.01).expect("a scale"), Duration::ZERO, Box::new(|_| {})))
+    Arc::new(Job::new(
+        requests,
+        Scale::new(0.01).expect("a scale"),
+        Duration::ZERO,
+        Box::new(|_| {}),
+    ))
 }
 
 #[test]
 fn every_model_does_all_of_the_work() {
     for cores in [1, 3] {
         for model in catalogue(cores) {
-            // Three multiples of 500, an odd end, more than a queue holds.
+            // Three multiples of 500, an odd end, more than the queue's capacity.
             let job = job(1_501);
             assert!(model.run(&job).is_ok(), "{}", model.name());
             let wrong: Vec<_> = job.checks().into_iter().filter(|check| !check.right).collect();
@@ -23,7 +28,7 @@ fn every_model_does_all_of_the_work() {
 }
 
 #[test]
-fn no_model_needs_a_request() {
+fn every_model_ends_without_requests() {
     for model in catalogue(2) {
         for requests in [0, 1] {
             let job = job(requests);
@@ -34,9 +39,9 @@ fn no_model_needs_a_request() {
 }
 
 #[test]
-fn what_a_request_sleeps_is_seen_in_the_timeline() {
-    // A window that is long enough for a busy machine, and sleeps that are longer than its parts. Beside each other, for each takes
-    // a second.
+fn the_timeline_shows_the_sleep_of_requests() {
+    // A window long enough for a busy machine, and sleeps longer than its parts. In parallel,
+    // because each run takes a second.
     const WINDOW: Duration = Duration::from_secs(20);
     std::thread::scope(|scope| {
         for model in catalogue(2) {
@@ -44,7 +49,10 @@ fn what_a_request_sleeps_is_seen_in_the_timeline() {
                 let job = Arc::new(Job::new(600, Scale::FULL, WINDOW, Box::new(|_| {})));
                 assert!(model.run(&job).is_ok(), "{}", model.name());
                 let rows = job.timeline.rows("thread", std::time::Instant::now());
-                let asleep = rows.iter().flat_map(|row| &row.spans).any(|span| span.state == timeline::State::Sleeping);
+                let asleep = rows
+                    .iter()
+                    .flat_map(|row| &row.spans)
+                    .any(|span| span.state == hotrow_report::timeline::LaneState::Sleeping);
                 assert!(asleep, "{}: {rows:?}", model.name());
             });
         }
@@ -52,11 +60,16 @@ fn what_a_request_sleeps_is_seen_in_the_timeline() {
 }
 
 #[test]
-fn models_are_chosen_by_their_names_and_their_kind() {
-    let chosen = |asked: &[&str]| chosen(&asked.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), 2);
+fn models_are_selected_by_name_and_prefix() {
+    let chosen = |asked: &[&str]| {
+        chosen(&asked.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), 2)
+    };
     assert_eq!(chosen(&[]).unwrap().len(), 15);
     assert_eq!(chosen(&["async", "pool-1x", "async"]).unwrap(), ["pool-1x", "async"]);
-    assert_eq!(chosen(&["batches"]).unwrap(), ["batches-100", "batches-50", "batches-16", "batches-cores"]);
+    assert_eq!(
+        chosen(&["batches"]).unwrap(),
+        ["batches-100", "batches-50", "batches-16", "batches-cores"]
+    );
     for unknown in ["", "poo", "pool-", "Async"] {
         assert_eq!(chosen(&["async", unknown]), Err(unknown.to_owned()));
     }
@@ -65,5 +78,7 @@ fn models_are_chosen_by_their_names_and_their_kind() {
     sorted.sort();
     sorted.dedup();
     assert_eq!(sorted.len(), names.len());
-    assert!(original::ORIGINALS.iter().all(|original| names.iter().any(|name| name == original.model)));
+    assert!(
+        published::PUBLISHED.iter().all(|original| names.iter().any(|name| name == original.model))
+    );
 }

@@ -1,19 +1,19 @@
-//! A thread for each request (W15): all are started, one after the other, and joined at the end. A thread that has ended but is not
-//! joined keeps its stack mapped, and that is what this model dies of.
+//! A thread per request (W15): all are started in sequence and joined at the end. A thread that has
+//! ended but is not joined keeps its stack mapped, which is what exhausts this model's limit.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::floor::Bound;
+use super::floor::FloorRule;
 use super::job::Job;
 use super::limits::{Evidence, Limit, RESERVE_BYTES};
 use super::raw::RawThread;
 use super::work::Response;
-use super::{Model, STACK_BYTES, Stopped};
+use super::{Model, STACK_BYTES, ThreadRefused};
 
-/// How often it looks whether the machine has room for more threads, in threads.
-const LOOK_STEP: u64 = 500;
+/// Threads between two checks whether the machine has room for more.
+const CHECK_EVERY_THREADS: u64 = 500;
 
 pub(super) struct ThreadPerRequest;
 
@@ -26,18 +26,22 @@ impl Model for ThreadPerRequest {
         "W15"
     }
 
-    fn about(&self) -> [&'static str; 2] {
+    fn design(&self) -> [&'static str; 2] {
         [
             "A thread for each request, all of them started at once and joined at the end.",
-            "No request waits for another's sleep, until a limit of the system refuses the next thread.",
+            "No request waits for another's sleep, until a limit of the system refuses the next \
+             thread.",
         ]
     }
 
-    fn why(&self) -> [&'static str; 3] {
+    fn explanation(&self) -> [&'static str; 3] {
         [
-            "No sleep stands in the way of another, so while threads can be had it takes little more than the longest sleep.",
-            "Each thread that is not joined keeps two memory maps and some pages: the system bounds the number of requests.",
-            "The kernel starts, schedules and ends a thread for work that takes less time than starting one.",
+            "No sleep delays another, so without a refusal it takes little more than \
+             the longest sleep.",
+            "Each unjoined thread keeps two memory maps and some pages, so the system bounds the \
+             number of requests.",
+            "The kernel starts, schedules and ends a thread for work that takes less time than \
+             starting one.",
         ]
     }
 
@@ -45,29 +49,33 @@ impl Model for ThreadPerRequest {
         requests
     }
 
-    fn bound(&self, requests: u64) -> Bound {
-        Bound::Threads(requests.max(2))
+    fn floor_rule(&self, requests: u64) -> FloorRule {
+        FloorRule::Threads(requests.max(2))
     }
 
-    fn run(&self, job: &Arc<Job>) -> Result<(), Stopped> {
+    fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused> {
         let reserve = std::hint::black_box(vec![1_u8; RESERVE_BYTES]);
         let mut threads = Vec::with_capacity(usize::try_from(job.requests()).unwrap_or_default());
         let mut stopped = None;
         for id in 0..job.requests() {
-            if let Some(limit) = crowded(id) {
-                stopped = Some(Stopped { started: id, limit: Some(limit), evidence: Box::new(Evidence::now("")) });
+            if let Some(limit) = exhausted_for_others(id) {
+                stopped = Some(ThreadRefused {
+                    started: id,
+                    limit: Some(limit),
+                    evidence: Box::new(Evidence::now("")),
+                });
                 break;
             }
             match start(job, id) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     drop(reserve);
-                    stopped = Some(Stopped::now(id, &error));
+                    stopped = Some(ThreadRefused::now(id, &error));
                     break;
                 }
             }
         }
-        // A thread that cannot be joined has not done its work, which the checks will say.
+        // A thread that cannot be joined has not done its work, which the checks report.
         threads.into_iter().for_each(|thread| drop(thread.join()));
         stopped.map_or(Ok(()), Err)
     }
@@ -75,17 +83,22 @@ impl Model for ThreadPerRequest {
 
 fn start(job: &Arc<Job>, id: u64) -> io::Result<RawThread> {
     let (job, handed) = (job.clone(), Instant::now());
-    let place = usize::try_from(id).unwrap_or(usize::MAX);
-    // Here, where its failure can be told: a thread that is started and finds no memory ends the process.
+    let lane = usize::try_from(id).unwrap_or(usize::MAX);
+    // Allocated here, where a failure can be reported: a thread without memory would abort the
+    // process.
     let mut response = Response::try_new()?;
     let serve = move || {
-        job.serve(place, (id, handed), &mut response, std::thread::sleep);
-        job.timeline.leave(place, Instant::now());
+        job.serve(lane, (id, handed), &mut response, std::thread::sleep);
+        job.timeline.leave(lane, Instant::now());
     };
     RawThread::spawn(STACK_BYTES, Box::new(serve))
 }
 
-/// Every so often: whether going on would leave the rest of the machine without threads or memory.
-fn crowded(id: u64) -> Option<Limit> {
-    if id.is_multiple_of(LOOK_STEP) { Evidence::of_machine().crowded() } else { None }
+/// Returns, every so often, a limit that further threads would exhaust for the rest of the machine.
+fn exhausted_for_others(id: u64) -> Option<Limit> {
+    if id.is_multiple_of(CHECK_EVERY_THREADS) {
+        Evidence::of_machine().exhausted_for_others()
+    } else {
+        None
+    }
 }

@@ -1,5 +1,5 @@
-//! What a run of the models must undo when it is broken off at once: limits of the kernel that it raised, and a program that it
-//! counts with, which would outlive it.
+//! Cleanup of an interrupted run of the models: raised kernel limits, and the process group of a
+//! counting program that would outlive the run.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,80 +9,81 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Shared by the run and by who breaks it off.
+/// Cleanup state, shared by the run and the signal handling.
 #[derive(Clone, Debug, Default)]
-pub struct Undo(Arc<Mutex<State>>);
+pub struct Undo(Arc<Mutex<UndoState>>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// Files that were written, and what they held.
+struct UndoState {
+    /// Written files, and their former contents.
     raised: Vec<(PathBuf, String)>,
-    /// A group of processes that runs.
+    /// A running process group.
     group: Option<Pid>,
-    /// Broken off: nothing may begin any more.
-    over: bool,
+    /// True if the run was aborted; nothing may start any more.
+    aborted: bool,
 }
 
 impl Undo {
-    /// Undoes all of it, and lets nothing begin that would have to be undone.
+    /// Undoes everything and prevents further changes.
     pub fn run(&self) {
         let mut state = self.lock();
-        state.over = true;
-        state.set_back();
+        state.aborted = true;
+        state.restore();
         if let Some(group) = state.group.take() {
-            // That it has gone already is as good.
+            // The group may have ended already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// Writes a file, and keeps what it held.
+    /// Writes a file, remembering its former content.
     pub(super) fn raise(&self, file: &Path, to: u64) -> io::Result<()> {
         let mut state = self.lock();
-        state.may_begin()?;
+        state.check_not_aborted()?;
         let was = std::fs::read_to_string(file)?;
         std::fs::write(file, to.to_string())?;
         state.raised.push((file.to_owned(), was));
         Ok(())
     }
 
-    /// What was raised, with what it was before.
+    /// Returns the raised files with their former contents.
     pub(super) fn raised(&self) -> Vec<(PathBuf, String)> {
         self.lock().raised.clone()
     }
 
-    /// Sets back what was raised.
-    pub(super) fn set_back(&self) {
-        self.lock().set_back();
+    /// Restores the raised files.
+    pub(super) fn restore(&self) {
+        self.lock().restore();
     }
 
     /// Starts a program in a process group of its own.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         let mut state = self.lock();
-        state.may_begin()?;
+        state.check_not_aborted()?;
         let child = command.process_group(0).spawn()?;
         state.group = Some(Pid::from_child(&child));
         Ok(child)
     }
 
-    /// That program has ended.
+    /// Records the end of that program.
     pub(super) fn ended(&self) {
         self.lock().group = None;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics half-way.
+    fn lock(&self) -> MutexGuard<'_, UndoState> {
+        // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn may_begin(&self) -> io::Result<()> {
-        if self.over { Err(io::Error::other("the run is broken off")) } else { Ok(()) }
+impl UndoState {
+    fn check_not_aborted(&self) -> io::Result<()> {
+        if self.aborted { Err(io::Error::other("the run was aborted")) } else { Ok(()) }
     }
 
-    fn set_back(&mut self) {
+    fn restore(&mut self) {
         for (file, was) in self.raised.drain(..) {
-            // It could be written a moment ago; if it cannot now, there is nobody to tell but the user who looks.
+            // It was writable a moment ago. If it no longer is, there is no channel left to report
+            // on.
             let _ = std::fs::write(file, was);
         }
     }
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_broken_off_is_undone_and_nothing_begins_after_it() {
+    fn an_abort_undoes_all_changes_and_prevents_further_ones() {
         let sys = tempfile::tempdir().unwrap();
         let file = sys.path().join("max_map_count");
         std::fs::write(&file, "65530\n").unwrap();

@@ -1,7 +1,8 @@
-//! What one request is: the work of W14 to W18 of the original experiments, and what a whole run must add up to.
+//! The work of one request, as in workloads W14 to W18 of the published experiments, and the
+//! expected totals of a run.
 //!
-//! x = 13·id; r = √(x² + 3.1415·sin(x·2/π)); `Resp: ` and r go into the response; then the request sleeps or yields, by its
-//! id; then a text is copied behind and its letters `v` become `V`.
+//! x = 13·id; r = √(x² + 3.1415·sin(x·2/π)); the response receives `Resp: ` and r; then the request
+//! sleeps or yields, depending on its id; then a text is appended and its letters `v` become `V`.
 
 use std::collections::TryReserveError;
 use std::hint::black_box;
@@ -12,43 +13,43 @@ use std::time::Duration;
 pub const TEXT_BYTES: usize = 12_386;
 /// Letters `v` in the text.
 pub const TEXT_LETTERS: usize = 157;
-/// Room of a response.
+/// Capacity of a response.
 pub const RESPONSE_BYTES: usize = 16_384;
 
-/// The original's own constant, which is not π.
+/// Constant of the published work, which is not π.
 #[allow(clippy::approx_constant, reason = "it is not meant to be π")]
 const AMPLITUDE: f64 = 3.1415;
-/// A line without the letter; the text is made of it.
+/// A line without the letter `v`, repeated to make the text.
 const LINE: &[u8] = b"Each request is read, its row is found, and the answer goes out at once.\n";
 
-/// What a request does between its two halves.
+/// Pause of a request between its halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// It goes on at once.
+    /// It continues at once.
     None,
-    /// It lets others go first.
+    /// It yields to other requests.
     Yield,
     /// It waits, as for a disk or another service.
     Sleep(Duration),
 }
 
-/// How long requests sleep, as a share of the original's times.
+/// Length of the sleeps relative to the published ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale(f64);
 
 impl Scale {
-    /// Smallest scale: below, the sleeps are shorter than a timer can tell.
+    /// Smallest scale; below it, sleeps are shorter than a timer's resolution.
     pub const MIN: f64 = 0.001;
-    /// As in the original.
+    /// Scale of the published experiments.
     pub const FULL: Self = Self(1.0);
 
-    /// A scale from [`Scale::MIN`] to 1; none for anything else.
+    /// Returns a scale from [`Scale::MIN`] to 1; `None` for any other number.
     #[must_use]
     pub fn new(scale: f64) -> Option<Self> {
         (Self::MIN..=1.0).contains(&scale).then_some(Self(scale))
     }
 
-    /// The share.
+    /// Returns the scale as a number.
     #[must_use]
     pub fn get(self) -> f64 {
         self.0
@@ -58,8 +59,8 @@ impl Scale {
         Duration::from_nanos((ms as f64 * 1e6 * self.0).round() as u64)
     }
 
-    /// What a request does half-way: multiples of 10,000 sleep 1 s, else of 1,000 sleep 88 ms, else of 500 sleep 10 ms, else of 2
-    /// yield.
+    /// Returns the pause of a request: multiples of 10,000 sleep 1 s, else of 1,000 sleep 88 ms,
+    /// else of 500 sleep 10 ms, else of 2 yield.
     #[must_use]
     pub fn pause(self, id: u64) -> Pause {
         match id {
@@ -72,7 +73,7 @@ impl Scale {
     }
 }
 
-/// The text that goes into every response: always the same.
+/// Returns the text of every response; always the same.
 #[must_use]
 pub fn text() -> Vec<u8> {
     let mut text: Vec<u8> = LINE.iter().copied().cycle().take(TEXT_BYTES).collect();
@@ -83,7 +84,7 @@ pub fn text() -> Vec<u8> {
     text
 }
 
-/// A response under way; it keeps its room from one request to the next.
+/// Buffer of a response, reused from one request to the next.
 #[derive(Debug)]
 pub struct Response(Vec<u8>);
 
@@ -94,32 +95,33 @@ impl Default for Response {
 }
 
 impl Response {
-    /// Its room, if there is memory for it.
+    /// Allocates a buffer.
     ///
     /// # Errors
-    /// There is none.
+    /// Out of memory.
     pub fn try_new() -> Result<Self, TryReserveError> {
         let mut room = Vec::new();
         room.try_reserve_exact(RESPONSE_BYTES)?;
         Ok(Self(room))
     }
 
-    /// The first half of a request: computes r and writes it.
+    /// Runs the first half of a request: computes r and writes it.
     pub fn begin(&mut self, id: u64) -> f64 {
         let x = black_box(13.0 * id as f64);
         let value = (x * x + AMPLITUDE * (x * 2.0 / std::f64::consts::PI).sin()).sqrt();
         self.0.clear();
-        // Writing to a vector cannot fail, and the longest r of an id of 64 bits has 28 characters.
+        // Writing to a vector cannot fail, and the longest r of a 64-bit id has 28 characters.
         let _ = write!(self.0, "Resp: {value:.6}");
         value
     }
 
-    /// The second half: copies the text and turns its letters; answers how many.
+    /// Runs the second half: copies the text and replaces its letters; returns their number.
     pub fn end(&mut self, text: &[u8]) -> u64 {
         let begin = self.0.len();
         self.0.extend_from_slice(text);
         let mut letters = 0;
-        // In parts whose count fits into a byte: the compiler then looks at 16 letters at a time.
+        // In parts whose count fits in a byte, so that the compiler vectorises the comparison of 16
+        // letters.
         for part in self.0[begin..].chunks_mut(usize::from(u8::MAX)) {
             let mut found = 0_u8;
             for byte in part {
@@ -128,33 +130,33 @@ impl Response {
             }
             letters += u64::from(found);
         }
-        // Nobody sends it; the compiler must believe that somebody could.
+        // The response is never sent; this keeps the compiler from removing the work.
         black_box(self.0.as_slice());
         letters
     }
 }
 
-/// What a run must add up to: from the ids alone, by formulas, without doing the work.
+/// Expected totals of a run, computed from the ids by formulas, without doing the work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// Requests.
     pub requests: u64,
-    /// Requests that yield.
+    /// Yielding requests.
     pub yields: u64,
-    /// Requests that sleep.
+    /// Sleeping requests.
     pub sleeps: u64,
-    /// All sleeps together, by the scale.
+    /// Sum of all sleeps, scaled.
     pub slept: Duration,
-    /// Letters that were turned.
+    /// Replaced letters.
     pub letters: u64,
     /// Sum of r.
     pub sum: f64,
-    /// How far a right sum may be from [`Expected::sum`]; a request that is missing is further off, up to 10⁶ requests.
+    /// Tolerance of [`Expected::sum`]; a missing request exceeds it, up to 10⁶ requests.
     pub sum_tolerance: f64,
 }
 
 impl Expected {
-    /// For the ids 0 to `requests` − 1.
+    /// Returns the totals for the ids 0 to `requests` − 1.
     #[must_use]
     pub fn of(requests: u64, scale: Scale) -> Self {
         // Multiples of n among the ids; those of 10,000 are also multiples of 1,000, and so on.
@@ -162,7 +164,8 @@ impl Expected {
         let long = multiples(10_000);
         let middle = multiples(1_000) - long;
         let short = multiples(500) - long - middle;
-        let times = |count: u64, ms: u64| Duration::from_nanos(scale.of_ms(ms).as_nanos() as u64 * count);
+        let times =
+            |count: u64, ms: u64| Duration::from_nanos(scale.of_ms(ms).as_nanos() as u64 * count);
         let (sum, sum_tolerance) = sum(requests);
         Self {
             requests,
@@ -176,10 +179,11 @@ impl Expected {
     }
 }
 
-/// The sum of r over n ids, and how far it may be off. √(x² + a·sin θi) = x + a·sin θi / 2x − …, with x = 13·i and θ = 26/π. The first
-/// terms are 13·n(n−1)/2; the second ones the Fourier series Σ sin(θi)/i = (π − θ)/2 for 0 < θ < 2π, cut off at n, which
-/// leaves at most 1/(n·sin(θ/2)). The third ones together are below a² Σ 1/i³ / (8·13³) < 0.001. Adding n numbers in any
-/// order is off by less than n times the rounding of the sum; in practice by much less.
+/// Returns the sum of r over n ids and its error bound. √(x² + a·sin θi) = x + a·sin θi / 2x − …,
+/// with x = 13·i and θ = 26/π. The first terms sum to 13·n(n−1)/2. The second ones are the Fourier
+/// series Σ sin(θi)/i = (π − θ)/2 for 0 < θ < 2π, truncated at n with an error of at most
+/// 1/(n·sin(θ/2)). The third ones together are below a² Σ 1/i³ / (8·13³) < 0.001. Adding n numbers
+/// in any order errs by less than n times the rounding of the sum.
 fn sum(n: u64) -> (f64, f64) {
     use std::f64::consts::{PI, TAU};
     let (a, theta) = (AMPLITUDE, (26.0 / PI) % TAU);
@@ -195,9 +199,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_as_long_and_has_as_many_letters_as_the_original() {
+    fn the_text_has_the_published_length_and_letters() {
         let text = text();
-        assert_eq!((text.len(), text.iter().filter(|byte| **byte == b'v').count()), (TEXT_BYTES, TEXT_LETTERS));
+        assert_eq!(
+            (text.len(), text.iter().filter(|byte| **byte == b'v').count()),
+            (TEXT_BYTES, TEXT_LETTERS)
+        );
         assert_eq!(text, super::text());
         assert!(text.is_ascii() && !text.contains(&b'V'));
     }
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_formulas_agree_with_the_work_for_any_number() {
+    fn the_formulas_agree_with_the_work() {
         let scale = Scale::new(0.5).unwrap();
         let (text, mut response) = (text(), Response::default());
         let (mut sum, mut yields, mut slept, mut letters) = (0.0, 0, Duration::ZERO, 0);
@@ -227,8 +234,15 @@ mod tests {
                 Pause::Sleep(length) => slept += length,
             }
             let expected = Expected::of(id + 1, scale);
-            assert_eq!((expected.yields, expected.slept, expected.letters), (yields, slept, letters), "{id}");
-            assert!((expected.sum - sum).abs() <= expected.sum_tolerance, "{id}: {sum} and {expected:?}");
+            assert_eq!(
+                (expected.yields, expected.slept, expected.letters),
+                (yields, slept, letters),
+                "{id}"
+            );
+            assert!(
+                (expected.sum - sum).abs() <= expected.sum_tolerance,
+                "{id}: {sum} and {expected:?}"
+            );
         }
         let full = Expected::of(100_000, Scale::FULL);
         let sum: f64 = (0..100_000).map(|id| response.begin(id)).sum();
@@ -237,10 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn a_response_holds_what_it_should() {
+    fn a_response_has_the_expected_content() {
         let mut response = Response::default();
         assert!((response.begin(1) - 13.0).abs() < 0.5);
-        assert!(response.0.starts_with(b"Resp: 1") && response.0.len() == "Resp: 13.000000".len(), "{response:?}");
+        assert!(
+            response.0.starts_with(b"Resp: 1") && response.0.len() == "Resp: 13.000000".len(),
+            "{response:?}"
+        );
         assert_eq!(response.end(b"vivid v"), 3);
         assert_eq!(Response::default().end(&[b'v'; 1_000]), 1_000);
         assert!(response.0.ends_with(b"ViVid V"), "{response:?}");

@@ -1,251 +1,288 @@
-//! The text of a configuration.
+//! Text of an nginx configuration.
 
 use std::path::Path;
 
 use super::template::servers;
-use super::{Balance, Cache, Form, Front, Life};
+use super::{Balance, Cache, CacheLifetime, NginxProxy, ProxyProfile};
 
 mod age;
 mod writer;
 
 use writer::Writer;
 
-/// Connections per worker, to clients and backends together; the original's number.
+/// Connections per worker, to clients and backends; the published number.
 const WORKER_CONNECTIONS: u32 = 8_000;
-/// Open files per worker: a socket for each connection, and files of the cache.
+/// Open files per worker: a socket per connection, and cache files.
 const WORKER_FILES: u32 = 2 * WORKER_CONNECTIONS;
-/// Requests after which a connection is closed in the tuned form. nginx's own 1,000 would be some milliseconds.
+/// Requests per connection in the tuned profile; nginx's default of 1,000 lasts only milliseconds.
 const KEEPALIVE_REQUESTS: u32 = 1_000_000;
 
-/// The configuration of a front that [`Front::validate`] accepts.
+/// Returns the configuration of a proxy that [`NginxProxy::validate`] accepts.
 #[must_use]
-pub fn configuration(front: &Front) -> String {
-    let mut w = Writer::new(front.comments);
-    process(&mut w, front);
+pub fn configuration(proxy: &NginxProxy) -> String {
+    let mut w = Writer::new(proxy.comments);
+    process(&mut w, proxy);
     w.open("http", "");
-    files(&mut w, front);
-    buffers(&mut w, front.form);
-    if front.form == Form::Tuned {
+    files(&mut w, proxy);
+    buffers(&mut w, proxy.profile);
+    if proxy.profile == ProxyProfile::Tuned {
         w.line(
             &format!("keepalive_requests {KEEPALIVE_REQUESTS};"),
-            "A client's connection is not closed after 1,000 requests, which is what nginx does by itself.",
+            "A client's connection is not closed after 1,000 requests, nginx's default.",
         );
     }
-    if front.balance == Balance::HashOnId {
+    if proxy.balance == Balance::HashOnId {
         record(&mut w);
     }
-    if let Some(cache) = front.cache {
-        cache_storage(&mut w, front, cache);
+    if let Some(cache) = proxy.cache {
+        cache_storage(&mut w, proxy, cache);
     }
-    upstream(&mut w, front);
-    server(&mut w, front);
+    upstream(&mut w, proxy);
+    server(&mut w, proxy);
     w.close();
     w.text()
 }
 
-/// What concerns the process and its workers.
-fn process(w: &mut Writer, front: &Front) {
-    if front.as_root {
+/// Writes the settings of the process and its workers.
+fn process(w: &mut Writer, proxy: &NginxProxy) {
+    if proxy.as_root {
         w.line(
             "user root;",
-            "Started by root, workers would be \"nobody\", who may not enter a folder of root's. On a machine that others reach: \
-             a user of its own.",
+            "With root, workers would run as \"nobody\", which cannot enter root's folder. On a \
+             shared machine, use a dedicated user.",
         );
     }
-    let workers = front.workers.map_or_else(|| "auto".to_owned(), |n| n.to_string());
+    let workers = proxy.workers.map_or_else(|| "auto".to_owned(), |n| n.to_string());
     w.line(
         &format!("worker_processes {workers};"),
-        if front.workers.is_none() { "As many as there are CPUs." } else { "" },
+        if proxy.workers.is_none() { "As many as there are CPUs." } else { "" },
     );
     w.line(
         &format!("worker_rlimit_nofile {WORKER_FILES};"),
         "Each connection is an open file, and a request has two: the client's and the backend's.",
     );
-    w.line(&format!("pid {};", in_folder(front, "nginx.pid")), "All that nginx writes is in one folder.");
-    w.line("error_log stderr warn;", "Whoever starts it sees what is wrong.");
+    w.line(
+        &format!("pid {};", in_folder(proxy, "nginx.pid")),
+        "All that nginx writes is in one folder.",
+    );
+    w.line("error_log stderr warn;", "Errors go to the terminal that started it.");
     w.open("events", "");
-    w.line(&format!("worker_connections {WORKER_CONNECTIONS};"), "To clients and backends together, per worker.");
+    w.line(
+        &format!("worker_connections {WORKER_CONNECTIONS};"),
+        "To clients and backends together, per worker.",
+    );
     w.line("multi_accept on;", "A worker that wakes takes all new connections, not one.");
     w.close();
 }
 
-/// What is written, and where.
-fn files(w: &mut Writer, front: &Front) {
-    match (front.access_log, front.form) {
-        (false, _) => w.line("access_log off;", "A line per request costs; what it costs is measured apart."),
-        (true, Form::Original) => w.line(&format!("access_log {};", quoted(&front.access_log_file())), ""),
-        (true, Form::Tuned) => w.line(
-            &format!("access_log {} combined buffer=64k flush=1s;", quoted(&front.access_log_file())),
-            "Written by the 64 kB, not by the line; a line waits for a second at most.",
+/// Writes log and temporary files.
+fn files(w: &mut Writer, proxy: &NginxProxy) {
+    match (proxy.access_log, proxy.profile) {
+        (false, _) => w.line(
+            "access_log off;",
+            "A log line per request has a cost, which is measured separately.",
+        ),
+        (true, ProxyProfile::Published) => {
+            w.line(&format!("access_log {};", quoted(&proxy.access_log_file())), "")
+        }
+        (true, ProxyProfile::Tuned) => w.line(
+            &format!(
+                "access_log {} combined buffer=64k flush=1s;",
+                quoted(&proxy.access_log_file())
+            ),
+            "Written in blocks of 64 kB; a line waits for at most a second.",
         ),
     }
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-        w.line(&format!("{kind}_temp_path {};", in_folder(front, kind)), "");
+        w.line(&format!("{kind}_temp_path {};", in_folder(proxy, kind)), "");
     }
 }
 
-fn buffers(w: &mut Writer, form: Form) {
-    match form {
-        Form::Original => w.line(
+fn buffers(w: &mut Writer, profile: ProxyProfile) {
+    match profile {
+        ProxyProfile::Published => w.line(
             "proxy_buffers 32 4m;",
-            "The original's. 128 MB for an answer: each buffer is asked of the system and given back, page by page.",
+            "The published settings: 128 MB per response, allocated and freed page by page.",
         ),
-        Form::Tuned => {
-            w.line("proxy_buffer_size 16k;", "Head and beginning of an answer.");
+        ProxyProfile::Tuned => {
+            w.line("proxy_buffer_size 16k;", "Header and beginning of a response.");
             w.line(
                 "proxy_buffers 32 16k;",
-                "512 kB: an answer of 340 kB fits whole, so that the backend is free at once.",
+                "512 kB: a response of 340 kB fits, so the backend is free at once.",
             );
             w.line(
                 "proxy_max_temp_file_size 0;",
-                "What does not fit waits at the backend, not on the disk. The cache has its own files.",
+                "Larger responses wait at the backend, not on the disk. The cache has its own \
+                 files.",
             );
         }
     }
 }
 
-/// The id that requests are dealt out by.
+/// Writes the map to the id by which requests are distributed.
 fn record(w: &mut Writer) {
     w.open(
         "map $uri $record",
-        "The last segment of the path names the record. What has none is dealt out by its whole path.",
+        "The last path segment names the record; without one, the whole path is hashed.",
     );
     w.line(r#""~/(?<id>[^/]+)/?$" $id;"#, "");
     w.line("default $uri;", "");
     w.close();
 }
 
-fn cache_storage(w: &mut Writer, front: &Front, cache: Cache) {
+fn cache_storage(w: &mut Writer, proxy: &NginxProxy, cache: Cache) {
     w.line(
         &format!(
-            "proxy_cache_path {} levels=1:2 keys_zone=answers:10m max_size=256m inactive=10m use_temp_path=off;",
-            in_folder(front, "cache")
+            "proxy_cache_path {} levels=1:2 keys_zone=answers:10m max_size=256m inactive=10m \
+             use_temp_path=off;",
+            in_folder(proxy, "cache")
         ),
-        "10 MB of keys (80,000 answers), 256 MB of answers; what nobody asks for within 10 minutes goes.",
+        "10 MB of keys (80,000 responses), 256 MB of responses; unused ones are removed after 10 \
+         minutes.",
     );
-    if cache.life == Life::AtMost {
-        age::too_brief(w, cache.ttl_s);
+    if cache.lifetime == CacheLifetime::Fixed {
+        age::short_lived(w, cache.ttl_s);
     }
 }
 
-fn upstream(w: &mut Writer, front: &Front) {
+fn upstream(w: &mut Writer, proxy: &NginxProxy) {
     w.open("upstream backends", "");
-    if front.form == Form::Tuned && front.backends.len() > 1 {
+    if proxy.profile == ProxyProfile::Tuned && proxy.backends.len() > 1 {
         w.line(
             "zone backends 64k;",
-            "Workers share whose turn it is and who is out of order. Without it each knows only its own requests.",
+            "Workers share the rotation and the state of backends; without it, each knows only its \
+             own requests.",
         );
     }
-    match front.balance {
+    match proxy.balance {
         Balance::RoundRobin | Balance::Weights => {}
-        Balance::LeastConnections => w.line("least_conn;", "To the one with the fewest requests under way, for its weight."),
+        Balance::LeastConnections => w.line(
+            "least_conn;",
+            "To the backend with the fewest requests in progress, relative to its weight.",
+        ),
         Balance::HashOnId => w.line(
             "hash $record consistent;",
-            "The same record from the same backend, so that each keeps its own part. When one goes, only its records move.",
+            "Each record always goes to the same backend. When a backend is removed, only its \
+             records move.",
         ),
     }
-    for server in servers(front) {
+    for server in servers(proxy) {
         w.line(&server, "");
     }
-    if let Some(n) = front.upstream_keepalive {
+    if let Some(n) = proxy.upstream_keepalive {
         w.line(
             &format!("keepalive {n};"),
-            "Idle connections that each worker keeps: no handshake and no new port per request.",
+            "Idle connections per worker: no handshake and no new port per request.",
         );
         w.line(&format!("keepalive_requests {KEEPALIVE_REQUESTS};"), "");
     }
     w.close();
 }
 
-fn server(w: &mut Writer, front: &Front) {
+fn server(w: &mut Writer, proxy: &NginxProxy) {
     w.open("server", "");
-    let tls = if front.tls.is_some() { " ssl" } else { "" };
-    w.line(&format!("listen 127.0.0.1:{}{tls};", front.listen), "Reached from this machine only.");
-    if let Some(tls) = &front.tls {
+    let tls = if proxy.tls.is_some() { " ssl" } else { "" };
+    w.line(
+        &format!("listen 127.0.0.1:{}{tls};", proxy.listen),
+        "Reachable from this machine only.",
+    );
+    if let Some(tls) = &proxy.tls {
         w.line(&format!("ssl_certificate {};", quoted(&tls.certificate)), "");
         w.line(&format!("ssl_certificate_key {};", quoted(&tls.key)), "");
         w.line("ssl_protocols TLSv1.2 TLSv1.3;", "");
         w.line(
             "ssl_session_cache shared:tls:10m;",
-            "A client that comes back is spared half of the handshake, whichever worker it meets.",
+            "A returning client resumes its session at any worker.",
         );
     }
     w.open("location /", "");
     w.line("proxy_pass http://backends;", "");
     w.line(
         "proxy_set_header Host $host;",
-        "Backends see the name that the client asked for; it is the one in the cache's key.",
+        "Backends receive the client's host name, which is also in the cache key.",
     );
-    to_backends(w, front);
-    if let Some(cache) = front.cache {
-        caching(w, front.form, cache);
+    to_backends(w, proxy);
+    if let Some(cache) = proxy.cache {
+        caching(w, proxy.profile, cache);
     }
     w.close();
     w.close();
 }
 
-/// How nginx speaks with the backends.
-fn to_backends(w: &mut Writer, front: &Front) {
-    match (front.upstream_keepalive, front.form) {
+/// Writes the protocol between nginx and the backends.
+fn to_backends(w: &mut Writer, proxy: &NginxProxy) {
+    match (proxy.upstream_keepalive, proxy.profile) {
         (Some(_), _) => {
             w.line("proxy_http_version 1.1;", "HTTP/1.0 cannot keep a connection.");
-            w.line("proxy_set_header Connection \"\";", "Without this nginx asks the backend to close it.");
+            w.line(
+                "proxy_set_header Connection \"\";",
+                "By default nginx asks the backend to close it.",
+            );
         }
-        (None, Form::Tuned) => w.line(
+        (None, ProxyProfile::Tuned) => w.line(
             "proxy_http_version 1.1;",
-            "Answers of unknown length come in chunks, and an end that is cut off is seen.",
+            "Responses of unknown length are chunked, so truncation is detected.",
         ),
-        (None, Form::Original) => {
+        (None, ProxyProfile::Published) => {
             w.line(
                 "proxy_http_version 1.0;",
-                "What nginx did by itself before 1.29.7: a new connection for each request.",
+                "The default before nginx 1.29.7: a new connection for each request.",
             );
         }
     }
 }
 
-/// What is kept, and served from there.
-fn caching(w: &mut Writer, form: Form, cache: Cache) {
+/// Writes the cache of a location.
+fn caching(w: &mut Writer, profile: ProxyProfile, cache: Cache) {
     w.line("proxy_cache answers;", "");
-    w.line("proxy_cache_methods GET HEAD;", "POST is never kept.");
+    w.line("proxy_cache_methods GET HEAD;", "POST is never cached.");
     w.line(
         "proxy_cache_key \"$request_method $scheme://$host$request_uri\";",
-        "Two requests share an answer only if all of this is equal.",
+        "Two requests share a response only if all of these are equal.",
     );
     w.line(
         &format!("proxy_cache_valid 200 {}s;", cache.ttl_s),
-        match cache.life {
-            Life::AtMost => "Every good answer is kept this long. nginx counts whole seconds: up to one more.",
-            Life::AsTold => "Only for answers whose Cache-Control says nothing; else what it says is done.",
+        match cache.lifetime {
+            CacheLifetime::Fixed => {
+                "Every 200 is cached this long. nginx counts whole seconds: up to one more."
+            }
+            CacheLifetime::FromBackend => {
+                "Only for responses without Cache-Control; otherwise that decides."
+            }
         },
     );
-    match cache.life {
-        Life::AtMost => age::at_most(w),
-        Life::AsTold => age::as_told(w),
+    match cache.lifetime {
+        CacheLifetime::Fixed => age::fixed(w),
+        CacheLifetime::FromBackend => age::from_backend(w),
     }
-    if form == Form::Tuned {
+    if profile == ProxyProfile::Tuned {
         w.line(
             "proxy_cache_lock on;",
-            "Of many requests for an answer that is not there, one asks the backend and the others wait for it.",
+            "Of concurrent requests for a missing response, one goes to the backend and the others \
+             wait.",
         );
-        w.line("proxy_cache_lock_timeout 5s;", "They wait this long at most, then ask themselves.");
+        w.line(
+            "proxy_cache_lock_timeout 5s;",
+            "They wait at most this long, then go to the backend too.",
+        );
     }
     w.line(
         "proxy_pass_header Date;",
-        "nginx sends no Age. With the backend's own Date a cache behind it (a browser) still knows how old the answer is: with a new \
-         Date, one of yesterday evening with max-age until midnight would live far into the next day.",
+        "nginx sends no Age. With the backend's own Date a cache behind it (a browser) still knows \
+         how old the answer is: with a new Date, one of yesterday evening with max-age until \
+         midnight would live far into the next day.",
     );
     w.line(
         "add_header X-Cache-Status $upstream_cache_status always;",
-        "HIT, MISS, EXPIRED, STALE, UPDATING: what the cache did.",
+        "HIT, MISS, EXPIRED, STALE, UPDATING: the cache's result.",
     );
 }
 
-fn in_folder(front: &Front, name: &str) -> String {
-    quoted(&front.folder.join(name))
+fn in_folder(proxy: &NginxProxy, name: &str) -> String {
+    quoted(&proxy.folder.join(name))
 }
 
-/// A path as nginx reads it.
+/// Quotes a path for nginx.
 pub(super) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))

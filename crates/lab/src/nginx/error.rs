@@ -1,122 +1,128 @@
-//! What can be wrong with an nginx.
+//! Errors of nginx and its configuration.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{BACKENDS_MAX, CACHE_TTL_MAX_S, WEIGHT_MAX};
 
-/// Why there is no nginx.
+/// Error of nginx or its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum NginxError {
     /// It is not installed.
-    #[error("nginx is missing: it is neither in PATH nor in {0}; install it (Debian, Ubuntu: apt-get install nginx)")]
+    #[error(
+        "nginx is missing: it is neither in PATH nor in {0}; install it (Debian, Ubuntu: apt-get \
+         install nginx)"
+    )]
     Missing(String),
     /// It cannot be started.
     #[error("{binary} cannot be started: {why}")]
     Start {
         /// The program.
         binary: PathBuf,
-        /// Why.
+        /// The system's error.
         why: std::io::Error,
     },
-    /// It does not say which version it is.
-    #[error("{binary} -v says {said:?}, which is no version of nginx")]
+    /// Its version output is not understood.
+    #[error("{binary} -v says {output:?}, which is not a version of nginx")]
     Version {
         /// The program.
         binary: PathBuf,
-        /// Its answer.
-        said: String,
+        /// Its output.
+        output: String,
     },
     /// It is too old.
-    #[error("{binary} is nginx {version}; {min} is the oldest that will do: install a newer one", min = super::VERSION_MIN)]
+    #[error("{binary} is nginx {version}; {min} is the oldest supported version; install a newer \
+             one", min = super::VERSION_MIN)]
     Old {
         /// The program.
         binary: PathBuf,
         /// Its version.
         version: String,
     },
-    /// It did not come to an end.
+    /// It did not end in time.
     #[error(
-        "{binary} was still checking {file} after {limit_s} s (does the file name hosts that cannot be looked up?)"
+        "{binary} still checked {file} after {limit_s} s (does the file name hosts that cannot be \
+         looked up?)"
     )]
     Slow {
         /// The program.
         binary: PathBuf,
         /// Its configuration.
         file: PathBuf,
-        /// How long it was waited for, in s.
+        /// Time limit, in s.
         limit_s: u64,
     },
-    /// It refuses its configuration.
-    #[error("nginx refuses {file}:\n{said}")]
+    /// It rejects its configuration.
+    #[error("nginx rejects {file}:\n{output}")]
     Refused {
         /// The configuration.
         file: PathBuf,
-        /// What it says.
-        said: String,
+        /// Its messages.
+        output: String,
     },
-    /// A file of it cannot be written.
+    /// A file cannot be written.
     #[error("{path} cannot be written: {why}")]
     Unwritable {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         why: std::io::Error,
     },
-    /// A certificate could not be made.
-    #[error("no self-signed certificate could be made: {0}")]
+    /// The certificate could not be created.
+    #[error("cannot create a self-signed certificate: {0}")]
     Certificate(String),
-    /// None, or too many backends.
-    #[error("{0} backends: there must be 1 to {BACKENDS_MAX}")]
+    /// Too few or too many backends.
+    #[error("{0} backends: must be 1 to {BACKENDS_MAX}")]
     Backends(usize),
-    /// A weight that nobody can want.
+    /// A weight out of range.
     #[error("the weight of backend {address} is {weight}: it must be 1 to {WEIGHT_MAX}")]
     Weight {
-        /// Which.
+        /// The backend.
         address: SocketAddr,
         /// Its weight.
         weight: u32,
     },
-    /// A life in the cache that nobody can want.
-    #[error("answers are to be kept for {0} s: it must be 1 to {CACHE_TTL_MAX_S}; leave the cache out for not at all")]
+    /// A cache time out of range.
+    #[error("cache time of {0} s: must be 1 to {CACHE_TTL_MAX_S}; omit the cache to disable it")]
     Ttl(u32),
-    /// Keep-alive of nothing.
-    #[error("0 connections are to be kept open to the backends: it must be at least 1; leave it out for none")]
+    /// Zero upstream connections.
+    #[error("upstream keep-alive of 0 connections: must be at least 1; omit it for none")]
     Keepalive,
-    /// Nobody to work.
-    #[error("0 worker processes: there must be at least 1; leave it out for one per CPU")]
+    /// Zero workers.
+    #[error("0 worker processes: must be at least 1; omit it for one per CPU")]
     Workers,
-    /// A path that nginx cannot be told.
-    #[error("the path {path:?} {rule}: take another for nginx")]
+    /// A path that nginx cannot represent.
+    #[error("the path {path:?} {rule}; use another path for nginx")]
     Path {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The violated rule.
         rule: &'static str,
     },
-    /// A placeholder that does not exist.
-    #[error("line {line} of the template: {{{name}}} is no placeholder; there are {known}")]
+    /// An unknown placeholder.
+    #[error("line {line} of the template: {{{name}}} is not a placeholder; known ones are {known}")]
     Placeholder {
-        /// From 1.
+        /// Line of the template, from 1.
         line: usize,
         /// Its name.
         name: String,
-        /// Those that exist.
+        /// Known placeholders.
         known: String,
     },
-    /// A placeholder for what the set-up does not have.
-    #[error("line {line} of the template: {{{name}}} has no value, for the set-up has no {lacks}")]
+    /// A placeholder without a value in this deployment.
+    #[error(
+        "line {line} of the template: {{{name}}} has no value, because the deployment has no \
+         {missing}"
+    )]
     Valueless {
-        /// From 1.
+        /// Line of the template, from 1.
         line: usize,
         /// Its name.
         name: String,
-        /// What is missing.
-        lacks: &'static str,
+        /// The missing part of the deployment.
+        missing: &'static str,
     },
-    /// A template that does not use what it must.
-    #[error(
-        "the template does not use {{{0}}}: without it nginx would not be where, or in front of what, the set-up says"
-    )]
+    /// A required placeholder is missing.
+    #[error("the template does not use {{{0}}}, which places nginx in the deployment")]
     Unused(&'static str),
 }

@@ -1,27 +1,31 @@
-//! The user's own configuration, with places for what differs between set-ups.
+//! A user's own configuration, with placeholders for the deployment.
 
 use super::configuration::quoted;
-use super::{Balance, Front, NginxError};
+use super::{Balance, NginxError, NginxProxy};
 
-/// The placeholders of a template, and what is put there.
+/// Placeholders of a template, with their values.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("listen", "address and port to listen on: 127.0.0.1:8000"),
     ("port", "the port alone"),
-    ("backends", "a `server ADDRESS weight=N;` for each backend, for the inside of an `upstream` block"),
-    ("folder", "the folder for all that nginx writes, quoted paths aside: \"{folder}/nginx.pid\""),
+    (
+        "backends",
+        "a `server ADDRESS weight=N;` for each backend, for the inside of an `upstream` block",
+    ),
+    ("folder", "the folder for all files of nginx, unquoted: \"{folder}/nginx.pid\""),
     ("user", "`user root;` when root starts nginx, else nothing"),
-    ("cache_s", "how long answers are kept, in seconds"),
-    ("keepalive", "connections to the backends that each worker keeps open"),
+    ("cache_s", "time to live of cached responses, in seconds"),
+    ("keepalive", "idle connections to the backends per worker"),
     ("certificate", "file with the certificate, quoted"),
     ("key", "file with its private key, quoted"),
 ];
 
-/// The template with each `{name}` replaced. Braces around anything but one lower-case word are nginx's own.
+/// Replaces each `{name}` of a template. Braces around anything but one lower-case word belong to
+/// nginx.
 ///
 /// # Errors
-/// A word in braces that is no placeholder, one for what the set-up does not have, and a template without `{backends}` or
-/// without both `{listen}` and `{port}`.
-pub fn from_template(text: &str, front: &Front) -> Result<String, NginxError> {
+/// An unknown placeholder, one without a value in this deployment, and a template without
+/// `{backends}` or without both `{listen}` and `{port}`.
+pub fn from_template(text: &str, proxy: &NginxProxy) -> Result<String, NginxError> {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut used) = (text, Vec::new());
     while let Some(begin) = rest.find('{') {
@@ -35,7 +39,7 @@ pub fn from_template(text: &str, front: &Front) -> Result<String, NginxError> {
         }
         let name = &after[..end];
         let line = 1 + text[..text.len() - rest.len() + begin].matches('\n').count();
-        out.push_str(&value(name, line, front)?);
+        out.push_str(&value(name, line, proxy)?);
         used.push(name);
         rest = &after[end + 1..];
     }
@@ -47,32 +51,37 @@ pub fn from_template(text: &str, front: &Front) -> Result<String, NginxError> {
     }
 }
 
-fn value(name: &str, line: usize, front: &Front) -> Result<String, NginxError> {
-    let or = |value: Option<String>, lacks| {
-        value.ok_or_else(|| NginxError::Valueless { line, name: name.to_owned(), lacks })
+fn value(name: &str, line: usize, proxy: &NginxProxy) -> Result<String, NginxError> {
+    let required = |value: Option<String>, missing| {
+        value.ok_or_else(|| NginxError::Valueless { line, name: name.to_owned(), missing })
     };
     match name {
-        "listen" => Ok(format!("127.0.0.1:{}", front.listen)),
-        "port" => Ok(front.listen.to_string()),
-        "backends" => Ok(servers(front).join("\n        ")),
-        "folder" => Ok(front.folder.to_string_lossy().into_owned()),
-        "user" => Ok(if front.as_root { "user root;".to_owned() } else { String::new() }),
-        "cache_s" => or(front.cache.map(|cache| cache.ttl_s.to_string()), "cache"),
+        "listen" => Ok(format!("127.0.0.1:{}", proxy.listen)),
+        "port" => Ok(proxy.listen.to_string()),
+        "backends" => Ok(servers(proxy).join("\n        ")),
+        "folder" => Ok(proxy.folder.to_string_lossy().into_owned()),
+        "user" => Ok(if proxy.as_root { "user root;".to_owned() } else { String::new() }),
+        "cache_s" => required(proxy.cache.map(|cache| cache.ttl_s.to_string()), "cache"),
         "keepalive" => {
-            or(front.upstream_keepalive.map(|n| n.to_string()), "connections that are kept open to the backends")
+            required(proxy.upstream_keepalive.map(|n| n.to_string()), "upstream keep-alive")
         }
-        "certificate" => or(front.tls.as_ref().map(|tls| quoted(&tls.certificate)), "TLS"),
-        "key" => or(front.tls.as_ref().map(|tls| quoted(&tls.key)), "TLS"),
+        "certificate" => required(proxy.tls.as_ref().map(|tls| quoted(&tls.certificate)), "TLS"),
+        "key" => required(proxy.tls.as_ref().map(|tls| quoted(&tls.key)), "TLS"),
         _ => {
-            let known: Vec<_> = PLACEHOLDERS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
+            let known: Vec<_> =
+                PLACEHOLDERS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
             Err(NginxError::Placeholder { line, name: name.to_owned(), known: known.join(", ") })
         }
     }
 }
 
-/// The backends as lines of an `upstream` block.
-pub(super) fn servers(front: &Front) -> Vec<String> {
-    let weighed = front.balance != Balance::RoundRobin;
+/// Returns the backends as lines of an `upstream` block.
+pub(super) fn servers(proxy: &NginxProxy) -> Vec<String> {
+    let weighed = proxy.balance != Balance::RoundRobin;
     let weight = |n| if weighed && n != 1 { format!(" weight={n}") } else { String::new() };
-    front.backends.iter().map(|backend| format!("server {}{};", backend.address, weight(backend.weight))).collect()
+    proxy
+        .backends
+        .iter()
+        .map(|backend| format!("server {}{};", backend.address, weight(backend.weight)))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! What can be said without nginx; what it makes of it is in the tests of the binary.
+//! Tests without nginx itself; the tests of the binary run it.
 
 use super::*;
 
@@ -6,38 +6,50 @@ fn backend(weight: u32, port: u16) -> Backend {
     Backend { address: SocketAddr::from(([127, 0, 0, 1], port)), weight }
 }
 
-fn front(form: Form) -> Front {
-    Front::new(form, 8000, vec![backend(4, 1), backend(1, 2)], PathBuf::from("/tmp/a b"))
+fn proxy(profile: ProxyProfile) -> NginxProxy {
+    NginxProxy::new(profile, 8000, vec![backend(4, 1), backend(1, 2)], PathBuf::from("/tmp/a b"))
 }
 
 #[test]
-fn a_wrong_front_is_refused_with_the_rule_and_the_value() {
-    type Spoil = fn(&mut Front);
-    let cases: [(Spoil, &str); 11] = [
-        (|f| f.backends.clear(), "0 backends: there must be 1 to 256"),
-        (|f| f.backends = vec![backend(1, 1); 257], "257 backends: there must be 1 to 256"),
-        (|f| f.backends[1].weight = 0, "the weight of backend 127.0.0.1:2 is 0: it must be 1 to 1000"),
+fn an_invalid_proxy_is_refused_with_the_rule_and_the_value() {
+    type Corruption = fn(&mut NginxProxy);
+    let cases: [(Corruption, &str); 11] = [
+        (|f| f.backends.clear(), "0 backends: must be 1 to 256"),
+        (|f| f.backends = vec![backend(1, 1); 257], "257 backends: must be 1 to 256"),
+        (
+            |f| f.backends[1].weight = 0,
+            "the weight of backend 127.0.0.1:2 is 0: it must be 1 to 1000",
+        ),
         (|f| f.backends[0].weight = 1_001, "the weight of backend 127.0.0.1:1 is 1001"),
-        (|f| f.cache = Some(Cache { ttl_s: 0, life: Life::AtMost }), "kept for 0 s"),
-        (|f| f.cache = Some(Cache { ttl_s: u32::MAX, life: Life::AsTold }), "kept for 4294967295 s"),
-        (|f| f.upstream_keepalive = Some(0), "0 connections are to be kept open"),
+        (
+            |f| f.cache = Some(Cache { ttl_s: 0, lifetime: CacheLifetime::Fixed }),
+            "cache time of 0 s",
+        ),
+        (
+            |f| f.cache = Some(Cache { ttl_s: u32::MAX, lifetime: CacheLifetime::FromBackend }),
+            "cache time of 4294967295 s",
+        ),
+        (|f| f.upstream_keepalive = Some(0), "upstream keep-alive of 0 connections"),
         (|f| f.workers = Some(0), "0 worker processes"),
         (|f| f.folder = PathBuf::from("here"), "the path \"here\" is not absolute"),
         (|f| f.folder = PathBuf::from("/$x"), "contains a $"),
-        (|f| f.tls = Some(Tls { certificate: "/a\nb".into(), key: "/k".into() }), "contains a control character"),
+        (
+            |f| f.tls = Some(Tls { certificate: "/a\nb".into(), key: "/k".into() }),
+            "contains a control character",
+        ),
     ];
-    front(Form::Tuned).validate().unwrap();
-    for (spoil, why) in cases {
-        let mut front = front(Form::Tuned);
-        spoil(&mut front);
-        let error = front.validate().unwrap_err().to_string();
+    proxy(ProxyProfile::Tuned).validate().unwrap();
+    for (corrupt, why) in cases {
+        let mut proxy = proxy(ProxyProfile::Tuned);
+        corrupt(&mut proxy);
+        let error = proxy.validate().unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
 
 #[test]
-fn the_original_form_has_the_originals_settings() {
-    let text = configuration(&front(Form::Original));
+fn the_published_profile_has_the_published_settings() {
+    let text = configuration(&proxy(ProxyProfile::Published));
     for line in [
         "worker_processes auto;",
         "worker_connections 8000;",
@@ -54,14 +66,15 @@ fn the_original_form_has_the_originals_settings() {
 }
 
 #[test]
-fn comments_change_nothing_but_comments() {
-    for form in [Form::Original, Form::Tuned] {
-        let mut front = front(form);
-        front.cache = Some(Cache { ttl_s: 60, life: Life::AtMost });
-        let plain = configuration(&front);
-        front.comments = true;
-        let commented = configuration(&front);
-        let without: Vec<_> = commented.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+fn comments_change_no_directive() {
+    for profile in [ProxyProfile::Published, ProxyProfile::Tuned] {
+        let mut proxy = proxy(profile);
+        proxy.cache = Some(Cache { ttl_s: 60, lifetime: CacheLifetime::Fixed });
+        let plain = configuration(&proxy);
+        proxy.comments = true;
+        let commented = configuration(&proxy);
+        let without: Vec<_> =
+            commented.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
         assert_eq!(without.join("\n"), plain.trim_end());
         assert!(commented.lines().all(|line| line.len() <= 130), "{commented}");
         assert!(commented.lines().count() > plain.lines().count() + 15);
@@ -69,58 +82,76 @@ fn comments_change_nothing_but_comments() {
 }
 
 #[test]
-fn its_command_line_serves_in_the_foreground() {
-    let argv = argv(Path::new("/usr/sbin/nginx"), &front(Form::Tuned));
-    let expected =
-        ["/usr/sbin/nginx", "-p", "/tmp/a b", "-c", "/tmp/a b/nginx.conf", "-e", "stderr", "-g", "daemon off;"];
+fn the_command_line_serves_in_the_foreground() {
+    let argv = argv(Path::new("/usr/sbin/nginx"), &proxy(ProxyProfile::Tuned));
+    let expected = [
+        "/usr/sbin/nginx",
+        "-p",
+        "/tmp/a b",
+        "-c",
+        "/tmp/a b/nginx.conf",
+        "-e",
+        "stderr",
+        "-g",
+        "daemon off;",
+    ];
     assert_eq!(argv, expected);
 }
 
 #[test]
-fn words_for_reports() {
-    let mut front = front(Form::Original);
-    let words = |f: &Front| [f.proxy_words(), f.caching_words(), f.balancing_words()].join("; ");
-    assert_eq!(words(&front), "nginx, original form; none; round robin over 2");
-    front.balance = Balance::Weights;
-    front.cache = Some(Cache { ttl_s: 1, life: Life::AtMost });
-    assert_eq!(words(&front), "nginx, original form; 1 s in nginx; weights 4:1");
-    front.backends.pop();
-    front.form = Form::Tuned;
-    front.tls = Some(Tls::within(Path::new("/t")));
-    front.cache = Some(Cache { ttl_s: 1, life: Life::AsTold });
-    assert_eq!(words(&front), "nginx, tuned form, TLS; in nginx as the service says, else 1 s; none");
+fn descriptions_for_reports() {
+    let mut proxy = proxy(ProxyProfile::Published);
+    let words = |f: &NginxProxy| {
+        [f.describe_proxy(), f.describe_caching(), f.describe_balancing()].join("; ")
+    };
+    assert_eq!(words(&proxy), "nginx, published profile; none; round robin over 2");
+    proxy.balance = Balance::Weights;
+    proxy.cache = Some(Cache { ttl_s: 1, lifetime: CacheLifetime::Fixed });
+    assert_eq!(words(&proxy), "nginx, published profile; 1 s in nginx; weights 4:1");
+    proxy.backends.pop();
+    proxy.profile = ProxyProfile::Tuned;
+    proxy.tls = Some(Tls::within(Path::new("/t")));
+    proxy.cache = Some(Cache { ttl_s: 1, lifetime: CacheLifetime::FromBackend });
+    assert_eq!(
+        words(&proxy),
+        "nginx, tuned profile, TLS; in nginx by Cache-Control, else 1 s; none"
+    );
 }
 
 #[test]
 fn a_template_is_filled() {
-    let mut front = front(Form::Tuned);
-    front.balance = Balance::Weights;
-    front.tls = Some(Tls::within(Path::new("/t")));
-    front.cache = Some(Cache { ttl_s: 9, life: Life::AtMost });
-    front.as_root = true;
-    let text =
-        "{user} a{b {} {A} {2,} \"{folder}/x\" {listen} {port} {cache_s} {keepalive} {certificate} {key} {backends}";
-    let filled = from_template(text, &front).unwrap();
+    let mut proxy = proxy(ProxyProfile::Tuned);
+    proxy.balance = Balance::Weights;
+    proxy.tls = Some(Tls::within(Path::new("/t")));
+    proxy.cache = Some(Cache { ttl_s: 9, lifetime: CacheLifetime::Fixed });
+    proxy.as_root = true;
+    let text = "{user} a{b {} {A} {2,} \"{folder}/x\" {listen} {port} {cache_s} {keepalive} \
+                {certificate} {key} {backends}";
+    let filled = from_template(text, &proxy).unwrap();
     let backends = "server 127.0.0.1:1 weight=4;\n        server 127.0.0.1:2;";
     assert_eq!(
         filled,
         format!(
-            "user root; a{{b {{}} {{A}} {{2,}} \"/tmp/a b/x\" 127.0.0.1:8000 8000 9 64 \"/t/certificate.pem\" \
-             \"/t/certificate.key\" {backends}"
+            "user root; a{{b {{}} {{A}} {{2,}} \"/tmp/a b/x\" 127.0.0.1:8000 8000 9 64 \
+             \"/t/certificate.pem\" \"/t/certificate.key\" {backends}"
         )
     );
 }
 
 #[test]
-fn a_wrong_template_is_refused_with_its_line() {
-    let front = front(Form::Original);
+fn an_invalid_template_is_refused_with_its_line() {
+    let proxy = proxy(ProxyProfile::Published);
     for (text, why) in [
         (
             "\n\n{listen} {backend}",
-            "line 3 of the template: {backend} is no placeholder; there are {listen}, {port}, {backends}",
+            "line 3 of the template: {backend} is not a placeholder; known ones are {listen}, \
+             {port}, {backends}",
         ),
-        ("{listen}\n{cache_s}", "line 2 of the template: {cache_s} has no value, for the set-up has no cache"),
-        ("{keepalive}", "has no connections that are kept open"),
+        (
+            "{listen}\n{cache_s}",
+            "line 2 of the template: {cache_s} has no value, because the deployment has no cache",
+        ),
+        ("{keepalive}", "has no upstream keep-alive"),
         ("{certificate}", "has no TLS"),
         ("{key}", "has no TLS"),
         ("{backends}", "the template does not use {listen}"),
@@ -129,21 +160,25 @@ fn a_wrong_template_is_refused_with_its_line() {
         ("{", "the template does not use {listen}"),
         ("{listen", "the template does not use {listen}"),
     ] {
-        let error = from_template(text, &front).unwrap_err().to_string();
+        let error = from_template(text, &proxy).unwrap_err().to_string();
         assert!(error.contains(why), "{text:?}: {error}");
     }
 }
 
 #[test]
-fn the_key_of_a_certificate_is_its_owners_alone() {
+fn only_the_owner_can_read_the_key() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    // One that is there and open to all is replaced, not filled.
+    // An existing world-readable key is replaced, not overwritten in place.
     let tls = Tls::within(folder.path());
     std::fs::write(&tls.key, "old").unwrap();
     std::fs::set_permissions(&tls.key, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(self_signed(folder.path()).unwrap(), tls);
     assert_eq!(std::fs::metadata(&tls.key).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(std::fs::read_to_string(&tls.key).unwrap().starts_with("-----BEGIN PRIVATE KEY-----"));
-    assert!(std::fs::read_to_string(&tls.certificate).unwrap().starts_with("-----BEGIN CERTIFICATE-----"));
+    assert!(
+        std::fs::read_to_string(&tls.certificate)
+            .unwrap()
+            .starts_with("-----BEGIN CERTIFICATE-----")
+    );
 }

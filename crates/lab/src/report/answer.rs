@@ -1,25 +1,25 @@
-//! The answer in a sentence, drawn from the numbers and no further than they go.
+//! The answer to the question in one sentence, limited to what the numbers support.
 
-use hotrow_measure::statistics::{Comparison, Estimate, Spread, VALUES_MIN, Verdict};
+use hotrow_measure::statistics::{Comparison, ComparisonVerdict, Estimate, Spread, VALUES_MIN};
 
 use super::labels::label;
-use super::numbers::{bytes, number, percent, ratio, ratio_ends};
-use super::summary::{RowSummary, Run, State, Summary};
+use super::summary::{RowState, RowSummary, Run, Summary};
 use crate::results::{Compare, Row};
+use hotrow_report::numbers::{bytes, number, percent, ratio, ratio_ends};
 
-/// From this ratio on it is told as a multiple, below as a percentage.
+/// Ratio from which it is stated as a multiple; below, as a percentage.
 const MULTIPLE_FROM: f64 = 1.95;
 
-/// Further figures that an answer tells.
+/// Most further figures in an answer.
 const FIGURES_MAX: usize = 4;
 
-/// By which figure two rows are compared.
+/// The figure by which two rows are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
-    /// Requests per second: more is better.
+    /// Requests per second; more is better.
     Rate,
-    /// CPU per request of all but the generator: less is better. For two rows at the same rate that was asked for, where the rate
-    /// itself says nothing.
+    /// CPU time per request without the generator; less is better. Used for two rows at the same
+    /// requested rate, where the rate itself says nothing.
     Cpu,
 }
 
@@ -39,64 +39,82 @@ impl Metric {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// What this run shows.
-    pub(super) ours: String,
-    /// What to keep in mind, and what the original showed; may be empty.
-    pub(super) more: String,
+    /// Result of this run.
+    pub(super) statement: String,
+    /// Caveats and the published result; may be empty.
+    pub(super) caveats: String,
 }
 
 impl Answer {
-    fn unknown(says: &str, why: &str) -> Self {
-        Self { ours: format!("{says} …: not known, for {why}."), more: String::new() }
+    fn unknown(claim: &str, why: &str) -> Self {
+        Self {
+            statement: format!("{claim} …: not known, because {why}."), caveats: String::new()
+        }
     }
 }
 
-/// What a comparison that the experiment asks for came to.
+/// Returns the answer of a comparison.
 pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
-    let says = compare.says.trim();
+    let claim = compare.claim.trim();
     let (this, that) = match (summary.row(&compare.row), summary.row(&compare.with)) {
         (Some(this), Some(that)) => (this, that),
-        (None, _) => return Answer::unknown(says, &format!("there is no row {:?}", compare.row)),
-        (_, None) => return Answer::unknown(says, &format!("there is no row {:?}", compare.with)),
+        (None, _) => return Answer::unknown(claim, &format!("there is no row {:?}", compare.row)),
+        (_, None) => return Answer::unknown(claim, &format!("there is no row {:?}", compare.with)),
     };
     if let Some(name) = &compare.figure {
-        return by_figure(says, name, [this, that], summary);
+        return by_figure(claim, name, [this, that], summary);
     }
     let metric = Metric::of(this.row, that.row);
     let Some(found) = this.over(that, |run| metric.figure(run)) else {
-        return Answer::unknown(says, &why_not([this, that], summary));
+        return Answer::unknown(claim, &why_not([this, that], summary));
     };
     let bound = match (this.generator_limited(), that.generator_limited()) {
         (false, false) => "",
-        (true, false) => "The generator was the limit of the first, so that the true ratio may be larger.",
-        (false, true) => "The generator was the limit of the second, so that the true ratio may be smaller.",
-        (true, true) => "The generator was the limit of both: the ratio says nothing about the service.",
+        (true, false) => {
+            "The generator was the limit of the first, so that the true ratio may be larger."
+        }
+        (false, true) => {
+            "The generator was the limit of the second, so that the true ratio may be smaller."
+        }
+        (true, true) => {
+            "The generator was the limit of both: the ratio says nothing about the service."
+        }
     };
     let bound = if metric == Metric::Rate { bound } else { "" };
-    let (original, figures) = (original(this.row, that.row), figures(this, that));
+    let (published_sentence, figures) = (published(this.row, that.row), figures(this, that));
     let cost = if metric == Metric::Rate { cost(this, that) } else { String::new() };
-    let more = [cost.as_str(), &figures, bound, &original];
-    let more: Vec<&str> = more.into_iter().filter(|words| !words.is_empty()).collect();
-    Answer { ours: format!("{says} {}.", phrase(&found, metric)), more: more.join(" ") }
+    let more = [cost.as_str(), &figures, bound, &published_sentence];
+    let caveats: Vec<&str> = more.into_iter().filter(|words| !words.is_empty()).collect();
+    Answer { statement: format!("{claim} {}.", phrase(&found, metric)), caveats: caveats.join(" ") }
 }
 
-/// CPU time beside the rate: it repeats better, and tells what a rate hides that something else limits.
+/// Returns the CPU cost beside the rate: it varies less, and shows a difference that another limit
+/// hides.
 fn cost(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
-    let found = this.over(that, |run| Metric::Cpu.figure(run)).filter(|found| found.ratio.is_finite());
+    let found =
+        this.over(that, |run| Metric::Cpu.figure(run)).filter(|found| found.ratio.is_finite());
     found.map(|found| format!("It {}.", phrase(&found, Metric::Cpu))).unwrap_or_default()
 }
 
-/// Where a figure of the service's own answers the question: both values, and whether they differ beyond their spread.
-fn by_figure(says: &str, name: &str, sides: [&RowSummary<'_>; 2], summary: &Summary<'_>) -> Answer {
-    let [Some(a), Some(b)] = sides.map(|row| row.estimate(|run| Some(run.figure_named(name)?.0))) else {
+/// Returns the answer from one of the service's own figures: both values, and whether they differ
+/// beyond their spread.
+fn by_figure(
+    claim: &str,
+    name: &str,
+    sides: [&RowSummary<'_>; 2],
+    summary: &Summary<'_>,
+) -> Answer {
+    let [Some(a), Some(b)] = sides.map(|row| row.estimate(|run| Some(run.figure_named(name)?.0)))
+    else {
         let why = if sides.iter().any(|row| row.runs().is_empty()) {
             why_not(sides, summary)
         } else {
             format!("a row has no figure {name:?}")
         };
-        return Answer::unknown(says, &why);
+        return Answer::unknown(claim, &why);
     };
-    let unit = sides[0].runs().iter().find_map(|run| Some(run.figure_named(name)?.1)).unwrap_or_default();
+    let unit =
+        sides[0].runs().iter().find_map(|run| Some(run.figure_named(name)?.1)).unwrap_or_default();
     let words = |of: &Estimate| {
         let ends = if of.low == of.high {
             String::new()
@@ -107,14 +125,17 @@ fn by_figure(says: &str, name: &str, sides: [&RowSummary<'_>; 2], summary: &Summ
     };
     let apart = a.low > b.high || a.high < b.low;
     let caveat = match (a.spread, b.spread) {
-        _ if !apart => ", which is no difference that this run shows",
+        _ if !apart => ", which is no significant difference in this run",
         (Spread::Interval, Spread::Interval) => "",
-        _ => ", but that is not certain, for there were too few rounds",
+        _ => ", but that is uncertain, because there were too few rounds",
     };
-    Answer { ours: format!("{says}: {name} {} against {}{caveat}.", words(&a), words(&b)), more: String::new() }
+    Answer {
+        statement: format!("{claim}: {name} {} against {}{caveat}.", words(&a), words(&b)),
+        caveats: String::new(),
+    }
 }
 
-/// A figure with its unit.
+/// Formats a figure with its unit.
 fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         "" => number(value),
@@ -127,8 +148,10 @@ fn phrase(found: &Comparison, metric: Metric) -> String {
     let times = ratio(found.ratio);
     let ends = ratio_ends(found.low, found.high, "–");
     match found.verdict {
-        Verdict::Faster | Verdict::Slower => match (metric, found.ratio) {
-            (Metric::Rate, r) if r >= MULTIPLE_FROM => format!("{times} times as fast (95 %: {ends})"),
+        ComparisonVerdict::Faster | ComparisonVerdict::Slower => match (metric, found.ratio) {
+            (Metric::Rate, r) if r >= MULTIPLE_FROM => {
+                format!("{times} times as fast (95 %: {ends})")
+            }
             (Metric::Rate, r) => {
                 let way = if r > 1.0 { "faster" } else { "slower" };
                 format!("{} {way} ({times} times as fast; 95 %: {ends})", percent((r - 1.0).abs()))
@@ -138,69 +161,78 @@ fn phrase(found: &Comparison, metric: Metric) -> String {
             }
             (Metric::Cpu, r) => {
                 let way = if r > 1.0 { "more" } else { "less" };
-                format!("cost {} {way} CPU per request ({times} times as much; 95 %: {ends})", percent((r - 1.0).abs()))
+                format!(
+                    "cost {} {way} CPU per request ({times} times as much; 95 %: {ends})",
+                    percent((r - 1.0).abs())
+                )
             }
         },
-        Verdict::NoDifferenceShown => {
+        ComparisonVerdict::NoDifferenceShown => {
             let neither = match metric {
                 Metric::Rate => "neither faster nor slower",
                 Metric::Cpu => "cost neither more nor less CPU per request",
             };
-            format!("{neither}, as far as this run shows (ratio {times}; 95 %: {ends})")
+            format!("{neither}, within the accuracy of this run (ratio {times}; 95 %: {ends})")
         }
-        Verdict::TooFew => {
+        ComparisonVerdict::TooFew => {
             let what = match metric {
                 Metric::Rate => format!("about {times} times as fast"),
                 Metric::Cpu => format!("cost about {times} times as much CPU per request"),
             };
             let seen = match found.values {
                 1 => "1 round is too few".to_owned(),
-                n => format!("{n} rounds are too few; they gave {ends}"),
+                n => format!("{n} rounds are too few; range {ends}"),
             };
-            format!("{what}, but that is not certain ({seen}; {VALUES_MIN} are needed)")
+            format!("{what}, but that is uncertain ({seen}; {VALUES_MIN} are needed)")
         }
     }
 }
 
-fn original(this: &Row, that: &Row) -> String {
-    match (this.original_rps, that.original_rps) {
+fn published(this: &Row, that: &Row) -> String {
+    match (this.published_rps, that.published_rps) {
         (Some(a), Some(b)) if a > 0.0 && b > 0.0 => {
             let (times, a, b) = (ratio(a / b), number(a), number(b));
-            format!("In the original it was {times} times ({a} against {b} requests/s).")
+            format!("The published ratio is {times} ({a} against {b} requests/s).")
         }
         _ => String::new(),
     }
 }
 
-/// The further figures that both rows have: where it is not the rate that answers the question, they do.
+/// Returns further figures that both rows have.
 fn figures(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
     let Some(run) = this.runs().first() else { return String::new() };
-    let told = run.of.figures.iter().take(FIGURES_MAX).filter_map(|(name, _, unit)| {
-        let of = |row: &RowSummary<'_>| row.median(|run| run.figure(name, unit)).filter(|value| value.is_finite());
-        Some(format!("{name} {} against {}", with_unit(of(this)?, unit), with_unit(of(that)?, unit)))
+    let shown = run.of.figures.iter().take(FIGURES_MAX).filter_map(|(name, _, unit)| {
+        let of = |row: &RowSummary<'_>| {
+            row.median(|run| run.figure(name, unit)).filter(|value| value.is_finite())
+        };
+        Some(format!(
+            "{name} {} against {}",
+            with_unit(of(this)?, unit),
+            with_unit(of(that)?, unit)
+        ))
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { String::new() } else { format!("Beside it: {}.", told.join("; ")) }
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() { String::new() } else { format!("Further figures: {}.", shown.join("; ")) }
 }
 
 fn why_not(sides: [&RowSummary<'_>; 2], summary: &Summary<'_>) -> String {
     let all: Vec<&Row> = summary.rows.iter().map(|row| row.row).collect();
     let side = sides.iter().find_map(|side| match &side.state {
-        State::Failed(_) => Some(format!("{} failed", label(side.row, &all))),
-        State::Missing => Some(format!("{} was not measured", label(side.row, &all))),
-        State::Measured(_) => None,
+        RowState::Failed(_) => Some(format!("{} failed", label(side.row, &all))),
+        RowState::Missing => Some(format!("{} was not measured", label(side.row, &all))),
+        RowState::Measured(_) => None,
     });
     side.unwrap_or_else(|| "no round has both".to_owned())
 }
 
-/// What can be said where nobody said what to compare: the fastest and the slowest row.
+/// Returns the answer without a comparison: the fastest and the slowest row.
 pub(super) fn without_question(summary: &Summary<'_>) -> String {
     let all: Vec<&Row> = summary.rows.iter().map(|row| row.row).collect();
     let mut rates: Vec<(f64, &Row)> =
         summary.rows.iter().filter_map(|row| Some((row.rps()?.median, row.row))).collect();
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
     match rates.as_slice() {
-        [] => "Nothing was measured that counts.".to_owned(),
+        [] => "There is no valid measurement.".to_owned(),
         [(rps, row)] => format!("{}: {} requests/s.", label(row, &all), number(*rps)),
         [(low, slowest), .., (high, fastest)] => format!(
             "From {} requests/s ({}) to {} ({}).",

@@ -1,37 +1,41 @@
-//! Two runs of one experiment, row by row.
+//! Comparison of two runs of one experiment, row by row.
 
-use hotrow_measure::statistics::{self, Comparison, VALUES_MIN, Verdict};
+use hotrow_measure::statistics::{self, Comparison, ComparisonVerdict, VALUES_MIN};
 
-use super::document::{Block, Cell, Column, Document, Table, Tone};
-use super::numbers::{bytes, date, ends, number, percent, ratio, ratio_ends};
-use super::plot::{Bar, Bars, Plot};
 use super::sections::{Section, sections};
-use super::summary::{RowSummary, SEED, State, Summary};
+use super::summary::{RowState, RowSummary, SEED, Summary};
 use super::verdict as limits;
 use crate::results::{Host, Results, Row};
+use hotrow_report::document::{Block, Cell, CellStyle, Column, Document, Table};
+use hotrow_report::numbers::{bytes, date, ends, number, percent, ratio, ratio_ends};
+use hotrow_report::plot::{Bar, Bars, Plot};
 
-/// Why two runs cannot be compared.
+/// Reason two runs cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// They are of different experiments.
-    #[error("A is a run of the experiment {a:?} and B one of {b:?}; only runs of one experiment can be compared")]
+    /// They belong to different experiments.
+    #[error(
+        "A is a run of the experiment {a:?} and B one of {b:?}; compare runs of the same experiment"
+    )]
     Experiments {
         /// Name of the first.
         a: String,
         /// Name of the second.
         b: String,
     },
-    /// They are of different forms of an experiment of that name.
-    #[error("the row {row:?} means {a} in A and {b} in B: they are runs of different forms of the experiment")]
+    /// A row has different conditions.
+    #[error(
+        "the row {row:?} is {a} in A and {b} in B; compare runs of the same form of the experiment"
+    )]
     Rows {
         /// Its id.
         row: String,
-        /// What it is in the first.
+        /// Its conditions in the first.
         a: String,
-        /// What it is in the second.
+        /// Its conditions in the second.
         b: String,
     },
-    /// They have nothing in common.
+    /// They have no common row.
     #[error("no row is in both runs; the first rows are {a:?} in A and {b:?} in B")]
     NothingInCommon {
         /// A row of the first.
@@ -41,7 +45,7 @@ pub enum CompareError {
     },
 }
 
-/// Compares run B with run A; a ratio above 1 says that B is faster.
+/// Compares run B with run A; a ratio above 1 means that B is faster.
 ///
 /// # Errors
 /// Runs of different experiments.
@@ -53,7 +57,8 @@ pub fn document(a: &Results, b: &Results) -> Result<Document, CompareError> {
     let tables: Vec<(String, Table, Bars)> = sections
         .iter()
         .map(|section| {
-            let rows: Vec<Pair<'_>> = section.rows().map(|row| Pair::of(row, &first, &second)).collect();
+            let rows: Vec<Pair<'_>> =
+                section.rows().map(|row| Pair::of(row, &first, &second)).collect();
             rows.iter().for_each(|pair| counts.add(pair));
             (section.title.clone(), table(section, &rows), bars(section, &rows))
         })
@@ -68,30 +73,43 @@ pub fn document(a: &Results, b: &Results) -> Result<Document, CompareError> {
         blocks.extend([Block::Table(table), Block::Plot(Plot::Bars(bars))]);
     }
     blocks.push(Block::Heading("The two runs".to_owned()));
-    let run = |run: &Results| format!("{}, {}; {}", date(run.began_unix_s), machine(&run.host), run.command);
+    let run = |run: &Results| {
+        format!("{}, {}; {}", date(run.began_unix_s), machine(&run.host), run.command)
+    };
     blocks.push(Block::Facts(vec![("A".to_owned(), run(a)), ("B".to_owned(), run(b))]));
     let about = &a.experiment;
     let title = if about.title.trim().is_empty() { &about.name } else { &about.title };
-    Ok(Document { title: format!("B against A: {title}"), subtitle: format!("Experiment {}", about.name), blocks })
+    Ok(Document {
+        title: format!("B against A: {title}"),
+        subtitle: format!("Experiment {}", about.name),
+        blocks,
+    })
 }
 
 fn check(a: &Results, b: &Results) -> Result<(), CompareError> {
     if a.experiment.name != b.experiment.name {
-        return Err(CompareError::Experiments { a: a.experiment.name.clone(), b: b.experiment.name.clone() });
+        return Err(CompareError::Experiments {
+            a: a.experiment.name.clone(),
+            b: b.experiment.name.clone(),
+        });
     }
     let mut common = false;
     for row in &a.rows {
         let Some(other) = b.rows.iter().find(|other| other.id == row.id) else { continue };
         common = true;
         if meaning(row) != meaning(other) {
-            return Err(CompareError::Rows { row: row.id.clone(), a: meaning(row), b: meaning(other) });
+            return Err(CompareError::Rows {
+                row: row.id.clone(),
+                a: meaning(row),
+                b: meaning(other),
+            });
         }
     }
     let id = |results: &Results| results.rows.first().map(|row| row.id.clone()).unwrap_or_default();
     if common { Ok(()) } else { Err(CompareError::NothingInCommon { a: id(a), b: id(b) }) }
 }
 
-/// What is measured in a row.
+/// Describes the conditions of a row.
 fn meaning(row: &Row) -> String {
     let mut parts = vec![
         row.request.clone(),
@@ -106,21 +124,23 @@ fn meaning(row: &Row) -> String {
     parts.join(", ")
 }
 
-/// A row of the one and of the other.
+/// A row in both runs.
 struct Pair<'a> {
     a: &'a RowSummary<'a>,
     b: Option<&'a RowSummary<'a>>,
     found: Option<Comparison>,
-    /// What limited it, in a few words; empty where nothing was measured.
+    /// Bottleneck in a few words; empty without a measurement.
     limited: String,
 }
 
 impl<'a> Pair<'a> {
     fn of(a: &'a RowSummary<'a>, first: &Summary<'a>, second: &'a Summary<'a>) -> Self {
         let b = second.row(&a.row.id);
-        let rates = |row: &RowSummary<'_>| row.runs().iter().map(|run| run.load.rps).collect::<Vec<_>>();
+        let rates =
+            |row: &RowSummary<'_>| row.runs().iter().map(|run| run.load.rps).collect::<Vec<_>>();
         let found = b.and_then(|b| statistics::compare(&rates(b), &rates(a), SEED));
-        let limit = |row, of: &Summary<'_>| limits::of(row, of.results.host.cpus).map(|limit| limit.short);
+        let limit =
+            |row, of: &Summary<'_>| limits::of(row, of.results.host.cpus).map(|limit| limit.short);
         let limited = match (limit(a, first), b.and_then(|b| limit(b, second))) {
             (Some(a), Some(b)) if a != b => format!("A: {a}; B: {b}"),
             (a, b) => a.or(b).unwrap_or_default(),
@@ -141,10 +161,10 @@ struct Counts {
 impl Counts {
     fn add(&mut self, pair: &Pair<'_>) {
         let count = match pair.found.map(|found| found.verdict) {
-            Some(Verdict::Faster) => &mut self.faster,
-            Some(Verdict::Slower) => &mut self.slower,
-            Some(Verdict::NoDifferenceShown) => &mut self.alike,
-            Some(Verdict::TooFew) => &mut self.few,
+            Some(ComparisonVerdict::Faster) => &mut self.faster,
+            Some(ComparisonVerdict::Slower) => &mut self.slower,
+            Some(ComparisonVerdict::NoDifferenceShown) => &mut self.alike,
+            Some(ComparisonVerdict::TooFew) => &mut self.few,
             None => &mut self.none,
         };
         *count += 1;
@@ -158,14 +178,20 @@ impl Counts {
         if judged > 0 {
             parts.push(match (faster, slower) {
                 (0, 0) => format!("No difference is shown in {}.", rows(alike)),
-                _ => format!("B is faster than A in {faster} and slower in {slower} of {}.", rows(judged)),
+                _ => format!(
+                    "B is faster than A in {faster} and slower in {slower} of {}.",
+                    rows(judged)
+                ),
             });
         }
         if few > 0 {
-            parts.push(format!("For {} there are too few rounds to tell.", rows(few)));
+            parts.push(format!("For {} there are too few rounds.", rows(few)));
         }
         if none > 0 {
-            parts.push(format!("{} cannot be compared, for a run lacks it or it failed.", rows(none)));
+            parts.push(format!(
+                "{} cannot be compared, because it failed or is missing in a run.",
+                rows(none)
+            ));
         }
         parts.join(" ")
     }
@@ -175,7 +201,9 @@ fn warnings(a: &Results, b: &Results) -> Vec<String> {
     let mut warnings = Vec::new();
     if a.host != b.host {
         warnings.push(
-            "the runs were made on different machines, kernels or versions: a difference may be theirs.".to_owned(),
+            "the runs were made on different machines, kernels or versions: which may cause a \
+             difference."
+                .to_owned(),
         );
     }
     if a.duration_s != b.duration_s {
@@ -196,7 +224,10 @@ fn table(section: &Section<'_>, rows: &[Pair<'_>]) -> Table {
             Cell::plain(section.label(pair.a.row)),
             rate(Some(pair.a)),
             rate(pair.b),
-            pair.found.map_or_else(Cell::none, |found| Cell { tone: Tone::Strong, ..super::rates::ratio_cell(&found) }),
+            pair.found.map_or_else(Cell::none, |found| Cell {
+                style: CellStyle::Strong,
+                ..super::rates::ratio_cell(&found)
+            }),
             said,
             if pair.limited.is_empty() { Cell::none() } else { Cell::plain(pair.limited.clone()) },
         ]
@@ -204,7 +235,7 @@ fn table(section: &Section<'_>, rows: &[Pair<'_>]) -> Table {
     Table {
         caption: String::new(),
         columns: vec![
-            Column::words("Set-up"),
+            Column::words("Deployment"),
             Column::figures("A"),
             Column::figures("B"),
             Column::figures("B over A"),
@@ -214,26 +245,29 @@ fn table(section: &Section<'_>, rows: &[Pair<'_>]) -> Table {
         rows: rows.iter().map(row).collect(),
         groups: section.breaks(),
         foot: vec![format!(
-            "Medians with 95 % intervals, of {VALUES_MIN} rounds and more. Rounds of two runs are no pairs: what drifted between the \
-             runs counts as a difference. Of 20 rows without one, about one shows one by chance."
+            "Medians with 95 % intervals, of {VALUES_MIN} rounds and more. Rounds of two runs are \
+             no pairs: what drifted between the runs counts as a difference. Of 20 rows without \
+             one, about one shows one by chance."
         )],
     }
 }
 
-/// In a few words.
+/// Describes the verdict in a few words.
 fn verdict(found: &Comparison) -> String {
     match found.verdict {
-        Verdict::Faster => format!("{} faster", percent(found.ratio - 1.0)),
-        Verdict::Slower => format!("{} slower", percent(1.0 - found.ratio)),
-        Verdict::NoDifferenceShown => "no difference shown".to_owned(),
-        Verdict::TooFew => "too few rounds".to_owned(),
+        ComparisonVerdict::Faster => format!("{} faster", percent(found.ratio - 1.0)),
+        ComparisonVerdict::Slower => format!("{} slower", percent(1.0 - found.ratio)),
+        ComparisonVerdict::NoDifferenceShown => "no difference shown".to_owned(),
+        ComparisonVerdict::TooFew => "too few rounds".to_owned(),
     }
 }
 
 fn rate(row: Option<&RowSummary<'_>>) -> Cell {
     match row.map(|row| (&row.state, row.rps())) {
-        Some((State::Failed(_), _)) => Cell::failed(),
-        Some((_, Some(rps))) => Cell { detail: ends(&rps, number), ..Cell::plain(number(rps.median)) },
+        Some((RowState::Failed(_), _)) => Cell::failed(),
+        Some((_, Some(rps))) => {
+            Cell { detail: ends(&rps, number), ..Cell::plain(number(rps.median)) }
+        }
         Some((_, None)) | None => Cell::quiet("not measured"),
     }
 }
@@ -245,23 +279,40 @@ fn bars(section: &Section<'_>, rows: &[Pair<'_>]) -> Bars {
             label: section.label(pair.a.row),
             value: pair.found.map(|found| found.ratio),
             words: pair.found.map_or_else(|| "–".to_owned(), |found| ratio(found.ratio)),
-            whisker: pair.found.filter(|found| found.values > 1).map(|found| (found.low, found.high)),
+            whisker: pair
+                .found
+                .filter(|found| found.values > 1)
+                .map(|found| (found.low, found.high)),
             mark: pair.found.map(|_| 1.0),
         })
         .collect();
-    let told = rows.iter().zip(&bars).filter_map(|(pair, bar)| {
+    let shown = rows.iter().zip(&bars).filter_map(|(pair, bar)| {
         let found = pair.found?;
-        Some(format!("{}: {} ({})", bar.label, bar.words, ratio_ends(found.low, found.high, " to ")))
+        Some(format!(
+            "{}: {} ({})",
+            bar.label,
+            bar.words,
+            ratio_ends(found.low, found.high, " to ")
+        ))
     });
     Bars {
         title: "Rate of B over that of A".to_owned(),
-        description: format!("Ratios of the rates of B and A. {}.", told.collect::<Vec<_>>().join("; ")),
+        description: format!(
+            "Ratios of the rates of B and A. {}.",
+            shown.collect::<Vec<_>>().join("; ")
+        ),
         bars,
         mark: Some("as fast as A".to_owned()),
-        whisker: Some("95 % interval; of few rounds, all that is possible".to_owned()),
+        whisker: Some("95 % interval; with few rounds, the full range".to_owned()),
     }
 }
 
 fn machine(host: &Host) -> String {
-    format!("{}, {} online, {}, kernel {}", host.cpu, host.cpus, bytes(host.memory_bytes as f64), host.kernel)
+    format!(
+        "{}, {} online, {}, kernel {}",
+        host.cpu,
+        host.cpus,
+        bytes(host.memory_bytes as f64),
+        host.kernel
+    )
 }

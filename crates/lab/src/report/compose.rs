@@ -1,15 +1,15 @@
-//! The report of an experiment, from its question to the machine it ran on.
+//! The report of an experiment: question, answer, tables, method.
 
 use super::answer::Answer;
-use super::document::{Block, Document};
 use super::labels::label;
-use super::numbers::{bytes, date, grouped, number, percent};
 use super::sections::sections;
-use super::summary::{State, Summary};
+use super::summary::{RowState, Summary};
 use super::{answer, latency, rates, tiers};
 use crate::results::{Results, Row};
+use hotrow_report::document::{Block, Document};
+use hotrow_report::numbers::{bytes, date, grouped, number, percent};
 
-/// The whole report.
+/// Returns the whole report.
 #[must_use]
 pub fn document(results: &Results) -> Document {
     let summary = Summary::of(results);
@@ -38,13 +38,16 @@ fn opening(summary: &Summary<'_>) -> Vec<Block> {
         blocks.push(Block::Question(about.question.clone()));
     }
     let mut answers = about.compare.iter().map(|compare| answer::answer(compare, summary));
-    let Answer { ours, more } =
-        answers.next().unwrap_or_else(|| Answer { ours: answer::without_question(summary), more: String::new() });
-    blocks.push(Block::Answer(ours));
-    if !more.is_empty() {
-        blocks.push(Block::Text(more));
+    let Answer { statement, caveats } = answers.next().unwrap_or_else(|| Answer {
+        statement: answer::without_question(summary),
+        caveats: String::new(),
+    });
+    blocks.push(Block::Answer(statement));
+    if !caveats.is_empty() {
+        blocks.push(Block::Text(caveats));
     }
-    let further: Vec<String> = answers.map(|a| format!("{} {}", a.ours, a.more).trim_end().to_owned()).collect();
+    let further: Vec<String> =
+        answers.map(|a| format!("{} {}", a.statement, a.caveats).trim_end().to_owned()).collect();
     if !further.is_empty() {
         blocks.push(Block::List(further));
     }
@@ -60,20 +63,23 @@ fn warnings(summary: &Summary<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     if !results.complete {
         warnings.push(format!(
-            "this run is not complete: {} of {} measurements were made. The figures cover what there is.",
+            "this run is not complete: {} of {} measurements were made. The figures cover only \
+             those.",
             results.measurements.len(),
             results.rows.len().saturating_mul(results.rounds as usize)
         ));
     }
-    let failed = summary.rows.iter().filter(|row| matches!(row.state, State::Failed(_))).count();
+    let failed = summary.rows.iter().filter(|row| matches!(row.state, RowState::Failed(_))).count();
     if failed > 0 {
         let rows = if failed == 1 { "1 row".to_owned() } else { format!("{failed} rows") };
-        warnings.push(format!("{rows} of {} failed; the reasons stand below.", summary.rows.len()));
+        warnings.push(format!("{rows} of {} failed; the reasons are below.", summary.rows.len()));
     }
     let limited = summary.rows.iter().filter(|row| row.generator_limited()).count();
     if limited > 0 {
         let rows = if limited == 1 { "1 row".to_owned() } else { format!("{limited} rows") };
-        warnings.push(format!("in {rows} the generator was the limit: such rates are lower bounds, marked with ≥."));
+        warnings.push(format!(
+            "in {rows} the generator was the limit: these rates are lower bounds, marked with ≥."
+        ));
     }
     warnings
 }
@@ -82,23 +88,33 @@ fn failures(summary: &Summary<'_>) -> Vec<Block> {
     let all: Vec<&Row> = summary.rows.iter().map(|row| row.row).collect();
     let mut reasons = Vec::new();
     for row in &summary.rows {
-        let State::Failed(rounds) = &row.state else { continue };
+        let RowState::Failed(rounds) = &row.state else { continue };
         let name = label(row.row, &all);
-        reasons.extend(rounds.iter().map(|(round, why)| format!("{name}, round {}: {why}", u64::from(*round) + 1)));
+        reasons.extend(
+            rounds
+                .iter()
+                .map(|(round, why)| format!("{name}, round {}: {why}", u64::from(*round) + 1)),
+        );
     }
     if reasons.is_empty() {
         return Vec::new();
     }
     vec![
-        Block::Heading("What failed".to_owned()),
-        Block::Text("A row with a failed measurement has no figure, whatever its other rounds gave.".to_owned()),
+        Block::Heading("Failures".to_owned()),
+        Block::Text(
+            "A row with a failed measurement has no figure, even if other rounds succeeded."
+                .to_owned(),
+        ),
         Block::List(reasons),
     ]
 }
 
-/// What looking at the machine took of the CPUs while it was measured.
-fn looking(results: &Results) -> Option<String> {
-    let taken = results.measurements.iter().filter_map(|m| Some((m.looking_cpu_s?, m.load.as_ref()?.window_s)));
+/// Returns the CPU cost of observing the machine.
+fn observer_cost(results: &Results) -> Option<String> {
+    let taken = results
+        .measurements
+        .iter()
+        .filter_map(|m| Some((m.observer_cpu_s?, m.load.as_ref()?.window_s)));
     let (cpu_s, window_s) = taken.fold((0.0, 0.0), |(cpu, window), (c, w)| (cpu + c, window + w));
     (window_s > 0.0).then(|| format!("took {} of one CPU", percent(cpu_s / window_s)))
 }
@@ -113,19 +129,26 @@ fn method(summary: &Summary<'_>) -> Vec<Block> {
         ("Hotrow".to_owned(), results.version.clone()),
     ];
     facts.extend(host.programs.iter().cloned());
-    facts.push(("CPU limits".to_owned(), host.cpu_limits.clone().unwrap_or_else(|| "none".to_owned())));
+    facts.push((
+        "CPU limits".to_owned(),
+        host.cpu_limits.clone().unwrap_or_else(|| "none".to_owned()),
+    ));
     let length = results.duration_s.map_or_else(String::new, |s| format!(", {} s each", number(s)));
-    facts.push(("Rounds".to_owned(), format!("{} of {}{length}", summary.rounds_begun(), results.rounds)));
+    facts.push((
+        "Rounds".to_owned(),
+        format!("{} of {}{length}", summary.rounds_begun(), results.rounds),
+    ));
     facts.push(("Measurements".to_owned(), grouped(results.measurements.len() as f64)));
-    facts.extend(looking(results).map(|cost| ("Looking at the machine".to_owned(), cost)));
+    facts
+        .extend(observer_cost(results).map(|cost| ("Observation of the machine".to_owned(), cost)));
     let mut blocks = vec![
-        Block::Heading("How it was measured".to_owned()),
+        Block::Heading("Method".to_owned()),
         Block::Facts(facts),
         Block::Code(results.command.clone()),
     ];
-    if !results.remarks.is_empty() {
-        blocks.push(Block::Subheading("Remarks".to_owned()));
-        blocks.push(Block::List(results.remarks.clone()));
+    if !results.warnings.is_empty() {
+        blocks.push(Block::Subheading("Warnings".to_owned()));
+        blocks.push(Block::List(results.warnings.clone()));
     }
     blocks.push(Block::Text(format!("Raw data: {} beside this report.", crate::results::FILE)));
     blocks

@@ -1,12 +1,12 @@
-//! What tells rows apart: only what differs between rows is worth a column.
+//! Names of rows: only properties that differ get a column or a place in a name.
 
-use super::numbers::number;
 use crate::results::Row;
+use hotrow_report::numbers::number;
 
 /// A property of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Property {
-    Setup,
+    Deployment,
     Load,
     Request,
     Proxy,
@@ -19,10 +19,10 @@ pub(super) enum Property {
 }
 
 impl Property {
-    /// The heading of its column.
+    /// Returns the heading of its column.
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Setup => "Set-up",
+            Self::Deployment => "Deployment",
             Self::Load => "Load",
             Self::Request => "Request",
             Self::Proxy => "Proxy",
@@ -30,20 +30,20 @@ impl Property {
             Self::Balancing => "Balancing",
             Self::Connections => "Connections",
             Self::Keepalive => "Keep-alive",
-            Self::Rate => "Rate asked for",
+            Self::Rate => "Requested rate",
             Self::Condition(name) => name,
         }
     }
 
-    /// Whether its column holds figures.
+    /// Returns whether its column holds figures.
     pub(super) fn figures(&self) -> bool {
         matches!(self, Self::Connections | Self::Rate)
     }
 
-    /// What a row has.
+    /// Returns a row's value.
     pub(super) fn of(&self, row: &Row) -> String {
         match self {
-            Self::Setup => row.setup.clone(),
+            Self::Deployment => row.deployment.clone(),
             Self::Load => row.load.clone(),
             Self::Request => row.request.clone(),
             Self::Proxy => row.proxy.clone(),
@@ -51,7 +51,9 @@ impl Property {
             Self::Balancing => row.balancing.clone(),
             Self::Connections => row.connections.to_string(),
             Self::Keepalive => if row.keepalive { "on" } else { "off" }.to_owned(),
-            Self::Rate => row.rate.map_or_else(|| "none".to_owned(), |rate| format!("{}/s", number(rate))),
+            Self::Rate => {
+                row.rate.map_or_else(|| "none".to_owned(), |rate| format!("{}/s", number(rate)))
+            }
             Self::Condition(name) => {
                 let found = row.conditions.iter().find(|(of, _)| of == name);
                 found.map_or_else(|| "–".to_owned(), |(_, value)| value.clone())
@@ -59,14 +61,14 @@ impl Property {
         }
     }
 
-    /// What a row has, in words that need no heading.
+    /// Returns a row's value in words that need no heading.
     fn words(&self, row: &Row) -> String {
         match self {
             Self::Connections if row.connections == 1 => "1 connection".to_owned(),
             Self::Connections => format!("{} connections", row.connections),
             Self::Keepalive => format!("keep-alive {}", self.of(row)),
-            Self::Rate => row.rate.map_or_else(|| "as fast as answers come".to_owned(), |_| self.of(row)),
-            Self::Setup | Self::Load | Self::Request => self.of(row),
+            Self::Rate => row.rate.map_or_else(|| "closed loop".to_owned(), |_| self.of(row)),
+            Self::Deployment | Self::Load | Self::Request => self.of(row),
             Self::Proxy | Self::Caching | Self::Balancing | Self::Condition(_) => {
                 format!("{}: {}", self.name(), self.of(row))
             }
@@ -74,10 +76,19 @@ impl Property {
     }
 }
 
-/// Properties in the order of their columns.
+/// Returns all properties in column order.
 fn all(rows: &[&Row]) -> Vec<Property> {
     use Property as P;
-    let mut all = vec![P::Setup, P::Request, P::Proxy, P::Caching, P::Balancing, P::Connections, P::Keepalive, P::Rate];
+    let mut all = vec![
+        P::Deployment,
+        P::Request,
+        P::Proxy,
+        P::Caching,
+        P::Balancing,
+        P::Connections,
+        P::Keepalive,
+        P::Rate,
+    ];
     for (name, _) in rows.iter().flat_map(|row| &row.conditions) {
         let condition = Property::Condition(name.clone());
         if !all.contains(&condition) {
@@ -87,30 +98,37 @@ fn all(rows: &[&Row]) -> Vec<Property> {
     all
 }
 
-/// Properties that differ between rows; the set-up always.
-pub(super) fn telling(rows: &[&Row]) -> Vec<Property> {
-    all(rows).into_iter().filter(|p| *p == Property::Setup || !same(p, rows)).collect()
+/// Returns the properties that differ between rows; always with the deployment.
+pub(super) fn distinguishing(rows: &[&Row]) -> Vec<Property> {
+    all(rows).into_iter().filter(|p| *p == Property::Deployment || !same(p, rows)).collect()
 }
 
-/// What all rows have in common, in words, but for the set-up and what there is none of.
+/// Returns the common properties of all rows in words, without the deployment and absent ones.
 pub(super) fn common(rows: &[&Row]) -> Vec<String> {
     let Some(first) = rows.first() else { return Vec::new() };
-    let shared = all(rows).into_iter().filter(|p| *p != Property::Setup && same(p, rows));
-    shared.filter(|p| *p == Property::Rate || p.of(first) != "none").map(|p| p.words(first)).collect()
+    let shared = all(rows).into_iter().filter(|p| *p != Property::Deployment && same(p, rows));
+    shared
+        .filter(|p| *p == Property::Rate || p.of(first) != "none")
+        .map(|p| p.words(first))
+        .collect()
 }
 
 fn same(property: &Property, rows: &[&Row]) -> bool {
     rows.windows(2).all(|pair| property.of(pair[0]) == property.of(pair[1]))
 }
 
-/// A short name of a row among `rows`: its set-up, its load where there are several, and what else tells rows of one set-up
-/// and load apart.
+/// Returns a short name of a row among `rows`: its deployment, its load if there are several, and
+/// further properties that distinguish it.
 pub(super) fn label(row: &Row, rows: &[&Row]) -> String {
-    let alike: Vec<&Row> = rows.iter().copied().filter(|r| r.setup == row.setup && r.load == row.load).collect();
+    let alike: Vec<&Row> = rows
+        .iter()
+        .copied()
+        .filter(|r| r.deployment == row.deployment && r.load == row.load)
+        .collect();
     let own = [Property::Connections, Property::Keepalive, Property::Rate].into_iter();
     let own = own.chain(all(rows).into_iter().filter(|p| matches!(p, Property::Condition(_))));
-    let mut parts = vec![row.setup.clone()];
-    if !same(&Property::Load, rows) && row.load != row.setup {
+    let mut parts = vec![row.deployment.clone()];
+    if !same(&Property::Load, rows) && row.load != row.deployment {
         parts.push(row.load.clone());
     }
     parts.extend(own.filter(|p| !same(p, &alike)).map(|p| p.words(row)));

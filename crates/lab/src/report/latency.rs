@@ -1,12 +1,13 @@
-//! Latencies: percentiles in a table, and the whole distribution as curves.
+//! Latencies: a table of percentiles, and the distributions as curves.
 
-use super::document::{Block, Cell, Column, Table};
-use super::numbers::micros;
-use super::plot::{Axis, Line, Lines, Plot, Scale, Unit};
 use super::sections::Section;
-use super::summary::{RowSummary, Run, State};
-use super::svg::CURVES_MAX;
+use super::summary::{RowState, RowSummary, Run};
 use crate::results::Load;
+use hotrow_report::document::{Block, Cell, Column, Table};
+use hotrow_report::latency::{curve, percentiles};
+use hotrow_report::numbers::micros;
+use hotrow_report::plot::{Line, Lines, Plot};
+use hotrow_report::svg::CURVES_MAX;
 
 type Percentile = fn(&Load) -> Option<f64>;
 const PERCENTILES: [(&str, Percentile); 6] = [
@@ -31,22 +32,27 @@ pub(super) fn blocks(sections: &[Section<'_>]) -> Vec<Block> {
 }
 
 fn table(section: &Section<'_>) -> Table {
-    let has_original = section.rows().any(|row| !row.row.original_more.is_empty());
-    let mut columns = vec![Column::words("Set-up")];
+    let has_published = section.rows().any(|row| !row.row.published_more.is_empty());
+    let mut columns = vec![Column::words("Deployment")];
     columns.extend(PERCENTILES.iter().map(|(name, _)| Column::figures(name)));
-    if has_original {
-        columns.push(Column::words("Original"));
+    if has_published {
+        columns.push(Column::words("Published"));
     }
     let row = |row: &RowSummary<'_>| {
         let figure = |of: &Percentile| match (&row.state, row.median(|run| of(run.load))) {
-            (State::Failed(_), _) => Cell::failed(),
+            (RowState::Failed(_), _) => Cell::failed(),
             (_, Some(us)) => Cell::plain(micros(us)),
             (_, None) => Cell::none(),
         };
         let mut cells = vec![Cell::plain(section.label(row.row))];
         cells.extend(PERCENTILES.iter().map(|(_, of)| figure(of)));
-        if has_original {
-            let more: Vec<String> = row.row.original_more.iter().map(|(name, text)| format!("{name} {text}")).collect();
+        if has_published {
+            let more: Vec<String> = row
+                .row
+                .published_more
+                .iter()
+                .map(|(name, text)| format!("{name} {text}"))
+                .collect();
             cells.push(Cell::quiet(more.join(", ")));
         }
         cells
@@ -56,11 +62,13 @@ fn table(section: &Section<'_>) -> Table {
         columns,
         rows: section.rows().map(row).collect(),
         groups: section.breaks(),
-        foot: vec!["From the time at which a request was due to its answer; medians over the rounds.".to_owned()],
+        foot: vec![
+            "From a request's intended time to its response; medians over the rounds.".to_owned(),
+        ],
     }
 }
 
-/// One drawing of all rows, or one of each group where they are too many.
+/// Returns one plot of all rows, or one per group if there are too many.
 fn plots(section: &Section<'_>) -> Vec<Lines> {
     let all: Vec<&RowSummary<'_>> = section.rows().collect();
     let parts = if all.len() <= CURVES_MAX { vec![all] } else { section.groups.clone() };
@@ -78,34 +86,14 @@ fn plot(section: &Section<'_>, rows: &[&RowSummary<'_>]) -> Option<Lines> {
     let more = if left_out > 0 { format!(" (the first {CURVES_MAX})") } else { String::new() };
     let names: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
     let description = format!(
-        "Latency over the share of requests that were at least as fast, in the round with the middle rate, of {}.",
+        "Latency over the share of requests that were at least as fast, in the round with the \
+         middle rate, of {}.",
         names.join("; ")
     );
     let title = format!("Latency by percentile{more}");
     (!lines.is_empty()).then(|| percentiles(title, description, lines))
 }
 
-/// Curves of latencies in µs over shares of requests.
-#[must_use]
-pub fn percentiles(title: String, description: String, lines: Vec<Line>) -> Lines {
-    Lines {
-        title,
-        description,
-        x: Axis { name: "share of requests".to_owned(), scale: Scale::Nines, unit: Unit::Share },
-        y: Axis { name: "latency".to_owned(), scale: Scale::Log, unit: Unit::Micros },
-        lines,
-    }
-}
-
 fn points(run: &Run<'_>) -> Vec<(f64, f64)> {
     curve(&run.load.distribution)
-}
-
-/// Points of a curve from `(upper bound in µs, requests up to it)`: a bound stands at the middle of the last request under it,
-/// so that the slowest request too has a place below 100 %.
-#[must_use]
-pub fn curve(distribution: &[(f64, u64)]) -> Vec<(f64, f64)> {
-    let total = distribution.last().map_or(0, |(_, requests)| *requests);
-    let place = |requests: u64| (requests as f64 - 0.5) / total as f64;
-    distribution.iter().filter(|(_, requests)| *requests > 0).map(|(us, requests)| (place(*requests), *us)).collect()
 }

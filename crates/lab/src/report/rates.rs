@@ -1,16 +1,16 @@
-//! Requests per second, beside the original's, and what each row gains over the first of its kind.
+//! Requests per second, beside published ones, and the ratio of each row to the first of its group.
 
-use hotrow_measure::statistics::{Comparison, Spread, VALUES_MIN, Verdict};
+use hotrow_measure::statistics::{Comparison, ComparisonVerdict, Spread, VALUES_MIN};
 
-use super::document::{Block, Cell, Column, Table};
-use super::labels::{Property, common, telling};
-use super::numbers::{ends, number, ratio, ratio_ends};
-use super::plot::{Bar, Bars, Plot};
+use super::labels::{Property, common, distinguishing};
 use super::sections::Section;
-use super::summary::{RowSummary, State, Summary};
+use super::summary::{RowState, RowSummary, Summary};
 use super::verdict;
+use hotrow_report::document::{Block, Cell, Column, Table};
+use hotrow_report::numbers::{ends, number, ratio, ratio_ends};
+use hotrow_report::plot::{Bar, Bars, Plot};
 
-/// Bars of one drawing.
+/// Most bars of one plot.
 const BARS_MAX: usize = 36;
 
 pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Block> {
@@ -24,31 +24,42 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
     }
     if blocks.len() == 1 {
         blocks.push(Block::Text("The experiment has no rows.".to_owned()));
-    } else if !summary.results.experiment.original.trim().is_empty() {
-        blocks.push(Block::Text(format!("Original: {}", summary.results.experiment.original.trim())));
+    } else if !summary.results.experiment.published_source.trim().is_empty() {
+        blocks.push(Block::Text(format!(
+            "Published figures: {}",
+            summary.results.experiment.published_source.trim()
+        )));
     }
     blocks
 }
 
 fn table(summary: &Summary<'_>, section: &Section<'_>) -> Table {
     let described = section.described();
-    let properties = telling(&described);
-    let has_original = described.iter().any(|row| row.original_rps.is_some());
+    let properties = distinguishing(&described);
+    let has_published = described.iter().any(|row| row.published_rps.is_some());
     let mut columns: Vec<Column> = properties
         .iter()
-        .map(|p| Column { name: p.name().to_owned(), figures: p.figures(), about: *p != Property::Setup })
+        .map(|p| Column {
+            name: p.name().to_owned(),
+            figures: p.figures(),
+            about: *p != Property::Deployment,
+        })
         .collect();
     columns.extend([Column::figures("Requests/s"), Column::figures("Ratio")]);
-    if has_original {
-        columns.extend([Column::figures("Original"), Column::figures("Its ratio")]);
+    if has_published {
+        columns.extend([Column::figures("Published"), Column::figures("Published ratio")]);
     }
     columns.push(Column::words("Limited by"));
     let row = |row: &RowSummary<'_>| {
         let mut cells: Vec<Cell> = properties.iter().map(|p| Cell::plain(p.of(row.row))).collect();
         cells.extend([rate(row), gain(section, row)]);
-        if has_original {
-            cells.push(row.row.original_rps.map_or_else(Cell::none, |rps| Cell::plain(number(rps))));
-            cells.push(original_ratio(section, row).map_or_else(Cell::none, |r| Cell::plain(ratio(r))));
+        if has_published {
+            cells.push(
+                row.row.published_rps.map_or_else(Cell::none, |rps| Cell::plain(number(rps))),
+            );
+            cells.push(
+                published_ratio(section, row).map_or_else(Cell::none, |r| Cell::plain(ratio(r))),
+            );
         }
         let limit = verdict::of(row, summary.results.host.cpus);
         cells.push(limit.map_or_else(Cell::none, |limit| Cell::plain(limit.short)));
@@ -70,29 +81,32 @@ fn foot(section: &Section<'_>) -> Vec<String> {
     if !common.is_empty() {
         foot.push(format!("In all rows: {}.", common.join("; ")));
     }
-    let group = if section.groups.len() > 1 { "the first row of its group" } else { "the first row" };
+    let group =
+        if section.groups.len() > 1 { "the first row of its group" } else { "the first row" };
     foot.push(match rounds {
         0 | 1 => format!("Ratio: to {group}."),
         n if n < VALUES_MIN => format!(
-            "Medians of {n} rounds; below them the least and the largest, for an interval needs {VALUES_MIN} rounds. \
-             Ratio: to {group}."
+            "Medians of {n} rounds; below them the least and the largest, for an interval needs \
+             {VALUES_MIN} rounds. Ratio: to {group}."
         ),
-        n => format!("Medians of {n} rounds with their 95 % interval. Ratio: to {group}, paired by round."),
+        n => format!(
+            "Medians of {n} rounds with their 95 % interval. Ratio: to {group}, paired by round."
+        ),
     });
     if section.rows().any(RowSummary::generator_limited) {
-        foot.push("≥: the generator was the limit, so that the rate is a lower bound.".to_owned());
+        foot.push("≥: the generator was the limit, so the rate is a lower bound.".to_owned());
     }
     foot
 }
 
 fn rate(row: &RowSummary<'_>) -> Cell {
     match (&row.state, row.rps()) {
-        (State::Failed(_), _) => Cell::failed(),
-        (State::Measured(_), Some(rps)) => {
+        (RowState::Failed(_), _) => Cell::failed(),
+        (RowState::Measured(_), Some(rps)) => {
             let bound = if row.generator_limited() { "≥ " } else { "" };
             Cell::strong(format!("{bound}{}", number(rps.median)), ends(&rps, number))
         }
-        (State::Missing, _) | (State::Measured(_), None) => Cell::quiet("not measured"),
+        (RowState::Missing, _) | (RowState::Measured(_), None) => Cell::quiet("not measured"),
     }
 }
 
@@ -104,16 +118,20 @@ fn gain(section: &Section<'_>, row: &RowSummary<'_>) -> Cell {
     row.over(base, |run| Some(run.load.rps)).map_or_else(Cell::none, |found| ratio_cell(&found))
 }
 
-/// A ratio with its ends.
+/// Returns a cell with a ratio and its interval.
 pub(super) fn ratio_cell(found: &Comparison) -> Cell {
-    let ends = ratio_ends(found.low, found.high, if found.verdict == Verdict::TooFew { " … " } else { " – " });
+    let ends = ratio_ends(
+        found.low,
+        found.high,
+        if found.verdict == ComparisonVerdict::TooFew { " … " } else { " – " },
+    );
     let detail = if found.values > 1 { ends } else { String::new() };
     Cell { text: ratio(found.ratio), detail, ..Cell::default() }
 }
 
-fn original_ratio(section: &Section<'_>, row: &RowSummary<'_>) -> Option<f64> {
-    let base = section.base(row)?.row.original_rps.filter(|rps| *rps > 0.0)?;
-    Some(row.row.original_rps? / base)
+fn published_ratio(section: &Section<'_>, row: &RowSummary<'_>) -> Option<f64> {
+    let base = section.base(row)?.row.published_rps.filter(|rps| *rps > 0.0)?;
+    Some(row.row.published_rps? / base)
 }
 
 fn bars(section: &Section<'_>) -> Bars {
@@ -126,11 +144,15 @@ fn bars(section: &Section<'_>) -> Bars {
             value: rps.map(|rps| rps.median),
             words: rate(row).text,
             whisker: rps.filter(|rps| rps.values > 1).map(|rps| (rps.low, rps.high)),
-            mark: original_ratio(section, row).zip(gained).filter(|_| !is_base).map(|(ratio, base)| ratio * base),
+            mark: published_ratio(section, row)
+                .zip(gained)
+                .filter(|_| !is_base)
+                .map(|(ratio, base)| ratio * base),
         }
     };
     let bars: Vec<Bar> = section.rows().take(BARS_MAX).map(bar).collect();
-    let told: Vec<String> = bars.iter().map(|bar| format!("{}: {}", bar.label, bar.words)).collect();
+    let values: Vec<String> =
+        bars.iter().map(|bar| format!("{}: {}", bar.label, bar.words)).collect();
     let whiskers = section.rows().filter_map(RowSummary::rps).find(|rps| rps.values > 1);
     let whisker = whiskers.map(|rps| match rps.spread {
         Spread::Interval => "95 % interval of the median".to_owned(),
@@ -139,9 +161,9 @@ fn bars(section: &Section<'_>) -> Bars {
     let marked = bars.iter().any(|bar| bar.mark.is_some());
     Bars {
         title: "Requests per second".to_owned(),
-        description: format!("Requests per second. {}.", told.join("; ")),
+        description: format!("Requests per second. {}.", values.join("; ")),
         whisker,
-        mark: marked.then(|| "where it would be with the original's ratio".to_owned()),
+        mark: marked.then(|| "value at the published ratio".to_owned()),
         bars,
     }
 }

@@ -1,5 +1,6 @@
-//! How rows are put together: a table per load where set-ups are compared under several loads, and in it a group per
-//! number of connections, keep-alive and rate, so that what stands next to each other differs in its set-up only.
+//! Grouping of rows: a table per load if deployments are compared under several loads, and in it a
+//! group per number of connections, keep-alive and rate, so that rows of a group differ in their
+//! deployment only.
 
 use super::labels::{Property, label};
 use super::summary::{RowSummary, Summary};
@@ -8,24 +9,24 @@ use crate::results::Row;
 /// Rows of one table.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
-    /// The load; empty where there is only one table.
+    /// Title: the load; empty for a single table.
     pub(super) title: String,
     /// Groups of rows; each has at least one.
     pub(super) groups: Vec<Vec<&'a RowSummary<'a>>>,
 }
 
 impl<'a> Section<'a> {
-    /// Every row, in order.
+    /// Returns every row, in order.
     pub(super) fn rows(&self) -> impl Iterator<Item = &'a RowSummary<'a>> + '_ {
         self.groups.iter().flatten().copied()
     }
 
-    /// Every row as it was described.
+    /// Returns the description of every row.
     pub(super) fn described(&self) -> Vec<&'a Row> {
         self.rows().map(|row| row.row).collect()
     }
 
-    /// Numbers of the rows that begin a group, but for the first.
+    /// Returns the indexes of the rows that begin a group, except the first.
     pub(super) fn breaks(&self) -> Vec<usize> {
         let mut begins = 0;
         let starts = self.groups.iter().map(|group| {
@@ -37,28 +38,38 @@ impl<'a> Section<'a> {
         starts
     }
 
-    /// The row that a row's ratio is taken to: the first of its group, or of the table where its group is alone.
+    /// Returns the base of a row's ratio: the first row of its group, or of the table if its group
+    /// has one row.
     pub(super) fn base(&self, of: &RowSummary<'_>) -> Option<&'a RowSummary<'a>> {
         let own = self.groups.iter().find(|group| group.iter().any(|row| row.row.id == of.row.id));
         let own = own.filter(|group| group.len() > 1).or(self.groups.first())?;
         own.first().copied()
     }
 
-    /// A row's short name in this table.
+    /// Returns a row's short name in this table.
     pub(super) fn label(&self, row: &Row) -> String {
         label(row, &self.described())
     }
 }
 
-/// All rows in their tables.
+/// Groups all rows into tables.
 pub(super) fn sections<'a>(summary: &'a Summary<'a>) -> Vec<Section<'a>> {
     let by_load = grouped(summary.rows.iter(), |row| row.row.load.clone());
-    let compares_setups = |rows: &Vec<&RowSummary<'_>>| rows.iter().any(|row| row.row.setup != rows[0].row.setup);
-    if by_load.len() > 1 && by_load.iter().all(compares_setups) {
-        return by_load.into_iter().map(|rows| Section { title: title(&rows), groups: groups(rows) }).collect();
+    let compares_deployments = |rows: &Vec<&RowSummary<'_>>| {
+        rows.iter().any(|row| row.row.deployment != rows[0].row.deployment)
+    };
+    if by_load.len() > 1 && by_load.iter().all(compares_deployments) {
+        return by_load
+            .into_iter()
+            .map(|rows| Section { title: title(&rows), groups: groups(rows) })
+            .collect();
     }
     let all: Vec<&RowSummary<'_>> = summary.rows.iter().collect();
-    if all.is_empty() { Vec::new() } else { vec![Section { title: String::new(), groups: groups(all) }] }
+    if all.is_empty() {
+        Vec::new()
+    } else {
+        vec![Section { title: String::new(), groups: groups(all) }]
+    }
 }
 
 fn title(rows: &[&RowSummary<'_>]) -> String {
@@ -73,12 +84,15 @@ fn groups<'a>(rows: Vec<&'a RowSummary<'a>>) -> Vec<Vec<&'a RowSummary<'a>>> {
             .map(|property| property.of(row.row))
     };
     let groups = grouped(rows.iter().copied(), |row| condition(&row));
-    // Where every row is under another condition, the conditions are what is compared.
+    // If every row has different conditions, the conditions are compared.
     if groups.iter().all(|group| group.len() == 1) { vec![rows] } else { groups }
 }
 
-/// Items with equal keys together, in the order of each key's first item.
-fn grouped<T: Copy, K: PartialEq>(items: impl Iterator<Item = T>, key: impl Fn(T) -> K) -> Vec<Vec<T>> {
+/// Groups items with equal keys, in the order of each key's first item.
+fn grouped<T: Copy, K: PartialEq>(
+    items: impl Iterator<Item = T>,
+    key: impl Fn(T) -> K,
+) -> Vec<Vec<T>> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for item in items {
         let key = key(item);

@@ -1,23 +1,26 @@
-//! Where the CPU went and what limited each row; what each backend served; what caches said; further figures.
+//! CPU time per tier and bottleneck of each row, shares of the backends, cache outcomes, further
+//! figures.
 
-use super::document::{Block, Cell, Column, Table};
-use super::numbers::{bytes, cores, grouped, number, percent};
 use super::sections::Section;
-use super::summary::{RowSummary, State, Summary};
-use super::{limit, verdict};
-use crate::results::{Backend, Part};
+use super::summary::{RowState, RowSummary, Summary};
+use super::{bottleneck, verdict};
+use crate::results::{Backend, TierKind};
+use hotrow_report::document::{Block, Cell, Column, Table};
+use hotrow_report::numbers::{bytes, cores, grouped, number, percent};
 
-/// A share that is further from its weight than this is marked, for it is more than chance and rounding make.
+/// Distance of a backend's share from its weight that is marked: more than chance and rounding.
 const SHARE_OFF: f64 = 0.02;
-/// Stands under the table when nothing but CPU time is known.
-const CPU_TIME_ALONE: &str = "What limited a row is judged from CPU time alone. Where it is not the CPU, requests wait: for a free \
-                              connection (more of them tell), a lock, a disk, the network or another system.";
-/// Stands under the table of what limits were seen by.
-const SUSPICIONS: &str = "From the round with the middle rate of those that agree. These are suspicions with reasons: each is proven by \
-                          changing what it names, and refuted when the rate then stays.";
+/// Note under the table if only CPU time is known.
+const CPU_TIME_ALONE: &str = "Bottlenecks are judged from CPU time alone. If it is not the CPU, \
+                              requests wait for a free connection (try more), a lock, a disk, the \
+                              network or another system.";
+/// Note under the table of evidence.
+const SUSPICIONS: &str = "From the round with the median rate of those that agree. These are \
+                          hypotheses: each is confirmed by changing the named resource, and \
+                          refuted if the rate then stays.";
 
 pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Block> {
-    let mut blocks = vec![Block::Heading("CPU, and what limited each row".to_owned())];
+    let mut blocks = vec![Block::Heading("CPU and bottleneck of each row".to_owned())];
     for section in sections {
         if !section.title.is_empty() {
             blocks.push(Block::Subheading(section.title.clone()));
@@ -28,7 +31,7 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
     if seen.rows.is_empty() {
         blocks.push(Block::Text(CPU_TIME_ALONE.to_owned()));
     } else {
-        blocks.push(Block::Subheading("What the limits were seen by".to_owned()));
+        blocks.push(Block::Subheading("Evidence for the limits".to_owned()));
         blocks.push(Block::Table(seen));
     }
     let tables = [
@@ -45,28 +48,41 @@ pub(super) fn blocks(summary: &Summary<'_>, sections: &[Section<'_>]) -> Vec<Blo
 }
 
 fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
-    let all = [Part::Service, Part::Proxy, Part::Database, Part::Generator];
-    let seen = |part: &Part| section.rows().any(|row| row.median(|run| run.cpu_us_per_request(*part)).is_some());
-    let parts: Vec<Part> = all.into_iter().filter(seen).collect();
-    let mut columns = vec![Column::words("Set-up")];
-    columns.extend(parts.iter().map(|part| Column::figures(&capitalised(limit::tier_name(*part)))));
-    columns.extend([Column::figures("Cores used"), Column::figures("Memory"), Column::words("Limited by")]);
+    let all = [TierKind::Service, TierKind::Proxy, TierKind::Database, TierKind::Generator];
+    let seen = |kind: &TierKind| {
+        section.rows().any(|row| row.median(|run| run.cpu_us_per_request(*kind)).is_some())
+    };
+    let parts: Vec<TierKind> = all.into_iter().filter(seen).collect();
+    let mut columns = vec![Column::words("Deployment")];
+    columns.extend(
+        parts.iter().map(|kind| Column::figures(&capitalised(bottleneck::tier_name(*kind)))),
+    );
+    columns.extend([
+        Column::figures("Cores used"),
+        Column::figures("Memory"),
+        Column::words("Limited by"),
+    ]);
     let row = |row: &RowSummary<'_>| {
-        let figure =
-            |value: Option<f64>, told: fn(f64) -> String| value.map_or_else(Cell::none, |v| Cell::plain(told(v)));
+        let figure = |value: Option<f64>, format: fn(f64) -> String| {
+            value.map_or_else(Cell::none, |v| Cell::plain(format(v)))
+        };
         let mut cells = vec![Cell::plain(section.label(row.row))];
-        cells.extend(parts.iter().map(|part| figure(row.median(|run| run.cpu_us_per_request(*part)), number)));
+        cells.extend(
+            parts
+                .iter()
+                .map(|kind| figure(row.median(|run| run.cpu_us_per_request(*kind)), number)),
+        );
         cells.push(figure(row.median(|run| run.cores(|_| true)), cores));
         cells.push(figure(row.median(|run| memory(run.of)), bytes));
         cells.push(match (&row.state, verdict::of(row, summary.results.host.cpus)) {
-            (State::Failed(_), _) => Cell::failed(),
-            (_, Some(found)) => Cell { detail: found.standing, ..Cell::plain(found.words) },
+            (RowState::Failed(_), _) => Cell::failed(),
+            (_, Some(found)) => Cell { detail: found.agreement, ..Cell::plain(found.words) },
             (_, None) => Cell::none(),
         });
         cells
     };
-    let explained = "CPU time in µs per request, of the kernel's work too, per tier; medians over the rounds. Memory: of services, \
-                     proxy and database at the end.";
+    let explained = "CPU time in µs per request, of the kernel's work too, per tier; medians over \
+                     the rounds. Memory: of services, proxy and database at the end.";
     Table {
         caption: String::new(),
         columns,
@@ -76,12 +92,16 @@ fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
     }
 }
 
-/// What each verdict was seen by, and what would move the limit.
+/// Returns the table of evidence and remedies.
 fn seen(summary: &Summary<'_>, sections: &[Section<'_>]) -> Table {
     let mut rows = Vec::new();
-    for (section, row) in sections.iter().flat_map(|section| section.rows().map(move |row| (section, row))) {
+    for (section, row) in
+        sections.iter().flat_map(|section| section.rows().map(move |row| (section, row)))
+    {
         let found = verdict::of(row, summary.results.host.cpus);
-        let Some((found, seen)) = found.and_then(|found| Some((found.short, found.seen?))) else { continue };
+        let Some((found, seen)) = found.and_then(|found| Some((found.short, found.seen?))) else {
+            continue;
+        };
         rows.push(vec![
             Cell::plain(full_label(section, row)),
             Cell::plain(found),
@@ -89,13 +109,23 @@ fn seen(summary: &Summary<'_>, sections: &[Section<'_>]) -> Table {
             Cell::plain(seen.counterfactual.clone()),
         ]);
     }
-    let columns = ["Set-up", "Limited by", "Seen by", "What would move it"].map(Column::words).into();
-    Table { caption: String::new(), columns, rows, groups: Vec::new(), foot: vec![SUSPICIONS.to_owned()] }
+    let columns = ["Deployment", "Limited by", "Evidence", "Remedy"].map(Column::words).into();
+    Table {
+        caption: String::new(),
+        columns,
+        rows,
+        groups: Vec::new(),
+        foot: vec![SUSPICIONS.to_owned()],
+    }
 }
 
 fn memory(measurement: &crate::results::Measurement) -> Option<f64> {
-    let held = measurement.tiers.iter().filter(|tier| tier.part != Part::Generator).map(|tier| tier.rss_bytes as f64);
-    Some(held.sum::<f64>()).filter(|bytes| *bytes > 0.0)
+    let resident = measurement
+        .tiers
+        .iter()
+        .filter(|tier| tier.kind != TierKind::Generator)
+        .map(|tier| tier.rss_bytes as f64);
+    Some(resident.sum::<f64>()).filter(|bytes| *bytes > 0.0)
 }
 
 fn capitalised(word: &str) -> String {
@@ -106,10 +136,13 @@ fn capitalised(word: &str) -> String {
 fn backends(sections: &[Section<'_>]) -> Table {
     let mut rows = Vec::new();
     let mut groups = Vec::new();
-    for (section, row) in sections.iter().flat_map(|section| section.rows().map(move |row| (section, row))) {
+    for (section, row) in
+        sections.iter().flat_map(|section| section.rows().map(move |row| (section, row)))
+    {
         let served = served(row);
-        let (total, weights) =
-            served.iter().fold((0u64, 0u64), |(n, w), b| (n.saturating_add(b.requests), w + u64::from(b.weight)));
+        let (total, weights) = served.iter().fold((0u64, 0u64), |(n, w), b| {
+            (n.saturating_add(b.requests), w + u64::from(b.weight))
+        });
         groups.push(rows.len());
         for (i, backend) in served.iter().enumerate() {
             let wanted = f64::from(backend.weight) / weights.max(1) as f64;
@@ -130,19 +163,22 @@ fn backends(sections: &[Section<'_>]) -> Table {
         }
     }
     let columns = vec![
-        Column::words("Set-up"),
+        Column::words("Deployment"),
         Column::words("Backend"),
         Column::figures("Weight"),
         Column::figures("By weight"),
         Column::figures("Served"),
         Column::figures("Requests"),
     ];
-    let foot = vec![format!("All rounds together. Off: more than {} from the weight's share.", percent(SHARE_OFF))];
+    let foot = vec![format!(
+        "All rounds together. Off: more than {} from the weight's share.",
+        percent(SHARE_OFF)
+    )];
     groups.retain(|at| *at > 0 && *at < rows.len());
     Table { caption: String::new(), columns, rows, groups, foot }
 }
 
-/// What each backend served in all rounds.
+/// Returns the requests of each backend over all rounds.
 fn served(row: &RowSummary<'_>) -> Vec<Backend> {
     let mut served: Vec<Backend> = Vec::new();
     for backend in row.runs().iter().flat_map(|run| &run.of.backends) {
@@ -162,11 +198,12 @@ fn cache(sections: &[Section<'_>]) -> Table {
             names.push(name);
         }
     }
-    let mut columns = vec![Column::words("Set-up")];
+    let mut columns = vec![Column::words("Deployment")];
     columns.extend(names.iter().map(|name| Column::figures(name)));
     let row = |(section, row): (&Section<'_>, &RowSummary<'_>)| {
         let count = |name: &str| -> u64 {
-            let counts = row.runs().iter().flat_map(|run| &run.of.cache).filter(|(of, _)| of == name);
+            let counts =
+                row.runs().iter().flat_map(|run| &run.of.cache).filter(|(of, _)| of == name);
             counts.fold(0, |sum, (_, n)| sum.saturating_add(*n))
         };
         let total: u64 = names.iter().fold(0, |sum, name| sum.saturating_add(count(name)));
@@ -174,13 +211,24 @@ fn cache(sections: &[Section<'_>]) -> Table {
             let mut cells = vec![Cell::plain(full_label(section, row))];
             cells.extend(names.iter().map(|name| match count(name) {
                 0 => Cell::none(),
-                n => Cell { detail: grouped(n as f64), ..Cell::plain(percent(n as f64 / total as f64)) },
+                n => Cell {
+                    detail: grouped(n as f64),
+                    ..Cell::plain(percent(n as f64 / total as f64))
+                },
             }));
             cells
         })
     };
-    let foot = vec!["As the proxy or the read server said in its answers; all rounds together.".to_owned()];
-    Table { caption: String::new(), columns, rows: all().filter_map(row).collect(), groups: Vec::new(), foot }
+    let foot = vec![
+        "From the proxy's or the read server's response headers; all rounds together.".to_owned(),
+    ];
+    Table {
+        caption: String::new(),
+        columns,
+        rows: all().filter_map(row).collect(),
+        groups: Vec::new(),
+        foot,
+    }
 }
 
 fn figures(sections: &[Section<'_>]) -> Table {
@@ -191,9 +239,9 @@ fn figures(sections: &[Section<'_>]) -> Table {
             names.push((name, unit));
         }
     }
-    let mut columns = vec![Column::words("Set-up")];
+    let mut columns = vec![Column::words("Deployment")];
     let heading = |(name, unit): &(&String, &String)| match unit.as_str() {
-        // Bytes come with a unit of their own.
+        // Bytes have units of their own.
         "" | "B" => (*name).clone(),
         _ => format!("{name}, {unit}"),
     };
@@ -202,18 +250,24 @@ fn figures(sections: &[Section<'_>]) -> Table {
         let value = |(name, unit): &(&String, &String)| row.median(|run| run.figure(name, unit));
         let values: Vec<Option<f64>> = names.iter().map(value).collect();
         values.iter().any(Option::is_some).then(|| {
-            let told = values.into_iter().zip(&names).map(|(value, (_, unit))| {
-                let told = if *unit == "B" { bytes } else { number };
-                value.map_or_else(Cell::none, |value| Cell::plain(told(value)))
+            let cells = values.into_iter().zip(&names).map(|(value, (_, unit))| {
+                let format = if *unit == "B" { bytes } else { number };
+                value.map_or_else(Cell::none, |value| Cell::plain(format(value)))
             });
-            [Cell::plain(full_label(section, row))].into_iter().chain(told).collect()
+            [Cell::plain(full_label(section, row))].into_iter().chain(cells).collect()
         })
     };
     let foot = vec!["Medians over the rounds.".to_owned()];
-    Table { caption: String::new(), columns, rows: all().filter_map(row).collect(), groups: Vec::new(), foot }
+    Table {
+        caption: String::new(),
+        columns,
+        rows: all().filter_map(row).collect(),
+        groups: Vec::new(),
+        foot,
+    }
 }
 
-/// A row's name where rows of several sections stand in one table.
+/// Returns a row's name for a table with rows of several sections.
 fn full_label(section: &Section<'_>, row: &RowSummary<'_>) -> String {
     let label = section.label(row.row);
     if section.title.is_empty() { label } else { format!("{label}, {}", row.row.load) }

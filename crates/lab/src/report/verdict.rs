@@ -1,14 +1,15 @@
-//! What limited a row: what its rounds say together, of what the machine showed and of the CPU time of the tiers.
+//! The bottleneck of a row, by a vote of its rounds over the findings about the machine and the CPU
+//! time of the tiers.
 //!
-//! CPU time is counted exactly, so what it proves comes first: a rate that was kept, a limit that was used up. What it cannot tell,
-//! the findings do.
+//! CPU time is counted exactly, so its conclusions come first: a reached rate, an exhausted limit.
+//! The findings cover the rest.
 
-use super::limit::{self, Limited};
-use super::numbers::{cores, percent};
+use super::bottleneck::{self, Bottleneck};
 use super::summary::{RowSummary, Run};
 use crate::results::{Finding, Row};
+use hotrow_report::numbers::{cores, percent};
 
-/// Names of classes that are told otherwise than by their own words; the others are told by those.
+/// Short names of finding classes; others are named by their description.
 const SHORT: [(&str, &str); 12] = [
     ("AllCpus", "all CPUs"),
     ("OneThread", "one thread"),
@@ -27,84 +28,94 @@ const ALL_CPUS: &str = "AllCpus";
 const THROTTLED: &str = "Throttled";
 const GENERATOR: &str = "Generator";
 const NONE_FOUND: &str = "NoneFound";
-/// All CPUs were busy, and the generator says that it was the limit: that it found none free.
-const CPUS_SHARED: &str = "the CPUs of this machine, of which the generator took its part: the rate is a lower bound";
-/// Below this share of all CPUs for what was measured, something else had the rest. The kernel's work for interrupts is less.
+/// Description when all CPUs were busy and the generator was limited because it found none free.
+const CPUS_SHARED: &str =
+    "the CPUs of this machine, shared with the generator: the rate is a lower bound";
+/// Share of all CPUs used by deployment and generator below which another process used the rest.
+/// Interrupt work takes less.
 const MOST_OF_CPUS: f64 = 0.75;
 
-/// What limited a row.
+/// Bottleneck of a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict<'a> {
+pub(super) struct RowVerdict<'a> {
     /// In two or three words.
     pub(super) short: String,
-    /// In some more.
+    /// In more words.
     pub(super) words: String,
-    /// How many rounds say so and how sure they are; empty when there is nothing to say about it.
-    pub(super) standing: String,
-    /// What it was seen by in the round with the middle rate of those that say so; none when CPU time alone tells it.
+    /// Number of agreeing rounds and their confidence; empty if there is nothing to add.
+    pub(super) agreement: String,
+    /// Evidence from the round with the median rate of those that agree; `None` if CPU time alone
+    /// decides.
     pub(super) seen: Option<&'a Finding>,
 }
 
-/// What one round says.
+/// Verdict of one round.
 struct Vote<'a> {
     rps: f64,
-    /// Votes of one class are counted together.
+    /// Class by which votes are counted.
     class: &'a str,
     short: String,
     words: String,
     seen: Option<&'a Finding>,
 }
 
-/// The verdict that most rounds come to; none of a row without measurements that count.
-pub(super) fn of<'a>(row: &RowSummary<'a>, cpus: u32) -> Option<Verdict<'a>> {
+/// Returns the verdict of most rounds; `None` without valid measurements.
+pub(super) fn of<'a>(row: &RowSummary<'a>, cpus: u32) -> Option<RowVerdict<'a>> {
     let votes: Vec<Vote<'a>> = row.runs().iter().map(|run| vote(run, row.row, cpus)).collect();
-    let most = votes.iter().max_by(|one, other| weight(one, &votes).total_cmp(&weight(other, &votes)))?;
+    let most =
+        votes.iter().max_by(|one, other| weight(one, &votes).total_cmp(&weight(other, &votes)))?;
     let mut agreed: Vec<&Vote<'a>> = votes.iter().filter(|vote| vote.class == most.class).collect();
     agreed.sort_by(|one, other| one.rps.total_cmp(&other.rps));
     let middle = agreed.get(agreed.len().saturating_sub(1) / 2)?;
-    Some(Verdict {
+    Some(RowVerdict {
         short: middle.short.clone(),
         words: middle.words.clone(),
-        standing: standing(&agreed, &votes),
+        agreement: agreement(&agreed, &votes),
         seen: middle.seen,
     })
 }
 
-/// Rounds that say the same count; between as many, how sure they are.
+/// Counts agreeing rounds; their confidence breaks ties.
 fn weight(vote: &Vote<'_>, votes: &[Vote<'_>]) -> f64 {
     let alike = votes.iter().filter(|other| other.class == vote.class);
     alike.map(|other| 1.0 + 0.001 * other.seen.map_or(0.0, |seen| seen.confidence)).sum()
 }
 
-fn standing(agreed: &[&Vote<'_>], all: &[Vote<'_>]) -> String {
+fn agreement(agreed: &[&Vote<'_>], all: &[Vote<'_>]) -> String {
     let mut parts = Vec::new();
     if all.len() > 1 {
         let mut others: Vec<&str> = Vec::new();
-        for vote in all.iter().filter(|vote| agreed.first().is_none_or(|first| first.class != vote.class)) {
+        for vote in
+            all.iter().filter(|vote| agreed.first().is_none_or(|first| first.class != vote.class))
+        {
             if !others.contains(&vote.short.as_str()) {
                 others.push(&vote.short);
             }
         }
-        let others = if others.is_empty() { String::new() } else { format!("; else {}", others.join(", ")) };
+        let others =
+            if others.is_empty() { String::new() } else { format!("; else {}", others.join(", ")) };
         parts.push(format!("{} of {} rounds{others}", agreed.len(), all.len()));
     }
     let sure: Vec<f64> = agreed.iter().filter_map(|vote| Some(vote.seen?.confidence)).collect();
     if !sure.is_empty() {
-        parts.push(format!("{} sure", percent(sure.iter().sum::<f64>() / sure.len() as f64)));
+        parts.push(format!("{} confidence", percent(sure.iter().sum::<f64>() / sure.len() as f64)));
     }
     parts.join(", ")
 }
 
 fn vote<'a>(run: &Run<'a>, row: &Row, cpus: u32) -> Vote<'a> {
-    let by_cpu = limit::judge(run, row, cpus);
+    let by_cpu = bottleneck::bottleneck_of(run, row, cpus);
     let findings = &run.of.findings;
     let of_class = |class: &str| findings.iter().find(|finding| finding.class == class);
-    // That no limit was found adds nothing to what CPU time tells; what is less sure than that is not named, and what CPU time refutes is
-    // none.
+    // "No limit found" adds nothing to CPU time; findings of lower confidence than that are
+    // ignored, and so are findings that CPU time refutes.
     let likely = findings.iter().take_while(|finding| finding.class != NONE_FOUND);
-    let first = likely.into_iter().find(|finding| finding.class != THROTTLED || limit::any_limit_counts(run));
-    let shared = of_class(ALL_CPUS).filter(|all| of_class(GENERATOR).is_none_or(|own| all.confidence > own.confidence));
-    let told = |seen: Option<&'a Finding>| Vote {
+    let first = likely
+        .into_iter()
+        .find(|finding| finding.class != THROTTLED || bottleneck::any_limit_counts(run));
+    let shared = of_class(ALL_CPUS)
+        .filter(|all| of_class(GENERATOR).is_none_or(|own| all.confidence > own.confidence));
+    let make = |seen: Option<&'a Finding>| Vote {
         rps: run.load.rps,
         class: by_cpu.class(),
         short: by_cpu.short(),
@@ -119,24 +130,32 @@ fn vote<'a>(run: &Run<'a>, row: &Row, cpus: u32) -> Vote<'a> {
         seen: Some(finding),
     };
     match (&by_cpu, first) {
-        (Limited::Nothing { .. }, _) => told(None),
-        (Limited::OwnLimit { .. }, _) => told(of_class(THROTTLED)),
-        (Limited::Generator, _) => match shared {
+        (Bottleneck::Nothing { .. }, _) => make(None),
+        (Bottleneck::OwnLimit { .. }, _) => make(of_class(THROTTLED)),
+        (Bottleneck::Generator, _) => match shared {
             Some(finding) => by_finding(finding, &with_others(CPUS_SHARED, run, cpus)),
-            None => told(of_class(GENERATOR)),
+            None => make(of_class(GENERATOR)),
         },
-        (Limited::AllCpus { .. }, Some(finding)) if finding.class == ALL_CPUS => told(Some(finding)),
-        (_, Some(finding)) if finding.class == ALL_CPUS => by_finding(finding, &with_others(&finding.words, run, cpus)),
-        (_, Some(finding)) => by_finding(finding, &finding.words),
-        (_, None) => told(None),
+        (Bottleneck::AllCpus { .. }, Some(finding)) if finding.class == ALL_CPUS => {
+            make(Some(finding))
+        }
+        (_, Some(finding)) if finding.class == ALL_CPUS => {
+            by_finding(finding, &with_others(&finding.description, run, cpus))
+        }
+        (_, Some(finding)) => by_finding(finding, &finding.description),
+        (_, None) => make(None),
     }
 }
 
-/// When all CPUs were busy: whether what was measured kept them so.
+/// Adds, if all CPUs were busy, whether other processes used them.
 fn with_others(words: &str, run: &Run<'_>, cpus: u32) -> String {
     match run.cores(|_| true).filter(|used| *used < f64::from(cpus) * MOST_OF_CPUS) {
         Some(used) => {
-            format!("{words}; set-up and generator used {} of {cpus} cores, something else the rest", cores(used))
+            format!(
+                "{words}; deployment and generator used {} of {cpus} cores, other processes the \
+                 rest",
+                cores(used)
+            )
         }
         None => words.to_owned(),
     }
@@ -144,7 +163,7 @@ fn with_others(words: &str, run: &Run<'_>, cpus: u32) -> String {
 
 fn short(finding: &Finding) -> String {
     let known = SHORT.iter().find(|(class, _)| *class == finding.class);
-    known.map_or_else(|| finding.words.clone(), |(_, words)| (*words).to_owned())
+    known.map_or_else(|| finding.description.clone(), |(_, words)| (*words).to_owned())
 }
 
 #[cfg(test)]

@@ -1,77 +1,108 @@
-//! Whether a set-up answers rightly, and what its services counted: asked before and after, never while it is measured.
+//! Checks of a deployment's responses and of its services' request counts, before and after a
+//! measurement, never during it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hotrow_load::ask::{self, Reply};
-use hotrow_load::request::{Description, Mix, RequestError};
+use hotrow_load::fetch::{self, FetchedResponse};
+use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
 use hotrow_load::target::Address;
 
+use super::deployment::{Backend, Deployment};
 use super::metrics::Metrics;
-use super::standing::{Backend, Standing};
 use crate::experiment::{Count, Expect, Load, Service};
 
-/// How long one answer may take.
-const WITHIN: Duration = Duration::from_secs(10);
-/// Largest answer that is taken, in bytes.
+/// Time limit of one response.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Largest accepted response, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Longest piece of an answer that a message repeats, in characters.
+/// Longest excerpt of a response in a message, in characters.
 const SHOWN_CHARS_MAX: usize = 120;
-/// Most questions through the entrance, however many backends there are.
+/// Most checks through the entry point, however many backends there are.
 const ROUNDS_MAX: usize = 16;
 
-/// A plain question.
-pub(super) fn get(path: &str, host: &str) -> Result<Mix, RequestError> {
-    let request = Description { method: "GET", path, host, headers: &[], body: None, weight: 1, keepalive: false };
-    Mix::new(&[request], None)
+/// Returns a plain GET request.
+pub(super) fn get(path: &str, host: &str) -> Result<RequestMix, RequestError> {
+    let request = RequestSpec {
+        method: "GET",
+        path,
+        host,
+        headers: &[],
+        body: None,
+        weight: 1,
+        keepalive: false,
+    };
+    RequestMix::new(&[request], None)
 }
 
-/// Asks a load's request of every backend itself, and through the entrance at least once for each of them. What is wrong.
-pub(super) fn check(load: &Load, standing: &Standing, seed: u64) -> Result<(), String> {
-    let entrance = &standing.entrance;
-    let requests = load.requests(&entrance.host).map_err(|e| e.to_string())?;
-    let wrong = |who: &str, why: String| format!("wrong answer to {} {} by {who}: {why}", load.method, load.path);
-    let patience = WITHIN.max(load.timeout);
-    let ask = |address: &Address, tls, seed| ask::once(address, tls, &requests, seed, patience, ANSWER_BYTES_MAX);
-    for backend in &standing.backends {
-        let reply = ask(&Address::Tcp(backend.address), None, seed).map_err(|e| wrong(&backend.name, e.to_string()))?;
+/// Sends a load's request to every backend, and through the entry point at least once per backend.
+/// Returns the first problem.
+pub(super) fn check(load: &Load, deployment: &Deployment, seed: u64) -> Result<(), String> {
+    let entry_point = &deployment.entry_point;
+    let requests = load.requests(&entry_point.host).map_err(|e| e.to_string())?;
+    let wrong = |who: &str, why: String| {
+        format!("wrong response to {} {} by {who}: {why}", load.method, load.path)
+    };
+    let patience = RESPONSE_TIME_MAX.max(load.timeout);
+    let ask = |address: &Address, tls, seed| {
+        fetch::fetch(address, tls, &requests, seed, patience, ANSWER_BYTES_MAX)
+    };
+    for backend in &deployment.backends {
+        let reply = ask(&Address::Tcp(backend.address), None, seed)
+            .map_err(|e| wrong(&backend.name, e.to_string()))?;
         judge(&load.expect, &reply).map_err(|why| wrong(&backend.name, why))?;
     }
-    let weights: u32 = standing.backends.iter().map(|backend| backend.weight).sum();
+    let weights: u32 = deployment.backends.iter().map(|backend| backend.weight).sum();
     for round in 0..(weights as usize).clamp(1, ROUNDS_MAX) as u64 {
-        let reply = ask(&entrance.address, entrance.tls.as_ref(), seed + round)
-            .map_err(|e| wrong("the set-up as a whole", e.to_string()))?;
-        judge(&load.expect, &reply).map_err(|why| wrong("the set-up as a whole", why))?;
+        let reply = ask(&entry_point.address, entry_point.tls.as_ref(), seed + round)
+            .map_err(|e| wrong("the deployment as a whole", e.to_string()))?;
+        judge(&load.expect, &reply).map_err(|why| wrong("the deployment as a whole", why))?;
     }
     Ok(())
 }
 
-/// Whether an answer is right; if not, why.
-fn judge(expect: &Expect, reply: &Reply) -> Result<(), String> {
+/// Checks a response; returns the reason if it is unexpected.
+fn judge(expect: &Expect, reply: &FetchedResponse) -> Result<(), String> {
     let shown = || {
         let text: String = reply.text().chars().take(SHOWN_CHARS_MAX).collect();
         format!("{text:?}")
     };
     match expect.status {
         Some(status) if reply.status != status => {
-            return Err(format!("status {} where {status} is expected; it says {}", reply.status, shown()));
+            return Err(format!(
+                "status {} where {status} is expected; the body is {}",
+                reply.status,
+                shown()
+            ));
         }
         None if !(200..300).contains(&reply.status) => {
-            return Err(format!("status {} where 2xx is expected; it says {}", reply.status, shown()));
+            return Err(format!(
+                "status {} where 2xx is expected; the body is {}",
+                reply.status,
+                shown()
+            ));
         }
         _ => {}
     }
-    if let Some((least, most)) = expect.body_bytes.filter(|(least, most)| !(least..=most).contains(&&reply.body.len()))
+    if let Some((least, most)) =
+        expect.body_bytes.filter(|(least, most)| !(least..=most).contains(&&reply.body.len()))
     {
-        return Err(format!("a body of {} bytes where {least} to {most} are expected", reply.body.len()));
+        return Err(format!(
+            "a body of {} bytes where {least} to {most} are expected",
+            reply.body.len()
+        ));
     }
     if !reply.text().contains(&expect.body_contains) {
-        return Err(format!("a body without {:?}; it begins with {}", expect.body_contains, shown()));
+        return Err(format!(
+            "a body without {:?}; it begins with {}",
+            expect.body_contains,
+            shown()
+        ));
     }
     Ok(())
 }
 
-/// What an instance has counted: requests served, where it tells.
+/// Returns an instance's count of served requests, if it has one.
 pub(super) fn count(service: &Service, backend: &Backend) -> Result<Option<u64>, String> {
     match &service.count {
         None => Ok(None),
@@ -79,7 +110,10 @@ pub(super) fn count(service: &Service, backend: &Backend) -> Result<Option<u64>,
             let text = page(backend.address, path, &backend.name)?;
             let number = text.trim().parse().map_err(|_| {
                 let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-                format!("{} answers {path} with {shown:?}; it must be a plain number", backend.name)
+                format!(
+                    "{} responded to {path} with {shown:?}; it must be a plain number",
+                    backend.name
+                )
             })?;
             Ok(Some(number))
         }
@@ -91,7 +125,7 @@ pub(super) fn count(service: &Service, backend: &Backend) -> Result<Option<u64>,
     }
 }
 
-/// The metrics of an instance; empty where it has none.
+/// Returns the metrics of an instance; empty if it has none.
 pub(super) fn metrics(service: &Service, backend: &Backend) -> Result<Metrics, String> {
     match &service.metrics {
         None => Ok(Metrics::default()),
@@ -100,10 +134,17 @@ pub(super) fn metrics(service: &Service, backend: &Backend) -> Result<Metrics, S
 }
 
 fn page(address: SocketAddr, path: &str, name: &str) -> Result<String, String> {
-    let wrong = |why: String| format!("{name} does not answer {path}: {why}");
+    let wrong = |why: String| format!("{name} did not answer {path}: {why}");
     let request = get(path, &address.to_string()).map_err(|e| wrong(e.to_string()))?;
-    let reply = ask::once(&Address::Tcp(address), None, &request, 1, WITHIN, ANSWER_BYTES_MAX)
-        .map_err(|e| wrong(e.to_string()))?;
+    let reply = fetch::fetch(
+        &Address::Tcp(address),
+        None,
+        &request,
+        1,
+        RESPONSE_TIME_MAX,
+        ANSWER_BYTES_MAX,
+    )
+    .map_err(|e| wrong(e.to_string()))?;
     if reply.status != 200 {
         return Err(wrong(format!("status {}", reply.status)));
     }
@@ -115,12 +156,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_judged() {
-        let reply = |status, body: &str| Reply { status, headers: Vec::new(), body: body.as_bytes().to_vec() };
+    fn responses_are_checked() {
+        let reply = |status, body: &str| FetchedResponse {
+            status,
+            headers: Vec::new(),
+            body: body.as_bytes().to_vec(),
+        };
         let any = Expect::default();
         assert!(judge(&any, &reply(204, "")).is_ok());
         assert!(judge(&any, &reply(302, "")).unwrap_err().contains("302 where 2xx"));
-        let strict = Expect { status: Some(404), body_contains: "no".to_owned(), body_bytes: Some((2, 3)) };
+        let strict =
+            Expect { status: Some(404), body_contains: "no".to_owned(), body_bytes: Some((2, 3)) };
         assert!(judge(&strict, &reply(404, "no!")).is_ok());
         assert!(judge(&strict, &reply(200, "no!")).unwrap_err().contains("200 where 404"));
         assert!(judge(&strict, &reply(404, "none")).unwrap_err().contains("4 bytes where 2 to 3"));

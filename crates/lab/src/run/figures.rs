@@ -1,24 +1,25 @@
-//! From what was sampled to the figures of a measurement. Pure, but for the generator's own memory.
+//! Figures of a measurement from samples. Pure, except for the generator's own memory.
 
 use hotrow_load::outcome::Outcome;
-use hotrow_load::record::Known;
+use hotrow_load::stats::CensoredNs;
 use hotrow_measure::histogram::Histogram;
 
+use super::deployment::Backend;
 use super::metrics::Metrics;
-use super::standing::Backend;
 use crate::experiment::Figure;
 use crate::results;
 
 /// Most points of a distribution.
 const POINTS_MAX: usize = 200;
-/// Each point of a distribution stands for at least this part of the requests that are above the point before it: even steps in
-/// the body, ever finer ones towards the tail. A billion requests then make 187 points.
+/// Divisor for the spacing of points: each covers at least this part of the requests above the
+/// point before, in even steps in the body and ever finer ones in the tail. A billion requests make
+/// 187 points.
 const POINT_PART: u64 = 9;
 
-/// What the generator saw.
+/// Returns the generator's result.
 pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
     let (counts, latency) = (&outcome.total.counts, &outcome.total.latency);
-    let us = |known: Option<Known>| known.map(|known| known.ns() as f64 / 1e3);
+    let us = |known: Option<CensoredNs>| known.map(|known| known.ns() as f64 / 1e3);
     let at = |quantile| us(latency.quantile(quantile));
     results::Load {
         window_s: outcome.window.as_secs_f64(),
@@ -40,41 +41,50 @@ pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
     }
 }
 
-/// Upper bounds in µs, each with the requests up to it.
+/// Returns upper bounds in µs, each with the number of requests up to it.
 fn distribution(histogram: &Histogram) -> Vec<(f64, u64)> {
-    let (total, mut told, mut sum, mut points) = (histogram.count(), 0, 0, Vec::new());
+    let (total, mut counted, mut sum, mut points) = (histogram.count(), 0, 0, Vec::new());
     for bucket in histogram.iter() {
         sum += bucket.count;
-        let enough = (sum - told) * POINT_PART >= total - told || sum == total;
+        let enough = (sum - counted) * POINT_PART >= total - counted || sum == total;
         if bucket.count > 0 && enough && points.len() < POINTS_MAX {
             points.push((bucket.high as f64 / 1e3, sum));
-            told = sum;
+            counted = sum;
         }
     }
     points
 }
 
-/// What each backend served; empty where they do not tell.
+/// Returns the requests of each backend; empty if they have no counts.
 pub(super) fn backends(backends: &[Backend], served: Option<&[u64]>) -> Vec<results::Backend> {
-    let told = backends.iter().zip(served.unwrap_or_default());
-    told.map(|(backend, served)| results::Backend {
-        name: backend.name.clone(),
-        weight: backend.weight,
-        requests: *served,
-    })
-    .collect()
+    let counted = backends.iter().zip(served.unwrap_or_default());
+    counted
+        .map(|(backend, served)| results::Backend {
+            name: backend.name.clone(),
+            weight: backend.weight,
+            requests: *served,
+        })
+        .collect()
 }
 
-/// Answers by who gave them, behind a proxy with a cache: what no backend counted came from the cache.
+/// Returns the responses by origin behind a caching proxy: requests that no backend counted were
+/// served from the cache.
 pub(super) fn cache(outcome: &Outcome, served: Option<&[u64]>) -> Vec<(String, u64)> {
     let Some(served) = served else { return Vec::new() };
     let behind: u64 = served.iter().sum();
     let answered: u64 = outcome.total.counts.status.values().sum();
-    vec![("from the cache".to_owned(), answered.saturating_sub(behind)), ("from a backend".to_owned(), behind)]
+    vec![
+        ("from the cache".to_owned(), answered.saturating_sub(behind)),
+        ("from a backend".to_owned(), behind),
+    ]
 }
 
-/// Figures from metrics; those that cannot be told (nothing to divide by, no such series) are left out.
-pub(super) fn of_metrics(figures: &[Figure], before: &Metrics, after: &Metrics) -> Vec<(String, f64, String)> {
+/// Returns figures from metrics, without those that have no value (zero divisor, missing series).
+pub(super) fn of_metrics(
+    figures: &[Figure],
+    before: &Metrics,
+    after: &Metrics,
+) -> Vec<(String, f64, String)> {
     let value = |figure: &Figure, series: &[String]| {
         let end = after.sum(series)?;
         Some(if figure.at_end { end } else { end - before.sum(series).unwrap_or(0.0) })
@@ -82,16 +92,19 @@ pub(super) fn of_metrics(figures: &[Figure], before: &Metrics, after: &Metrics) 
     let figure = |figure: &Figure| {
         let value = match figure.over.as_slice() {
             [] => value(figure, &figure.of)?,
-            // A series that nobody has raised yet may be missing: nothing of something.
-            over => value(figure, &figure.of).unwrap_or(0.0) / value(figure, over).filter(|over| *over != 0.0)?,
+            // A counter that was never incremented may be missing: zero.
+            over => {
+                value(figure, &figure.of).unwrap_or(0.0)
+                    / value(figure, over).filter(|over| *over != 0.0)?
+            }
         };
-        // Metrics may say NaN.
+        // Metrics may be NaN.
         value.is_finite().then(|| (figure.name.clone(), value, figure.unit.clone()))
     };
     figures.iter().filter_map(figure).collect()
 }
 
-/// Resident memory of this process, in bytes; 0 when the system does not tell.
+/// Returns the resident memory of this process, in bytes; 0 if the system does not report it.
 pub(super) fn own_rss_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
@@ -103,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distribution_is_short_and_keeps_the_tail() {
+    fn a_distribution_is_bounded_and_keeps_the_tail() {
         let mut histogram = Histogram::default();
         // One in a million is slow.
         (1..=1000_u64).for_each(|us| histogram.record_n(us * 1000, 1000));
@@ -120,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_come_from_what_was_added() {
+    fn figures_come_from_increases() {
         let of = |text: &[&str]| text.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
         let figure = |name: &str, of_: &[&str], over: &[&str], at_end| Figure {
             name: name.to_owned(),
@@ -129,9 +142,11 @@ mod tests {
             over: of(over),
             at_end,
         };
-        let before = Metrics::parse("lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 5\n");
-        let after =
-            Metrics::parse("lookups{result=\"hit\"} 40\nlookups{result=\"miss\"} 20\nbytes 7\nnew 3\nnan NaN\n");
+        let before =
+            Metrics::parse("lookups{result=\"hit\"} 10\nlookups{result=\"miss\"} 10\nbytes 5\n");
+        let after = Metrics::parse(
+            "lookups{result=\"hit\"} 40\nlookups{result=\"miss\"} 20\nbytes 7\nnew 3\nnan NaN\n",
+        );
         let figures = [
             figure("ratio", &["lookups{result=\"hit\"}"], &["lookups"], false),
             figure("bytes", &["bytes"], &[], true),
@@ -141,9 +156,11 @@ mod tests {
             figure("absent", &["absent"], &[], false),
             figure("no number", &["nan"], &[], true),
         ];
-        let told: Vec<(String, f64)> =
-            of_metrics(&figures, &before, &after).into_iter().map(|(name, value, _)| (name, value)).collect();
+        let shown: Vec<(String, f64)> = of_metrics(&figures, &before, &after)
+            .into_iter()
+            .map(|(name, value, _)| (name, value))
+            .collect();
         let expected = [("ratio", 0.75), ("bytes", 7.0), ("new", 3.0), ("none of something", 0.0)];
-        assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value)));
+        assert_eq!(shown, expected.map(|(name, value)| (name.to_owned(), value)));
     }
 }

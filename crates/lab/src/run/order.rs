@@ -1,26 +1,27 @@
-//! In which order set-ups are measured: interleaved over the rounds, so that a machine that drifts favours none.
+//! Order of the measurements: interleaved over the rounds, so that drift of the machine favours no
+//! deployment.
 
 use hotrow_load::random::Random;
 
-/// Set-up `setup` in round `round`.
+/// One deployment in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct MeasurementStep {
     /// Round, from 0.
     pub round: u32,
-    /// Index of the set-up.
-    pub setup: usize,
+    /// Index of the deployment.
+    pub deployment: usize,
 }
 
-/// Every set-up once in every round, each round in an order of its own that `seed` repeats. No set-up is first in two rounds
-/// running: what comes first meets a machine that has rested.
+/// Returns every deployment once per round, shuffled anew in each round by `seed`. No deployment
+/// comes first twice in a row, because the first one meets a rested machine.
 #[must_use]
-pub fn order(rounds: u32, setups: &[usize], seed: u64) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::with_capacity(rounds as usize * setups.len());
+pub fn order(rounds: u32, deployments: &[usize], seed: u64) -> Vec<MeasurementStep> {
+    let mut steps: Vec<MeasurementStep> = Vec::with_capacity(rounds as usize * deployments.len());
     let mut first_before = None;
     for round in 0..rounds {
         let mut random = Random::new(seed, u64::from(round));
-        let mut shuffled = setups.to_vec();
-        // Fisher and Yates, in the form of Durstenfeld.
+        let mut shuffled = deployments.to_vec();
+        // Fisher-Yates shuffle, in Durstenfeld's form.
         for i in (1..shuffled.len()).rev() {
             shuffled.swap(i, random.below(i as u64 + 1) as usize);
         }
@@ -29,7 +30,7 @@ pub fn order(rounds: u32, setups: &[usize], seed: u64) -> Vec<Step> {
             shuffled.swap(0, other);
         }
         first_before = shuffled.first().copied();
-        steps.extend(shuffled.into_iter().map(|setup| Step { round, setup }));
+        steps.extend(shuffled.into_iter().map(|deployment| MeasurementStep { round, deployment }));
     }
     steps
 }
@@ -40,37 +41,48 @@ mod tests {
 
     use super::*;
 
-    const SETUPS: [usize; 5] = [0, 2, 3, 7, 9];
+    const DEPLOYMENTS: [usize; 5] = [0, 2, 3, 7, 9];
 
     #[test]
-    fn every_round_has_every_setup_once() {
-        let steps = order(20, &SETUPS, 1);
+    fn every_round_has_every_deployment_once() {
+        let steps = order(20, &DEPLOYMENTS, 1);
         assert_eq!(steps.len(), 100);
-        for (round, steps) in steps.chunks(SETUPS.len()).enumerate() {
+        for (round, steps) in steps.chunks(DEPLOYMENTS.len()).enumerate() {
             assert!(steps.iter().all(|step| step.round as usize == round), "{steps:?}");
-            assert_eq!(steps.iter().map(|step| step.setup).collect::<BTreeSet<_>>(), BTreeSet::from(SETUPS));
+            assert_eq!(
+                steps.iter().map(|step| step.deployment).collect::<BTreeSet<_>>(),
+                BTreeSet::from(DEPLOYMENTS)
+            );
         }
     }
 
     #[test]
-    fn no_setup_is_always_first() {
+    fn no_deployment_is_always_first() {
         for seed in 0..200 {
-            let firsts: Vec<usize> = order(10, &SETUPS, seed).chunks(5).map(|steps| steps[0].setup).collect();
+            let firsts: Vec<usize> =
+                order(10, &DEPLOYMENTS, seed).chunks(5).map(|steps| steps[0].deployment).collect();
             assert!(firsts.windows(2).all(|pair| pair[0] != pair[1]), "{seed}: {firsts:?}");
         }
-        // Over many rounds each has every place about equally often: 1,000 rounds, 200 times expected, five deviations.
-        let steps = order(1000, &SETUPS, 4);
-        for place in 0..5 {
-            let times = steps.chunks(5).filter(|steps| steps[place].setup == 7).count();
-            assert!(times.abs_diff(200) < 64, "{place}: {times}");
+        // Over 1,000 rounds each deployment has each position about equally often: 200 expected,
+        // tolerance five deviations.
+        let steps = order(1000, &DEPLOYMENTS, 4);
+        for position in 0..5 {
+            let times = steps.chunks(5).filter(|steps| steps[position].deployment == 7).count();
+            assert!(times.abs_diff(200) < 64, "{position}: {times}");
         }
     }
 
     #[test]
     fn a_seed_repeats_the_order() {
-        assert_eq!(order(5, &SETUPS, 3), order(5, &SETUPS, 3));
-        assert_ne!(order(5, &SETUPS, 3), order(5, &SETUPS, 4));
-        assert_eq!(order(2, &[4], 1), [Step { round: 0, setup: 4 }, Step { round: 1, setup: 4 }]);
+        assert_eq!(order(5, &DEPLOYMENTS, 3), order(5, &DEPLOYMENTS, 3));
+        assert_ne!(order(5, &DEPLOYMENTS, 3), order(5, &DEPLOYMENTS, 4));
+        assert_eq!(
+            order(2, &[4], 1),
+            [
+                MeasurementStep { round: 0, deployment: 4 },
+                MeasurementStep { round: 1, deployment: 4 }
+            ]
+        );
         assert!(order(3, &[], 1).is_empty());
     }
 }

@@ -1,29 +1,30 @@
-//! Waiting for processes: until they are ready, or until they have ended. Every wait is bounded and sees who falls meanwhile.
+//! Waits for processes to become ready or to end. Every wait is bounded and notices processes that
+//! exit.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use hotrow_load::ask;
+use hotrow_load::fetch;
 use hotrow_load::target::Address;
 
-use super::standing::stopped;
+use super::deployment::stopped;
 use crate::experiment::Service;
 use crate::stage::{Command, Process, Stage, StageError};
 
-/// How often it is looked for.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long one question may take.
-const ASK_WITHIN: Duration = Duration::from_secs(2);
-/// Longest answer of a check that is taken, in bytes.
+/// Polling interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time limit of one request.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(2);
+/// Largest accepted response, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Why something is not ready.
+/// Reason a process is not ready.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotReady {
-    #[error("{name} {how}, before it was ready")]
-    Exited { name: String, how: String },
+pub(super) enum ReadyError {
+    #[error("{name} {end}, before it was ready")]
+    Exited { name: String, end: String },
     #[error("{name} was not ready within {within:?}: {last}")]
     Late { name: String, within: Duration, last: String },
     #[error("interrupted")]
@@ -34,8 +35,8 @@ pub(super) enum NotReady {
     Path(#[from] hotrow_load::request::RequestError),
 }
 
-/// How a service is asked.
-pub(super) struct Ask<'a> {
+/// Readiness check of a service.
+pub(super) struct ReadyCheck<'a> {
     pub(super) service: &'a Service,
     pub(super) address: SocketAddr,
     pub(super) ready_command: &'a [String],
@@ -43,21 +44,29 @@ pub(super) struct Ask<'a> {
     pub(super) dir: &'a Path,
 }
 
-/// Waits until a service is ready: its path answers 2xx, its command ends well, or its port takes connections.
-pub(super) fn wait(stage: &mut Stage, process: &Process, ask: &Ask<'_>, stop: &AtomicBool) -> Result<(), NotReady> {
-    let within = ask.service.ready_within;
-    if !ask.ready_command.is_empty() {
-        return wait_command(stage, process, ask, stop);
+/// Waits until a service is ready: its path answers 2xx, its command succeeds, or its port accepts
+/// connections.
+pub(super) fn wait(
+    stage: &mut Stage,
+    process: &Process,
+    check: &ReadyCheck<'_>,
+    stop: &AtomicBool,
+) -> Result<(), ReadyError> {
+    let within = check.service.ready_within;
+    if !check.ready_command.is_empty() {
+        return wait_command(stage, process, check, stop);
     }
-    let Some(path) = &ask.service.ready else { return wait_tcp(stage, process, ask.address, within, stop) };
-    let request = super::answers::get(path, &ask.address.to_string())?;
-    let address = Address::Tcp(ask.address);
-    until(stage, process, within, stop, &mut |_| match ask::once(
+    let Some(path) = &check.service.ready else {
+        return wait_tcp(stage, process, check.address, within, stop);
+    };
+    let request = super::answers::get(path, &check.address.to_string())?;
+    let address = Address::Tcp(check.address);
+    poll_until(stage, process, within, stop, &mut |_| match fetch::fetch(
         &address,
         None,
         &request,
         1,
-        ASK_WITHIN.min(within),
+        REQUEST_TIME_MAX.min(within),
         ANSWER_BYTES_MAX,
     ) {
         Ok(reply) if (200..300).contains(&reply.status) => Ok(()),
@@ -66,93 +75,103 @@ pub(super) fn wait(stage: &mut Stage, process: &Process, ask: &Ask<'_>, stop: &A
     })
 }
 
-/// Waits until a port takes connections.
+/// Waits until a port accepts connections.
 pub(super) fn wait_tcp(
     stage: &mut Stage,
     process: &Process,
     address: SocketAddr,
     within: Duration,
     stop: &AtomicBool,
-) -> Result<(), NotReady> {
-    until(stage, process, within, stop, &mut |_| {
-        let opened = TcpStream::connect_timeout(&address, ASK_WITHIN);
+) -> Result<(), ReadyError> {
+    poll_until(stage, process, within, stop, &mut |_| {
+        let opened = TcpStream::connect_timeout(&address, REQUEST_TIME_MAX);
         opened.map(|_| ()).map_err(|e| format!("port {}: {e}", address.port()))
     })
 }
 
-fn wait_command(stage: &mut Stage, process: &Process, ask: &Ask<'_>, stop: &AtomicBool) -> Result<(), NotReady> {
+fn wait_command(
+    stage: &mut Stage,
+    process: &Process,
+    check: &ReadyCheck<'_>,
+    stop: &AtomicBool,
+) -> Result<(), ReadyError> {
     let command = Command {
         name: format!("{}, ready", process.name),
-        argv: ask.ready_command.to_vec(),
+        argv: check.ready_command.to_vec(),
         env: Vec::new(),
-        dir: ask.dir.to_owned(),
-        log: ask.log.to_owned(),
+        dir: check.dir.to_owned(),
+        log: check.log.to_owned(),
         cores: None,
     };
-    until(stage, process, ask.service.ready_within, stop, &mut |stage| match run_to_end(
-        stage, &command, ASK_WITHIN, stop,
+    poll_until(stage, process, check.service.ready_within, stop, &mut |stage| match run_to_end(
+        stage,
+        &command,
+        REQUEST_TIME_MAX,
+        stop,
     ) {
-        Ok(how) if went_well(&how) => Ok(()),
-        Ok(how) => Err(format!("its ready command {how}")),
+        Ok(end) if succeeded(&end) => Ok(()),
+        Ok(end) => Err(format!("its ready command {end}")),
         Err(error) => Err(error.to_string()),
     })
 }
 
-/// Looks again and again until `look` finds it good.
-fn until(
+/// Polls `probe` until it succeeds.
+fn poll_until(
     stage: &mut Stage,
     process: &Process,
     within: Duration,
     stop: &AtomicBool,
-    look: &mut dyn FnMut(&mut Stage) -> Result<(), String>,
-) -> Result<(), NotReady> {
-    let (name, end) = (process.name.clone(), Instant::now() + within);
+    probe: &mut dyn FnMut(&mut Stage) -> Result<(), String>,
+) -> Result<(), ReadyError> {
+    let (name, deadline) = (process.name.clone(), Instant::now() + within);
     loop {
         if stopped(stop) {
-            return Err(NotReady::Interrupted);
+            return Err(ReadyError::Interrupted);
         }
-        let looked = look(stage);
-        // First who fell: on its port somebody else may answer.
-        if let Some(how) = stage.exited(process) {
-            return Err(NotReady::Exited { name, how });
+        let result = probe(stage);
+        // Exits first: another program may answer on its port.
+        if let Some(end) = stage.exited(process) {
+            return Err(ReadyError::Exited { name, end });
         }
-        match looked {
+        match result {
             Ok(()) => return Ok(()),
-            Err(last) if Instant::now() >= end => return Err(NotReady::Late { name, within, last }),
-            Err(_) => std::thread::sleep(LOOK),
+            Err(last) if Instant::now() >= deadline => {
+                return Err(ReadyError::Late { name, within, last });
+            }
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
-/// Runs a command to its end; how it ended, in the stage's words. It is ended when it takes too long.
+/// Runs a command to its end or its time limit; returns how it ended, in the stage's words.
 pub(super) fn run_to_end(
     stage: &mut Stage,
     command: &Command,
     within: Duration,
     stop: &AtomicBool,
-) -> Result<String, NotReady> {
+) -> Result<String, ReadyError> {
     let process = stage.start(command)?;
-    let end = Instant::now() + within;
-    let how = loop {
-        if let Some(how) = stage.exited(&process) {
-            break how;
+    let deadline = Instant::now() + within;
+    let end = loop {
+        if let Some(end) = stage.exited(&process) {
+            break end;
         }
         if stopped(stop) {
             stage.stop(&process)?;
-            return Err(NotReady::Interrupted);
+            return Err(ReadyError::Interrupted);
         }
-        if Instant::now() >= end {
+        if Instant::now() >= deadline {
             break format!("did not end within {within:?}");
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
     stage.stop(&process)?;
-    Ok(how)
+    Ok(end)
 }
 
-/// Whether these words of the stage mean that a process ended well.
-pub(super) fn went_well(how: &str) -> bool {
-    how.split(';').next().is_some_and(|words| words.trim_end() == "exited with status 0")
+/// Returns whether the stage's description means success.
+pub(super) fn succeeded(end: &str) -> bool {
+    end.split(';').next().is_some_and(|words| words.trim_end() == "exited with status 0")
 }
 
 #[cfg(test)]
@@ -160,22 +179,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_status_0_is_well() {
-        for well in [
+    fn only_status_0_is_success() {
+        for success in [
             "exited with status 0",
             "exited with status 0; it printed nothing",
             "exited with status 0; its last lines:\nx",
         ] {
-            assert!(went_well(well), "{well}");
+            assert!(succeeded(success), "{success}");
         }
-        for ill in [
+        for failure in [
             "exited with status 1; exited with status 0",
             "killed by signal 9",
             "did not end within 2s",
             "",
             "exited with status 01",
         ] {
-            assert!(!went_well(ill), "{ill}");
+            assert!(!succeeded(failure), "{failure}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Groups of processes that the supervisor makes in the kernel's hierarchies: one folder per supervisor,
-//! `hotrow-lab-…`, and in it one per process.
+//! Control groups of the supervisor: one folder per supervisor, `hotrow-lab-…`, with one group per
+//! process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,34 +7,35 @@ use std::time::{Duration, Instant};
 
 use hotrow_diagnose::cgroup::{self, CpuStat, Hierarchy, Version};
 
-/// Shortest period of a limit. The kernel's own is 100 ms: a process with a quarter of a core would run for 25 ms and
-/// then stand still for 75 ms, and that pause would be the latency that is measured.
+/// Period of CPU limits. With the kernel's default of 100 ms, a process with a quarter of a core
+/// would run for 25 ms and pause for 75 ms, and the pause would dominate the measured latency.
 pub(super) const PERIOD: Duration = Duration::from_millis(10);
-/// The kernel takes no shorter share of a period (`min_cfs_quota_period` in kernel/sched/core.c).
+/// Smallest quota that the kernel accepts (`min_cfs_quota_period` in kernel/sched/core.c).
 const QUOTA_MIN: Duration = Duration::from_millis(1);
-/// Longest wait for a group whose processes were killed to be empty.
+/// Time limit until a killed group is empty.
 const EMPTY_WAIT: Duration = Duration::from_secs(2);
-/// How often that is tried.
-const EMPTY_LOOK: Duration = Duration::from_millis(2);
+/// Polling interval for that.
+const EMPTY_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Where groups may perhaps be made, the best first.
+/// A folder where groups may be possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) version: Version,
-    /// Whether processes can be limited there; else only counted, found and killed.
+    /// True if limits are possible there; otherwise processes are only counted, found and killed.
     pub(super) limits: bool,
-    /// The folder in which the supervisor's is made.
+    /// Parent of the supervisor's folder.
     pub(super) parent: PathBuf,
 }
 
-/// A folder of a hierarchy that is ours.
+/// A group created by this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     version: Version,
     folder: PathBuf,
 }
 
-/// Where groups could be made, from what the kernel lists, and why not elsewhere. Only trying tells.
+/// Returns the candidates, the best first, and the reasons against others. Only an attempt shows
+/// which work.
 pub(super) fn candidates(hierarchies: &[Hierarchy]) -> (Vec<Candidate>, Vec<String>) {
     let (mut found, mut reasons) = (Vec::new(), Vec::new());
     let has_cpu = |hierarchy: &Hierarchy| hierarchy.controllers.iter().any(|name| name == "cpu");
@@ -46,32 +47,36 @@ pub(super) fn candidates(hierarchies: &[Hierarchy]) -> (Vec<Candidate>, Vec<Stri
             continue;
         }
         if !limits {
-            reasons.push(format!("cgroup v2 at {} has no cpu controller for this process", hierarchy.own.display()));
+            reasons.push(format!(
+                "cgroup v2 at {} has no cpu controller for this process",
+                hierarchy.own.display()
+            ));
         }
         found.push(Candidate { version, limits, parent: hierarchy.own.clone() });
-        // A v2 group that holds processes cannot share its CPU out among groups below it; beside it that is possible.
-        let beside = hierarchy.own.parent().filter(|parent| parent.starts_with(&hierarchy.mount));
-        if let (Version::V2, Some(parent)) = (version, beside) {
+        // A v2 group with processes cannot distribute CPU to child groups; a sibling can.
+        let sibling_of =
+            hierarchy.own.parent().filter(|parent| parent.starts_with(&hierarchy.mount));
+        if let (Version::V2, Some(parent)) = (version, sibling_of) {
             found.push(Candidate { version, limits, parent: parent.to_owned() });
         }
     }
     if hierarchies.is_empty() {
         reasons.push("no cgroups are mounted".to_owned());
     }
-    // Where limits are possible first: v2, then v1; what only counts comes last.
+    // Candidates with limits first: v2, then v1; those that only count come last.
     found.sort_by_key(|candidate| !candidate.limits);
     (found, reasons)
 }
 
-/// Makes the supervisor's folder, and tries whether what the candidate promises holds. `enter` tries a group's entrance:
-/// who may make a group may still not be allowed to move a process there.
+/// Creates the supervisor's folder and verifies the candidate. `enter` tests whether a process may
+/// be moved into a group, which can fail even if the group can be created.
 pub(super) fn make(
     candidate: &Candidate,
     label: &str,
     enter: impl Fn(PathBuf) -> Result<(), String>,
 ) -> Result<Group, String> {
     let base = Group { version: candidate.version, folder: candidate.parent.join(label) };
-    let tried = std::fs::create_dir(&base.folder).and_then(|()| base.try_out(candidate, enter));
+    let tried = std::fs::create_dir(&base.folder).and_then(|()| base.verify(candidate, enter));
     tried.map(|()| base.clone()).map_err(|error| {
         base.remove();
         format!("{} cannot be used: {error}", base.folder.display())
@@ -79,28 +84,32 @@ pub(super) fn make(
 }
 
 impl Group {
-    fn try_out(&self, candidate: &Candidate, enter: impl Fn(PathBuf) -> Result<(), String>) -> io::Result<()> {
+    fn verify(
+        &self,
+        candidate: &Candidate,
+        enter: impl Fn(PathBuf) -> Result<(), String>,
+    ) -> io::Result<()> {
         if candidate.limits && self.version == Version::V2 {
             for folder in [&candidate.parent, &self.folder] {
-                hand_cpu_down(folder)?;
+                delegate_cpu(folder)?;
             }
         }
         let child = self.child("try")?;
         let limited = if candidate.limits { child.limit(0.5) } else { Ok(()) };
-        let entered = limited.and_then(|()| enter(child.entrance()).map_err(io::Error::other));
+        let entered = limited.and_then(|()| enter(child.procs_file()).map_err(io::Error::other));
         child.remove();
         entered
     }
 
-    /// A group below this one.
+    /// Creates a child group.
     pub(super) fn child(&self, name: &str) -> io::Result<Self> {
         let folder = self.folder.join(name);
         std::fs::create_dir(&folder)?;
         Ok(Self { version: self.version, folder })
     }
 
-    /// The file that a process writes itself into.
-    pub(super) fn entrance(&self) -> PathBuf {
+    /// Returns the file through which a process joins.
+    pub(super) fn procs_file(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
@@ -124,63 +133,80 @@ impl Group {
         cgroup::cpu_stat(&self.folder).unwrap_or_default()
     }
 
-    /// Kills all its processes at one stroke; false where the kernel cannot (v1, and v2 before Linux 5.14).
+    /// Kills all its processes at once; returns false if the kernel cannot (v1, and v2 before Linux
+    /// 5.14).
     pub(super) fn kill(&self) -> bool {
         self.version == Version::V2 && write(&self.folder.join("cgroup.kill"), "1").is_ok()
     }
 
-    /// Removes it and what is below it; it must hold no living process. What stays is removed by the next supervisor.
+    /// Removes it and its children; no process may be alive in it. Remains are removed by the next
+    /// supervisor.
     pub(super) fn remove(&self) {
         let until = Instant::now() + EMPTY_WAIT;
-        // A killed process counts until the kernel has finished with it.
+        // A killed process counts until the kernel has released it.
         while remove_tree(&self.folder).is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy)
             && Instant::now() < until
         {
-            std::thread::sleep(EMPTY_LOOK);
+            std::thread::sleep(EMPTY_POLL_INTERVAL);
         }
     }
 
-    /// Groups in `parent`, with their names.
+    /// Returns the groups in `parent`, with their names.
     pub(super) fn below(version: Version, parent: &Path) -> Vec<(String, Self)> {
         let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         folders
-            .map(|entry| (entry.file_name().to_string_lossy().into_owned(), Self { version, folder: entry.path() }))
+            .map(|entry| {
+                (
+                    entry.file_name().to_string_lossy().into_owned(),
+                    Self { version, folder: entry.path() },
+                )
+            })
             .collect()
     }
 
-    /// The groups directly below this one.
+    /// Returns the direct child groups.
     pub(super) fn children(&self) -> Vec<Self> {
         Self::below(self.version, &self.folder).into_iter().map(|(_, group)| group).collect()
     }
 }
 
-/// Lets groups below this one share its CPU out, if they may not yet.
-fn hand_cpu_down(folder: &Path) -> io::Result<()> {
+/// Enables the CPU controller for child groups.
+fn delegate_cpu(folder: &Path) -> io::Result<()> {
     let control = folder.join("cgroup.subtree_control");
     let handed = std::fs::read_to_string(&control)?;
-    if handed.split_ascii_whitespace().any(|name| name == "cpu") { Ok(()) } else { write(&control, "+cpu") }
+    if handed.split_ascii_whitespace().any(|name| name == "cpu") {
+        Ok(())
+    } else {
+        write(&control, "+cpu")
+    }
 }
 
-/// Folders only: the kernel's files in them cannot be removed, and go with them.
+/// Removes folders only: the kernel's files in them cannot be removed separately.
 fn remove_tree(folder: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)?.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())) {
+    for entry in std::fs::read_dir(folder)?
+        .flatten()
+        .filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()))
+    {
         remove_tree(&entry.path())?;
     }
     std::fs::remove_dir(folder)
 }
 
-/// Never makes the file: in a hierarchy the kernel has, elsewhere it would be an ordinary file without effect.
+/// Writes without creating the file: outside a cgroup file system it would be an ordinary file
+/// without effect.
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let result = std::fs::OpenOptions::new()
         .write(true)
         .open(file)
         .and_then(|mut f| io::Write::write_all(&mut f, text.as_bytes()));
-    result.map_err(|error| io::Error::new(error.kind(), format!("{} refuses {text:?}: {error}", file.display())))
+    result.map_err(|error| {
+        io::Error::new(error.kind(), format!("{} rejects {text:?}: {error}", file.display()))
+    })
 }
 
-/// Of a limit in cores: the time that may be used in a period, and the period, in µs. A small share needs a longer
-/// period, for the kernel takes no quota below [`QUOTA_MIN`].
+/// Returns quota and period in µs for a limit in cores. A small share needs a longer period,
+/// because the kernel accepts no quota below [`QUOTA_MIN`].
 fn quota_and_period_us(cores: f64) -> (u64, u64) {
     let period_us = (QUOTA_MIN.as_micros() as f64 / cores).ceil().max(PERIOD.as_micros() as f64);
     ((cores * period_us).round() as u64, period_us as u64)

@@ -1,11 +1,11 @@
-//! The machine, and what it counts for all that runs on it.
+//! The machine and its global counters.
 
 use hotrow_diagnose::probe::{cpuinfo, disk, interface, memory};
 use hotrow_diagnose::root::Root;
 
 use crate::results::Host;
 
-/// Bytes moved since the machine was started.
+/// Bytes moved since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounters {
     /// Sent over all network interfaces, loopback included.
@@ -16,35 +16,40 @@ pub struct IoCounters {
     pub disk_written_bytes: u64,
 }
 
-/// What is known about this machine; what the kernel does not tell stays empty or 0. The programs are the caller's to add.
+/// Describes this machine; unavailable values are empty or 0. The caller adds the programs.
 #[must_use]
 pub fn host() -> Host {
     let root = Root::machine();
     let system = rustix::system::uname();
-    let words = [system.sysname(), system.release(), system.machine()].map(|word| word.to_string_lossy());
+    let words =
+        [system.sysname(), system.release(), system.machine()].map(|word| word.to_string_lossy());
     Host {
         cpu: root.parse(cpuinfo::FILE, cpuinfo::parse).unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        memory_bytes: root.parse(memory::FILE, memory::parse).map(|memory| memory.total).unwrap_or_default(),
+        memory_bytes: root
+            .parse(memory::FILE, memory::parse)
+            .map(|memory| memory.total)
+            .unwrap_or_default(),
         kernel: words.join(" "),
         programs: Vec::new(),
         cpu_limits: None,
     }
 }
 
-/// What the machine has counted until now; what cannot be read is 0. Others' traffic counts too.
+/// Reads the counters; unavailable ones are 0. They include other processes' traffic.
 #[must_use]
 pub fn io() -> IoCounters {
     let root = Root::machine();
     let interfaces = root.parse(interface::FILE, interface::parse).unwrap_or_default();
     let disks = root.parse(disk::FILE, disk::parse).unwrap_or_default();
     let (disk_read_bytes, disk_written_bytes) = disk::total_bytes(&disks);
-    let net_sent_bytes = interfaces.iter().map(|interface| interface.sent.bytes).fold(0, u64::saturating_add);
+    let net_sent_bytes =
+        interfaces.iter().map(|interface| interface.sent.bytes).fold(0, u64::saturating_add);
     IoCounters { net_sent_bytes, disk_read_bytes, disk_written_bytes }
 }
 
 impl IoCounters {
-    /// What was moved since `earlier`.
+    /// Returns the difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> crate::results::Io {
         crate::results::Io {
@@ -70,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_over_loopback_is_counted() {
+    fn loopback_traffic_is_counted() {
         let before = io();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

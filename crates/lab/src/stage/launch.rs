@@ -1,8 +1,8 @@
-//! How a process begins inside its limits: our own program is started in its place, goes into the groups, and only then
-//! becomes the program that was asked for. Nothing of that program has run before.
+//! Start of a process inside its limits: this program is started in its place, joins the groups,
+//! and only then executes the requested program, none of which has run before.
 //!
-//! What to do comes over standard input, a socket; over the same socket goes back what was wrong. It closes by itself
-//! when the other program takes over.
+//! The order arrives on standard input, a socket, and errors return on the same socket. It closes
+//! by itself when the requested program takes over.
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -18,57 +18,58 @@ use serde::{Deserialize, Serialize};
 
 use super::message;
 
-/// Longest wait for a program to take over.
+/// Time limit until the requested program runs.
 const LAUNCH_WAIT: Duration = Duration::from_secs(10);
-/// Longest report of what was wrong, in bytes.
+/// Longest error report, in bytes.
 const REPORT_BYTES_MAX: u64 = 4096;
 
-/// What is reported when all went well but for the program, for none was named.
-const NO_PROGRAM: &str = "no program is named";
+/// Report of a successful start without a program.
+const NO_PROGRAM: &str = "no program given";
 
-/// What to become, and where.
+/// A program to execute, and its environment.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct LaunchOrder {
     pub(super) argv: Vec<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) dir: PathBuf,
-    /// Files of cgroups to write oneself into.
-    pub(super) entrances: Vec<PathBuf>,
-    /// CPUs to keep to; all when empty.
+    /// cgroup files through which it joins its groups.
+    pub(super) procs_files: Vec<PathBuf>,
+    /// CPUs to pin it to; all if empty.
     pub(super) cpus: Vec<usize>,
-    /// The supervisor.
+    /// Process id of the supervisor.
     pub(super) parent: u32,
 }
 
-/// The supervisor's side: starts a process by this order, its output going into `output`.
-pub(super) fn launch(order: &Order, output: io::PipeWriter) -> Result<Child, String> {
-    let told = |error: io::Error| format!("the system refuses a process: {error}");
-    let (mut ours, theirs) = UnixStream::pair().map_err(told)?;
-    // The file itself, whatever was put in its place since.
+/// Supervisor's side: starts a process; its output goes to `output`.
+pub(super) fn launch(order: &LaunchOrder, output: io::PipeWriter) -> Result<Child, String> {
+    let refused = |error: io::Error| format!("the system refuses a process: {error}");
+    let (mut ours, theirs) = UnixStream::pair().map_err(refused)?;
+    // The running file itself, even if it was replaced since.
     let mut command = Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1)).arg("--exec").process_group(0);
-    let errors = output.try_clone().map_err(told)?;
+    let errors = output.try_clone().map_err(refused)?;
     command.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs))).stdout(output).stderr(errors);
-    let mut child = command.spawn().map_err(told)?;
-    // Ours of the child's ends: while they are open, nothing ends.
+    let mut child = command.spawn().map_err(refused)?;
+    // The supervisor's copies of the child's ends; while they are open, no end-of-file occurs.
     drop(command);
-    let report = converse(&mut ours, order);
+    let report = exchange(&mut ours, order);
     match report {
         Ok(report) if report.is_empty() => Ok(child),
-        Ok(report) => Err(give_up(&mut child, report)),
-        Err(error) => {
-            Err(give_up(&mut child, format!("it did not begin within {} s ({error})", LAUNCH_WAIT.as_secs())))
-        }
+        Ok(report) => Err(abandon(&mut child, report)),
+        Err(error) => Err(abandon(
+            &mut child,
+            format!("it did not begin within {} s ({error})", LAUNCH_WAIT.as_secs()),
+        )),
     }
 }
 
-/// Whether a process can get into a group: one is sent there, and ends.
-pub(super) fn try_entrance(entrance: PathBuf) -> Result<(), String> {
-    let order = Order {
+/// Tests whether a process can join a group: a trial process joins and exits.
+pub(super) fn try_join(procs_file: PathBuf) -> Result<(), String> {
+    let order = LaunchOrder {
         argv: Vec::new(),
         env: Vec::new(),
         dir: PathBuf::from("/"),
-        entrances: vec![entrance],
+        procs_files: vec![procs_file],
         cpus: Vec::new(),
         parent: std::process::id(),
     };
@@ -76,11 +77,11 @@ pub(super) fn try_entrance(entrance: PathBuf) -> Result<(), String> {
     match launch(&order, output) {
         Err(why) if why == NO_PROGRAM => Ok(()),
         Err(why) => Err(why),
-        Ok(mut child) => Err(give_up(&mut child, "it did not report".to_owned())),
+        Ok(mut child) => Err(abandon(&mut child, "it did not report".to_owned())),
     }
 }
 
-fn converse(socket: &mut UnixStream, order: &Order) -> io::Result<String> {
+fn exchange(socket: &mut UnixStream, order: &LaunchOrder) -> io::Result<String> {
     socket.set_read_timeout(Some(LAUNCH_WAIT))?;
     socket.set_write_timeout(Some(LAUNCH_WAIT))?;
     message::send(&mut *socket, order)?;
@@ -89,21 +90,21 @@ fn converse(socket: &mut UnixStream, order: &Order) -> io::Result<String> {
     Ok(report)
 }
 
-fn give_up(child: &mut Child, why: String) -> String {
-    // It has ended, or ends now; either way it is waited for.
+fn abandon(child: &mut Child, why: String) -> String {
+    // It has ended or ends now; either way it must be reaped.
     let _ = child.kill();
     let _ = child.wait();
     why
 }
 
-/// The other side: `hotrow lab supervise --exec`. Returns only when the program could not take over; the supervisor has
-/// been told then.
+/// The other side: `hotrow-lab supervise --exec`. Returns only if the program could not be
+/// executed, after reporting to the supervisor.
 ///
 /// # Errors
-/// When nobody listens on standard input.
+/// Standard input is closed.
 pub fn exec() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let order: Option<Order> = message::receive(BufReader::new(&socket))?;
+    let order: Option<LaunchOrder> = message::receive(BufReader::new(&socket))?;
     let order = order.ok_or_else(|| io::Error::other("no order came over standard input"))?;
     let why = match enter(&order) {
         Ok(()) => become_program(&order),
@@ -112,16 +113,19 @@ pub fn exec() -> io::Result<()> {
     (&socket).write_all(why.as_bytes())
 }
 
-fn enter(order: &Order) -> Result<(), String> {
-    // Should the supervisor be killed: the groups are cleared later, but this one process ends at once.
-    let told = |error: rustix::io::Errno| format!("the system refuses to tie it to the supervisor: {error}");
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(told)?;
+fn enter(order: &LaunchOrder) -> Result<(), String> {
+    // If the supervisor is killed, this process ends at once; its groups are cleared later.
+    let refused = |error: rustix::io::Errno| {
+        format!("the system refuses to tie it to the supervisor: {error}")
+    };
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(refused)?;
     if getppid().is_none_or(|parent| parent.as_raw_nonzero().get().unsigned_abs() != order.parent) {
-        return Err("the supervisor is gone".to_owned());
+        return Err("the supervisor has exited".to_owned());
     }
-    for entrance in &order.entrances {
-        // 0 stands for the writer.
-        std::fs::write(entrance, "0").map_err(|error| format!("{} refuses it: {error}", entrance.display()))?;
+    for procs_file in &order.procs_files {
+        // 0 means the writing process.
+        std::fs::write(procs_file, "0")
+            .map_err(|error| format!("{} rejects it: {error}", procs_file.display()))?;
     }
     if !order.cpus.is_empty() {
         let mut set = CpuSet::new();
@@ -131,8 +135,8 @@ fn enter(order: &Order) -> Result<(), String> {
     Ok(())
 }
 
-/// The program's standard input is empty. Returns only with what was wrong.
-fn become_program(order: &Order) -> String {
+/// Executes the program with an empty standard input. Returns only with an error.
+fn become_program(order: &LaunchOrder) -> String {
     let Some((program, arguments)) = order.argv.split_first() else { return NO_PROGRAM.to_owned() };
     let mut command = Command::new(program);
     let envs = order.env.iter().map(|(name, value)| (name, value));
@@ -145,13 +149,20 @@ fn explain(program: &str, dir: &Path, error: &io::Error) -> String {
     let named = format!("program {program:?}");
     match error.kind() {
         io::ErrorKind::NotFound if !program.contains('/') => {
-            format!("{named} was not found in any folder of PATH; install it, or name it with its folder")
+            format!(
+                "{named} was not found in any folder of PATH; install it, or give its full path"
+            )
         }
         io::ErrorKind::NotFound if dir.join(program).exists() => {
-            format!("{named} exists, but the interpreter that its first line names, or its loader, does not")
+            format!(
+                "{named} exists, but the interpreter that its first line names, or its loader, \
+                 does not"
+            )
         }
-        io::ErrorKind::NotFound => format!("{named} does not exist (looked for from {})", dir.display()),
-        io::ErrorKind::PermissionDenied => format!("{named} may not be executed: {error}"),
+        io::ErrorKind::NotFound => {
+            format!("{named} does not exist (relative to {})", dir.display())
+        }
+        io::ErrorKind::PermissionDenied => format!("{named} is not executable: {error}"),
         _ => format!("{named} cannot be executed: {error}"),
     }
 }

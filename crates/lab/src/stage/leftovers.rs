@@ -1,4 +1,4 @@
-//! What a supervisor that was killed left behind: groups that are named after it, and the processes in them.
+//! Remains of killed supervisors: groups named after them, and the processes in them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,21 +8,21 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::cgroup::{Group, candidates};
 
-/// Beginning of every supervisor's folder.
+/// Prefix of every supervisor's folder.
 const PREFIX: &str = "hotrow-lab-";
-/// Longest time for killing what one dead supervisor left.
+/// Time limit for killing the processes of one dead supervisor.
 const KILL_WAIT: Duration = Duration::from_secs(2);
-/// How often it is looked whether all are gone.
-const KILL_LOOK: Duration = Duration::from_millis(5);
+/// Polling interval for that.
+const KILL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The folder's name of a supervisor: `hotrow-lab-PID-BEGAN-NAMESPACE`. Ids are used again, and another namespace has ids
-/// of its own.
+/// Returns a supervisor's folder name: `hotrow-lab-PID-START-NAMESPACE`. Process ids are reused,
+/// and other namespaces have ids of their own.
 pub(super) fn label(pid: u32) -> Option<String> {
     let began_ticks = process::stat(Path::new("/proc"), pid).ok()?.began_ticks;
     Some(format!("{PREFIX}{pid}-{began_ticks}-{}", namespace()?))
 }
 
-/// Kills and removes what supervisors left that do not live any more.
+/// Kills and removes the remains of dead supervisors.
 pub(super) fn clear() {
     let Ok(hierarchies) = cgroup::hierarchies(Path::new("/")) else { return };
     for candidate in candidates(&hierarchies).0 {
@@ -34,10 +34,12 @@ pub(super) fn clear() {
     }
 }
 
-/// Whether a folder is that of a supervisor of this namespace that has ended.
+/// Returns whether a folder belongs to a dead supervisor of this namespace.
 fn is_dead(name: &str, namespace: &str) -> bool {
     let mut parts = name.strip_prefix(PREFIX).unwrap_or_default().split('-');
-    let (Some(pid), Some(began), Some(there), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(pid), Some(began), Some(there), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return false;
     };
     let (Ok(pid), Ok(began)) = (pid.parse::<u32>(), began.parse::<u64>()) else { return false };
@@ -45,7 +47,7 @@ fn is_dead(name: &str, namespace: &str) -> bool {
     there == namespace && !process::stat(Path::new("/proc"), pid).is_ok_and(lives)
 }
 
-/// The number of this process's PID namespace.
+/// Returns the number of this process's PID namespace.
 fn namespace() -> Option<String> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(link.to_str()?.trim_start_matches("pid:[").trim_end_matches(']').to_owned())
@@ -66,7 +68,7 @@ fn end(base: &Group) {
         if !living || Instant::now() > until {
             break;
         }
-        std::thread::sleep(KILL_LOOK);
+        std::thread::sleep(KILL_POLL_INTERVAL);
     }
     base.remove();
 }
@@ -75,7 +77,7 @@ fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
         && let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
     {
-        // It may be gone already.
+        // It may have ended already.
         let _ = pidfd_send_signal(process, Signal::KILL);
     }
 }
@@ -89,10 +91,18 @@ mod tests {
         let ours = label(std::process::id()).unwrap();
         let namespace = namespace().unwrap();
         assert!(!is_dead(&ours, &namespace), "{ours} lives");
-        let began_later = format!("{PREFIX}{}-18446744073709551615-{namespace}", std::process::id());
+        let began_later =
+            format!("{PREFIX}{}-18446744073709551615-{namespace}", std::process::id());
         assert!(is_dead(&began_later, &namespace), "the id was used again");
         assert!(!is_dead(&began_later, "1"), "another namespace");
-        for name in ["", "user.slice", "hotrow-lab-", "hotrow-lab-x-1-2", "hotrow-lab-1-2", "hotrow-lab-1-2-3-4"] {
+        for name in [
+            "",
+            "user.slice",
+            "hotrow-lab-",
+            "hotrow-lab-x-1-2",
+            "hotrow-lab-1-2",
+            "hotrow-lab-1-2-3-4",
+        ] {
             assert!(!is_dead(name, &namespace), "{name}");
         }
     }

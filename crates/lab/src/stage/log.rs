@@ -1,4 +1,4 @@
-//! The output of a process: into its log as long as there is room, and the end of it kept for messages.
+//! Log of a process's output, bounded in size, with its end kept in memory for messages.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How much of the end is kept in memory, in bytes.
+/// Bytes of the end kept in memory.
 const TAIL_BYTES: usize = 4096;
 /// Lines of it that are shown.
 const TAIL_LINES: usize = 10;
-/// How often it is looked whether all output has come.
-const LOOK: Duration = Duration::from_millis(2);
+/// Polling interval for the end of output.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A log that is being written.
+/// A log in progress.
 #[derive(Debug)]
 pub(super) struct Log {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -22,8 +22,9 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Makes the file anew, and writes into it what comes out of the pipe until all who can write to it are gone, at most
-    /// `bytes_max`. The rest is read and dropped: a process that prints must not wait for us.
+    /// Truncates the file and writes the pipe's output to it until all writers have closed it, at
+    /// most `bytes_max` bytes. Further output is read and dropped, so that the process does not
+    /// block.
     pub(super) fn open(path: &Path, mut from: PipeReader, bytes_max: u64) -> io::Result<Self> {
         let mut file = File::create(path)?;
         let tail = Arc::new(Mutex::new(Vec::new()));
@@ -45,19 +46,22 @@ impl Log {
         Ok(Self { tail, writer: Some(writer) })
     }
 
-    /// Waits until all output has come, for so long at most: a descendant that lives may still write.
+    /// Waits, for at most `wait`, until all output has arrived; a living descendant may still
+    /// write.
     pub(super) fn settle(&mut self, wait: Duration) {
         let until = Instant::now() + wait;
-        while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && Instant::now() < until {
-            std::thread::sleep(LOOK);
+        while self.writer.as_ref().is_some_and(|writer| !writer.is_finished())
+            && Instant::now() < until
+        {
+            std::thread::sleep(POLL_INTERVAL);
         }
         if let Some(writer) = self.writer.take_if(|writer| writer.is_finished()) {
-            // Its end was all that was of interest.
+            // Only its end matters.
             let _ = writer.join();
         }
     }
 
-    /// The last lines that came; empty when none did.
+    /// Returns the last lines; empty without output.
     pub(super) fn last_lines(&self) -> String {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&tail);
@@ -73,7 +77,7 @@ fn keep(tail: &Mutex<Vec<u8>>, bytes: &[u8]) {
     tail.drain(..surplus);
 }
 
-/// What room is left afterwards; none when no more is stored: the file is full, or the disk.
+/// Stores bytes; returns the remaining room, or `None` when the file or the disk is full.
 fn store(file: &mut File, bytes: &[u8], left: u64, bytes_max: u64) -> Option<u64> {
     let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
     let written = file.write_all(&bytes[..count]);
@@ -82,8 +86,11 @@ fn store(file: &mut File, bytes: &[u8], left: u64, bytes_max: u64) -> Option<u64
     }
     // On a full disk this line is lost too; the end stays in memory.
     let _ = match written {
-        Ok(()) => writeln!(file, "\n(hotrow: this log is full with {bytes_max} bytes; what follows is dropped)"),
-        Err(error) => writeln!(file, "\n(hotrow: {error}; what follows is dropped)"),
+        Ok(()) => writeln!(
+            file,
+            "\n(hotrow: this log is limited to {bytes_max} bytes; further output is dropped)"
+        ),
+        Err(error) => writeln!(file, "\n(hotrow: {error}; further output is dropped)"),
     };
     None
 }
@@ -109,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_stored_and_its_end_kept() {
+    fn output_is_stored_and_its_end_is_kept_in_memory() {
         let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
         let (file, last) = logged(1 << 20, &[lines.as_bytes(), b"the end"]);
         assert_eq!(file, format!("{lines}the end"));
@@ -119,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_log_says_so_and_the_writer_goes_on() {
+    fn a_full_log_has_a_note_and_does_not_block_the_writer() {
         let flood = vec![b'x'; 300_000];
         let (file, last) = logged(1000, &[&flood, &flood, b"\nwhy it failed"]);
-        let told = "\n(hotrow: this log is full with 1000 bytes; what follows is dropped)\n";
-        assert_eq!(file, format!("{}{told}", "x".repeat(1000)));
+        let note = "\n(hotrow: this log is limited to 1000 bytes; further output is dropped)\n";
+        assert_eq!(file, format!("{}{note}", "x".repeat(1000)));
         assert!(last.ends_with("\nwhy it failed"), "{last}");
         assert_eq!(logged(3, &[b"abc"]).0, "abc", "just full is not too full");
     }
@@ -139,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_a_writer_that_lives_has_an_end() {
+    fn waiting_for_a_living_writer_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let (from, to) = io::pipe().unwrap();
         let mut log = Log::open(&folder.path().join("log"), from, 10).unwrap();

@@ -1,4 +1,4 @@
-//! What lab and supervisor say to each other: one JSON value per line, a request and then its answer.
+//! Messages between lab and supervisor: one JSON value per line, a request and then its response.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use super::{Limits, StopSignal, Usage};
 /// Longest message, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What the lab asks for.
+/// A request of the lab.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// How CPU is limited here; the first request.
+    /// Returns the CPU limits; the first request.
     Limits,
-    /// Start a process.
+    /// Starts a process.
     Start {
         name: String,
         argv: Vec<String>,
@@ -26,18 +26,18 @@ pub(super) enum Request {
         log: PathBuf,
         cores: Option<f64>,
     },
-    /// End it and all its descendants.
+    /// Ends it and all its descendants.
     Stop { id: u32, signal: StopSignal },
-    /// How it ended, if it did.
+    /// Returns how it ended, if it did.
     Exited { id: u32 },
-    /// What it used.
+    /// Returns its resource usage.
     Usage { id: u32 },
 }
 
-/// What the supervisor answers.
+/// A response of the supervisor.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(super) enum Response {
     /// To [`Request::Limits`].
     Limits(Limits),
     /// To [`Request::Start`].
@@ -48,28 +48,31 @@ pub(super) enum Answer {
     Exited(Option<String>),
     /// To [`Request::Usage`].
     Usage(Usage),
-    /// It could not be done: why.
+    /// The request failed, with the reason.
     Failed(String),
 }
 
-/// Writes a message, and sends it on its way.
+/// Writes and flushes a message.
 pub(super) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     if line.len() as u64 > MESSAGE_BYTES_MAX {
-        let text = format!("a message of {} bytes is too long; at most {MESSAGE_BYTES_MAX} are sent", line.len());
+        let text = format!(
+            "a message of {} bytes is too long; at most {MESSAGE_BYTES_MAX} are sent",
+            line.len()
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     to.write_all(&line)?;
     to.flush()
 }
 
-/// Reads a message; none at the end.
+/// Reads a message; `None` at the end of the stream.
 pub(super) fn receive<T: DeserializeOwned>(from: impl BufRead) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     from.take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
-        // Half a message is what a killed sender leaves.
+        // A partial message is left by a killed sender.
         return if (line.len() as u64) < MESSAGE_BYTES_MAX {
             Ok(None)
         } else {
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_received() {
+    fn messages_survive_a_round_trip() {
         let requests = [
             Request::Limits,
             Request::Start {
@@ -112,12 +115,17 @@ mod tests {
     }
 
     #[test]
-    fn half_a_message_is_the_end_and_nonsense_an_error() {
+    fn a_partial_message_is_the_end_and_an_invalid_one_an_error() {
         assert_eq!(receive::<Request>(&b"{\"stop\":{\"id\""[..]).unwrap(), None);
         assert!(receive::<Request>(&b"{\"jump\":1}\n"[..]).is_err());
         let long = vec![b'x'; MESSAGE_BYTES_MAX as usize + 5];
-        assert!(receive::<Request>(&long[..]).unwrap_err().to_string().contains("longer than 1048576 bytes"));
-        let long = Answer::Failed("x".repeat(MESSAGE_BYTES_MAX as usize));
+        assert!(
+            receive::<Request>(&long[..])
+                .unwrap_err()
+                .to_string()
+                .contains("longer than 1048576 bytes")
+        );
+        let long = Response::Failed("x".repeat(MESSAGE_BYTES_MAX as usize));
         assert!(send(Vec::new(), &long).unwrap_err().to_string().contains("too long"));
     }
 }

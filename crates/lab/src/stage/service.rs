@@ -1,4 +1,4 @@
-//! One process under the supervisor, and all that descends from it.
+//! One process under the supervisor, with all its descendants.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -11,57 +11,63 @@ use std::time::Duration;
 use hotrow_diagnose::process::{self, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::launch::{self, Order};
-use super::limiter::Place;
+use super::launch::{self, LaunchOrder};
+use super::limiter::Allocation;
 use super::log::Log;
 use super::{Command, LOG_BYTES_MAX, Usage};
 
-/// Variable that all descendants inherit: where no cgroup lists them, it tells whose an orphan is.
+/// Environment variable inherited by all descendants; identifies orphans if no cgroup lists them.
 const MARK: &str = "HOTROW_LAB_PROCESS";
-/// Longest wait, after the end of a process, for the rest of its output.
+/// Time limit for the rest of the output after the end of a process.
 const OUTPUT_WAIT: Duration = Duration::from_millis(200);
 
-/// A process that was started.
+/// A started process.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) pid: u32,
-    pub(super) place: Place,
+    pub(super) allocation: Allocation,
     handle: OwnedFd,
     child: Child,
     log: Log,
     mark: String,
-    /// Who is known to be of it, by id and beginning.
+    /// Known members, by id and start time.
     known: HashSet<(u32, u64)>,
-    /// CPU time of orphans of it that the supervisor has waited for, and of itself.
+    /// CPU time of the process itself and of its reaped orphans.
     reaped_cpu: Duration,
     status: Option<ExitStatus>,
     ended: Option<Usage>,
 }
 
-/// All that descends from this process, the supervisor.
-pub(super) fn offspring() -> Vec<Stat> {
+/// Returns all descendants of this process, the supervisor.
+pub(super) fn descendants() -> Vec<Stat> {
     let all = process::all(Path::new("/proc")).unwrap_or_default();
     process::descendants(&all, std::process::id()).into_iter().cloned().collect()
 }
 
-/// Signals a process that was seen before, and no other that has its id now.
+/// Signals a known process, and no other one that reuses its id.
 pub(super) fn signal(seen: &Stat, signal: Signal) {
     let Some(pid) = i32::try_from(seen.pid).ok().and_then(Pid::from_raw) else { return };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    // From here on the handle stands for one process; is it the one that was seen?
-    if process::stat(Path::new("/proc"), seen.pid).is_ok_and(|now| now.began_ticks == seen.began_ticks) {
-        // It may have ended meanwhile.
+    // From here on the handle refers to one process; verify that it is the known one.
+    if process::stat(Path::new("/proc"), seen.pid)
+        .is_ok_and(|now| now.began_ticks == seen.began_ticks)
+    {
+        // It may have ended in between.
         let _ = pidfd_send_signal(handle, signal);
     }
 }
 
 impl Service {
     /// Starts it; `id` is unique under this supervisor.
-    pub(super) fn start(command: &Command, id: u32, place: Place) -> Result<Self, (String, Place)> {
-        match Self::launch(command, id, &place) {
+    pub(super) fn start(
+        command: &Command,
+        id: u32,
+        allocation: Allocation,
+    ) -> Result<Self, (String, Allocation)> {
+        match Self::launch(command, id, &allocation) {
             Ok((child, handle, log)) => Ok(Self {
                 pid: child.id(),
-                place,
+                allocation,
                 handle,
                 child,
                 log,
@@ -71,42 +77,48 @@ impl Service {
                 status: None,
                 ended: None,
             }),
-            Err(why) => Err((why, place)),
+            Err(why) => Err((why, allocation)),
         }
     }
 
-    fn launch(command: &Command, id: u32, place: &Place) -> Result<(Child, OwnedFd, Log), String> {
+    fn launch(
+        command: &Command,
+        id: u32,
+        allocation: &Allocation,
+    ) -> Result<(Child, OwnedFd, Log), String> {
         if !command.dir.is_dir() {
             return Err(format!("its folder {} does not exist", command.dir.display()));
         }
-        let told = |error: io::Error| format!("its log {} cannot be written: {error}", command.log.display());
-        let (from, to) = io::pipe().map_err(told)?;
-        let log = Log::open(&command.log, from, LOG_BYTES_MAX).map_err(told)?;
+        let unwritable = |error: io::Error| {
+            format!("its log {} cannot be written: {error}", command.log.display())
+        };
+        let (from, to) = io::pipe().map_err(unwritable)?;
+        let log = Log::open(&command.log, from, LOG_BYTES_MAX).map_err(unwritable)?;
         let mut env = command.env.clone();
         env.push((MARK.to_owned(), mark(id)));
-        let order = Order {
+        let order = LaunchOrder {
             argv: command.argv.clone(),
             env,
             dir: command.dir.clone(),
-            entrances: place.entrances(),
-            cpus: place.cpus.clone(),
+            procs_files: allocation.procs_files(),
+            cpus: allocation.cpus.clone(),
             parent: std::process::id(),
         };
         let mut child = launch::launch(&order, to)?;
-        // Nobody has waited for it yet, so the id is still its own.
+        // It was not reaped yet, so the id is still its own.
         let handle = Pid::from_child(&child);
         match pidfd_open(handle, PidfdFlags::empty()) {
             Ok(handle) => Ok((child, handle, log)),
             Err(error) => {
-                // It is ours to end, for nobody else knows of it.
+                // No other code knows of it, so it must end here.
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(format!("the system gives no handle for it: {error}"))
+                Err(format!("cannot get a handle for it: {error}"))
             }
         }
     }
 
-    /// Becomes readable when the process ends.
+    /// Returns a handle that becomes readable when the process ends.
     pub(super) fn handle(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
         self.handle.as_fd()
@@ -116,58 +128,62 @@ impl Service {
         self.status.is_none()
     }
 
-    /// Whether it is over, with all its descendants.
-    pub(super) fn is_over(&self) -> bool {
+    /// Returns whether it has ended, with all its descendants.
+    pub(super) fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    pub(super) fn ask_to_end(&self, signal: Signal) {
+    pub(super) fn request_end(&self, signal: Signal) {
         if self.runs() {
-            // It may have ended meanwhile.
+            // It may have ended in between.
             let _ = pidfd_send_signal(&self.handle, signal);
         }
     }
 
-    /// Those of `offspring` that are of it, itself included; ended ones too, until they are waited for.
-    pub(super) fn members(&mut self, offspring: &[Stat]) -> Vec<Stat> {
-        let listed: HashSet<u32> = self.place.processes().into_iter().collect();
+    /// Returns its members among `descendants`, itself and unreaped ones included.
+    pub(super) fn members(&mut self, descendants: &[Stat]) -> Vec<Stat> {
+        let listed: HashSet<u32> = self.allocation.processes().into_iter().collect();
         let own = |stat: &Stat| {
             listed.contains(&stat.pid)
                 || [stat.pid, stat.group, stat.session].contains(&self.pid)
                 || self.known.contains(&(stat.pid, stat.began_ticks))
-                || (!self.place.lists() && is_marked(stat.pid, &self.mark))
+                || (!self.allocation.lists() && is_marked(stat.pid, &self.mark))
         };
         let mut members: HashMap<u32, &Stat> = HashMap::new();
-        for stat in offspring.iter().filter(|stat| own(stat)) {
+        for stat in descendants.iter().filter(|stat| own(stat)) {
             members.insert(stat.pid, stat);
-            members.extend(process::descendants(offspring, stat.pid).into_iter().map(|stat| (stat.pid, stat)));
+            members.extend(
+                process::descendants(descendants, stat.pid)
+                    .into_iter()
+                    .map(|stat| (stat.pid, stat)),
+            );
         }
         self.known = members.values().map(|stat| (stat.pid, stat.began_ticks)).collect();
         members.into_values().cloned().collect()
     }
 
-    /// Its members that live, without itself.
-    pub(super) fn living_descendants(&mut self, offspring: &[Stat]) -> Vec<Stat> {
-        let mut members = self.members(offspring);
+    /// Returns its living members without itself.
+    pub(super) fn living_descendants(&mut self, descendants: &[Stat]) -> Vec<Stat> {
+        let mut members = self.members(descendants);
         members.retain(|stat| stat.pid != self.pid && !stat.ended());
         members
     }
 
-    /// One of it has ended, and is about to be waited for. `true` when that was done here.
-    pub(super) fn bury(&mut self, dead: &Stat) -> bool {
+    /// Reaps an ended member. Returns whether that happened here.
+    pub(super) fn reap_member(&mut self, dead: &Stat) -> bool {
         self.reaped_cpu += dead.cpu + dead.children_cpu;
         if dead.pid != self.pid || self.status.is_some() {
             return false;
         }
         match self.child.try_wait() {
             Ok(Some(status)) => self.status = Some(status),
-            // It has ended, so it can be waited for; should the system think otherwise, it is asked again.
+            // It has ended, so it can be reaped; on an error the next scan retries.
             Ok(None) | Err(_) => return false,
         }
         true
     }
 
-    /// How it ended, with what it printed last.
+    /// Returns how it ended, with its last output.
     pub(super) fn exited(&mut self) -> Option<String> {
         let status = self.status?;
         let how = match (status.code(), status.signal()) {
@@ -186,16 +202,22 @@ impl Service {
         if let Some(usage) = self.ended {
             return usage;
         }
-        let counted = self.place.cpu_stat();
+        let counted = self.allocation.cpu_stat();
         let members = match counted.usage {
-            Some(_) => {
-                self.place.processes().iter().filter_map(|pid| process::stat(Path::new("/proc"), *pid).ok()).collect()
-            }
-            None => self.members(&offspring()),
+            Some(_) => self
+                .allocation
+                .processes()
+                .iter()
+                .filter_map(|pid| process::stat(Path::new("/proc"), *pid).ok())
+                .collect(),
+            None => self.members(&descendants()),
         };
         let living = members.iter().filter(|stat| stat.pid != self.pid && !stat.ended()).count();
         let pages: u64 = members.iter().map(|stat| stat.rss_pages).sum();
-        let added_up = || self.reaped_cpu + members.iter().map(|stat| stat.cpu + stat.children_cpu).sum::<Duration>();
+        let added_up = || {
+            self.reaped_cpu
+                + members.iter().map(|stat| stat.cpu + stat.children_cpu).sum::<Duration>()
+        };
         Usage {
             cpu: counted.usage.unwrap_or_else(added_up),
             rss_bytes: pages.saturating_mul(rustix::param::page_size() as u64),
@@ -205,12 +227,12 @@ impl Service {
         }
     }
 
-    /// Whether CPU time is added up from processes that must be seen while they live.
-    pub(super) fn must_be_seen(&self) -> bool {
-        !self.is_over() && self.place.cpu_stat().usage.is_none()
+    /// Returns whether its CPU time is summed from living processes that must be sampled.
+    pub(super) fn needs_sampling(&self) -> bool {
+        !self.has_ended() && self.allocation.cpu_stat().usage.is_none()
     }
 
-    /// It is over: nothing of it lives. What it used stays known.
+    /// Marks it as ended, keeping its usage.
     pub(super) fn finish(&mut self, left_children: u32) {
         self.ended = Some(Usage { left_children, ..self.usage() });
         self.log.settle(OUTPUT_WAIT);

@@ -1,21 +1,21 @@
-//! An objective as a share of requests: `p99<5ms` allows 1 % of them to take 5 ms or longer, `errors<0.1%` one in a thousand to
-//! fail. As a share it can be counted second by second, and what counts can be added up and compared.
+//! Objectives as shares of requests: `p99<5ms` allows 1 % of them to take 5 ms or longer,
+//! `errors<0.1%` one in a thousand to fail. Shares can be counted per second and added up.
 
-use super::{Metric, Objective, Operator, Point, Unit};
-use crate::record::{Record, Timing};
+use super::{Metric, Objective, Operator, Statistic, Unit};
+use crate::stats::{LoadStats, Timing};
 
 impl Objective {
-    /// The share of requests that may be beyond what is asked of each, 0 to 1; none for objectives that allow no share: means,
-    /// largest values, numbers of errors, rates, and lower bounds.
-    /// Nor does one of which none (`errors<=0%`) or all may be beyond: there is no standard error of that.
+    /// Returns the share of requests that may violate the bound, 0 to 1. `None` for objectives that
+    /// define no share (means, maxima, error counts, rates, lower bounds), and for shares of 0
+    /// (`errors<=0%`) or 1, which have no standard error.
     #[must_use]
     pub fn allowed_share(&self) -> Option<f64> {
         let share = match (self.metric, self.unit) {
             _ if !matches!(self.operator, Operator::Below | Operator::AtMost) => None,
             (
-                Metric::Latency(Point::Quantile(q, _))
-                | Metric::Service(Point::Quantile(q, _))
-                | Metric::Lag(Point::Quantile(q, _)),
+                Metric::Latency(Statistic::Quantile(q, _))
+                | Metric::Service(Statistic::Quantile(q, _))
+                | Metric::Lag(Statistic::Quantile(q, _)),
                 _,
             ) => Some(1.0 - q),
             (Metric::Errors, Unit::Percent) => Some(self.bound / 100.0),
@@ -24,10 +24,10 @@ impl Objective {
         share.filter(|share| *share > 0.0 && *share < 1.0)
     }
 
-    /// Requests in a record, and those of them that are beyond what is asked of each; within the error of its histograms. None
-    /// where [`Objective::allowed_share`] is.
+    /// Returns the number of requests in the statistics and of those that violate the bound, within
+    /// the error of the histograms. `None` where [`Objective::allowed_share`] is `None`.
     #[must_use]
-    pub fn beyond(&self, record: &Record) -> Option<(u64, u64)> {
+    pub fn beyond(&self, record: &LoadStats) -> Option<(u64, u64)> {
         self.allowed_share()?;
         let of = |timing: &Timing| {
             let all = timing.count();
@@ -49,7 +49,7 @@ impl Objective {
     }
 
     fn bound_ns(&self) -> u64 {
-        // Larger ones stay the largest number; no bound is negative.
+        // Larger values saturate; no bound is negative.
         (self.bound * self.unit_ns()) as u64
     }
 }
@@ -57,23 +57,42 @@ impl Objective {
 #[cfg(test)]
 mod tests {
     use crate::objective::parse;
-    use crate::record::Record;
+    use crate::stats::LoadStats;
 
     #[test]
     fn shares_are_counted() {
-        let mut record = Record::default();
+        let mut record = LoadStats::default();
         (1..=100).for_each(|ms| record.latency.answered.record(ms * 1_000_000));
-        record.latency.give_up(1_000_000, 3);
+        record.latency.record_abandoned(1_000_000, 3);
         (record.counts.scheduled, record.counts.timeouts, record.counts.unsent) = (103, 2, 1);
         let beyond = |text: &str| {
             let objective = parse(text).unwrap().remove(0);
-            (objective.allowed_share().map(|share| (share * 1e6).round()), objective.beyond(&record))
+            (
+                objective.allowed_share().map(|share| (share * 1e6).round()),
+                objective.beyond(&record),
+            )
         };
-        assert_eq!(beyond("p50<1s"), (Some(500_000.0), Some((103, 3))), "what was given up is beyond any bound");
+        assert_eq!(
+            beyond("p50<1s"),
+            (Some(500_000.0), Some((103, 3))),
+            "what was given up is beyond any bound"
+        );
         let (share, counted) = beyond("p99<=90.5ms");
-        assert!(share == Some(10_000.0) && counted.is_some_and(|(all, late)| all == 103 && (12..=14).contains(&late)));
+        assert!(
+            share == Some(10_000.0)
+                && counted.is_some_and(|(all, late)| all == 103 && (12..=14).contains(&late))
+        );
         assert_eq!(beyond("errors<0.5%"), (Some(5_000.0), Some((103, 3))));
-        for none in ["p99>5ms", "mean<5ms", "max<1s", "errors<5", "rate>=5", "errors>1%", "errors<=0%", "errors<100%"] {
+        for none in [
+            "p99>5ms",
+            "mean<5ms",
+            "max<1s",
+            "errors<5",
+            "rate>=5",
+            "errors>1%",
+            "errors<=0%",
+            "errors<100%",
+        ] {
             assert_eq!(beyond(none), (None, None), "{none}");
         }
     }

@@ -2,19 +2,19 @@ use std::time::Duration;
 
 use super::*;
 use crate::outcome::{ThreadUse, Unread};
-use crate::record::Record;
+use crate::stats::LoadStats;
 
 /// 1,000 requests in 10 s: latencies of 1 to 1,000 ms but for `timeouts`, given up at 2 s.
 fn outcome(timeouts: u64, generator_limited: bool) -> Outcome {
-    let mut total = Record::default();
+    let mut total = LoadStats::default();
     for ms in 1..=1000 - timeouts {
         total.latency.answered.record(ms * 1_000_000);
         total.service.answered.record(ms * 500_000);
         total.schedule_lag.record(ms * 500_000);
     }
     if timeouts > 0 {
-        total.latency.give_up(2_000_000_000, timeouts);
-        total.service.give_up(2_000_000_000, timeouts);
+        total.latency.record_abandoned(2_000_000_000, timeouts);
+        total.service.record_abandoned(2_000_000_000, timeouts);
     }
     total.counts.scheduled = 1000;
     total.counts.sent = 1000;
@@ -33,20 +33,20 @@ fn outcome(timeouts: u64, generator_limited: bool) -> Outcome {
         unread_on_waking: Unread::default(),
     };
     Outcome {
-        end: End::Complete,
+        end: RunEnd::Complete,
         window: wall,
         total,
         in_flight_at_end: 0,
         target_rate: Some(100.0),
-        places: 10,
+        max_in_flight: 10,
         seconds: Vec::new(),
         threads: vec![used],
-        troubles: Vec::new(),
+        failure_messages: Vec::new(),
     }
 }
 
-fn met(text: &str, outcome: &Outcome) -> Vec<Met> {
-    judge(&parse(text).unwrap(), outcome).into_iter().map(|judged| judged.met).collect()
+fn met(text: &str, outcome: &Outcome) -> Vec<ObjectiveStatus> {
+    evaluate(&parse(text).unwrap(), outcome).into_iter().map(|judged| judged.met).collect()
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn objectives_are_read_as_people_write_them() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_refused_in_words() {
+fn an_unjudgeable_objective_is_refused_with_a_reason() {
     for (text, words) in [
         ("", "is missing"),
         ("p99<5ms,", "is missing"),
@@ -99,55 +99,71 @@ fn what_cannot_be_judged_is_refused_in_words() {
 }
 
 #[test]
-fn each_is_judged_by_what_was_measured() {
-    use Met::{No, Yes};
+fn each_objective_is_judged_by_its_measurement() {
+    use ObjectiveStatus::{Met, Missed};
     let run = outcome(0, false);
-    assert_eq!(met("p50<600ms,p50<400ms,p99<=2s,max<1s,max<=1s,mean>=0.5s", &run), [Yes, No, Yes, No, Yes, Yes]);
-    assert_eq!(met("service.p50<300ms,lag.p50<200ms", &run), [Yes, No]);
-    assert_eq!(met("rate>=100,rate>100,rate>=100%,rate<50%", &run), [Yes, No, Yes, No]);
-    assert_eq!(met("errors<=0,errors<0.1%,errors>0", &run), [Yes, Yes, No]);
+    assert_eq!(
+        met("p50<600ms,p50<400ms,p99<=2s,max<1s,max<=1s,mean>=0.5s", &run),
+        [Met, Missed, Met, Missed, Met, Met]
+    );
+    assert_eq!(met("service.p50<300ms,lag.p50<200ms", &run), [Met, Missed]);
+    assert_eq!(met("rate>=100,rate>100,rate>=100%,rate<50%", &run), [Met, Missed, Met, Missed]);
+    assert_eq!(met("errors<=0,errors<0.1%,errors>0", &run), [Met, Met, Missed]);
 }
 
 #[test]
 fn time_outs_miss_upper_bounds_and_count_as_errors() {
-    use Met::{No, Yes};
+    use ObjectiveStatus::{Met, Missed};
     let run = outcome(20, false);
-    // Even beyond the time-out: nobody knows how long these would have taken.
-    assert_eq!(met("p99<1s,p99<60s,p99>1s,p99>3s,p95<1s", &run), [No, No, Yes, No, Yes]);
-    assert_eq!(met("errors<2%,errors<=2%,errors<20,errors<21", &run), [No, Yes, No, Yes]);
+    // Even beyond the time-out, because the true latencies are unknown.
+    assert_eq!(
+        met("p99<1s,p99<60s,p99>1s,p99>3s,p95<1s", &run),
+        [Missed, Missed, Met, Missed, Met]
+    );
+    assert_eq!(met("errors<2%,errors<=2%,errors<20,errors<21", &run), [Missed, Met, Missed, Met]);
 }
 
 #[test]
 fn unsent_requests_count_unless_the_run_was_broken_off() {
     let mut run = outcome(0, false);
     (run.total.counts.unsent, run.total.counts.sent) = (30, 970);
-    assert_eq!(met("errors<=29,errors<=30,errors<3%,errors<=3%", &run), [Met::No, Met::Yes, Met::No, Met::Yes]);
-    run.end = End::Interrupted;
-    assert_eq!(met("errors<=0", &run), [Met::Yes]);
+    assert_eq!(
+        met("errors<=29,errors<=30,errors<3%,errors<=3%", &run),
+        [
+            ObjectiveStatus::Missed,
+            ObjectiveStatus::Met,
+            ObjectiveStatus::Missed,
+            ObjectiveStatus::Met
+        ]
+    );
+    run.end = RunEnd::Interrupted;
+    assert_eq!(met("errors<=0", &run), [ObjectiveStatus::Met]);
 }
 
 /// Latencies are upper bounds then, and the rate is a lower one.
 #[test]
 fn a_generator_that_was_the_limit_proves_only_one_side() {
-    use Met::{No, NotProven, Yes};
+    use ObjectiveStatus::{Inconclusive, Met, Missed};
     let run = outcome(0, true);
     assert!(run.limit().is_generator());
-    assert_eq!(met("p99<2s,p99<1ms,p50>1ms", &run), [Yes, NotProven, NotProven]);
-    assert_eq!(met("rate>=100,rate>=101,rate<200", &run), [Yes, NotProven, NotProven]);
-    assert_eq!(met("errors<=0,lag<1ms,lag<10s", &run), [Yes, No, Yes]);
+    assert_eq!(met("p99<2s,p99<1ms,p50>1ms", &run), [Met, Inconclusive, Inconclusive]);
+    assert_eq!(met("rate>=100,rate>=101,rate<200", &run), [Met, Inconclusive, Inconclusive]);
+    assert_eq!(met("errors<=0,lag<1ms,lag<10s", &run), [Met, Missed, Met]);
 }
 
 #[test]
 fn nothing_measured_meets_nothing() {
     let mut run = outcome(0, false);
-    run.total = Record::default();
-    assert_eq!(met("p99<5ms,errors<5%,p99>0ms", &run), [Met::No; 3]);
-    assert_eq!(judge(&parse("p99<5ms").unwrap(), &run)[0].words(), "nothing was measured");
+    run.total = LoadStats::default();
+    assert_eq!(met("p99<5ms,errors<5%,p99>0ms", &run), [ObjectiveStatus::Missed; 3]);
+    assert_eq!(evaluate(&parse("p99<5ms").unwrap(), &run)[0].words(), "nothing was measured");
 }
 
 #[test]
-fn misses_are_told_with_their_size() {
-    let words = |text: &str, timeouts| judge(&parse(text).unwrap(), &outcome(timeouts, false))[0].words();
+fn misses_are_reported_with_their_size() {
+    let words = |text: &str, timeouts| {
+        evaluate(&parse(text).unwrap(), &outcome(timeouts, false))[0].words()
+    };
     assert_eq!(words("max<800ms", 0), "1000ms, 200.00ms (25.0 %) too much");
     assert_eq!(words("rate>=125", 0), "100.00 requests/s, 25.00 requests/s (20.0 %) too little");
     assert_eq!(words("max<1s", 0), "1.00s, just the bound");
@@ -157,13 +173,19 @@ fn misses_are_told_with_their_size() {
 }
 
 #[test]
-fn each_says_how_many_requests_it_takes() {
+fn each_objective_states_its_number_of_requests() {
     let wanted = |text| parse(text).unwrap()[0].requests_wanted();
     assert_eq!(
         ["p50<5ms", "p99<5ms", "service.p999<5ms", "p9999<1s"].map(wanted),
         [200, 10_000, 100_000, 1_000_000],
         "100 beyond each"
     );
-    assert_eq!(["errors<1%", "errors<0.1%", "errors<0%", "errors<5"].map(wanted), [1_000, 10_000, 1_000, 1_000]);
-    assert_eq!(["mean<5ms", "max<5ms", "rate>=99%", "errors<0.0000001%"].map(wanted), [1_000, 1_000, 1_000, 1_000_000]);
+    assert_eq!(
+        ["errors<1%", "errors<0.1%", "errors<0%", "errors<5"].map(wanted),
+        [1_000, 10_000, 1_000, 1_000]
+    );
+    assert_eq!(
+        ["mean<5ms", "max<5ms", "rate>=99%", "errors<0.0000001%"].map(wanted),
+        [1_000, 1_000, 1_000, 1_000_000]
+    );
 }

@@ -1,35 +1,36 @@
-//! The head of a response: status line and header fields, as far as they say where the answer ends.
+//! The head of a response: the fields that determine where the response ends.
 
 use memchr::memchr;
 
 use super::{HEAD_BYTES_MAX, Malformed};
 
-/// What a head says.
+/// The parsed head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The status code, 100 to 999.
     pub status: u16,
-    /// Whether the connection may be used again, as far as version, `Connection` and framing say.
+    /// True if the connection may be reused, by version, `Connection` and framing.
     pub keep: bool,
-    /// Where the body ends.
+    /// The framing of the body.
     pub framing: Framing,
 }
 
-/// How the end of a body is told.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// By its length in bytes.
+    /// A length in bytes.
     Fixed(u64),
-    /// By a last chunk.
+    /// Chunks.
     Chunked,
-    /// By nothing but the end of the connection.
+    /// None: the end of the connection ends the body.
     None,
 }
 
-/// Reads a head at the beginning of `bytes`; also its length, with the empty line. None when it is not complete yet.
+/// Parses a head at the beginning of `bytes`; also returns its length, empty line included. `None`
+/// when incomplete.
 ///
 /// # Errors
-/// What is wrong with one of its lines.
+/// Returns the defect of a line.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Malformed> {
     let Some(end) = memchr(b'\n', bytes) else { return Ok(None) };
@@ -50,7 +51,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Malformed> {
     Ok(None)
 }
 
-/// Where a head ends in `bytes`: after its first empty line. Looks from `from` on.
+/// Returns the end of a head in `bytes`: after its first empty line. Searches from `from` on.
 #[must_use]
 pub fn end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
@@ -64,7 +65,8 @@ pub fn end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Refuses what cannot become a status line: a server that is not HTTP is told at its first bytes.
+/// Rejects bytes that cannot become a status line, so that a server without HTTP is detected at its
+/// first bytes.
 ///
 /// # Errors
 /// [`Malformed::StatusLine`].
@@ -74,9 +76,23 @@ pub fn check_beginning(bytes: &[u8]) -> Result<(), Malformed> {
     if bytes[..n] == BEGINNING[..n] { Ok(()) } else { Err(Malformed::StatusLine) }
 }
 
-/// Minor version and status code of `HTTP/1.x NNN reason`.
+/// Parses minor version and status code of `HTTP/1.x NNN reason`.
 fn status_line(line: &[u8]) -> Result<(u8, u16), Malformed> {
-    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'9', b' ', a @ b'1'..=b'9', b, c, rest @ ..] = line
+    let [
+        b'H',
+        b'T',
+        b'T',
+        b'P',
+        b'/',
+        b'1',
+        b'.',
+        minor @ b'0'..=b'9',
+        b' ',
+        a @ b'1'..=b'9',
+        b,
+        c,
+        rest @ ..,
+    ] = line
     else {
         return Err(Malformed::StatusLine);
     };
@@ -88,7 +104,7 @@ fn status_line(line: &[u8]) -> Result<(u8, u16), Malformed> {
     Ok((minor - b'0', digit(a) * 100 + digit(b) * 10 + digit(c)))
 }
 
-/// What the fields seen so far say.
+/// The relevant fields seen so far.
 struct Fields {
     close: bool,
     keep_alive: bool,
@@ -100,15 +116,20 @@ impl Fields {
     #[inline]
     fn line(&mut self, line: &[u8]) -> Result<(), Malformed> {
         let colon = memchr(b':', line).filter(|at| *at > 0).ok_or(Malformed::HeaderLine)?;
-        // Three names matter, and their lengths tell them from nearly all others.
+        // Only three names matter, and their lengths distinguish them from nearly all others.
         match colon {
-            14 if line[..14].eq_ignore_ascii_case(b"content-length") => self.content_length(&line[15..]),
+            14 if line[..14].eq_ignore_ascii_case(b"content-length") => {
+                self.content_length(&line[15..])
+            }
             10 if line[..10].eq_ignore_ascii_case(b"connection") => {
                 self.connection(&line[11..]);
                 Ok(())
             }
-            17 if line[..17].eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(&line[18..]),
-            // Folded lines are obsolete, and a blank before the colon is forbidden: RFC 9112 sections 5.1 and 5.2.
+            17 if line[..17].eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.transfer_encoding(&line[18..])
+            }
+            // Folded lines are obsolete, and a blank before the colon is forbidden: RFC 9112
+            // sections 5.1 and 5.2.
             _ if matches!(line[0], b' ' | b'\t') || matches!(line[colon - 1], b' ' | b'\t') => {
                 Err(Malformed::HeaderLine)
             }
@@ -116,7 +137,7 @@ impl Fields {
         }
     }
 
-    /// One number, or the same one several times (RFC 9110 section 8.6).
+    /// Accepts one number, or the same one several times (RFC 9110 section 8.6).
     fn content_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
         for part in value.split(|b| *b == b',') {
             let length = decimal(part.trim_ascii()).ok_or(Malformed::ContentLength)?;
@@ -135,7 +156,7 @@ impl Fields {
         }
     }
 
-    /// Only `chunked` is understood: no other coding was asked for.
+    /// Only `chunked` is supported: requests ask for no other coding.
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Malformed> {
         if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
             return Err(Malformed::TransferEncoding);
@@ -145,7 +166,8 @@ impl Fields {
     }
 
     fn head(&self, minor: u8, status: u16) -> Head {
-        // Chunks win over a length, but such a message is suspicious: the connection is not used again (RFC 9112, 6.3).
+        // Chunks win over a length, but such a message is suspicious: the connection is not reused
+        // (RFC 9112, 6.3).
         let framing = match (self.chunked, self.length) {
             (true, _) => Framing::Chunked,
             (false, Some(length)) => Framing::Fixed(length),

@@ -1,41 +1,46 @@
-//! Requests out, answers in, and what becomes of requests that get none.
+//! Sending requests, receiving responses, and failed requests.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::{READS_MAX, Worker};
-use crate::connection::{Phase, Sent};
+use crate::connection::{ConnectionPhase, SentRequest};
 use crate::plan::Slot;
-use crate::response::{Answer, Ended};
-use crate::stream::{Input, StreamError};
-use crate::tally::Loss;
+use crate::response::{Response, StreamEnd};
+use crate::stream::{ReadResult, StreamError};
+use crate::tally::RequestFailure;
 
-/// Words for bytes that belong to no request.
-const UNASKED: &str = "the server sent bytes after a complete answer: is its Content-Length right?";
+/// Message for bytes that belong to no request.
+const UNEXPECTED_BYTES: &str =
+    "the server sent bytes after a complete answer: is its Content-Length right?";
 
 impl Worker {
-    /// Something happened on a socket.
+    /// Handles an event of a socket.
     pub(super) fn event(&mut self, index: usize, generation: u32, flags: EventFlags) {
         let connection = &mut self.connections[index];
-        // An event of a socket that was closed meanwhile.
+        // An event of a socket that has been closed.
         if connection.generation != generation {
             return;
         }
-        connection.ending |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        connection.ending |=
+            flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         match connection.phase {
-            Phase::Connecting { .. } => self.go_on_connecting(index),
-            Phase::Open if flags.contains(EventFlags::OUT) => self.flush(index),
-            Phase::Open | Phase::Closed | Phase::Resting { .. } => {}
+            ConnectionPhase::Connecting { .. } => self.continue_connecting(index),
+            ConnectionPhase::Open if flags.contains(EventFlags::OUT) => self.flush(index),
+            ConnectionPhase::Open
+            | ConnectionPhase::Closed
+            | ConnectionPhase::BackingOff { .. } => {}
         }
-        // A connection may open and end in one event, which is not told again.
+        // A connection may open and end in one event, which is not reported again.
         let connection = &self.connections[index];
-        let still = connection.generation == generation && connection.phase == Phase::Open;
+        let still =
+            connection.generation == generation && connection.phase == ConnectionPhase::Open;
         if still && (connection.ending || flags.contains(EventFlags::IN)) {
             self.receive(index);
         }
     }
 
-    /// Reads until nothing is left, or until it is the others' turn.
+    /// Reads until the socket is empty, or other connections must get their turn.
     pub(super) fn receive(&mut self, index: usize) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let generation = self.connections[index].generation;
@@ -48,23 +53,23 @@ impl Worker {
             reads += 1;
             let Some(stream) = &mut self.connections[index].stream else { break };
             match stream.read(&mut buffer) {
-                Ok(Input::Bytes { n, drained }) => {
+                Ok(ReadResult::Bytes { n, drained }) => {
                     let now_ns = self.now_ns();
-                    self.take_in(index, &buffer[..n], now_ns);
-                    // Of an end that was announced nothing further will be heard: read on until it comes.
+                    self.consume(index, &buffer[..n], now_ns);
+                    // No further event follows an announced end: read on until it comes.
                     if drained && !self.connections[index].ending {
                         break;
                     }
                 }
-                Ok(Input::Blocked) => break,
-                Ok(Input::End) => self.stream_ended(index),
+                Ok(ReadResult::Blocked) => break,
+                Ok(ReadResult::End) => self.stream_ended(index),
                 Err(error) => self.failed(index, &error),
             }
         }
         self.buffer = buffer;
     }
 
-    /// Puts it on the list, once.
+    /// Adds the connection to the list, once.
     fn postpone(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if !std::mem::replace(&mut connection.postponed, true) {
@@ -73,19 +78,19 @@ impl Worker {
     }
 
     #[inline]
-    fn take_in(&mut self, index: usize, mut bytes: &[u8], now_ns: u64) {
-        if now_ns >= self.agenda.warmup_ns() {
+    fn consume(&mut self, index: usize, mut bytes: &[u8], now_ns: u64) {
+        if now_ns >= self.schedule.warmup_ns() {
             self.tally.received(bytes.len());
         }
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
             let Some(sent) = connection.sent.front() else {
-                // Nobody asked. Some servers say 408 before they close an idle connection; anything else is told, but not of
-                // connections that no request was sent on yet.
+                // No request is open. Some servers send 408 before they close an idle connection.
+                // Other bytes are reported, except on connections without an earlier request.
                 if connection.answers > 0 && !bytes.starts_with(b"HTTP/1.1 408") {
-                    self.tally.trouble(UNASKED.to_owned());
+                    self.tally.failure_message(UNEXPECTED_BYTES.to_owned());
                 }
-                self.lose(index, Loss::Closed, now_ns);
+                self.fail_connection(index, RequestFailure::Closed, now_ns);
                 return;
             };
             match connection.parser.feed(bytes, sent.has_body) {
@@ -98,17 +103,17 @@ impl Worker {
                     }
                 }
                 Err(malformed) => {
-                    self.tally.trouble(malformed.to_string());
-                    self.lose(index, Loss::Malformed, now_ns);
+                    self.tally.failure_message(malformed.to_string());
+                    self.fail_connection(index, RequestFailure::Malformed, now_ns);
                     return;
                 }
             }
         }
     }
 
-    /// The oldest request is answered; whether the connection stays.
+    /// Handles the response to the oldest request; returns whether the connection stays open.
     #[inline]
-    fn answered(&mut self, index: usize, answer: Answer, now_ns: u64) -> bool {
+    fn answered(&mut self, index: usize, answer: Response, now_ns: u64) -> bool {
         let connection = &mut self.connections[index];
         let Some(sent) = connection.sent.pop_front() else { return false };
         connection.answers += 1;
@@ -118,13 +123,13 @@ impl Worker {
         }
         let stays = answer.keep && self.config.keepalive;
         if !stays {
-            self.lose(index, Loss::Closed, now_ns);
+            self.fail_connection(index, RequestFailure::Closed, now_ns);
         }
         self.release(index, now_ns);
         stays
     }
 
-    /// Wastes time of the CPU. A thread that is interrupted meanwhile wastes less, which matters little for so short times.
+    /// Burns CPU time. Preemption reduces it, which matters little for such short times.
     #[cold]
     fn burn(&self) {
         let until_ns = self.now_ns().saturating_add(self.burn_ns);
@@ -133,12 +138,12 @@ impl Worker {
         }
     }
 
-    /// A place is free again: it takes the next slot if one is due.
+    /// Frees a permit, or uses it for the next slot if one is due.
     #[inline]
     fn release(&mut self, index: usize, now_ns: u64) {
-        self.held -= 1;
-        // With others free, slots are handed out in their own time.
-        let slot = if self.free.is_empty() { self.agenda.take(now_ns) } else { None };
+        self.occupied -= 1;
+        // With free permits, slots are dispatched by the schedule.
+        let slot = if self.free.is_empty() { self.schedule.take(now_ns) } else { None };
         match slot {
             Some(slot) => {
                 self.starved_ns = now_ns;
@@ -148,8 +153,8 @@ impl Worker {
         }
     }
 
-    /// Sends what answers have made room for, after all answers at hand have been read: their times hold no sends then,
-    /// and the target gets work in larger portions.
+    /// Sends the slots taken on responses, after all available responses have been read. Their
+    /// times then include no sends, and the target gets work in larger batches.
     pub(super) fn send_ready(&mut self) {
         if self.ready.is_empty() {
             return;
@@ -162,45 +167,59 @@ impl Worker {
         }
         if std::mem::take(&mut self.gathering) {
             for (index, _) in &ready {
-                if self.connections[*index as usize].phase == Phase::Open {
+                if self.connections[*index as usize].phase == ConnectionPhase::Open {
                     self.flush(*index as usize);
                 }
             }
         }
         ready.clear();
-        // Sends that failed may have made room again: those come with the next portion.
+        // Failed sends may have freed permits: those slots come with the next batch.
         ready.append(&mut self.ready);
         self.ready = ready;
     }
 
-    /// A connection gets a slot: sends its request, or opens first.
+    /// Assigns a slot to a connection: sends its request, or opens the connection first.
     #[inline]
     pub(super) fn begin_slot(&mut self, index: usize, slot: Slot, now_ns: u64) {
-        self.held += 1;
+        self.occupied += 1;
         self.taken_ns = slot.intended_ns;
         self.tally.scheduled(slot);
         match self.connections[index].phase {
-            Phase::Open => self.send(index, slot, now_ns, slot.intended_ns > self.starved_ns),
-            Phase::Closed => {
+            ConnectionPhase::Open => {
+                self.send(index, slot, now_ns, slot.intended_ns > self.starved_ns)
+            }
+            ConnectionPhase::Closed => {
                 self.connections[index].waiting.push_back(slot);
                 self.open(index, now_ns);
             }
-            Phase::Connecting { .. } | Phase::Resting { .. } => self.connections[index].waiting.push_back(slot),
+            ConnectionPhase::Connecting { .. } | ConnectionPhase::BackingOff { .. } => {
+                self.connections[index].waiting.push_back(slot)
+            }
         }
     }
 
-    /// Sends a request on an open connection. `own_lag`: when it is late, it did not wait for a connection.
+    /// Sends a request on an open connection. `own_lag`: its lateness was not caused by a wait for
+    /// a connection.
     #[inline]
     pub(super) fn send(&mut self, index: usize, slot: Slot, now_ns: u64, own_lag: bool) {
         let prepared = self.requests.next();
         let connection = &mut self.connections[index];
         let Some(stream) = &mut connection.stream else { return };
-        let taken = if self.gathering || !connection.out.is_empty() { Ok(0) } else { stream.write(prepared.bytes) };
+        let taken = if self.gathering || !connection.out.is_empty() {
+            Ok(0)
+        } else {
+            stream.write(prepared.bytes)
+        };
         match taken {
-            Ok(n) if n < prepared.bytes.len() => connection.out.push(prepared.bytes, prepared.whole, n),
+            Ok(n) if n < prepared.bytes.len() => {
+                connection.out.push(prepared.bytes, prepared.whole, n)
+            }
             Ok(_) => {}
-            Err(error) if connection.sent.is_empty() && connection.answers > 0 && was_closed(&error) => {
-                // The server closed an idle connection, and nothing was sent: the request goes out on a new one.
+            Err(error)
+                if connection.sent.is_empty() && connection.answers > 0 && was_closed(&error) =>
+            {
+                // The server closed an idle connection, and nothing was sent: the request goes out
+                // on a new one.
                 connection.close();
                 connection.waiting.push_back(slot);
                 self.open(index, now_ns);
@@ -209,16 +228,20 @@ impl Worker {
             Err(error) => {
                 let has_body = prepared.answer_has_body;
                 self.tally.sent(slot, now_ns, 0, own_lag);
-                connection.sent.push_back(Sent { slot, sent_ns: now_ns, has_body });
+                connection.sent.push_back(SentRequest { slot, sent_ns: now_ns, has_body });
                 self.failed(index, &error);
                 return;
             }
         }
         self.tally.sent(slot, now_ns, prepared.bytes.len(), own_lag);
-        connection.sent.push_back(Sent { slot, sent_ns: now_ns, has_body: prepared.answer_has_body });
+        connection.sent.push_back(SentRequest {
+            slot,
+            sent_ns: now_ns,
+            has_body: prepared.answer_has_body,
+        });
     }
 
-    /// Writes what is left over.
+    /// Writes the remaining bytes.
     fn flush(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let Some(stream) = &mut connection.stream else { return };
@@ -236,50 +259,55 @@ impl Worker {
         }
     }
 
-    /// The server closed its side.
+    /// Handles the end of the server's side.
     fn stream_ended(&mut self, index: usize) {
         let now_ns = self.now_ns();
         let connection = &self.connections[index];
         if !connection.sent.is_empty() {
             match connection.parser.end() {
-                Ended::Complete(answer) => {
+                StreamEnd::Complete(answer) => {
                     self.answered(index, answer, now_ns);
                     return;
                 }
-                Ended::Between => self.tally.trouble("the server closed the connection without an answer".to_owned()),
-                Ended::Inside => self.tally.trouble("the server closed the connection within an answer".to_owned()),
+                StreamEnd::BetweenResponses => self.tally.failure_message(
+                    "the server closed the connection without an answer".to_owned(),
+                ),
+                StreamEnd::Truncated => self.tally.failure_message(
+                    "the server closed the connection within an answer".to_owned(),
+                ),
             }
         }
-        self.lose(index, Loss::Closed, now_ns);
+        self.fail_connection(index, RequestFailure::Closed, now_ns);
     }
 
-    /// The socket or TLS failed.
+    /// Handles a failure of the socket or of TLS.
     fn failed(&mut self, index: usize, error: &StreamError) {
         if !self.connections[index].sent.is_empty() {
-            self.tally.trouble(error.to_string());
+            self.tally.failure_message(error.to_string());
         }
         let now_ns = self.now_ns();
-        self.lose(index, Loss::Reset, now_ns);
+        self.fail_connection(index, RequestFailure::Reset, now_ns);
     }
 
-    /// Closes a connection. The oldest request on it is lost in this way, those behind it because it was closed.
-    fn lose(&mut self, index: usize, loss: Loss, now_ns: u64) {
+    /// Closes a connection. The oldest request on it fails with `loss`, those behind it as closed.
+    fn fail_connection(&mut self, index: usize, loss: RequestFailure, now_ns: u64) {
         let sent = self.connections[index].close();
         for (i, sent) in sent.iter().enumerate() {
-            self.tally.lost(sent, if i == 0 { loss } else { Loss::Closed });
+            self.tally.lost(sent, if i == 0 { loss } else { RequestFailure::Closed });
         }
         sent.iter().for_each(|_| self.release(index, now_ns));
     }
 
-    /// The oldest request took too long. Those behind it on the same connection wait for it: they are given up too.
-    pub(super) fn give_up(&mut self, index: usize, now_ns: u64) {
+    /// Abandons the oldest request after its time-out, and those behind it on the same connection,
+    /// which wait for it.
+    pub(super) fn time_out_oldest(&mut self, index: usize, now_ns: u64) {
         let sent = self.connections[index].close();
         sent.iter().for_each(|sent| self.tally.timed_out(sent, now_ns));
         sent.iter().for_each(|_| self.release(index, now_ns));
     }
 }
 
-/// Whether an error says that the other side closed the connection earlier.
+/// Returns whether an error means that the server had closed the connection earlier.
 fn was_closed(error: &StreamError) -> bool {
     match error {
         StreamError::Socket(e) => {

@@ -1,11 +1,12 @@
 //! The timer that ends a thread's sleep: one for all waits, in the thread's epoll set.
 //!
-//! A time-out given to each wait would set the processor's timer before it and reset it after it, thousands of times a
-//! second, and on a virtual machine each of these is a call of the hypervisor. This one is set again only when it has gone off
-//! or is to go off earlier.
+//! A time-out per wait would program the processor's timer twice per wait, thousands of times a
+//! second; on a virtual machine each is a call of the hypervisor. This timer is set again only
+//! after it has expired, or to an earlier time.
 //!
-//! There is no spinning before a slot: on a free processor, 99 % of the requests of a moderate rate go out within 80 to 160 µs of
-//! their time, half of them within 35 µs (bench/load/run.py, case `lag`).
+//! There is no spinning before a slot: on a free processor, 99 % of the requests of a moderate rate
+//! go out within 80 to 160 µs of their intended time, half of them within 35 µs (bench/load/run.py,
+//! case `lag`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,42 +14,50 @@ use std::os::fd::OwnedFd;
 use hotrow_measure::clock::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 
-/// What its events carry; no connection has such a number.
+/// The data of its events; no connection has such a number.
 pub(super) const EVENT: u64 = u64::MAX;
 const SECOND_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Timer {
     timer: OwnedFd,
-    /// When it goes off.
+    /// Expiry time.
     set: Option<Nanos>,
 }
 
 impl Timer {
     pub(super) fn new(epoll: &OwnedFd) -> io::Result<Self> {
         // The clock of `Nanos`.
-        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Boottime,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
         // Edge-triggered, so that it need not be read.
         epoll::add(epoll, &timer, EventData::new_u64(EVENT), EventFlags::IN | EventFlags::ET)?;
         Ok(Self { timer, set: None })
     }
 
-    /// It goes off at `at` or earlier.
+    /// Sets the expiry to `at`, unless it is earlier already.
     #[inline]
     pub(super) fn set(&mut self, at: Nanos) {
         if self.set.is_some_and(|set| set <= at) {
             return;
         }
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A time of nought would take it off.
+        // A time of zero would disarm it.
         let at = Nanos(at.0.max(1));
-        let time = Timespec { tv_sec: (at.0 / SECOND_NS) as i64, tv_nsec: (at.0 % SECOND_NS) as i64 };
-        // A time on a valid timer is refused in no case.
-        let _ =
-            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: none, it_value: time });
+        let time =
+            Timespec { tv_sec: (at.0 / SECOND_NS) as i64, tv_nsec: (at.0 % SECOND_NS) as i64 };
+        // Setting a time on a valid timer cannot fail.
+        let _ = timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::ABSTIME,
+            &Itimerspec { it_interval: none, it_value: time },
+        );
         self.set = Some(at);
     }
 
@@ -85,7 +94,10 @@ mod tests {
             timer.set(begun.after(Duration::from_secs(30)));
             assert!(waits(&epoll, LONG), "at the earliest of three times");
             let passed = Nanos::now().since(begun);
-            assert!((Duration::from_millis(5)..Duration::from_secs(19)).contains(&passed), "{passed:?}");
+            assert!(
+                (Duration::from_millis(5)..Duration::from_secs(19)).contains(&passed),
+                "{passed:?}"
+            );
             timer.went_off();
             assert!(!waits(&epoll, NONE), "once");
         }

@@ -1,4 +1,5 @@
-//! A small HTTP server that follows a script, one thread per connection, and remembers when requests came.
+//! A small HTTP server that follows a script, one thread per connection, and records when requests
+//! arrive.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
@@ -10,38 +11,38 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hotrow_load::outcome::Outcome;
-use hotrow_load::plan::{Arrivals, Extent, Pace, Plan, Rate};
-use hotrow_load::request::{Description, Mix};
-use hotrow_load::run::{Config, Expect, RunError, run};
+use hotrow_load::plan::{Arrivals, LoadModel, Plan, Rate, StopCondition};
+use hotrow_load::request::{RequestMix, RequestSpec};
+use hotrow_load::run::{Config, ExpectedStatus, RunError, run};
 use hotrow_load::target::Address;
 
-/// One thing that the server does for a request.
+/// One action of the server for a request.
 pub enum Step {
     Send(Vec<u8>),
     Pause(Duration),
-    /// Closes the connection in order.
+    /// Closes the connection with a FIN.
     Close,
-    /// Closes it with a reset.
+    /// Closes the connection with a reset.
     Reset,
 }
 
-/// What a script may look at.
-pub struct Asked<'a> {
-    /// Number of the request, from 0, over all connections.
+/// A request, as the script sees it.
+pub struct ScriptRequest<'a> {
+    /// Number of the request over all connections, from 0.
     pub number: u64,
     pub method: &'a str,
     pub path: &'a str,
     pub at: Instant,
 }
 
-pub type Script = dyn Fn(&Asked<'_>) -> Vec<Step> + Send + Sync;
+pub type Script = dyn Fn(&ScriptRequest<'_>) -> Vec<Step> + Send + Sync;
 
-/// What the server saw.
+/// Records of the server.
 #[derive(Default)]
 pub struct Seen {
     pub requests: AtomicU64,
     pub connections: AtomicU64,
-    /// When each request came, and when the last byte of its answer had been written.
+    /// Per request the arrival time, and the time after the last byte of its answer was written.
     pub times: Mutex<Vec<(Instant, Instant)>>,
 }
 
@@ -60,18 +61,22 @@ pub fn send(text: &str) -> Step {
 }
 
 impl Server {
-    pub fn start(script: impl Fn(&Asked<'_>) -> Vec<Step> + Send + Sync + 'static) -> Self {
+    pub fn start(script: impl Fn(&ScriptRequest<'_>) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (seen, closing) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let seen = Arc::new(Seen::default());
+        let closing = Arc::new(AtomicBool::new(false));
         let script: Arc<Script> = Arc::new(script);
-        let (seen_too, closing_too) = (seen.clone(), closing.clone());
+        let seen_too = seen.clone();
+        let closing_too = closing.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if closing_too.load(SeqCst) {
                     return;
                 }
-                let (Ok(stream), script, seen) = (stream, script.clone(), seen_too.clone()) else { continue };
+                let (Ok(stream), script, seen) = (stream, script.clone(), seen_too.clone()) else {
+                    continue;
+                };
                 seen.connections.fetch_add(1, SeqCst);
                 std::thread::spawn(move || serve(stream, &*script, &seen));
             }
@@ -79,17 +84,23 @@ impl Server {
         Self { address, seen, closing }
     }
 
-    /// A server that answers `200` after the delay that the script tells.
-    pub fn delaying(delay: impl Fn(&Asked<'_>) -> Duration + Send + Sync + 'static) -> Self {
-        Self::start(move |asked| vec![Step::Pause(delay(asked)), Step::Send(ok())])
+    /// Starts a server that answers `200` after the script's delay.
+    pub fn delaying(
+        delay: impl Fn(&ScriptRequest<'_>) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |request| vec![Step::Pause(delay(request)), Step::Send(ok())])
     }
 
-    /// When each request came, in this order, and when the last byte of its answer had been written. Waits for answers that the
-    /// client has and that are not noted yet.
+    /// Returns per request, in order, the arrival time and the time after the last byte of its
+    /// answer was written. Waits until all received answers are recorded.
     pub fn times(&self) -> Vec<(Instant, Instant)> {
         let deadline = Instant::now() + Duration::from_secs(20);
         while (self.seen.times.lock().expect("no panic").len() as u64) < self.requests() {
-            assert!(Instant::now() < deadline, "{} requests, not all of them are answered", self.requests());
+            assert!(
+                Instant::now() < deadline,
+                "not all of {} requests are answered",
+                self.requests()
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut times = self.seen.times.lock().expect("no panic").clone();
@@ -124,9 +135,10 @@ fn serve(mut stream: TcpStream, script: &Script, seen: &Seen) {
         let head: Vec<u8> = held.drain(..end + 4).collect();
         let head = String::from_utf8(head).expect("text");
         let mut words = head.split(' ');
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let method = words.next().unwrap_or_default();
+        let path = words.next().unwrap_or_default();
         let number = seen.requests.fetch_add(1, SeqCst);
-        for step in script(&Asked { number, method, path, at }) {
+        for step in script(&ScriptRequest { number, method, path, at }) {
             match step {
                 Step::Send(bytes) => {
                     if stream.write_all(&bytes).is_err() {
@@ -145,21 +157,21 @@ fn serve(mut stream: TcpStream, script: &Script, seen: &Seen) {
     }
 }
 
-/// Closing with unread input makes the kernel send a reset; so does a linger time of nought.
+/// Makes the kernel send a reset on close, by a linger time of zero.
 fn socket2_linger_zero(stream: &TcpStream) {
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).expect("a TCP socket");
 }
 
-/// A closed loop of `requests` requests on one connection; tests change what they need.
+/// Returns a closed loop of `requests` requests on one connection; tests change it as needed.
 pub fn config(address: SocketAddr, requests: u64) -> Config {
     Config {
         address: Address::Tcp(address),
         tls: None,
         requests: mix("GET", true),
         plan: Plan {
-            pace: Pace::Closed,
+            model: LoadModel::Closed,
             warmup: Duration::ZERO,
-            extent: Extent { duration: None, requests: Some(requests) },
+            stop: StopCondition { duration: None, requests: Some(requests) },
             seed: 1,
         },
         connections: 1,
@@ -168,24 +180,32 @@ pub fn config(address: SocketAddr, requests: u64) -> Config {
         pipeline: 1,
         timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(5),
-        expect: Expect::Success,
+        expect: ExpectedStatus::Success,
         seed: 1,
         runqueue_wait: None,
         burn_per_request: Duration::ZERO,
     }
 }
 
-/// An open loop.
+/// Returns an open loop.
 pub fn open(address: SocketAddr, rate: f64, arrivals: Arrivals, duration: Duration) -> Config {
     let mut config = config(address, 0);
-    config.plan.pace = Pace::Open { rate: Rate::new(rate, rate).expect("a rate"), arrivals };
-    config.plan.extent = Extent { duration: Some(duration), requests: None };
+    config.plan.model = LoadModel::Open { rate: Rate::new(rate, rate).expect("a rate"), arrivals };
+    config.plan.stop = StopCondition { duration: Some(duration), requests: None };
     config
 }
 
-pub fn mix(method: &str, keepalive: bool) -> Mix {
-    let request = Description { method, path: "/", host: "test", headers: &[], body: None, weight: 1, keepalive };
-    Mix::new(&[request], None).expect("a request")
+pub fn mix(method: &str, keepalive: bool) -> RequestMix {
+    let request = RequestSpec {
+        method,
+        path: "/",
+        host: "test",
+        headers: &[],
+        body: None,
+        weight: 1,
+        keepalive,
+    };
+    RequestMix::new(&[request], None).expect("a request")
 }
 
 pub fn outcome(config: &Config) -> Outcome {
@@ -196,31 +216,33 @@ pub fn try_run(config: &Config) -> Result<Outcome, RunError> {
     run(config, &Arc::new(AtomicBool::new(false)), &mut |_, _| {})
 }
 
-/// A test that judges times is tried so often, and for so long, before it fails: whoever takes the CPU may do so for some time.
+/// Fewest attempts of a test that judges times, and the time within which further ones start,
+/// because other processes may use the CPU for some time.
 const TRIES: usize = 6;
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Longest pause between two tries.
+const TRY_FOR: Duration = Duration::from_secs(120);
+/// Longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// Tests that judge times do not run beside each other.
+/// Serializes the tests that judge times.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Repeats a test that judges times: a busy machine may spoil some tries, not all of them.
-pub fn one_try(mut test: impl FnMut() -> Result<(), String>) {
+/// Repeats a test that judges times: a busy machine may fail some attempts, but not all.
+pub fn retry_until_ok(mut test: impl FnMut() -> Result<(), String>) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut complaints = Vec::new();
-    let (begun, mut pause) = (Instant::now(), Duration::from_millis(500));
-    while complaints.len() < TRIES || begun.elapsed() < PATIENCE {
+    let mut failures = Vec::new();
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(500);
+    while failures.len() < TRIES || begun.elapsed() < TRY_FOR {
         match test() {
             Ok(()) => return,
-            Err(complaint) => complaints.push(complaint),
+            Err(failure) => failures.push(failure),
         }
         std::thread::sleep(pause);
         pause = PAUSE_MAX.min(2 * pause);
     }
-    panic!("failed {} times: {complaints:#?}", complaints.len());
+    panic!("failed {} times: {failures:#?}", failures.len());
 }
 
-/// A complaint unless `value` is within `tolerance` (a share) of `expected`.
+/// Returns an error unless `value` is within `tolerance` (a share) of `expected`.
 pub fn near(what: &str, value: f64, expected: f64, tolerance: f64) -> Result<(), String> {
     if (value - expected).abs() <= tolerance * expected.abs() {
         Ok(())

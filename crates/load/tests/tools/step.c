@@ -1,5 +1,6 @@
-/* A wall clock that is stepped: preloaded, it lets the clocks that count from 1970 jump an hour ahead STEP_MS after the
- * process began, and to an hour behind as much later again. The clocks that count from boot are left alone, as by a real step. */
+/* Preloaded library that steps the wall clock: the clocks that count from 1970 jump an hour ahead
+ * STEP_MS after the process began, and to an hour behind after as long again. The clocks that count
+ * from boot are unchanged, as with a real step. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -19,15 +19,18 @@ fn filled(values: &[u64]) -> Histogram {
 
 proptest! {
     #[test]
-    fn a_quantile_is_the_exact_one_or_at_most_the_stated_error_above(
+    fn quantiles_are_exact_or_at_most_the_stated_error_above(
         mut values in prop::collection::vec(value(), 1..300), quantile in 0.0..=1.0f64,
     ) {
         let h = filled(&values);
         values.sort_unstable();
         let rank = ((quantile * values.len() as f64).ceil() as usize).clamp(1, values.len());
         let exact = values[rank - 1];
-        let told = h.value_at_quantile(quantile).unwrap();
-        prop_assert!(told >= exact && told - exact <= exact / SUB_BUCKETS, "exact {exact}, told {told}");
+        let reported = h.value_at_quantile(quantile).unwrap();
+        prop_assert!(
+            reported >= exact && reported - exact <= exact / SUB_BUCKETS,
+            "exact {exact}, reported {reported}"
+        );
         prop_assert_eq!(h.max(), *values.last().unwrap());
         prop_assert_eq!(h.count(), values.len() as u64);
         prop_assert_eq!(h.sum(), values.iter().map(|v| u128::from(*v)).sum::<u128>());
@@ -43,14 +46,16 @@ proptest! {
     }
 
     #[test]
-    fn the_shared_form_gives_the_same_histogram(values in prop::collection::vec(0..1u64 << 40, 0..200)) {
+    fn the_shared_form_gives_the_same_histogram(
+        values in prop::collection::vec(0..1u64 << 40, 0..200),
+    ) {
         let shared = SharedHistogram::default();
         values.iter().for_each(|v| shared.record(*v));
         prop_assert_eq!(shared.snapshot(), filled(&values));
     }
 
     #[test]
-    fn buckets_hold_their_values(v in value()) {
+    fn buckets_contain_their_values(v in value()) {
         let bucket = filled(&[v]).iter().next().unwrap();
         prop_assert!(bucket.low <= v && v <= bucket.high);
         prop_assert!(bucket.high - bucket.low <= bucket.low / SUB_BUCKETS);
@@ -60,15 +65,16 @@ proptest! {
     fn count_up_to_is_exact_but_for_the_bucket_of_the_bound(
         values in prop::collection::vec(value(), 0..200), bound in value(),
     ) {
-        let told = filled(&values).count_up_to(bound);
+        let reported = filled(&values).count_up_to(bound);
         let exact = values.iter().filter(|v| **v <= bound).count() as u64;
-        let near = values.iter().filter(|v| **v <= bound.saturating_add(bound / SUB_BUCKETS)).count() as u64;
-        prop_assert!(exact <= told && told <= near);
+        let upper = bound.saturating_add(bound / SUB_BUCKETS);
+        let near = values.iter().filter(|v| **v <= upper).count() as u64;
+        prop_assert!(exact <= reported && reported <= near);
     }
 }
 
 #[test]
-fn buckets_follow_each_other_without_a_gap_over_all_of_u64() {
+fn buckets_cover_u64_without_gaps() {
     assert_eq!(low_of(0), 0);
     for index in 1..BUCKETS {
         assert_eq!(low_of(index), high_of(index - 1) + 1, "at {index}");
@@ -89,7 +95,7 @@ fn the_mean_is_exact() {
 }
 
 #[test]
-fn a_snapshot_taken_while_the_writer_works_is_whole() {
+fn a_snapshot_during_writes_is_consistent() {
     let shared = SharedHistogram::default();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| (0..200_000u64).for_each(|v| shared.record(v % 1000)));
@@ -106,13 +112,17 @@ fn a_snapshot_taken_while_the_writer_works_is_whole() {
 
 #[test]
 fn several_at_once_are_the_same_as_one_by_one() {
-    let (mut at_once, mut singly) = (Histogram::default(), Histogram::default());
+    let mut at_once = Histogram::default();
+    let mut singly = Histogram::default();
     for (value, n) in [(5, 3), (1_000_000, 2), (7, 0), (u64::MAX, 1)] {
         at_once.record_n(value, n);
         (0..n).for_each(|_| singly.record(value));
     }
     assert_eq!(at_once, singly);
-    assert_eq!([0, 1, 3, 7].map(|rank| at_once.value_at_rank(rank)), [None, Some(5), Some(5), None]);
+    assert_eq!(
+        [0, 1, 3, 7].map(|rank| at_once.value_at_rank(rank)),
+        [None, Some(5), Some(5), None]
+    );
     assert_eq!(at_once.value_at_rank(6), Some(u64::MAX));
     assert_eq!([rank_of(0.0, 9), rank_of(0.5, 9), rank_of(1.0, 9), rank_of(0.5, 0)], [1, 5, 9, 1]);
 }

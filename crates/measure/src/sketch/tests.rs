@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a bijection, so distinct inputs stay distinct, with well-mixed bits.
+/// SplitMix64 (Steele, Lea, Flood 2014): a bijection, so distinct inputs stay distinct, with
+/// well-mixed bits.
 fn mix(i: u64) -> u64 {
     let mut z = i.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +44,7 @@ fn repeated_hashes_count_once() {
 }
 
 #[test]
-fn extreme_hashes_have_a_place() {
+fn extreme_hashes_have_a_register() {
     assert_eq!(place_of(0), (0, 53));
     assert_eq!(place_of(u64::MAX), (REGISTERS - 1, 1));
     assert_eq!(place_of(1), (0, 52));
@@ -52,7 +53,8 @@ fn extreme_hashes_have_a_place() {
 proptest! {
     #[test]
     fn a_merge_equals_inserting_everything_in_one(
-        a in prop::collection::vec(any::<u64>(), 0..200), b in prop::collection::vec(any::<u64>(), 0..200),
+        a in prop::collection::vec(any::<u64>(), 0..200),
+        b in prop::collection::vec(any::<u64>(), 0..200),
     ) {
         let of = |hashes: &[u64]| {
             let mut sketch = Sketch::default();

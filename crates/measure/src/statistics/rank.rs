@@ -1,15 +1,16 @@
-//! The rank test of Mann and Whitney ("On a Test of Whether one of Two Random Variables is Stochastically Larger than the
-//! Other", 1947).
+//! The rank test of Mann and Whitney ("On a Test of Whether one of Two Random Variables is
+//! Stochastically Larger than the Other", 1947).
 
-/// Up to this many values on both sides together every way to deal them out is counted; beyond, the normal distribution stands
-/// for the counting.
+/// Up to this many values on both sides together, every assignment of ranks is counted. Beyond, the
+/// normal distribution approximates the count.
 const COUNTED_VALUES_MAX: usize = 40;
 
-/// The chance that ranks lie as far apart as these if both sides were alike, two-sided, 0 to 1; none when a side is empty.
-/// Values must be numbers.
+/// Returns the probability of ranks at least this far apart if both sides were alike, two-sided, 0
+/// to 1; `None` when a side is empty. Values must be numbers.
 ///
-/// Up to 40 values it is exact, with ties too (all ways to deal out the ranks that were seen are counted). Beyond, it is the
-/// normal approximation with the correction for ties (Lehmann, "Nonparametrics", 1975, section 1.4) and for continuity.
+/// Up to 40 values it is exact, also with ties: every assignment of the ranks is counted. Beyond,
+/// it is the normal approximation with the corrections for ties (Lehmann, "Nonparametrics", 1975,
+/// section 1.4) and for continuity.
 #[must_use]
 pub fn mann_whitney(these: &[f64], those: &[f64]) -> Option<f64> {
     if these.is_empty() || those.is_empty() {
@@ -24,7 +25,8 @@ pub fn mann_whitney(these: &[f64], those: &[f64]) -> Option<f64> {
     })
 }
 
-/// Twice the rank of each value among all, from 2 on; equal values have their mean rank, so that twice it is whole.
+/// Returns twice the rank of each value among all, from 2 on. Equal values share their mean rank,
+/// so twice that is whole.
 fn doubled_ranks(these: &[f64], those: &[f64]) -> Vec<u64> {
     let values: Vec<f64> = these.iter().chain(those).copied().collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -39,8 +41,8 @@ fn doubled_ranks(these: &[f64], those: &[f64]) -> Vec<u64> {
     ranks
 }
 
-/// Counts the choices of `n` ranks by their sum: `ways[k][s]` of `k` ranks with sum `s`. At most 40 over 20, about 1.4 · 10¹¹,
-/// so `f64` holds each count exactly.
+/// Counts the choices of `n` ranks by their sum: `ways[k][s]` for `k` ranks with sum `s`. The
+/// largest count is 40 over 20, about 1.4 · 10¹¹, so `f64` holds each count exactly.
 fn exact(ranks: &[u64], n: usize, of_these: u64) -> f64 {
     let total: u64 = ranks.iter().sum();
     let mut ways = vec![vec![0.0; total as usize + 1]; n + 1];
@@ -61,7 +63,7 @@ fn exact(ranks: &[u64], n: usize, of_these: u64) -> f64 {
     (2.0 * low.min(high) / all).min(1.0)
 }
 
-/// The approximation, however few values there are.
+/// The approximation for any number of values.
 #[cfg(test)]
 pub(super) fn approximate_for_test(these: &[f64], those: &[f64]) -> f64 {
     let ranks = doubled_ranks(these, those);
@@ -69,12 +71,16 @@ pub(super) fn approximate_for_test(these: &[f64], those: &[f64]) -> f64 {
 }
 
 fn approximate(ranks: &[u64], n: usize, of_these: u64) -> f64 {
-    let (n, all) = (n as f64, ranks.len() as f64);
+    let n = n as f64;
+    let all = ranks.len() as f64;
     let m = all - n;
     let u = of_these as f64 / 2.0 - n * (n + 1.0) / 2.0;
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();
-    let ties: f64 = sorted.chunk_by(|a, b| a == b).map(|equal| (equal.len() as f64).powi(3) - equal.len() as f64).sum();
+    let ties: f64 = sorted
+        .chunk_by(|a, b| a == b)
+        .map(|equal| (equal.len() as f64).powi(3) - equal.len() as f64)
+        .sum();
     let variance = n * m / 12.0 * ((all + 1.0) - ties / (all * (all - 1.0)));
     if variance <= 0.0 {
         return 1.0;
@@ -83,7 +89,8 @@ fn approximate(ranks: &[u64], n: usize, of_these: u64) -> f64 {
     (2.0 * (1.0 - normal_cdf(z))).min(1.0)
 }
 
-/// The normal distribution's share below `z`, to about 10⁻⁷ (Numerical Recipes, second edition, section 6.2, `erfcc`).
+/// Returns the share of the normal distribution below `z`, to about 10⁻⁷ (Numerical Recipes, second
+/// edition, section 6.2, `erfcc`).
 pub(super) fn normal_cdf(z: f64) -> f64 {
     let x = z.abs() / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.5 * x);

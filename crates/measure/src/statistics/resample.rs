@@ -1,7 +1,7 @@
-//! Drawing values again with replacement.
+//! Resampling with replacement.
 
-/// A source of resampled medians. Its numbers come from SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", 2014): the same seed draws the same.
+/// A source of resampled medians. Its random numbers come from SplitMix64 (Steele, Lea, Flood:
+/// "Fast splittable pseudorandom number generators", 2014), so equal seeds give equal samples.
 #[derive(Debug)]
 pub(super) struct Resampler {
     state: u64,
@@ -14,7 +14,7 @@ impl Resampler {
         Self { state: seed, these: Vec::new(), those: Vec::new() }
     }
 
-    /// The median of as many values as there are, drawn from them.
+    /// Returns the median of a resample of `values`, of equal size.
     pub(super) fn median_of(&mut self, values: &[f64]) -> Option<f64> {
         self.these.clear();
         for _ in 0..values.len() {
@@ -24,7 +24,7 @@ impl Resampler {
         middle(&mut self.these)
     }
 
-    /// The ratio of the medians of pairs that were drawn together.
+    /// Returns the ratio of the medians of resampled pairs.
     pub(super) fn ratio_of_pairs(&mut self, these: &[f64], those: &[f64]) -> Option<f64> {
         self.these.clear();
         self.those.clear();
@@ -37,7 +37,7 @@ impl Resampler {
         Some(middle(&mut self.these)? / middle(&mut self.those)?)
     }
 
-    /// Evenly from 0 to `n` − 1. The bias of the multiplication is below n/2⁶⁴.
+    /// Returns a uniform number from 0 to `n` − 1. The bias of the multiplication is below n/2⁶⁴.
     pub(super) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
@@ -51,7 +51,7 @@ impl Resampler {
     }
 }
 
-/// The median, without sorting all of it.
+/// Returns the median without a full sort.
 fn middle(values: &mut [f64]) -> Option<f64> {
     let half = values.len() / 2;
     if values.is_empty() {
@@ -60,7 +60,7 @@ fn middle(values: &mut [f64]) -> Option<f64> {
     let even = values.len().is_multiple_of(2);
     let (below, upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
     let upper = *upper;
-    // Of an even number, the lower of the two in the middle is the largest below it.
+    // With an even count, the lower of the two middle values is the largest below the upper one.
     let lower = if even { below.iter().copied().fold(f64::NEG_INFINITY, f64::max) } else { upper };
     Some((lower + upper) / 2.0)
 }

@@ -10,7 +10,7 @@ fn at(utc: &str) -> Timestamp {
     utc.parse().expect("a timestamp")
 }
 
-/// The date and what is left of it at a moment of UTC.
+/// Asserts the date and its remaining time at a moment of UTC.
 #[track_caller]
 fn assert_today(zone: &str, utc: &str, date: (i16, i8, i8), max_age_s: i64) {
     let today = clock(zone).today_at(at(utc));
@@ -32,7 +32,7 @@ fn an_answer_is_kept_to_the_end_of_the_day_but_for_a_second() {
     }
 }
 
-/// As a cache does it that knows whole seconds and counts from the arrival; nginx is one.
+/// A cache may count whole seconds from the arrival, as nginx does.
 #[test]
 fn a_cache_that_rounds_is_right_a_second_after_midnight() {
     let midnight = at("2026-11-22T00:00:00Z");
@@ -42,7 +42,7 @@ fn a_cache_that_rounds_is_right_a_second_after_midnight() {
             let today = clock("UTC").today_at(made);
             let arrived_s = (made + SignedDuration::from_millis(way_ms)).as_second();
             let last_second_kept = arrived_s + today.max_age_s;
-            // Nothing may be kept at all with a maximum age of 0.
+            // A response with a maximum age of 0 is never cached.
             assert!(
                 today.max_age_s == 0 || last_second_kept < midnight.as_second() + 1,
                 "{before_ms} ms before midnight, {way_ms} ms on the way: kept to {last_second_kept}"
@@ -109,7 +109,10 @@ fn a_shifted_clock_shows_another_date_and_the_machines_expiry() {
     assert_eq!(tomorrow.expires, at("2026-11-21T23:59:59Z"));
     let late = shifted(Shift::At(Time::constant(23, 59, 50, 0))).expect("a time");
     let (before, after) = (late.today_at(now), late.today_at(now + SignedDuration::from_secs(10)));
-    assert_eq!((before.date.day, before.max_age_s, before.expires), (21, 9, at("2026-11-21T12:00:09Z")));
+    assert_eq!(
+        (before.date.day, before.max_age_s, before.expires),
+        (21, 9, at("2026-11-21T12:00:09Z"))
+    );
     assert_eq!((after.date.day, after.max_age_s), (22, 24 * HOUR_S - 1));
     for wrong in [OFFSET_S_MAX + 1, -OFFSET_S_MAX - 1, i64::MIN] {
         let error = shifted(Shift::Offset(wrong)).expect_err("too far").to_string();

@@ -1,15 +1,16 @@
 //! The row as a model of SeaORM.
 //!
-//! SeaORM reaches the database through its proxy interface, over the same pool and driver as the other two ways: what is
-//! compared is what the layers cost, not one driver with another. It could not be otherwise for SQLite: SeaORM's own drivers
-//! for it want another version of the C library, and a program can hold only one.
+//! SeaORM reaches the database through its proxy interface, over the same pool and driver as the
+//! other methods, so that only the layers differ. For SQLite there is no alternative: SeaORM's own
+//! drivers need another version of the C library, and a program can contain only one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sea_orm::entity::prelude::async_trait::async_trait;
 use sea_orm::{
-    DatabaseConnection, DbBackend, DbErr, EntityTrait as _, ProxyDatabaseTrait, ProxyExecResult, ProxyRow, Statement,
+    DatabaseConnection, DbBackend, DbErr, EntityTrait as _, ProxyDatabaseTrait, ProxyExecResult,
+    ProxyRow, Statement,
 };
 use sea_query::{Value, Values};
 
@@ -33,7 +34,7 @@ mod entity {
     impl ActiveModelBehavior for ActiveModel {}
 }
 
-/// The ORM's connection over this store.
+/// Opens the ORM's connection over this store.
 pub(super) async fn connect(store: &Store) -> Result<DatabaseConnection, DatabaseError> {
     let backend = match store {
         Store::Sqlite(_) => DbBackend::Sqlite,
@@ -42,18 +43,22 @@ pub(super) async fn connect(store: &Store) -> Result<DatabaseConnection, Databas
     Ok(sea_orm::Database::connect_proxy(backend, Arc::new(Box::new(Proxy(store.clone())))).await?)
 }
 
-/// The row with this id.
+/// Returns the row with this id.
 pub(super) async fn row(connection: &DatabaseConnection, id: i32) -> Result<Row, DatabaseError> {
-    let model = entity::Entity::find_by_id(id).one(connection).await?.ok_or(DatabaseError::NoRow(id))?;
+    let model =
+        entity::Entity::find_by_id(id).one(connection).await?.ok_or(DatabaseError::NoRow(id))?;
     Ok(Row { id: model.id, random_number: model.random_number })
 }
 
-/// Carries the ORM's statements to the store.
+/// Passes the ORM's statements to the store.
 #[derive(Debug)]
 struct Proxy(Store);
 
 impl Proxy {
-    async fn all(&self, statement: Statement) -> Result<Vec<BTreeMap<String, Value>>, DatabaseError> {
+    async fn all(
+        &self,
+        statement: Statement,
+    ) -> Result<Vec<BTreeMap<String, Value>>, DatabaseError> {
         let values = statement.values.unwrap_or_else(|| Values(Vec::new()));
         match &self.0 {
             Store::Sqlite(pool) => pool.all(statement.sql, values).await,

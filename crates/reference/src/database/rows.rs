@@ -1,18 +1,18 @@
-//! What the table holds.
+//! The table's contents.
 
 use super::Row;
 
-/// Rows in the table; their ids are 1 to this.
+/// Number of rows; their ids are 1 to this.
 pub const ROWS: i32 = 100_000;
-/// The numbers in them are 1 to this.
+/// Largest number in a row; the smallest is 1.
 const NUMBER_MAX: u64 = 10_000;
 
-/// All rows, the same each time.
+/// Returns all rows, the same each time.
 pub(super) fn rows() -> impl Iterator<Item = Row> {
     (1..=ROWS).map(|id| Row { id, random_number: number(id.unsigned_abs()) })
 }
 
-/// A number that looks like chance: SplitMix64 (Steele, Lea and Flood, 2014) of the id.
+/// Returns a pseudorandom number: SplitMix64 (Steele, Lea and Flood, 2014) of the id.
 fn number(id: u32) -> i32 {
     let mut z = u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,6 +32,9 @@ mod tests {
         assert!(all.iter().all(|row| (1..=10_000).contains(&row.random_number)));
         let mean = all.iter().map(|row| f64::from(row.random_number)).sum::<f64>() / 100_000.0;
         assert!((mean - 5000.5).abs() < 50.0, "{mean}");
-        assert!(all.windows(2).filter(|pair| pair[0].random_number < pair[1].random_number).count() > 49_000);
+        assert!(
+            all.windows(2).filter(|pair| pair[0].random_number < pair[1].random_number).count()
+                > 49_000
+        );
     }
 }

@@ -10,13 +10,13 @@ use sea_query::{Value, Values};
 use tokio::sync::Semaphore;
 
 use super::rows::{ROWS, rows};
-use super::{DatabaseError, PATIENCE, Row};
+use super::{CONNECTION_TIMEOUT, DatabaseError, Row};
 use crate::Model;
 
 const SELECT: &str = "SELECT id, random_number FROM reference_rows WHERE id = ?1";
 const COUNT: &str = "SELECT count(*) FROM reference_rows WHERE id BETWEEN 1 AND ?1";
 
-/// Connections that are used by one request at a time.
+/// A pool of connections, each used by one request at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     free: Arc<Mutex<Vec<Connection>>>,
@@ -25,53 +25,72 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn open(path: &Path, connections: NonZeroUsize, model: Model) -> Result<Self, DatabaseError> {
-        let unmade = |e: rusqlite::Error| DatabaseError::Unmade(format!("{}: {e}", path.display()));
+    pub(super) fn open(
+        path: &Path,
+        connections: NonZeroUsize,
+        model: Model,
+    ) -> Result<Self, DatabaseError> {
+        let table_missing =
+            |e: rusqlite::Error| DatabaseError::TableMissing(format!("{}: {e}", path.display()));
         let mut free = Vec::with_capacity(connections.get());
         for _ in 0..connections.get() {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(path, flags).map_err(unmade)?;
-            connection.busy_timeout(PATIENCE)?;
+            let connection = Connection::open_with_flags(path, flags).map_err(table_missing)?;
+            connection.busy_timeout(CONNECTION_TIMEOUT)?;
             free.push(connection);
         }
         if let Some(connection) = free.first() {
-            let count: i32 = connection.query_row(COUNT, [ROWS], |row| row.get(0)).map_err(unmade)?;
+            let count: i32 =
+                connection.query_row(COUNT, [ROWS], |row| row.get(0)).map_err(table_missing)?;
             if count != ROWS {
-                return Err(DatabaseError::Unmade(format!("{} has {count} of them", path.display())));
+                return Err(DatabaseError::TableMissing(format!(
+                    "{} has {count} of them",
+                    path.display()
+                )));
             }
         }
         let permits = Arc::new(Semaphore::new(connections.get()));
         Ok(Self { free: Arc::new(Mutex::new(free)), permits, model })
     }
 
-    /// The row, by the query that is written here.
+    /// Returns the row by the fixed query.
     pub(super) async fn row(&self, id: i32) -> Result<Row, DatabaseError> {
         self.with(move |connection| Ok(one_row(connection, SELECT, [id])?)).await
     }
 
-    /// The row, by a query that was put together.
-    pub(super) async fn built_row(&self, sql: String, values: Values) -> Result<Row, DatabaseError> {
+    /// Returns the row by a built query.
+    pub(super) async fn built_row(
+        &self,
+        sql: String,
+        values: Values,
+    ) -> Result<Row, DatabaseError> {
         let values = bound(values)?;
         self.with(move |connection| Ok(one_row(connection, &sql, params_from_iter(values))?)).await
     }
 
-    /// All rows of any query, by the names of its columns.
-    pub(super) async fn all(&self, sql: String, values: Values) -> Result<Vec<BTreeMap<String, Value>>, DatabaseError> {
+    /// Returns all rows of any query, by column name.
+    pub(super) async fn all(
+        &self,
+        sql: String,
+        values: Values,
+    ) -> Result<Vec<BTreeMap<String, Value>>, DatabaseError> {
         let values = bound(values)?;
         self.with(move |connection| named_rows(connection, &sql, values)).await
     }
 
-    /// Uses a connection on a thread that may wait for the disk: one for blocking work, or the worker that we are on.
+    /// Uses a connection on a thread that may wait for the disk: one for blocking work, or the
+    /// current worker.
     async fn with<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, DatabaseError> {
-        let permit = tokio::time::timeout(PATIENCE, self.permits.clone().acquire_owned()).await;
-        let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::Busy)?;
+        let permit =
+            tokio::time::timeout(CONNECTION_TIMEOUT, self.permits.clone().acquire_owned()).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::PoolTimeout)?;
         let free = self.free.clone();
         let work = move || {
             let lock = || free.lock().unwrap_or_else(PoisonError::into_inner);
-            let connection = lock().pop().ok_or(DatabaseError::Busy)?;
+            let connection = lock().pop().ok_or(DatabaseError::PoolTimeout)?;
             let outcome = query(&connection);
             lock().push(connection);
             drop(permit);
@@ -109,32 +128,35 @@ fn named_rows(
     Ok(all)
 }
 
-/// Parameters as the driver takes them.
+/// Converts parameters for the driver.
 fn bound(values: Values) -> Result<Vec<types::Value>, DatabaseError> {
     let bind = |value| match value {
         Value::Int(n) => Ok(n.into()),
         Value::BigInt(n) => Ok(n.into()),
-        Value::BigUnsigned(Some(n)) => i64::try_from(n).map(Into::into).map_err(|_| unmapped(&value)),
-        other => Err(unmapped(&other)),
+        Value::BigUnsigned(Some(n)) => {
+            i64::try_from(n).map(Into::into).map_err(|_| unsupported(&value))
+        }
+        other => Err(unsupported(&other)),
     };
     values.0.into_iter().map(bind).collect()
 }
 
-fn unmapped(value: &Value) -> DatabaseError {
-    DatabaseError::Unmapped(format!("the parameter {value:?}"))
+fn unsupported(value: &Value) -> DatabaseError {
+    DatabaseError::UnsupportedType(format!("the parameter {value:?}"))
 }
 
-/// Makes the table and fills it, or changes nothing.
+/// Creates and fills the table, or changes nothing.
 pub(super) fn make(path: &Path) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(CONNECTION_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(
         "DROP TABLE IF EXISTS reference_rows;
          CREATE TABLE reference_rows (id INTEGER PRIMARY KEY, random_number INTEGER NOT NULL);",
     )?;
-    let mut insert = transaction.prepare("INSERT INTO reference_rows (id, random_number) VALUES (?1, ?2)")?;
+    let mut insert =
+        transaction.prepare("INSERT INTO reference_rows (id, random_number) VALUES (?1, ?2)")?;
     for row in rows() {
         insert.execute([row.id, row.random_number])?;
     }

@@ -1,25 +1,26 @@
-//! `POST /limits/rate/{rule}`: a rule's rate and burst, changed while it is at work, until the process ends.
+//! `POST /limits/rate/{rule}`: changes the rate and burst of a rule until the process ends.
 
-use hotrow_admit::rate::limit::Setting;
-use hotrow_admit::rate::value::Rate;
+use hotrow_admission::byte_budget::ByteBudget;
+use hotrow_admission::rate::limit::Setting;
+use hotrow_admission::rate::value::Rate;
 use hotrow_measure::clock::Nanos;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 
-use super::{View, plain, unauthorised};
-use crate::admit::rate::NotChanged;
+use super::{View, access, plain, unauthorised};
+use crate::admission::rate::NotChanged;
 use crate::body::Body;
 use crate::config::rate::BURST_MAX;
-use crate::problem::{Problem, problem};
+use crate::http_error::{HttpError, problem};
 use crate::receive;
 
-/// Where the rules are.
+/// Path prefix of the rules.
 pub(super) const PREFIX: &str = "/limits/rate/";
 /// Largest body: two short members.
 const BODY_BYTES_MAX: usize = 1024;
 
-/// What can be changed; at least one of the two.
+/// Changeable values; at least one of the two is given.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -29,24 +30,32 @@ struct Change {
 
 impl View {
     /// Answers a request below [`PREFIX`].
-    pub(super) async fn change_rate(&self, request: Request<Incoming>) -> Result<Response<Body>, Problem> {
-        if !self.authorised(&request) {
+    pub(super) async fn change_rate(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, HttpError> {
+        self.check_host(&request)?;
+        if !self.authorised(request.headers()) {
             return Ok(unauthorised());
         }
         if *request.method() != Method::POST {
-            return Err(Problem::Method("POST"));
+            return Err(HttpError::Method("POST"));
         }
+        access::check_change(&request)?;
         let (head, body) = request.into_parts();
-        let body = receive::body(body, BODY_BYTES_MAX).await?;
+        // A budget of its own: limits must be changeable when the data side has no room.
+        let budget = ByteBudget::new(BODY_BYTES_MAX as u64);
+        let body = receive::body(body, BODY_BYTES_MAX, &budget).await?;
         let rule = head.uri.path().strip_prefix(PREFIX).unwrap_or_default();
-        let (rate, burst) = match parse(&body) {
+        let (rate, burst) = match parse(body.bytes()) {
             Ok(change) => change,
             Err(what) => return Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &what)),
         };
         match self.shared.rate.change(rule, rate, burst, Nanos::now()) {
             Ok(Setting { rate, burst, .. }) => {
                 tracing::info!(rule, %rate, burst, "rate limit changed by request");
-                let now = serde_json::json!({ "rule": rule, "rate": rate.to_string(), "burst": burst });
+                let now =
+                    serde_json::json!({ "rule": rule, "rate": rate.to_string(), "burst": burst });
                 Ok(plain(StatusCode::OK, "application/json", now.to_string()))
             }
             Err(NotChanged::NoSuchRule) => Ok(problem(
@@ -54,7 +63,9 @@ impl View {
                 "No such rule",
                 "no rate limit of that name is configured; see /status",
             )),
-            Err(NotChanged::Impossible(why)) => Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &why.to_string())),
+            Err(NotChanged::Impossible(why)) => {
+                Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &why.to_string()))
+            }
         }
     }
 }
@@ -62,9 +73,12 @@ impl View {
 fn parse(body: &[u8]) -> Result<(Option<Rate>, Option<u32>), String> {
     const FORM: &str = r#"the body is {"rate":"50/s","burst":20}, or one of the two"#;
     let change: Change = serde_json::from_slice(body).map_err(|_| FORM.to_owned())?;
-    let rate = change.rate.map(|text| text.parse()).transpose().map_err(|why| format!("rate: {why}"))?;
+    let rate =
+        change.rate.map(|text| text.parse()).transpose().map_err(|why| format!("rate: {why}"))?;
     if let Some(burst) = change.burst.filter(|burst| !(1..=BURST_MAX).contains(burst)) {
-        return Err(format!("burst: must be a whole number between 1 and {BURST_MAX}, not {burst}"));
+        return Err(format!(
+            "burst: must be a whole number between 1 and {BURST_MAX}, not {burst}"
+        ));
     }
     if rate.is_none() && change.burst.is_none() {
         return Err(FORM.to_owned());
@@ -78,7 +92,9 @@ mod tests {
 
     #[test]
     fn a_change_is_read_strictly() {
-        let read = |text: &str| parse(text.as_bytes()).map(|(rate, burst)| (rate.map(|r| r.to_string()), burst));
+        let read = |text: &str| {
+            parse(text.as_bytes()).map(|(rate, burst)| (rate.map(|r| r.to_string()), burst))
+        };
         assert_eq!(read(r#"{"rate":"50/s","burst":20}"#), Ok((Some("50/s".to_owned()), Some(20))));
         assert_eq!(read(r#"{"burst":1}"#), Ok((None, Some(1))));
         for (text, fragment) in [

@@ -1,7 +1,7 @@
-//! What the admin side tells of the circuit breaker and of shedding.
+//! Circuit breaker and load shedding on the admin side.
 
-use hotrow_admit::breaker::State;
-use hotrow_admit::shed::{Kind, Level, Priority, Source};
+use hotrow_admission::breaker::State;
+use hotrow_admission::shed::{Kind, Level, Priority, Source};
 use hotrow_measure::clock::Nanos;
 use serde_json::{Map, Value, json};
 
@@ -9,8 +9,9 @@ use super::View;
 use crate::metrics::{Exposition, Labels};
 
 impl View {
-    /// The breaker's state as `/readyz` and `/status` name it. Half open counts as ready: its probes are requests of clients, and
-    /// behind a balancer none would come to a service that says that it is not.
+    /// Returns the breaker's state for `/readyz` and `/status`. Half open counts as ready: its
+    /// probes are requests of clients, and a balancer would send none to a service that reports
+    /// unready.
     pub(super) fn breaker_state(&self, now: Nanos) -> State {
         self.shared.breaker.state(now)
     }
@@ -18,12 +19,16 @@ impl View {
     pub(super) fn expose_overload(&self, now: Nanos, out: &mut Exposition) {
         self.expose_breaker(now, out);
         let labels = Source::ALL.map(|source| [("source", source.label())]);
-        let levels = self.shared.shedding.levels();
+        let levels = self.shared.load_shedder.levels();
         let samples: Vec<(Labels<'_>, u64)> =
             labels.iter().zip(levels).map(|(l, level)| (&l[..], level as u64)).collect();
-        out.gauge("hotrow_pressure", "0 calm, 1 busy, 2 hard, by what presses.", &samples);
-        let changes = self.shared.shedding.changes_total();
-        out.counter("hotrow_pressure_changes_total", "Changes of the worst of these levels.", &[(&[], changes)]);
+        out.gauge("hotrow_pressure", "0 normal, 1 elevated, 2 critical, by source.", &samples);
+        let changes = self.shared.load_shedder.changes_total();
+        out.counter(
+            "hotrow_pressure_changes_total",
+            "Changes of the worst of these levels.",
+            &[(&[], changes)],
+        );
         let shed = self.shed();
         let labels: Vec<_> = shed
             .iter()
@@ -31,19 +36,34 @@ impl View {
                 [("level", level.label()), ("kind", kind.label()), ("priority", priority.label())]
             })
             .collect();
-        let samples: Vec<(Labels<'_>, u64)> = labels.iter().zip(&shed).map(|(l, (.., n))| (&l[..], *n)).collect();
-        out.counter("hotrow_shed_total", "Requests refused because the process was past its means.", &samples);
+        let samples: Vec<(Labels<'_>, u64)> =
+            labels.iter().zip(&shed).map(|(l, (.., n))| (&l[..], *n)).collect();
+        out.counter(
+            "hotrow_shed_total",
+            "Requests refused because the process was overloaded.",
+            &samples,
+        );
     }
 
     fn expose_breaker(&self, now: Nanos, out: &mut Exposition) {
         let breaker = &self.shared.breaker;
         let labels = State::ALL.map(|state| [("state", state.label())]);
         let is = State::ALL.map(|state| u64::from(state == breaker.state(now)));
-        let samples: Vec<(Labels<'_>, u64)> = labels.iter().zip(is).map(|(l, is)| (&l[..], is)).collect();
-        out.gauge("hotrow_breaker_state", "1 for the state that the circuit breaker is in.", &samples);
+        let samples: Vec<(Labels<'_>, u64)> =
+            labels.iter().zip(is).map(|(l, is)| (&l[..], is)).collect();
+        out.gauge(
+            "hotrow_breaker_state",
+            "1 for the present state of the circuit breaker.",
+            &samples,
+        );
         let entered = breaker.transitions_total();
-        let samples: Vec<(Labels<'_>, u64)> = labels.iter().zip(entered).map(|(l, n)| (&l[..], n)).collect();
-        out.counter("hotrow_breaker_transitions_total", "Times that the circuit breaker entered a state.", &samples);
+        let samples: Vec<(Labels<'_>, u64)> =
+            labels.iter().zip(entered).map(|(l, n)| (&l[..], n)).collect();
+        out.counter(
+            "hotrow_breaker_transitions_total",
+            "Times that the circuit breaker entered a state.",
+            &samples,
+        );
         out.counter(
             "hotrow_breaker_refused_keys_total",
             "Keys not read because the circuit breaker was open.",
@@ -51,19 +71,27 @@ impl View {
         );
     }
 
-    /// All combinations that can be refused, with their counts.
+    /// Returns all combinations that can be refused, with their counts.
     fn shed(&self) -> Vec<(Level, Kind, Priority, u64)> {
-        let kinds = || Kind::ALL.into_iter().flat_map(|kind| Priority::ALL.map(|priority| (kind, priority)));
+        let kinds = || {
+            Kind::ALL.into_iter().flat_map(|kind| Priority::ALL.map(|priority| (kind, priority)))
+        };
         let counted = |(level, (kind, priority))| {
-            let count = self.workers.iter().map(|worker| worker.shed.get(level, kind, priority)).sum();
+            let count =
+                self.workers.iter().map(|worker| worker.shed.get(level, kind, priority)).sum();
             (level, kind, priority, count)
         };
-        [Level::Busy, Level::Hard].into_iter().flat_map(|level| kinds().map(move |k| (level, k))).map(counted).collect()
+        [Level::Elevated, Level::Critical]
+            .into_iter()
+            .flat_map(|level| kinds().map(move |k| (level, k)))
+            .map(counted)
+            .collect()
     }
 
-    /// The section `overload` of `/status`.
+    /// Returns the section `overload` of `/status`.
     pub(super) fn overload_status(&self, now: Nanos) -> Value {
-        let (breaker, shedding) = (&self.shared.breaker, &self.shared.shedding);
+        let breaker = &self.shared.breaker;
+        let shedding = &self.shared.load_shedder;
         let levels = shedding.levels();
         let pressure: Map<String, Value> = Source::ALL
             .into_iter()

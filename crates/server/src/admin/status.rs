@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use hotrow_cache::config::Upkeep;
-use hotrow_cache::key::CollectionId;
+use hotrow_cache::config::InvalidationMode;
 use hotrow_cache::stats::{Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
 use serde_json::{Map, Value, json};
 
 use super::View;
 use crate::lookups::LABELS;
 
 pub(super) fn millis(duration: Duration) -> f64 {
-    // Microseconds are enough for a reader.
+    // Microseconds suffice.
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 impl View {
-    /// The whole document.
+    /// Returns the whole document.
     pub(super) fn status(&self, now: Nanos) -> Value {
         let shared = &self.shared;
         let cache = &shared.cache;
@@ -28,13 +28,18 @@ impl View {
             .enumerate()
             .map(|(i, collection)| (collection.name.clone(), self.collection(i)))
             .collect();
-        let totals = self.snapshots().fold((0, 0), |(entries, bytes), s| (entries + s.entries, bytes + s.bytes));
-        let followed = config.upkeep == Upkeep::Feed;
+        let totals = self
+            .snapshots()
+            .fold((0, 0), |(entries, bytes), s| (entries + s.entries, bytes + s.bytes));
+        let followed = config.invalidation_mode == InvalidationMode::Feed;
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(self.started_at).as_secs(),
             "cache": {
-                "enabled": config.enabled, "entries": totals.0, "bytes": totals.1, "capacity_bytes": config.capacity_bytes,
+                "enabled": config.enabled,
+                "entries": totals.0,
+                "bytes": totals.1,
+                "capacity_bytes": config.capacity_bytes,
             },
             "feed": {
                 "followed": followed,
@@ -57,6 +62,7 @@ impl View {
             },
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
             "limits": self.limits(),
+            "budgets": self.budgets(),
             "overload": self.overload_status(now),
             "concurrency": self.concurrency(),
             "collections": collections,
@@ -78,46 +84,78 @@ impl View {
 
     fn collection(&self, index: usize) -> Value {
         let stats = self.shared.cache.stats(CollectionId(index as u16));
-        let followed = self.shared.cache.config().upkeep == Upkeep::Feed;
-        let [hits, negative, misses, waits, stale, bypass, refused] = self.lookups_of(index);
-        let evictions: Map<String, Value> =
-            Removal::ALL.iter().zip(stats.removed).map(|(cause, n)| (cause.label().into(), n.into())).collect();
+        let followed = self.shared.cache.config().invalidation_mode == InvalidationMode::Feed;
+        let [hits, negative, misses, coalesced, stale, bypass, refused] = self.lookups_of(index);
+        let evictions: Map<String, Value> = Removal::ALL
+            .iter()
+            .zip(stats.removed)
+            .map(|(cause, n)| (cause.label().into(), n.into()))
+            .collect();
         let answered = hits + negative + stale;
-        let asked = answered + misses + waits + bypass;
+        let requested = answered + misses + coalesced + bypass;
+        let hit_ratio = (requested > 0).then(|| answered as f64 / requested as f64);
         json!({
-            "hits": hits, "negative": negative, "misses": misses, "waits": waits, "stale": stale, "bypass": bypass,
+            "hits": hits,
+            "negative": negative,
+            "misses": misses,
+            "coalesced": coalesced,
+            "stale": stale,
+            "bypass": bypass,
             "refused": refused,
-            "hit_ratio": if asked == 0 { Value::Null } else { json!(answered as f64 / asked as f64) },
-            "entries": stats.entries, "negative_entries": stats.negative_entries, "bytes": stats.bytes,
+            "hit_ratio": hit_ratio,
+            "entries": stats.entries,
+            "negative_entries": stats.negative_entries,
+            "bytes": stats.bytes,
             "evictions": evictions,
-            "fills": stats.fills_total, "invalidations": stats.invalidations_total, "flushes": stats.flushes_total,
+            "fills": stats.fills_total,
+            "invalidations": stats.invalidations_total,
+            "flushes": stats.flushes_total,
             "queries": stats.queries_total, "waiting_keys": stats.waiting_keys,
-            "overdue": stats.overdue_total, "displaced": stats.displaced_total, "newest_first": stats.newest_first == 1,
+            "deadline_rejected": stats.deadline_rejected_total,
+            "dropped": stats.queue_dropped_total,
+            "lifo": stats.lifo == 1,
             "queries_in_flight": stats.queries_in_flight,
             "staleness_ms": followed.then(|| millis(self.shared.cache.staleness(Nanos::now()))),
         })
     }
 
     fn concurrency(&self) -> Value {
-        let (gate, config) = (self.shared.gate.view(), self.shared.cache.config());
-        let waited = |quantile| gate.waited_ns.value_at_quantile(quantile).map(|ns| ns as f64 / 1e6);
+        let limiter = self.shared.limiter.view();
+        let config = self.shared.cache.config();
+        let waited =
+            |quantile| limiter.waited_ns.value_at_quantile(quantile).map(|ns| ns as f64 / 1e6);
         json!({
-            "kind": gate.kind.label(), "limit": gate.limit, "in_flight": gate.in_flight, "probes": gate.probes_total,
+            "kind": limiter.kind.label(),
+            "limit": limiter.limit,
+            "in_flight": limiter.in_flight,
+            "probes": limiter.probes_total,
             "queue": if config.queue.adaptive { "adaptive" } else { "fifo" },
             "queue_wait_ms": { "p50": waited(0.5), "p99": waited(0.99) },
         })
     }
 
     fn limits(&self) -> Value {
-        let (limits, config) = (&self.shared.limits, self.shared.cache.config());
+        let limits = &self.shared.limits;
+        let config = self.shared.cache.config();
         json!({
-            "connections": limits.connections, "connections_per_client": limits.connections_per_client,
+            "connections": limits.connections,
+            "connections_per_client": limits.connections_per_client,
             "requests_in_flight": limits.requests_in_flight,
-            "privileged_waiters": limits.privileged_waiters, "checks_per_s": limits.checks_per_s, "max_batch": limits.max_batch,
-            "header_bytes": limits.header_bytes, "headers": limits.headers, "target_bytes": limits.target_bytes,
+            "privileged_waiters": limits.privileged_waiters,
+            "checks_per_s": limits.checks_per_s,
+            "max_batch": limits.max_batch,
+            "header_bytes": limits.header_bytes,
+            "headers": limits.headers,
+            "target_bytes": limits.target_bytes,
             "body_bytes": limits.body_bytes, "waiting_keys": config.waiting_keys,
             "reads_in_flight": config.reads_in_flight, "query_keys": config.query_keys,
-            "query_bytes": config.query_bytes, "rate": self.shared.rate.status(),
+            "query_bytes": config.query_bytes, "drain_rate_min": limits.drain_rate_min,
+            "answer_bytes": self.shared.budgets.answer_bytes_max,
+            "answers_bytes_total": self.shared.budgets.answers.limit_bytes(),
+            "bodies_bytes_total": self.shared.budgets.bodies.limit_bytes(),
+            "rows_bytes_total": self.shared.budgets.rows.limit_bytes(),
+            "rows_bytes_per_query": self.shared.budgets.query_bytes_max,
+            "rate": self.shared.rate.status(),
         })
     }
 }

@@ -1,11 +1,11 @@
-//! `/metrics`: everything that is counted, for Prometheus.
+//! `/metrics`: all counters, for Prometheus.
 
-use hotrow_cache::config::Upkeep;
+use hotrow_cache::config::InvalidationMode;
 use hotrow_cache::stats::{QUERY_KEYS_BOUNDS, Removal, Snapshot};
 use hotrow_measure::clock::Nanos;
 
 use super::View;
-use crate::admit::pressure::resident_bytes;
+use crate::admission::pressure::resident_bytes;
 use crate::lookups::LABELS;
 use crate::metrics::{self, Exposition, Labels, Scale};
 
@@ -14,48 +14,64 @@ type Field = (&'static str, &'static str, fn(&Snapshot) -> u64);
 
 const GAUGES: [Field; 6] = [
     ("hotrow_cache_entries", "Entries held, those for missing records included.", |s| s.entries),
-    ("hotrow_cache_negative_entries", "Entries that say that there is no such record.", |s| s.negative_entries),
-    ("hotrow_cache_bytes", "Bytes that entries count for: keys, bodies and bookkeeping.", |s| s.bytes),
-    ("hotrow_waiting_keys", "Keys that wait for a query.", |s| s.waiting_keys),
-    ("hotrow_queries_in_flight", "Queries at the database.", |s| s.queries_in_flight),
-    ("hotrow_queue_newest_first", "1 while the newest keys are read first, because the queue stands.", |s| {
-        s.newest_first
+    ("hotrow_cache_negative_entries", "Entries for missing records.", |s| s.negative_entries),
+    ("hotrow_cache_bytes", "Bytes accounted to entries: keys, bodies and bookkeeping.", |s| {
+        s.bytes
     }),
+    ("hotrow_waiting_keys", "Keys waiting for a query.", |s| s.waiting_keys),
+    ("hotrow_queries_in_flight", "Queries at the database.", |s| s.queries_in_flight),
+    (
+        "hotrow_queue_lifo",
+        "1 while the newest keys are read first because of a standing queue.",
+        |s| s.lifo,
+    ),
 ];
 
 const COUNTERS: [Field; 14] = [
-    ("hotrow_fills_total", "Reads queued because nobody was reading the key.", |s| s.fills_total),
-    ("hotrow_waits_total", "Requests that joined a read under way.", |s| s.waits_total),
+    ("hotrow_fills_total", "Reads queued because none of the key was in flight.", |s| {
+        s.fills_total
+    }),
+    ("hotrow_coalesced_total", "Requests that joined a read in flight.", |s| s.coalesced_total),
     ("hotrow_queries_total", "Queries sent.", |s| s.queries_total),
-    ("hotrow_queried_keys_total", "Keys in the queries sent.", |s| s.queried_keys_total),
+    ("hotrow_batch_keys_total", "Keys in the queries sent.", |s| s.batch_keys_total),
     ("hotrow_failed_keys_total", "Keys whose read failed.", |s| s.failed_keys_total),
     (
-        "hotrow_dead_leases_total",
-        "Answers given but not kept, because a change came between or was not visible to them yet.",
-        |s| s.dead_leases_total,
+        "hotrow_fills_discarded_total",
+        "Answers sent but not cached, because a change intervened or was not visible yet.",
+        |s| s.fills_discarded_total,
     ),
     (
-        "hotrow_passing_answers_total",
-        "Answers given but not kept, because only clients that read everything alike asked for them.",
-        |s| s.passing_total,
+        "hotrow_fills_not_admitted_total",
+        "Answers sent but not cached, because only scanning clients requested them.",
+        |s| s.fills_not_admitted_total,
     ),
-    ("hotrow_rereads_total", "Reads repeated because a newer answer had been given.", |s| s.rereads_total),
+    ("hotrow_fill_retries_total", "Reads repeated because a newer answer had been sent.", |s| {
+        s.fill_retries_total
+    }),
     ("hotrow_invalidations_total", "Changes reported by the feed.", |s| s.invalidations_total),
-    ("hotrow_hot_refreshes_total", "Hot records queued to be read again because they changed.", |s| {
-        s.hot_refreshes_total
-    }),
+    (
+        "hotrow_hot_refreshes_total",
+        "Hot records queued to be read again because they changed.",
+        |s| s.hot_refreshes_total,
+    ),
     ("hotrow_flushes_total", "Flushes of the whole collection.", |s| s.flushes_total),
-    ("hotrow_keys_overdue_total", "Keys refused unread because the answer would have come after the deadline.", |s| {
-        s.overdue_total
+    (
+        "hotrow_deadline_rejected_total",
+        "Keys refused without a read, because the answer would have missed the deadline.",
+        |s| s.deadline_rejected_total,
+    ),
+    (
+        "hotrow_queue_dropped_total",
+        "Keys refused without a read, because a standing queue served newer ones first.",
+        |s| s.queue_dropped_total,
+    ),
+    ("hotrow_keys_refused_total", "Keys refused because too many were waiting.", |s| {
+        s.refused_total
     }),
-    ("hotrow_keys_displaced_total", "Keys refused unread because the queue stood and newer ones went first.", |s| {
-        s.displaced_total
-    }),
-    ("hotrow_keys_refused_total", "Keys refused because too many were waiting.", |s| s.refused_total),
 ];
 
 impl View {
-    /// The whole page.
+    /// Returns the whole page.
     pub(super) fn metrics_text(&self, now: Nanos) -> String {
         let mut out = Exposition::default();
         metrics::expose(&self.workers, self.shared.calendar.day(now), &mut out);
@@ -64,25 +80,33 @@ impl View {
         self.expose_feed(now, &mut out);
         self.shared.rate.expose(&mut out);
         self.expose_overload(now, &mut out);
+        self.expose_budgets(&mut out);
         self.expose_process(&mut out);
+        self.expose_threads(&mut out);
         out.into_text()
     }
 
     fn expose_collections(&self, out: &mut Exposition) {
         let names: Vec<&str> = self.shared.collections.iter().map(|c| c.name.as_str()).collect();
         let stats: Vec<Snapshot> = self.snapshots().collect();
-        let labels: Vec<[(&str, &str); 1]> = names.iter().map(|name| [("collection", *name)]).collect();
+        let labels: Vec<[(&str, &str); 1]> =
+            names.iter().map(|name| [("collection", *name)]).collect();
         let series = |read: fn(&Snapshot) -> u64| -> Vec<(Labels<'_>, u64)> {
             labels.iter().zip(&stats).map(|(l, s)| (&l[..], read(s))).collect()
         };
         GAUGES.iter().for_each(|(name, help, read)| out.gauge(name, help, &series(*read)));
         COUNTERS.iter().for_each(|(name, help, read)| out.counter(name, help, &series(*read)));
-        let lookups = two(&names, &LABELS, "result", |i| self.lookups_of(i).to_vec());
-        out.counter("hotrow_lookups_total", "Keys looked up, by what it came to.", &flat(&lookups));
+        let lookups = two(&names, &LABELS, "outcome", |i| self.lookups_of(i).to_vec());
+        out.counter("hotrow_lookups_total", "Keys looked up, by outcome.", &flat(&lookups));
         let causes = Removal::ALL.map(Removal::label);
         let evictions = two(&names, &causes, "cause", |i| stats[i].removed.to_vec());
-        out.counter("hotrow_cache_evictions_total", "Entries that left, by cause.", &flat(&evictions));
-        let sizes: Vec<String> = QUERY_KEYS_BOUNDS.iter().map(u64::to_string).chain(["more".to_owned()]).collect();
+        out.counter(
+            "hotrow_cache_evictions_total",
+            "Entries removed, by cause.",
+            &flat(&evictions),
+        );
+        let sizes: Vec<String> =
+            QUERY_KEYS_BOUNDS.iter().map(u64::to_string).chain(["more".to_owned()]).collect();
         let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
         let merged = two(&names, &sizes, "keys_up_to", |i| stats[i].query_keys.to_vec());
         out.counter(
@@ -93,27 +117,31 @@ impl View {
     }
 
     fn expose_gate(&self, out: &mut Exposition) {
-        let gate = self.shared.gate.view();
+        let limiter = self.shared.limiter.view();
         let one = |value: usize| [(&[] as Labels<'_>, value as u64)];
-        out.gauge("hotrow_query_limit", "Queries that may be at the database at once now.", &one(gate.limit));
-        out.gauge("hotrow_query_limit_used", "Queries that are, of all collections.", &one(gate.in_flight));
+        out.gauge("hotrow_query_limit", "Present limit on queries in flight.", &one(limiter.limit));
+        out.gauge(
+            "hotrow_query_limit_used",
+            "Queries in flight, of all collections.",
+            &one(limiter.in_flight),
+        );
         out.counter(
             "hotrow_query_limit_probes_total",
-            "Times that queries went one at a time to measure what they take alone.",
-            &[(&[], gate.probes_total)],
+            "Measurements of the latency of queries that run alone.",
+            &[(&[], limiter.probes_total)],
         );
         out.histogram(
             "hotrow_queue_wait_seconds",
-            "Of each query the longest wait of its keys.",
+            "Longest wait among the keys of each query.",
             Scale::LATENCY,
-            &[(&[], &gate.waited_ns)],
+            &[(&[], &limiter.waited_ns)],
         );
     }
 
     fn expose_feed(&self, now: Nanos, out: &mut Exposition) {
         let cache = &self.shared.cache;
         let one = |value: f64| [(&[] as Labels<'_>, value)];
-        let followed = cache.config().upkeep == Upkeep::Feed;
+        let followed = cache.config().invalidation_mode == InvalidationMode::Feed;
         out.gauge(
             "hotrow_feed_followed",
             "1 when changes are followed, 0 with source.feed = \"none\".",
@@ -122,7 +150,7 @@ impl View {
         if followed {
             out.gauge(
                 "hotrow_feed_staleness_seconds",
-                "Time for which a change may have gone unseen.",
+                "Time for which a change may have been unnoticed.",
                 &one(cache.staleness(now).as_secs_f64()),
             );
             out.gauge(
@@ -133,30 +161,58 @@ impl View {
         }
         if let Some(position) = cache.applied() {
             let log = format!("{:016x}", position.incarnation);
-            out.gauge("hotrow_feed_position", "Point of the log taken in.", &[(&[("log", log.as_str())], position.at)]);
+            out.gauge(
+                "hotrow_feed_position",
+                "Position in the log up to which changes are applied.",
+                &[(&[("log", log.as_str())], position.at)],
+            );
         }
-        out.counter("hotrow_feed_changes_total", "Changes delivered.", &[(&[], self.feed.changes_total())]);
+        out.counter(
+            "hotrow_feed_changes_total",
+            "Changes delivered.",
+            &[(&[], self.feed.changes_total())],
+        );
         let starts = self.feed.starts_total();
         out.counter("hotrow_feed_starts_total", "Times that the feed started.", &[(&[], starts)]);
-        out.counter("hotrow_feed_reconnects_total", "Starts after the first.", &[(&[], starts.saturating_sub(1))]);
+        out.counter(
+            "hotrow_feed_reconnects_total",
+            "Starts after the first.",
+            &[(&[], starts.saturating_sub(1))],
+        );
         let by_cause = |name, help, counts: &[(&'static str, u64)], out: &mut Exposition| {
             let labels: Vec<_> = counts.iter().map(|(cause, _)| [("cause", *cause)]).collect();
-            let samples: Vec<(Labels<'_>, u64)> = labels.iter().zip(counts).map(|(l, (_, n))| (&l[..], *n)).collect();
+            let samples: Vec<(Labels<'_>, u64)> =
+                labels.iter().zip(counts).map(|(l, (_, n))| (&l[..], *n)).collect();
             out.counter(name, help, &samples);
         };
-        by_cause("hotrow_feed_losses_total", "Times that the feed lost its place.", &self.feed.losses_total(), out);
-        by_cause("hotrow_feed_flushes_total", "Collections flushed by the feed.", &self.feed.flushes_total(), out);
-        out.counter(
-            "hotrow_epoch_bumps_total",
-            "Times that every entry went stale at once.",
-            &[(&[], cache.losses_total())],
+        by_cause(
+            "hotrow_feed_losses_total",
+            "Times that the feed lost its position.",
+            &self.feed.losses_total(),
+            out,
         );
-        let sampling = &self.shared.sampling;
+        by_cause(
+            "hotrow_feed_flushes_total",
+            "Collections flushed by the feed.",
+            &self.feed.flushes_total(),
+            out,
+        );
+        out.counter(
+            "hotrow_feed_epochs_total",
+            "Times that every entry became stale at once.",
+            &[(&[], cache.feed_epochs_total())],
+        );
+        let sampling = &self.shared.consistency_check;
         let checks = [
-            ("hotrow_checked_answers_total", "Answers checked against the database.", sampling.checked_total()),
+            (
+                "hotrow_checked_answers_total",
+                "Answers checked against the database.",
+                sampling.checked_total(),
+            ),
             (
                 "hotrow_inconsistent_answers_total",
-                "Checked answers still served although the database had said otherwise for longer than max_staleness.",
+                "Checked answers still served although the database had differed for longer than \
+                 max_staleness.",
                 sampling.inconsistent_total(),
             ),
         ];
@@ -175,12 +231,12 @@ impl View {
         let one = |value: u64| [(&[] as Labels<'_>, value)];
         out.gauge(
             "hotrow_requests_waiting",
-            "Requests that wait for the database or the feed.",
+            "Requests waiting for the database or the feed.",
             &one(shared.waiting.get() as u64),
         );
         out.gauge(
             "hotrow_privileged_waiting",
-            "Those of them with no-cache or a minimal position.",
+            "Waiting requests with no-cache or a minimum position.",
             &one(shared.privileged.get() as u64),
         );
         let refused = [
@@ -188,9 +244,21 @@ impl View {
             ([("limit", "privileged_waiters")], shared.privileged.refused()),
         ];
         let refused: Vec<(Labels<'_>, u64)> = refused.iter().map(|(l, n)| (&l[..], *n)).collect();
-        out.counter("hotrow_requests_refused_total", "Requests refused because too many wait.", &refused);
-        out.gauge("hotrow_cache_capacity_bytes", "Bound on the cache.", &one(shared.cache.config().capacity_bytes));
-        out.gauge("hotrow_build_info", "The version that runs.", &[(&[("version", env!("CARGO_PKG_VERSION"))], 1_u64)]);
+        out.counter(
+            "hotrow_requests_refused_total",
+            "Requests refused because too many wait.",
+            &refused,
+        );
+        out.gauge(
+            "hotrow_cache_capacity_bytes",
+            "Capacity of the cache.",
+            &one(shared.cache.config().capacity_bytes),
+        );
+        out.gauge(
+            "hotrow_build_info",
+            "Running version.",
+            &[(&[("version", env!("CARGO_PKG_VERSION"))], 1_u64)],
+        );
         if let Some(resident) = resident_bytes() {
             out.gauge("process_resident_memory_bytes", "Resident memory.", &one(resident));
         }
@@ -203,9 +271,18 @@ impl View {
 /// A sample with two labels, owned.
 type Pair<'a> = ([(&'a str, &'a str); 2], u64);
 
-fn two<'a>(names: &[&'a str], kinds: &[&'a str], label: &'a str, read: impl Fn(usize) -> Vec<u64>) -> Vec<Pair<'a>> {
+fn two<'a>(
+    names: &[&'a str],
+    kinds: &[&'a str],
+    label: &'a str,
+    read: impl Fn(usize) -> Vec<u64>,
+) -> Vec<Pair<'a>> {
     let of = |(i, name): (usize, &&'a str)| -> Vec<Pair<'a>> {
-        kinds.iter().zip(read(i)).map(|(kind, n)| ([("collection", *name), (label, *kind)], n)).collect()
+        kinds
+            .iter()
+            .zip(read(i))
+            .map(|(kind, n)| ([("collection", *name), (label, *kind)], n))
+            .collect()
     };
     names.iter().enumerate().flat_map(of).collect()
 }

@@ -1,29 +1,29 @@
-//! Rate limits as configured.
+//! Configuration of rate limits.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use hotrow_admit::rate::limit::Setting;
+use hotrow_admission::rate::limit::Setting;
 use http::HeaderName;
 
 /// Most units of a burst.
 pub const BURST_MAX: u32 = 1_000_000_000;
 
-/// Rules, and how the client of a request is told. The default has no rule, and costs nothing.
+/// Rules, and the method of identifying clients. The default has no rule and costs nothing.
 #[derive(Clone, Debug)]
 pub struct RateLimits {
-    /// All that apply to a request must admit it.
+    /// All rules that apply to a request must admit it.
     pub rules: Vec<RateRule>,
-    /// Distinct keys that each rule by client or header tells apart at once.
+    /// Most distinct keys per rule by client or header.
     pub keys_max: usize,
-    /// Whose word about the client is taken.
+    /// Peers whose header about the client is believed.
     pub trusted_proxies: Vec<Network>,
-    /// The field in which they give it.
+    /// The header in which they name it.
     pub client_header: Option<ClientHeader>,
-    /// Leading bits of an IPv6 address that make one client, 1 to 128.
+    /// Leading bits of an IPv6 address that identify one client, 1 to 128.
     pub ipv6_prefix: u8,
-    /// Whether admitted answers carry the `RateLimit` fields too.
+    /// `true`: admitted answers carry the `RateLimit` fields too.
     pub headers: bool,
 }
 
@@ -40,22 +40,22 @@ impl Default for RateLimits {
     }
 }
 
-/// One rule.
+/// A rate limit rule.
 #[derive(Clone, Debug)]
 pub struct RateRule {
-    /// In metrics, answers and the admin API: letters a to z, digits, `_` and `-`.
+    /// Name in metrics, answers and the admin API: letters a to z, digits, `_` and `-`.
     pub name: String,
-    /// Who has a budget of their own.
+    /// Key of the budget.
     pub per: Per,
     /// The budget.
     pub setting: Setting,
-    /// What a batch costs.
+    /// Cost of a batch.
     pub batch_cost: BatchCost,
-    /// The collections that share the budget; all, if none are named.
+    /// Collections that share the budget; all if none are named.
     pub collections: Option<Vec<String>>,
 }
 
-/// Who has a budget of their own.
+/// Key of a budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Per {
     /// Each client address.
@@ -64,7 +64,7 @@ pub enum Per {
     Header(HeaderName),
     /// Each collection.
     Collection,
-    /// All together.
+    /// All requests together.
     Global,
 }
 
@@ -76,7 +76,11 @@ impl FromStr for Per {
             "client" => Ok(Self::Client),
             "collection" => Ok(Self::Collection),
             "global" => Ok(Self::Global),
-            _ => text.strip_prefix("header:").and_then(|name| name.parse().ok()).map(Self::Header).ok_or(()),
+            _ => text
+                .strip_prefix("header:")
+                .and_then(|name| name.parse().ok())
+                .map(Self::Header)
+                .ok_or(()),
         }
     }
 }
@@ -92,16 +96,16 @@ impl fmt::Display for Per {
     }
 }
 
-/// What a batch costs.
+/// Cost of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchCost {
-    /// As much as its distinct ids would one by one.
+    /// As much as its distinct ids one by one.
     Ids,
     /// As much as one request.
     Request,
 }
 
-/// The field in which proxies say for whom they ask.
+/// Header in which proxies name their client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientHeader {
     /// `Forwarded` (RFC 7239).
@@ -118,18 +122,22 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address lies in it; `address` is in its canonical form.
+    /// Returns whether the range contains the address; `address` is in its canonical form.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => same_prefix(a.to_bits().into(), b.to_bits().into(), 32, self.prefix),
-            (IpAddr::V6(a), IpAddr::V6(b)) => same_prefix(a.to_bits(), b.to_bits(), 128, self.prefix),
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                same_prefix(a.to_bits().into(), b.to_bits().into(), 32, self.prefix)
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                same_prefix(a.to_bits(), b.to_bits(), 128, self.prefix)
+            }
             _ => false,
         }
     }
 }
 
-/// Whether the first `prefix` of `width` bits are the same.
+/// Returns whether the first `prefix` of `width` bits are equal.
 fn same_prefix(a: u128, b: u128, width: u8, prefix: u8) -> bool {
     (a ^ b).checked_shr(u32::from(width - prefix)).unwrap_or(0) == 0
 }
@@ -138,7 +146,8 @@ impl FromStr for Network {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+        let (address, prefix) =
+            text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
         let address: IpAddr = address.parse().map_err(|_| ())?;
         if address.to_canonical() != address {
             return Err(());
@@ -147,14 +156,17 @@ impl FromStr for Network {
             IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32),
             IpAddr::V6(v6) => (v6.to_bits(), 128),
         };
-        let plain =
-            |digits: &str| digits == "0" || (digits.len() <= 3 && digits.starts_with(|c| ('1'..='9').contains(&c)));
+        let plain = |digits: &str| {
+            digits == "0" || (digits.len() <= 3 && digits.starts_with(|c| ('1'..='9').contains(&c)))
+        };
         let prefix = match prefix {
             None => width,
-            Some(digits) if plain(digits) => digits.parse().ok().filter(|prefix| *prefix <= width).ok_or(())?,
+            Some(digits) if plain(digits) => {
+                digits.parse().ok().filter(|prefix| *prefix <= width).ok_or(())?
+            }
             Some(_) => return Err(()),
         };
-        // Bits beyond the prefix are a slip: another range than the one that was meant may be trusted.
+        // Bits beyond the prefix are an error: the range may be larger than intended.
         let beyond = u128::MAX.checked_shr(u32::from(128 - width + prefix)).unwrap_or(0);
         if bits & beyond == 0 { Ok(Self { address, prefix }) } else { Err(()) }
     }
@@ -165,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_hold_what_their_prefix_says() {
+    fn networks_contain_the_addresses_of_their_prefix() {
         for (network, inside, outside) in [
             ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
             ("192.168.7.1", "192.168.7.1", "192.168.7.2"),
@@ -184,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn invalid_networks_are_refused() {
         for text in [
             "",
             "/",
@@ -207,11 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_counted_is_read_as_it_is_written() {
+    fn the_key_of_a_rule_survives_parsing_and_printing() {
         for text in ["client", "collection", "global", "header:x-api-key"] {
             assert_eq!(text.parse::<Per>().unwrap().to_string(), text);
         }
-        assert_eq!("header:X-Api-Key".parse(), Ok(Per::Header(HeaderName::from_static("x-api-key"))));
+        assert_eq!(
+            "header:X-Api-Key".parse(),
+            Ok(Per::Header(HeaderName::from_static("x-api-key")))
+        );
         for text in ["", "Client", "header", "header:", "header:a b", "ip"] {
             assert_eq!(text.parse::<Per>(), Err(()), "{text:?}");
         }

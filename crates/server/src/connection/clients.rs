@@ -1,4 +1,4 @@
-//! How many connections each client has open, where that is limited.
+//! Open connections of each client, where they are limited.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,30 +6,31 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The connections of all workers by client. Touched when a connection opens and when it ends, never by a request.
+/// Connections of all workers by client. Touched when a connection opens and closes, never by a
+/// request.
 ///
-/// It holds one entry per client that has a connection open, so `limits.connections` bounds it.
+/// One entry per client with an open connection, so `limits.connections` bounds it.
 #[derive(Debug)]
 pub(crate) struct Clients {
     most: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection among its client's; given back when dropped.
+/// A connection counted for its client; returned when dropped.
 #[derive(Debug)]
-pub(crate) struct ClientPlace {
+pub(crate) struct CountedConnection {
     clients: Arc<Clients>,
     client: IpAddr,
 }
 
 impl Clients {
-    /// Allows `most` connections to each client; none when that is 0, which limits nothing.
+    /// Allows `most` connections to each client; returns `None` for 0, which limits nothing.
     pub(crate) fn new(most: usize) -> Option<Arc<Self>> {
         (most > 0).then(|| Arc::new(Self { most, open: Mutex::default() }))
     }
 
-    /// A place for one more connection from `address`, unless its client has as many as it may.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ClientPlace> {
+    /// Counts one more connection from `address`, unless its client has reached its limit.
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<CountedConnection> {
         let client = client_of(address);
         let mut open = self.open.lock();
         let count = open.entry(client).or_default();
@@ -37,11 +38,11 @@ impl Clients {
             return None;
         }
         *count += 1;
-        Some(ClientPlace { clients: self.clone(), client })
+        Some(CountedConnection { clients: self.clone(), client })
     }
 }
 
-impl Drop for ClientPlace {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut open = self.clients.open.lock();
         if let Some(count) = open.get_mut(&self.client) {
@@ -53,8 +54,8 @@ impl Drop for ClientPlace {
     }
 }
 
-/// Who stands behind an address: of IPv6 the first 64 bits, for a site has all addresses behind them (RFC 4291 section 2.5.4); an
-/// IPv4 address that came mapped into IPv6 is itself.
+/// Returns the client behind an address: of IPv6 the first 64 bits, because a site has all
+/// addresses behind them (RFC 4291 section 2.5.4); an IPv4 address mapped into IPv6 is itself.
 fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_its_own_places_and_gets_them_back() {
+    fn connections_are_counted_per_client_and_returned() {
         let clients = Clients::new(2).unwrap();
         let mut places: Vec<_> = (0..2).map(|_| clients.enter(ip("192.0.2.1")).unwrap()).collect();
         assert!(clients.enter(ip("192.0.2.1")).is_none());
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_of_ipv6_is_one_client() {
+    fn an_ipv6_site_is_one_client() {
         let clients = Clients::new(1).unwrap();
         let _place = clients.enter(ip("2001:db8::1")).unwrap();
         assert!(clients.enter(ip("2001:db8::ffff:1")).is_none());
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nought_limits_nothing() {
+    fn zero_means_unlimited() {
         assert!(Clients::new(0).is_none());
     }
 }

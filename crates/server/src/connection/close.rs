@@ -1,7 +1,8 @@
 //! Closing so that the last answer arrives.
 //!
-//! Closing a socket that has unread input sends a reset, which may overtake the answer and destroy it at the client. So after a
-//! last answer our side is closed, and the client's bytes are read and dropped for a bounded while.
+//! Closing a socket with unread input sends a reset, which may overtake the answer and destroy it
+//! at the client. So after a last answer our side is closed, and the client's bytes are read and
+//! dropped for a bounded time.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,38 +13,45 @@ use tokio::time::timeout;
 
 use crate::config::Limits;
 use crate::guard::Shared;
-use crate::guard::refusal::Refusal;
+use crate::guard::refusal::Rejection;
 use crate::metrics::CacheOutcome;
 
-/// How long a closing connection's input is dropped.
+/// Longest time for which a closing connection's input is dropped.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
-/// How many bytes of it are dropped.
+/// Most bytes of it that are dropped.
 const LINGER_BYTES: usize = 256 * 1024;
-/// How long the last answer may take to be written; it fits any socket's buffer unless the client stopped reading.
+/// Longest time for writing the last answer; it fits any socket's buffer unless the client stopped
+/// reading.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
-/// Answers `refusal`, counts it, and closes.
-pub(crate) async fn answer_and_close(mut stream: TcpStream, shared: &Shared, refusal: Refusal) {
-    if matches!(refusal, Refusal::HeadTime | Refusal::BodyTime) {
+/// Answers `refusal`, counts it, and closes. `to_head`: the refused message is a HEAD request.
+pub(crate) async fn answer_and_close(
+    mut stream: TcpStream,
+    shared: &Shared,
+    refusal: Rejection,
+    to_head: bool,
+) {
+    if matches!(refusal, Rejection::HeadTime | Rejection::BodyTime) {
         shared.metrics.refused(refusal);
     }
     shared.metrics.answered(refusal.status(), CacheOutcome::None);
-    let answer = refusal.answer(&shared.limits, unix_s());
+    let answer = refusal.answer(&shared.limits, unix_s(), to_head);
     if matches!(timeout(LAST_WRITE, stream.write_all(&answer)).await, Ok(Ok(()))) {
         shared.metrics.bytes_sent.add(answer.len() as u64);
         linger(stream).await;
     }
 }
 
-/// Tells a client which limit on connections was reached, and closes.
-pub(crate) async fn turn_away(mut stream: TcpStream, refusal: Refusal, limits: &Limits) {
-    let answer = refusal.answer(limits, unix_s());
+/// Answers with the limit on connections that was reached, and closes. No request has been read, so
+/// the method is unknown and the answer has a body.
+pub(crate) async fn turn_away(mut stream: TcpStream, refusal: Rejection, limits: &Limits) {
+    let answer = refusal.answer(limits, unix_s(), false);
     if matches!(timeout(LAST_WRITE, stream.write_all(&answer)).await, Ok(Ok(()))) {
         linger(stream).await;
     }
 }
 
-/// Closes our side, then drops what the client still sends until it closes too, or enough.
+/// Closes our side, then drops the client's input until it closes too, or until a bound.
 pub(crate) async fn linger(mut stream: TcpStream) {
     if stream.shutdown().await.is_err() {
         return;
@@ -58,13 +66,14 @@ pub(crate) async fn linger(mut stream: TcpStream) {
             }
         }
     };
-    // Either way the socket closes now.
+    // In both cases the socket closes now.
     let _ = timeout(LINGER, drop_input).await;
 }
 
-/// Closes with a reset, so that the kernel does not keep the unsent answer for a client that does not read.
+/// Closes with a reset, so that the kernel does not keep the unsent answer for a client that does
+/// not read.
 pub(crate) fn reset(stream: TcpStream) {
-    // If it cannot be set, the kernel gives the data up in its own time.
+    // If it cannot be set, the kernel discards the data in its own time.
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     drop(stream);
 }

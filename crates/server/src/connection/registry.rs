@@ -1,9 +1,10 @@
-//! The connections of one worker, for the sweep and for the drain.
-
+//! Registry of one worker's connections, for the sweep and for the drain.
 //!
-//! When all places are taken, the registry makes room: a connection that has been idle for `limits.idle_reclaim` goes, which
-//! its client must expect at any time (RFC 9112 section 9.6). Among how many it looks for one is bounded, so that a flood of
-//! connections costs the same for each; as in Redis' approximation of LRU, the longest idle of a few is close to that of all.
+//! At the limit on connections the registry makes room: a connection that has been idle for
+//! `limits.idle_reclaim` is closed, which its client must expect at any time (RFC 9112 section
+//! 9.6). The number of connections examined is bounded, so that a flood of connections costs the
+//! same for each; as in Redis' approximation of LRU, the longest idle of a few is close to the
+//! longest idle of all.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,13 +15,14 @@ use hotrow_measure::clock::Nanos;
 
 use super::SWEEP_INTERVAL;
 use crate::guard::Shared;
-use crate::guard::phase::{Activity, Overdue};
+use crate::guard::phase::{Activity, Expiry};
 use crate::metrics::CloseCause;
 
 const SWEEP_INTERVAL_NS: u64 = SWEEP_INTERVAL.as_nanos() as u64;
-/// Among how many connections one to be closed is looked for.
-const RECLAIM_LOOKS: usize = 32;
-/// Connections that were told to make room and have not closed yet, per worker. By so many may the limit be passed for the moment.
+/// Number of connections examined to find one to close.
+const RECLAIM_CANDIDATES: usize = 32;
+/// Most connections per worker that were asked to make room and have not closed yet. The limit may
+/// be exceeded by as many.
 pub(crate) const LEAVING_MAX: usize = 16;
 
 /// All connections of a worker. One thread uses it.
@@ -28,23 +30,24 @@ pub(crate) struct Registry {
     shared: Rc<Shared>,
     connections: RefCell<Vec<Rc<Entry>>>,
     draining: Cell<bool>,
-    /// Where the next look for an idle connection begins.
-    looked_up_to: Cell<usize>,
-    /// How many are leaving.
+    /// Start of the next search for an idle connection.
+    next_candidate: Cell<usize>,
+    /// Number of connections that are leaving.
     leaving: Cell<usize>,
 }
 
 struct Entry {
     activity: Rc<Activity>,
-    /// Where it stands in the registry.
+    /// Index in the registry.
     index: Cell<usize>,
-    /// The sweep or the drain wants the connection's task to look at its time.
+    /// `true`: the sweep or the drain asks the connection's task to check its time-outs.
     look: Cell<bool>,
-    /// It makes room for another: it ends as soon as it is idle.
+    /// `true`: it makes room for another, and closes as soon as it is idle.
     leaving: Cell<bool>,
 }
 
-/// A connection's place in the registry and in the count of all workers; given back when dropped, also by a panic.
+/// A connection's entry in the registry and in the count of all workers; removed when dropped, also
+/// by a panic.
 pub(crate) struct Registered {
     registry: Rc<Registry>,
     entry: Rc<Entry>,
@@ -58,13 +61,18 @@ impl Registry {
             shared,
             connections: RefCell::default(),
             draining: Cell::new(false),
-            looked_up_to: Cell::new(0),
+            next_candidate: Cell::new(0),
             leaving: Cell::new(0),
         })
     }
 
-    /// Enters a connection if fewer than `limit` are open in all workers, or one of this worker's makes room; `open` counts them.
-    pub(crate) fn enter(self: &Rc<Self>, open: &Arc<AtomicUsize>, limit: usize) -> Option<Registered> {
+    /// Registers a connection if fewer than `limit` are open in all workers, or if one of this
+    /// worker's makes room; `open` counts them.
+    pub(crate) fn enter(
+        self: &Rc<Self>,
+        open: &Arc<AtomicUsize>,
+        limit: usize,
+    ) -> Option<Registered> {
         if open.fetch_add(1, Relaxed) >= limit && !self.make_room() {
             open.fetch_sub(1, Relaxed);
             return None;
@@ -78,19 +86,22 @@ impl Registry {
             leaving: Cell::new(false),
         });
         connections.push(Rc::clone(&entry));
-        let (registry, open) = (Rc::clone(self), Arc::clone(open));
+        let registry = Rc::clone(self);
+        let open = Arc::clone(open);
         Some(Registered { registry, entry, open, cause: Cell::new(CloseCause::Cut) })
     }
 
-    /// Tells the connection that has been idle longest, of the next few, to leave. `false`: none has been for long enough.
+    /// Asks the longest idle of the next few connections to leave. Returns `false` when none has
+    /// been idle for long enough.
     fn make_room(&self) -> bool {
         let connections = self.connections.borrow();
         if self.leaving.get() >= LEAVING_MAX || connections.is_empty() {
             return false;
         }
-        let (from, looks) = (self.looked_up_to.get() % connections.len(), RECLAIM_LOOKS.min(connections.len()));
-        self.looked_up_to.set(from + looks);
-        let looked_at = (from..from + looks).map(|at| &connections[at % connections.len()]);
+        let from = self.next_candidate.get() % connections.len();
+        let candidates = RECLAIM_CANDIDATES.min(connections.len());
+        self.next_candidate.set(from + candidates);
+        let looked_at = (from..from + candidates).map(|at| &connections[at % connections.len()]);
         let idle = looked_at
             .filter(|entry| !entry.leaving.get())
             .filter_map(|entry| Some((entry.activity.idle_since()?, entry)));
@@ -104,20 +115,24 @@ impl Registry {
         enough
     }
 
-    /// Notes the time and wakes every connection whose time is over.
+    /// Notes the time and wakes every connection with an expired time-out.
     pub(crate) fn sweep(&self, now: Nanos) {
         let last = self.shared.now.replace(now);
         let draining = self.draining.get();
         for entry in &*self.connections.borrow() {
             entry.activity.forward(last, Nanos(now.0.saturating_sub(SWEEP_INTERVAL_NS)));
-            if draining || entry.activity.overdue(now, SWEEP_INTERVAL, &self.shared.limits, false).is_some() {
+            if draining
+                || entry.activity.overdue(now, SWEEP_INTERVAL, &self.shared.limits, false).is_some()
+            {
                 entry.look.set(true);
                 entry.activity.wake();
+            } else {
+                entry.activity.measure_drain_anew(now, SWEEP_INTERVAL, &self.shared.limits);
             }
         }
     }
 
-    /// Lets every connection end: idle ones at once, others after their answer.
+    /// Ends every connection: idle ones at once, others after their answer.
     pub(crate) fn drain(&self, now: Nanos) {
         self.draining.set(true);
         self.sweep(now);
@@ -141,25 +156,30 @@ impl Registered {
         self.registry.draining.get()
     }
 
-    /// Whether the request at work is to be the connection's last.
+    /// Returns whether the request in progress is the connection's last.
     pub(crate) fn ending(&self) -> bool {
         self.draining() || self.entry.leaving.get()
     }
 
-    /// Whether the connection was asked to look at its time; while it is ending, always.
+    /// Returns whether the connection must check its time-outs; always while it is ending.
     pub(crate) fn must_look(&self) -> bool {
         self.entry.look.replace(self.draining()) || self.entry.leaving.get()
     }
 
-    pub(crate) fn overdue(&self) -> Option<Overdue> {
+    pub(crate) fn overdue(&self) -> Option<Expiry> {
         if self.entry.leaving.get() && self.entry.activity.idle_since().is_some() {
-            return Some(Overdue::Reclaimed);
+            return Some(Expiry::Reclaimed);
         }
         let shared = &self.registry.shared;
-        self.entry.activity.overdue(shared.now.get(), SWEEP_INTERVAL, &shared.limits, self.draining())
+        self.entry.activity.overdue(
+            shared.now.get(),
+            SWEEP_INTERVAL,
+            &shared.limits,
+            self.draining(),
+        )
     }
 
-    /// Leaves the registry, and tells why the connection ended.
+    /// Leaves the registry, and records why the connection ended.
     pub(crate) fn close(self, cause: CloseCause) {
         self.cause.set(cause);
     }

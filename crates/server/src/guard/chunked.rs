@@ -1,24 +1,30 @@
-//! Follows a chunked body (RFC 9112 section 7.1) to its end without keeping any of it. Stricter than hyper: lines end in CRLF
-//! only, extensions and trailers are bounded.
+//! Follows a chunked body (RFC 9112 section 7.1) to its end without storing it. Stricter than
+//! hyper: lines end in CRLF only, extensions and trailers are bounded.
 
 use super::is_token;
-use super::refusal::{Malformed, Refusal};
+use super::refusal::{Malformed, Rejection};
+use crate::config::Limits;
 
-/// Bytes of chunk extensions in one body; nothing here uses them.
+/// Most bytes of chunk extensions in one body; nothing here uses them.
 pub(super) const EXTENSION_BYTES_MAX: usize = 1024;
-/// Hexadecimal digits of a chunk's size: as many as a `u64` has.
+/// Most hexadecimal digits of a chunk's size: as many as a `u64` has.
 const SIZE_DIGITS_MAX: u8 = 16;
+/// Largest chunk size. Above it parsers differ: some count in signed numbers. A body's limit is far
+/// lower.
+const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// Where in a chunked body the next byte stands.
+/// Position of the next byte in a chunked body.
 #[derive(Debug)]
 pub(super) struct Chunked {
-    place: Place,
+    state: BodyState,
+    /// Sum of the announced chunk sizes so far.
+    data_bytes: u64,
     extension_bytes: usize,
     trailer_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum BodyState {
     Size { digits: u8, size: u64 },
     SpaceBeforeExtension { size: u64 },
     Extension { size: u64 },
@@ -34,88 +40,103 @@ enum Place {
     End,
 }
 
-/// How far a body reaches into the bytes at hand.
+/// Extent of a body in the given bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// All of them belong to the body, which goes on.
+    /// All bytes belong to the body, which continues.
     Open,
-    /// The body ends after this many.
+    /// The body ends after this number of bytes.
     End(usize),
-    /// This many are sound, then comes what is refused.
-    Refused(usize, Refusal),
+    /// This many are valid, then comes invalid input.
+    Refused(usize, Rejection),
 }
 
 impl Default for Chunked {
     fn default() -> Self {
-        Self { place: Place::Size { digits: 0, size: 0 }, extension_bytes: 0, trailer_bytes: 0 }
+        let state = BodyState::Size { digits: 0, size: 0 };
+        Self { state, data_bytes: 0, extension_bytes: 0, trailer_bytes: 0 }
     }
 }
 
 impl Chunked {
-    /// Takes the next bytes of the connection. At most `trailer_bytes_max` bytes of trailers pass.
-    pub(super) fn advance(&mut self, bytes: &[u8], trailer_bytes_max: usize) -> Progress {
+    /// Takes the next bytes of the connection. A chunk that exceeds `body_bytes` is refused when
+    /// its size is known, before its data; at most `header_bytes` of trailers pass.
+    pub(super) fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Progress {
         let mut at = 0;
         while at < bytes.len() {
-            if let Place::Data { left } = &mut self.place {
+            if let BodyState::Data { left } = &mut self.state {
                 let here = (*left).min((bytes.len() - at) as u64);
                 *left -= here;
                 at += here as usize;
                 if *left == 0 {
-                    self.place = Place::DataCr;
+                    self.state = BodyState::DataCr;
                 }
                 continue;
             }
             match self.step(bytes[at]) {
-                Some(place) => self.place = place,
-                None => return Progress::Refused(at, Refusal::Malformed(Malformed::Chunk)),
+                Some(state) => self.state = state,
+                None => return Progress::Refused(at, Rejection::Malformed(Malformed::Chunk)),
             }
-            if self.extension_bytes > EXTENSION_BYTES_MAX || self.trailer_bytes > trailer_bytes_max {
-                return Progress::Refused(at, Refusal::Malformed(Malformed::Chunk));
+            if self.extension_bytes > EXTENSION_BYTES_MAX
+                || self.trailer_bytes > limits.header_bytes
+            {
+                return Progress::Refused(at, Rejection::Malformed(Malformed::Chunk));
+            }
+            if let BodyState::Data { left } = self.state {
+                self.data_bytes = self.data_bytes.saturating_add(left);
+                if self.data_bytes > limits.body_bytes as u64 {
+                    return Progress::Refused(at, Rejection::BodyBytes);
+                }
             }
             at += 1;
-            if self.place == Place::End {
+            if self.state == BodyState::End {
                 return Progress::End(at);
             }
         }
         Progress::Open
     }
 
-    /// The place after `byte`; none when it may not stand here.
-    fn step(&mut self, byte: u8) -> Option<Place> {
-        Some(match (self.place, byte) {
-            (Place::Size { digits: 1.., size }, b'\r') => Place::SizeLf { size },
-            (Place::Size { digits: 1.., size }, b';') => Place::Extension { size },
-            (Place::Size { digits: 1.., size }, b' ' | b'\t') => Place::SpaceBeforeExtension { size },
-            (Place::Size { digits, size }, _) if digits < SIZE_DIGITS_MAX => {
-                Place::Size { digits: digits + 1, size: size << 4 | hex(byte)? }
+    /// Returns the position after `byte`; `None` when the byte is invalid here.
+    fn step(&mut self, byte: u8) -> Option<BodyState> {
+        Some(match (self.state, byte) {
+            (BodyState::Size { digits: 1.., size }, b'\r') => BodyState::SizeLf { size },
+            (BodyState::Size { digits: 1.., size }, b';') => BodyState::Extension { size },
+            (BodyState::Size { digits: 1.., size }, b' ' | b'\t') => {
+                BodyState::SpaceBeforeExtension { size }
             }
-            (Place::SpaceBeforeExtension { size }, b';') => Place::Extension { size },
-            (Place::SpaceBeforeExtension { .. }, b' ' | b'\t') => {
+            (BodyState::Size { digits, size }, _)
+                if digits < SIZE_DIGITS_MAX && size <= SIZE_MAX >> 4 =>
+            {
+                BodyState::Size { digits: digits + 1, size: size << 4 | hex(byte)? }
+            }
+            (BodyState::SpaceBeforeExtension { size }, b';') => BodyState::Extension { size },
+            (BodyState::SpaceBeforeExtension { .. }, b' ' | b'\t') => {
                 self.extension_bytes += 1;
-                self.place
+                self.state
             }
-            (Place::Extension { size }, b'\r') => Place::SizeLf { size },
-            (Place::Extension { .. }, b'\t' | b' '..=b'~' | 0x80..) => {
+            (BodyState::Extension { size }, b'\r') => BodyState::SizeLf { size },
+            (BodyState::Extension { .. }, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.extension_bytes += 1;
-                self.place
+                self.state
             }
-            (Place::SizeLf { size: 0 }, b'\n') => Place::TrailerLine,
-            (Place::SizeLf { size }, b'\n') => Place::Data { left: size },
-            (Place::DataCr, b'\r') => Place::DataLf,
-            (Place::DataLf, b'\n') => Place::Size { digits: 0, size: 0 },
-            (Place::TrailerLine, b'\r') => Place::EndLf,
-            (Place::Trailer, b'\r') => Place::TrailerLf,
-            // A line that is no field could be the next request, to whoever missed the end before it.
-            (Place::TrailerLine | Place::TrailerName, name) if is_token(name) => {
+            (BodyState::SizeLf { size: 0 }, b'\n') => BodyState::TrailerLine,
+            (BodyState::SizeLf { size }, b'\n') => BodyState::Data { left: size },
+            (BodyState::DataCr, b'\r') => BodyState::DataLf,
+            (BodyState::DataLf, b'\n') => BodyState::Size { digits: 0, size: 0 },
+            (BodyState::TrailerLine, b'\r') => BodyState::EndLf,
+            (BodyState::Trailer, b'\r') => BodyState::TrailerLf,
+            // To a parser that missed the end before, a line that is no field could be the next
+            // request.
+            (BodyState::TrailerLine | BodyState::TrailerName, name) if is_token(name) => {
                 self.trailer_bytes += 1;
-                Place::TrailerName
+                BodyState::TrailerName
             }
-            (Place::TrailerName, b':') | (Place::Trailer, b'\t' | b' '..=b'~' | 0x80..) => {
+            (BodyState::TrailerName, b':') | (BodyState::Trailer, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.trailer_bytes += 1;
-                Place::Trailer
+                BodyState::Trailer
             }
-            (Place::TrailerLf, b'\n') => Place::TrailerLine,
-            (Place::EndLf, b'\n') => Place::End,
+            (BodyState::TrailerLf, b'\n') => BodyState::TrailerLine,
+            (BodyState::EndLf, b'\n') => BodyState::End,
             _ => return None,
         })
     }

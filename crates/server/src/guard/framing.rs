@@ -1,95 +1,104 @@
-//! Where messages begin and end in a connection's input. No I/O: bytes in, a decision out.
+//! Boundaries of messages in a connection's input. No I/O: bytes in, a decision out.
 
 use super::chunked::{Chunked, Progress};
 use super::head::{Body, HeadScan};
-use super::refusal::Refusal;
+use super::refusal::Rejection;
 use crate::config::Limits;
 
-/// Follows the requests of one connection.
+/// Parser state that follows the requests of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
-    place: Place,
+    part: MessagePart,
 }
 
 #[derive(Debug)]
-enum Place {
+enum MessagePart {
     Head(HeadScan),
     Length(u64),
     Chunked(Chunked),
 }
 
-impl Default for Place {
+impl Default for MessagePart {
     fn default() -> Self {
         Self::Head(HeadScan::default())
     }
 }
 
-/// What may be passed on.
+/// Bytes that may be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Passed {
-    /// Leading bytes that are sound and belong to one message. Never a part of a head: a head passes whole or not at all.
+pub(super) struct Forwardable {
+    /// Leading bytes that are valid and belong to one message. Never a part of a head: a head
+    /// passes whole or not at all.
     pub(super) bytes: usize,
-    /// What the last of them means.
-    pub(super) then: Then,
+    /// Meaning of the last byte that passed.
+    pub(super) state: MessageState,
 }
 
-/// What follows the bytes that passed.
+/// State after the bytes that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
-    /// The message goes on; more bytes are needed.
+pub(super) enum MessageState {
+    /// The message is incomplete.
     More,
-    /// The message is complete; what comes next begins another.
+    /// The message is complete; another follows.
     End,
-    /// Nothing that comes next may be read.
-    Refused(Refusal),
+    /// Nothing after this may be read.
+    Refused(Rejection),
 }
 
 impl Framer {
-    /// Whether the next byte to pass belongs to a head.
+    /// Returns whether the next byte belongs to a head.
     #[must_use]
     pub(super) fn at_head(&self) -> bool {
-        matches!(self.place, Place::Head(_))
+        matches!(self.part, MessagePart::Head(_))
     }
 
-    /// Looks at `bytes`, which begin where the bytes that passed before ended, and stops at the end of a message.
-    pub(super) fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Passed {
+    /// Examines `bytes`, which continue the bytes that passed before, and stops at the end of a
+    /// message.
+    pub(super) fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Forwardable {
         let mut head_bytes = 0;
-        if let Place::Head(scan) = &mut self.place {
+        if let MessagePart::Head(scan) = &mut self.part {
             let head = match scan.scan(bytes, limits) {
                 Ok(Some(head)) => head,
-                Ok(None) => return Passed { bytes: 0, then: Then::More },
-                Err(refusal) => return Passed { bytes: 0, then: Then::Refused(refusal) },
+                Ok(None) => return Forwardable { bytes: 0, state: MessageState::More },
+                Err(refusal) => {
+                    return Forwardable { bytes: 0, state: MessageState::Refused(refusal) };
+                }
             };
             head_bytes = head.bytes;
-            self.place = match head.body {
-                Body::Empty => Place::default(),
-                Body::Length(length) => Place::Length(length),
-                Body::Chunked => Place::Chunked(Chunked::default()),
+            self.part = match head.body {
+                Body::Empty => MessagePart::default(),
+                Body::Length(length) => MessagePart::Length(length),
+                Body::Chunked => MessagePart::Chunked(Chunked::default()),
             };
             if head.body == Body::Empty {
-                return Passed { bytes: head_bytes, then: Then::End };
+                return Forwardable { bytes: head_bytes, state: MessageState::End };
             }
         }
         let body = self.body(&bytes[head_bytes..], limits);
-        Passed { bytes: head_bytes + body.bytes, then: body.then }
+        Forwardable { bytes: head_bytes + body.bytes, state: body.state }
     }
 
-    fn body(&mut self, bytes: &[u8], limits: &Limits) -> Passed {
-        let passed = match &mut self.place {
-            Place::Head(_) => Passed { bytes: 0, then: Then::More },
-            Place::Length(left) => {
+    fn body(&mut self, bytes: &[u8], limits: &Limits) -> Forwardable {
+        let passed = match &mut self.part {
+            MessagePart::Head(_) => Forwardable { bytes: 0, state: MessageState::More },
+            MessagePart::Length(left) => {
                 let here = (*left).min(bytes.len() as u64);
                 *left -= here;
-                Passed { bytes: here as usize, then: if *left == 0 { Then::End } else { Then::More } }
+                Forwardable {
+                    bytes: here as usize,
+                    state: if *left == 0 { MessageState::End } else { MessageState::More },
+                }
             }
-            Place::Chunked(chunked) => match chunked.advance(bytes, limits.header_bytes) {
-                Progress::Open => Passed { bytes: bytes.len(), then: Then::More },
-                Progress::End(here) => Passed { bytes: here, then: Then::End },
-                Progress::Refused(here, refusal) => Passed { bytes: here, then: Then::Refused(refusal) },
+            MessagePart::Chunked(chunked) => match chunked.advance(bytes, limits) {
+                Progress::Open => Forwardable { bytes: bytes.len(), state: MessageState::More },
+                Progress::End(here) => Forwardable { bytes: here, state: MessageState::End },
+                Progress::Refused(here, refusal) => {
+                    Forwardable { bytes: here, state: MessageState::Refused(refusal) }
+                }
             },
         };
-        if passed.then == Then::End {
-            self.place = Place::default();
+        if passed.state == MessageState::End {
+            self.part = MessagePart::default();
         }
         passed
     }

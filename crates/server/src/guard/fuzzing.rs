@@ -1,11 +1,15 @@
-//! What a framer makes of a connection's bytes, however they are cut.
+//! Output of a framer for a connection's bytes in any pieces.
 
-use super::framing::{Framer, Then};
+use super::framing::{Framer, MessageState};
 use crate::config::Limits;
 
-/// The messages in `pieces`, the last of them perhaps incomplete. Ends where the framer refuses to go on.
-pub(crate) fn follow<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Vec<Vec<u8>> {
-    let (mut framer, mut held) = (Framer::default(), Vec::new());
+/// Returns the messages in `pieces`; the last may be incomplete. Ends where the framer refuses.
+pub(crate) fn follow<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    limits: &Limits,
+) -> Vec<Vec<u8>> {
+    let mut framer = Framer::default();
+    let mut held = Vec::new();
     let mut messages = vec![Vec::new()];
     for piece in pieces {
         held.extend_from_slice(piece);
@@ -15,10 +19,10 @@ pub(crate) fn follow<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Li
             if let Some(open) = messages.last_mut() {
                 open.extend(held.drain(..passed.bytes));
             }
-            match passed.then {
-                Then::More => break,
-                Then::End => messages.push(Vec::new()),
-                Then::Refused(_) => return messages,
+            match passed.state {
+                MessageState::More => break,
+                MessageState::End => messages.push(Vec::new()),
+                MessageState::Refused(_) => return messages,
             }
         }
     }

@@ -1,18 +1,28 @@
-//! Reads a request's head just far enough to know where its message ends, and refuses what two parsers could read in two
-//! ways. What it lets pass, hyper parses again and in full.
+//! Parses a request's head just far enough to find the end of its message, and refuses what two
+//! parsers could read in two ways. hyper parses an accepted head again, in full.
 
-use super::refusal::{Malformed, Refusal};
+use super::refusal::{Malformed, Rejection};
+use super::target;
+use crate::authority::Authority;
 use crate::config::Limits;
 
-/// Longest method and version around a target; what is longer counts as target.
+/// Longest method and version around a target; any excess counts as target.
 const AROUND_TARGET_BYTES: usize = 64;
 
-/// A head that has arrived.
+/// Returns whether a message that begins with `bytes` is a HEAD request, as far as it has arrived:
+/// its answer has no body, with any status (RFC 9110 section 9.3.2).
+pub(super) fn is_head_request(bytes: &[u8]) -> bool {
+    // Empty lines before a request are ignored, see [`HeadScan::scan`].
+    let first = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
+    bytes[first..].starts_with(b"HEAD ")
+}
+
+/// A complete head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// From the message's first byte to the end of the empty line.
+    /// Bytes from the start of the message to the end of the empty line.
     pub(super) bytes: usize,
-    /// What comes after it.
+    /// The body that follows.
     pub(super) body: Body,
 }
 
@@ -33,7 +43,8 @@ enum Version {
     Http11,
 }
 
-/// The state of reading one head, which may come in any number of pieces. Whole lines are looked at once.
+/// State of parsing one head, which may arrive in any number of pieces. Only whole lines are
+/// examined.
 #[derive(Debug, Default)]
 pub(super) struct HeadScan {
     line_start: usize,
@@ -46,8 +57,12 @@ pub(super) struct HeadScan {
 }
 
 impl HeadScan {
-    /// Looks at the head's bytes so far, all of them each time. `None`: the head is not complete.
-    pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Head>, Refusal> {
+    /// Examines the head's bytes so far, all of them each time. `None`: the head is incomplete.
+    pub(super) fn scan(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<Head>, Rejection> {
         while let Some(at) = next_control(bytes, self.searched) {
             self.check_size(at + 1, at + 1 - self.line_start, limits)?;
             let next = match (bytes[at], bytes.get(at + 1)) {
@@ -57,8 +72,8 @@ impl HeadScan {
                     self.searched = at;
                     return Ok(None);
                 }
-                (b'\r' | 0, _) => return Err(Refusal::Malformed(Malformed::ControlByte)),
-                // The others are hyper's to judge; a tab is fine.
+                (b'\r' | 0, _) => return Err(Rejection::Malformed(Malformed::ControlByte)),
+                // hyper inspects the other bytes; a tab is valid.
                 _ => {
                     self.searched = at + 1;
                     continue;
@@ -71,7 +86,7 @@ impl HeadScan {
                 (true, Some(version)) => return self.finish(next, version, limits).map(Some),
                 (false, Some(_)) => self.field(line, limits)?,
                 (false, None) => self.version = Some(request_line(line, limits)?),
-                // Empty lines before a request are to be ignored (RFC 9112 section 2.2).
+                // Empty lines before a request are ignored (RFC 9112 section 2.2).
                 (true, None) => {}
             }
         }
@@ -80,69 +95,87 @@ impl HeadScan {
         Ok(None)
     }
 
-    fn check_size(&self, head_bytes: usize, line_bytes: usize, limits: &Limits) -> Result<(), Refusal> {
+    fn check_size(
+        &self,
+        head_bytes: usize,
+        line_bytes: usize,
+        limits: &Limits,
+    ) -> Result<(), Rejection> {
         if self.version.is_none() && line_bytes > limits.target_bytes + AROUND_TARGET_BYTES {
-            return Err(Refusal::TargetBytes);
+            return Err(Rejection::TargetBytes);
         }
-        if head_bytes > limits.header_bytes { Err(Refusal::HeadBytes) } else { Ok(()) }
+        if head_bytes > limits.header_bytes { Err(Rejection::HeadBytes) } else { Ok(()) }
     }
 
-    fn field(&mut self, line: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    fn field(&mut self, line: &[u8], limits: &Limits) -> Result<(), Rejection> {
         if matches!(line[0], b' ' | b'\t') {
-            return Err(Refusal::Malformed(Malformed::Folding));
+            return Err(Rejection::Malformed(Malformed::Folding));
         }
-        let Some(colon @ 1..) = find(b':', line) else { return Err(Refusal::Malformed(Malformed::Field)) };
+        let Some(colon @ 1..) = find(b':', line) else {
+            return Err(Rejection::Malformed(Malformed::Field));
+        };
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         if matches!(name[colon - 1], b' ' | b'\t') {
-            return Err(Refusal::Malformed(Malformed::SpaceBeforeColon));
+            return Err(Rejection::Malformed(Malformed::SpaceBeforeColon));
         }
         self.fields += 1;
         if self.fields > limits.headers {
-            return Err(Refusal::HeadFields);
+            return Err(Rejection::HeadFields);
         }
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value)?,
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value)?,
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value)?,
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.transfer_encoding(value)?
+            }
             _ => {}
         }
         Ok(())
     }
 
-    /// What is no authority is refused (RFC 9112 section 3.2): two in one, or a part of a URL, may name another host to a proxy.
-    fn host(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    /// Refuses an invalid authority (RFC 9112 section 3.2): two in one, or a part of a URL, may
+    /// name another host to a proxy.
+    fn host(&mut self, value: &[u8]) -> Result<(), Rejection> {
         self.hosts += 1;
-        let sound = trim(value).iter().all(|byte| AUTHORITY[usize::from(*byte)]);
-        if sound { Ok(()) } else { Err(Refusal::Malformed(Malformed::Host)) }
+        Authority::parse(trim(value)).map(|_| ()).ok_or(Rejection::Malformed(Malformed::Host))
     }
 
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        let length = decimal(trim(value)).ok_or(Refusal::Malformed(Malformed::Length))?;
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
+        let length = decimal(trim(value)).ok_or(Rejection::Malformed(Malformed::Length))?;
         match self.length.replace(length) {
-            Some(before) if before != length => Err(Refusal::Malformed(Malformed::LengthsDiffer)),
+            Some(before) if before != length => Err(Rejection::Malformed(Malformed::LengthsDiffer)),
             _ => Ok(()),
         }
     }
 
-    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Rejection> {
         self.codings += 1;
         let sound = self.codings == 1 && trim(value).eq_ignore_ascii_case(b"chunked");
-        if sound { Ok(()) } else { Err(Refusal::Malformed(Malformed::Coding)) }
+        if sound { Ok(()) } else { Err(Rejection::Malformed(Malformed::Coding)) }
     }
 
-    /// Judges the head as a whole. `head_bytes` reach to the end of the empty line.
-    fn finish(&self, head_bytes: usize, version: Version, limits: &Limits) -> Result<Head, Refusal> {
+    /// Checks the head as a whole. `head_bytes` is its size with the empty line.
+    fn finish(
+        &self,
+        head_bytes: usize,
+        version: Version,
+        limits: &Limits,
+    ) -> Result<Head, Rejection> {
         if head_bytes > limits.header_bytes {
-            return Err(Refusal::HeadBytes);
+            return Err(Rejection::HeadBytes);
         }
         if self.hosts > 1 || (self.hosts == 0 && version == Version::Http11) {
-            return Err(Refusal::Malformed(Malformed::Host));
+            return Err(Rejection::Malformed(Malformed::Host));
         }
         let body = match (self.length, self.codings) {
-            (Some(_), 1..) => return Err(Refusal::Malformed(Malformed::LengthAndCoding)),
-            (None, 1..) if version == Version::Http10 => return Err(Refusal::Malformed(Malformed::Coding)),
+            (Some(_), 1..) => return Err(Rejection::Malformed(Malformed::LengthAndCoding)),
+            (None, 1..) if version == Version::Http10 => {
+                return Err(Rejection::Malformed(Malformed::Coding));
+            }
             (None, 1..) => Body::Chunked,
-            (Some(length), 0) if length > limits.body_bytes as u64 => return Err(Refusal::BodyBytes),
+            (Some(length), 0) if length > limits.body_bytes as u64 => {
+                return Err(Rejection::BodyBytes);
+            }
             (Some(length @ 1..), 0) => Body::Length(length),
             (Some(0) | None, 0) => Body::Empty,
         };
@@ -150,12 +183,12 @@ impl HeadScan {
     }
 }
 
-fn request_line(line: &[u8], limits: &Limits) -> Result<Version, Refusal> {
+fn request_line(line: &[u8], limits: &Limits) -> Result<Version, Rejection> {
     const VERSION_BYTES: usize = " HTTP/1.1".len();
-    let bad = Refusal::Malformed(Malformed::RequestLine);
+    let bad = Rejection::Malformed(Malformed::RequestLine);
     let method = find(b' ', line).ok_or(bad)?;
     let target_end = line.len().checked_sub(VERSION_BYTES).ok_or(bad)?;
-    // The method is not empty, and neither is the target: its end lies at least one byte behind the first space.
+    // Method and target are not empty: the target ends at least one byte behind the first space.
     if method == 0 || target_end <= method + 1 {
         return Err(bad);
     }
@@ -163,41 +196,30 @@ fn request_line(line: &[u8], limits: &Limits) -> Result<Version, Refusal> {
         b" HTTP/1.1" => Version::Http11,
         b" HTTP/1.0" => Version::Http10,
         [b' ', b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
-            return Err(Refusal::Malformed(Malformed::Version));
+            return Err(Rejection::Malformed(Malformed::Version));
         }
         _ => return Err(bad),
     };
-    if target_end - method - 1 > limits.target_bytes { Err(Refusal::TargetBytes) } else { Ok(version) }
+    let target = &line[method + 1..target_end];
+    if target.len() > limits.target_bytes {
+        return Err(Rejection::TargetBytes);
+    }
+    let sound = target::is_sound(&line[..method], target);
+    if sound { Ok(version) } else { Err(Rejection::Malformed(Malformed::Target)) }
 }
-
-/// Bytes of a host and its port (RFC 3986 section 3.2.2).
-const AUTHORITY: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"-._~%!$&'()*+,;=:[]";
-    let mut at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
 
 const ONES: u64 = u64::from_le_bytes([0x01; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 
-/// The first byte below 0x20 at or after `from`. Eight bytes at a time: a head is lines of 20 to 40 bytes, on which the set-up of
-/// a vector search costs more than the search, and one pass finds line ends, bare CR and NUL alike.
+/// Returns the first byte below 0x20 at or after `from`. Eight bytes at a time: a head consists of
+/// lines of 20 to 40 bytes, on which preparing a vector search costs more than the search, and one
+/// pass finds line ends, bare CR and NUL alike.
 #[inline]
 fn next_control(bytes: &[u8], from: usize) -> Option<usize> {
     first(bytes, from, |word| word.wrapping_sub(ONES * 0x20) & !word & HIGHS, |byte| byte < 0x20)
 }
 
-/// The first `wanted`.
+/// Returns the first `wanted`.
 #[inline]
 fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
     let pattern = ONES * u64::from(wanted);
@@ -205,10 +227,16 @@ fn find(wanted: u8, bytes: &[u8]) -> Option<usize> {
     first(bytes, 0, mark, |byte| byte == wanted)
 }
 
-/// `mark` sets the high bit of the bytes that are looked for. A borrow may also mark bytes above one that is right, so only the
-/// lowest mark counts (Warren, "Hacker's Delight", 2nd edition, section 6-1).
+/// Finds a byte by `mark`, which sets the high bit of matching bytes. A borrow may also mark bytes
+/// above a correct one, so only the lowest mark counts (Warren, "Hacker's Delight", 2nd edition,
+/// section 6-1).
 #[inline]
-fn first(bytes: &[u8], from: usize, mark: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> Option<usize> {
+fn first(
+    bytes: &[u8],
+    from: usize,
+    mark: impl Fn(u64) -> u64,
+    is: impl Fn(u8) -> bool,
+) -> Option<usize> {
     let mut at = from;
     while let Some(eight) = bytes[at..].first_chunk::<8>() {
         let marks = mark(u64::from_le_bytes(*eight));
@@ -220,7 +248,7 @@ fn first(bytes: &[u8], from: usize, mark: impl Fn(u64) -> u64, is: impl Fn(u8) -
     bytes[at..].iter().position(|byte| is(*byte)).map(|i| at + i)
 }
 
-/// Without the white space that may surround a field's value (RFC 9110 section 5.6.3).
+/// Removes the white space that may surround a field's value (RFC 9110 section 5.6.3).
 fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
@@ -228,7 +256,7 @@ fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Digits only: no sign, no list, no more than a `u64` holds.
+/// Parses digits only: no sign, no list, nothing above a `u64`.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -247,8 +275,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn eight_at_a_time_finds_what_one_at_a_time_finds(
-            bytes in prop::collection::vec(prop_oneof![0x18..0x24u8, 0x38..0x3cu8, any::<u8>()], 0..40),
+        fn the_word_search_equals_the_byte_search(
+            bytes in prop::collection::vec(
+                prop_oneof![0x18..0x24u8, 0x38..0x3cu8, any::<u8>()],
+                0..40,
+            ),
             from in any::<prop::sample::Index>(),
         ) {
             let from = from.index(bytes.len() + 1);

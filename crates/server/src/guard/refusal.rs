@@ -1,13 +1,13 @@
-//! Why a connection's input is not read further, and the answer that tells the client.
+//! Rejection of a connection's further input, and its answer to the client.
 
 use std::fmt::Write as _;
 
 use crate::config::Limits;
 
-/// Why the guard stops a connection.
+/// Reason for which the guard stops a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The bytes are no sound HTTP/1 message.
+pub enum Rejection {
+    /// The bytes are not a valid HTTP/1 message.
     Malformed(Malformed),
     /// The head is larger than `header_bytes`.
     HeadBytes,
@@ -15,23 +15,25 @@ pub enum Refusal {
     HeadFields,
     /// The request target is longer than `target_bytes`.
     TargetBytes,
-    /// The body's declared length is over `body_bytes`.
+    /// The body's declared length, or the sum of its chunks' sizes, is over `body_bytes`.
     BodyBytes,
     /// The head did not arrive within `header_timeout`.
     HeadTime,
     /// The body did not arrive within `body_timeout`.
     BodyTime,
-    /// More than `connections` are open.
+    /// More connections than `connections` are open.
     Connections,
-    /// The client has more than `connections_per_client` open.
+    /// The client has more connections than `connections_per_client`.
     ClientConnections,
 }
 
-/// What is wrong with a message. Each is a known way to make two parsers disagree about where a message ends.
+/// Error in a message. Each is a known way to make two parsers disagree about the end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The first line is not `METHOD target HTTP/1.x`.
     RequestLine,
+    /// The target is not a path, not a URL, and not the method's own form.
+    Target,
     /// A version other than HTTP/1.0 and HTTP/1.1.
     Version,
     /// A header line without a name or a colon.
@@ -42,9 +44,9 @@ pub enum Malformed {
     SpaceBeforeColon,
     /// A carriage return without a line feed, or NUL.
     ControlByte,
-    /// No `Host`, more than one, or one that is no host.
+    /// No `Host`, more than one, or an invalid one.
     Host,
-    /// A `Content-Length` that is not one plain number.
+    /// `Content-Length` is not one plain number.
     Length,
     /// Two `Content-Length` fields that differ.
     LengthsDiffer,
@@ -57,30 +59,55 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    /// What the client is told.
+    /// Returns the text shown to the client.
     #[must_use]
     pub fn detail(self) -> &'static str {
         match self {
-            Self::RequestLine => "The first line must be a method, a target and a version with one space between them.",
-            Self::Version => "This server speaks HTTP/1.1 and HTTP/1.0.",
+            Self::RequestLine => {
+                "The first line must be a method, a target and a version with one space between \
+                 them."
+            }
+            Self::Target => {
+                "The target must be a path or a URL; * is for OPTIONS, a host with a port for \
+                 CONNECT."
+            }
+            Self::Version => "This server supports HTTP/1.1 and HTTP/1.0.",
             Self::Field => "A header line must be a name, a colon and a value.",
-            Self::Folding => "Header lines must not begin with white space (obsolete line folding).",
-            Self::SpaceBeforeColon => "There must be no white space between a header's name and its colon.",
-            Self::ControlByte => "The head must not contain NUL or a carriage return without a line feed.",
+            Self::Folding => {
+                "Header lines must not begin with white space (obsolete line folding)."
+            }
+            Self::SpaceBeforeColon => {
+                "There must be no white space between a header's name and its colon."
+            }
+            Self::ControlByte => {
+                "The head must not contain NUL or a carriage return without a line feed."
+            }
             Self::Host => {
-                "A request needs exactly one Host header (HTTP/1.0: at most one), a name or address with an optional port."
+                "A request needs exactly one Host header (HTTP/1.0: at most one), a name or \
+                 address with an optional port."
             }
             Self::Length => "Content-Length must be one decimal number.",
             Self::LengthsDiffer => "The request has two different Content-Length headers.",
-            Self::LengthAndCoding => "Content-Length and Transfer-Encoding must not come together.",
+            Self::LengthAndCoding => "Content-Length and Transfer-Encoding must not be combined.",
             Self::Coding => "The only Transfer-Encoding is chunked, once, and only in HTTP/1.1.",
-            Self::Chunk => "The chunked body breaks the rules for chunk sizes, extensions or trailers.",
+            Self::Chunk => {
+                "The chunked body breaks the rules for chunk sizes, extensions or trailers."
+            }
         }
     }
 }
 
-impl Refusal {
-    /// The answer's status.
+/// For the parser behind the guard, which passes it on as the error of a body; see `receive`.
+impl std::error::Error for Rejection {}
+
+impl std::fmt::Display for Rejection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.title())
+    }
+}
+
+impl Rejection {
+    /// Returns the status of the answer.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -95,7 +122,7 @@ impl Refusal {
         }
     }
 
-    /// The status' standard phrase (RFC 9110, RFC 6585).
+    /// Returns the standard reason phrase of the status (RFC 9110, RFC 6585).
     fn title(self) -> &'static str {
         match self.status() {
             408 => "Request Timeout",
@@ -109,51 +136,67 @@ impl Refusal {
         }
     }
 
-    /// What the client is told: the thing, the rule and the limit's value.
+    /// Returns the detail for the client: the fault, the rule and the limit's value.
     fn detail(self, limits: &Limits) -> String {
-        let over =
-            |what: &str, limit: usize, unit: &str| format!("{what} is over this server's limit of {limit} {unit}.");
+        let over = |what: &str, limit: usize, unit: &str| {
+            format!("{what} is over this server's limit of {limit} {unit}.")
+        };
         match self {
             Self::Malformed(what) => what.detail().to_owned(),
             Self::HeadBytes => over("The request's head", limits.header_bytes, "bytes"),
             Self::HeadFields => over("The number of headers", limits.headers, "fields"),
             Self::TargetBytes => over("The request target", limits.target_bytes, "bytes"),
             Self::BodyBytes => over("The request's body", limits.body_bytes, "bytes"),
-            Self::HeadTime => format!("The request's head did not arrive within {:?}.", limits.header_timeout),
-            Self::BodyTime => format!("The request's body did not arrive within {:?}.", limits.body_timeout),
+            Self::HeadTime => {
+                format!("The request's head did not arrive within {:?}.", limits.header_timeout)
+            }
+            Self::BodyTime => {
+                format!("The request's body did not arrive within {:?}.", limits.body_timeout)
+            }
             Self::Connections => "Too many connections are open; try again shortly.".to_owned(),
-            Self::ClientConnections => over("The number of your connections", limits.connections_per_client, "at once"),
+            Self::ClientConnections => {
+                over("The number of your connections", limits.connections_per_client, "at once")
+            }
         }
     }
 
-    /// The whole answer: problem+json (RFC 9457) with `Connection: close`. `unix_s` is the wall clock, for `Date`.
+    /// Returns the whole answer: problem+json (RFC 9457) with `Connection: close`. `unix_s` is the
+    /// wall clock, for `Date`. The answer to a HEAD request has the same head and no body.
     #[must_use]
-    pub fn answer(self, limits: &Limits, unix_s: u64) -> Vec<u8> {
-        let (status, title) = (self.status(), self.title());
-        // Nothing in title or detail needs escaping in JSON; a test holds that.
+    pub fn answer(self, limits: &Limits, unix_s: u64, to_head: bool) -> Vec<u8> {
+        let status = self.status();
+        let title = self.title();
+        // Neither title nor detail needs escaping in JSON; a test checks that.
         let body = format!(
-            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\"detail\":\"{}\"}}",
+            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\
+             \"detail\":\"{}\"}}",
             self.detail(limits)
         );
         let retry = if matches!(status, 429 | 503) { "retry-after: 1\r\n" } else { "" };
-        let mut answer = format!("HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{retry}");
+        let mut answer = format!(
+            "HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{retry}"
+        );
         // Writing to a String cannot fail.
         let _ = write!(answer, "content-length: {}\r\nconnection: close\r\ndate: ", body.len());
         push_http_date(&mut answer, unix_s);
         answer.push_str("\r\n\r\n");
-        answer.push_str(&body);
+        if !to_head {
+            answer.push_str(&body);
+        }
         answer.into_bytes()
     }
 }
 
-/// Appends an IMF-fixdate (RFC 9110 section 5.6.7). The civil date is Howard Hinnant's `civil_from_days`.
+/// Appends an IMF-fixdate (RFC 9110 section 5.6.7). The date is Howard Hinnant's `civil_from_days`.
 fn push_http_date(out: &mut String, unix_s: u64) {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (days, s) = (unix_s / 86_400, unix_s % 86_400);
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
@@ -185,10 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_sound_problem_json() {
+    fn every_answer_is_valid_problem_json() {
         use Malformed as M;
         let malformed = [
             M::RequestLine,
+            M::Target,
             M::Version,
             M::Field,
             M::Folding,
@@ -201,7 +245,7 @@ mod tests {
             M::Coding,
             M::Chunk,
         ];
-        use Refusal as R;
+        use Rejection as R;
         let others = [
             R::HeadBytes,
             R::HeadFields,
@@ -214,13 +258,15 @@ mod tests {
         ];
         let limits = crate::guard::tests::limits();
         for refusal in malformed.map(R::Malformed).into_iter().chain(others) {
-            let answer = String::from_utf8(refusal.answer(&limits, 0)).unwrap();
+            let answer = String::from_utf8(refusal.answer(&limits, 0, false)).unwrap();
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with(&format!("HTTP/1.1 {} ", refusal.status())));
             assert!(head.contains(&format!("content-length: {}\r\nconnection: close", body.len())));
             let json: serde_json::Value = serde_json::from_str(body).unwrap();
             assert_eq!(json["status"], refusal.status());
             assert!(json["detail"].as_str().unwrap().ends_with('.'));
+            let to_head = String::from_utf8(refusal.answer(&limits, 0, true)).unwrap();
+            assert_eq!(to_head, format!("{head}\r\n\r\n"), "the same head, and nothing behind it");
         }
     }
 }

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use crate::config::Limits;
 
-/// Small limits: 512 bytes of head, 16 fields, 64 bytes of target, 1,000 of body; header 1 s, body 2 s, idle 3 s, write 4 s.
+/// Returns small limits: 512 bytes of head, 16 fields, 64 bytes of target, 1,000 of body; header 1
+/// s, body 2 s, idle 3 s, write 4 s.
 pub(crate) fn limits() -> Limits {
     Limits {
         connections: 8,
@@ -23,5 +24,7 @@ pub(crate) fn limits() -> Limits {
         position_wait: Duration::from_secs(1),
         privileged_waiters: 4,
         checks_per_s: 0,
+        bytes: crate::config::ByteLimits::default(),
+        drain_rate_min: 0,
     }
 }

@@ -7,8 +7,8 @@ use hotrow_measure::histogram::Histogram;
 /// Label names and values of one sample.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// Builds one page of metrics, family by family. Names follow the Prometheus conventions: base units, `_total` on counters;
-/// a debug build refuses others, and a family given twice.
+/// Builder of one page of metrics, family by family. Names follow the Prometheus conventions: base
+/// units, `_total` on counters; a debug build refuses others, and repeated families.
 #[derive(Debug, Default)]
 pub struct Exposition {
     text: String,
@@ -24,12 +24,12 @@ pub enum Number {
     Real(f64),
 }
 
-/// How a histogram's values become a metric: the unit and the bounds of its buckets.
+/// Mapping of a histogram's values to a metric: the unit and the bounds of its buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Recorded values per base unit.
     per_unit: f64,
-    /// Upper bounds in recorded values, rising.
+    /// Upper bounds in recorded values, ascending.
     bounds: &'static [u64],
 }
 
@@ -63,7 +63,8 @@ impl Scale {
         ],
     };
     /// Plain numbers, such as keys per query: powers of two up to 1,024.
-    pub const SIZE: Self = Self { per_unit: 1.0, bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] };
+    pub const SIZE: Self =
+        Self { per_unit: 1.0, bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] };
 }
 
 impl From<u64> for Number {
@@ -79,8 +80,13 @@ impl From<f64> for Number {
 }
 
 impl Exposition {
-    /// A family of counters; the name ends in `_total`.
-    pub fn counter<N: Into<Number> + Copy>(&mut self, name: &str, help: &str, samples: &[(Labels<'_>, N)]) {
+    /// Writes a family of counters; the name ends in `_total`.
+    pub fn counter<N: Into<Number> + Copy>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: &[(Labels<'_>, N)],
+    ) {
         debug_assert!(name.ends_with("_total"), "{name}: a counter's name ends in _total");
         self.family(name, help, "counter");
         for (labels, value) in samples {
@@ -88,8 +94,13 @@ impl Exposition {
         }
     }
 
-    /// A family of gauges.
-    pub fn gauge<N: Into<Number> + Copy>(&mut self, name: &str, help: &str, samples: &[(Labels<'_>, N)]) {
+    /// Writes a family of gauges.
+    pub fn gauge<N: Into<Number> + Copy>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: &[(Labels<'_>, N)],
+    ) {
         debug_assert!(!name.ends_with("_total"), "{name}: only a counter's name ends in _total");
         self.family(name, help, "gauge");
         for (labels, value) in samples {
@@ -97,9 +108,15 @@ impl Exposition {
         }
     }
 
-    /// A family of histograms. A bucket counts what is at most its bound; samples up to 1/64 above it may be among them, by the
-    /// histogram's own resolution.
-    pub fn histogram(&mut self, name: &str, help: &str, scale: Scale, samples: &[(Labels<'_>, &Histogram)]) {
+    /// Writes a family of histograms. A bucket counts the samples up to its bound; samples up to
+    /// 1/64 above it may be included, because of the histogram's own resolution.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        scale: Scale,
+        samples: &[(Labels<'_>, &Histogram)],
+    ) {
         self.family(name, help, "histogram");
         let bucket = format!("{name}_bucket");
         for (labels, histogram) in samples {
@@ -108,19 +125,27 @@ impl Exposition {
                 self.sample(&bucket, labels, Some(&le), histogram.count_up_to(*bound).into());
             }
             self.sample(&bucket, labels, Some("+Inf"), histogram.count().into());
-            self.sample(&format!("{name}_sum"), labels, None, (histogram.sum() as f64 / scale.per_unit).into());
+            self.sample(
+                &format!("{name}_sum"),
+                labels,
+                None,
+                (histogram.sum() as f64 / scale.per_unit).into(),
+            );
             self.sample(&format!("{name}_count"), labels, None, histogram.count().into());
         }
     }
 
-    /// The page, to be sent as `text/plain; version=0.0.4; charset=utf-8`.
+    /// Returns the page, to be sent as `text/plain; version=0.0.4; charset=utf-8`.
     #[must_use]
     pub fn into_text(self) -> String {
         self.text
     }
 
     fn family(&mut self, name: &str, help: &str, kind: &str) {
-        debug_assert!(!self.families.iter().any(|known| known == name), "{name}: a family is written once");
+        debug_assert!(
+            !self.families.iter().any(|known| known == name),
+            "{name}: a family is written once"
+        );
         self.families.push(name.to_owned());
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a String cannot fail, here and below.
@@ -141,7 +166,9 @@ impl Exposition {
         let _ = match value {
             Number::Whole(n) => writeln!(self.text, " {n}"),
             Number::Real(n) if n.is_nan() => writeln!(self.text, " NaN"),
-            Number::Real(n) if n.is_infinite() => writeln!(self.text, " {}Inf", if n > 0.0 { '+' } else { '-' }),
+            Number::Real(n) if n.is_infinite() => {
+                writeln!(self.text, " {}Inf", if n > 0.0 { '+' } else { '-' })
+            }
             Number::Real(n) => writeln!(self.text, " {n}"),
         };
     }

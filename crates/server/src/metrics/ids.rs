@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use hotrow_measure::sketch::{SharedSketch, Sketch};
 
-/// Sketches of the ids asked for on two days running; which day it is comes in as an argument. One thread writes, any
-/// thread reads.
+/// Sketches of the ids requested on two consecutive days; the day is an argument. One thread
+/// writes, any thread reads.
 #[derive(Debug)]
 pub struct DistinctIds {
-    /// A day's sketch lives at the day's number modulo 2, so that a new day moves nothing.
+    /// A day's sketch is at the day's number modulo 2, so that a new day moves nothing.
     slots: [Slot; 2],
 }
 
@@ -23,13 +23,16 @@ const UNUSED: u32 = u32::MAX;
 
 impl Default for DistinctIds {
     fn default() -> Self {
-        Self { slots: [(); 2].map(|()| Slot { day: AtomicU32::new(UNUSED), sketch: SharedSketch::default() }) }
+        Self {
+            slots: [(); 2]
+                .map(|()| Slot { day: AtomicU32::new(UNUSED), sketch: SharedSketch::default() }),
+        }
     }
 }
 
 impl DistinctIds {
-    /// Notes that an id was asked for on `day` (days since 1970-01-01, UTC). `hash` is the id's, with good bits. For the one
-    /// thread that writes.
+    /// Records an id requested on `day` (days since 1970-01-01, UTC). `hash` is the id's, well
+    /// distributed. Only for the writing thread.
     #[inline]
     pub fn note(&self, day: u32, hash: u64) {
         let slot = &self.slots[(day % 2) as usize];
@@ -39,14 +42,14 @@ impl DistinctIds {
         slot.sketch.insert(hash);
     }
 
-    /// What was noted on `day`; none when nothing was, or when it is longer ago than the day before the newest. For any
-    /// thread.
+    /// Returns the sketch of `day`; `None` if it has none or precedes the newest day by more than
+    /// one. For any thread.
     #[must_use]
     pub fn of_day(&self, day: u32) -> Option<Sketch> {
         let slot = &self.slots[(day % 2) as usize];
         let before = slot.day.load(Ordering::Acquire);
         let sketch = slot.sketch.snapshot();
-        // A day that begins while it is copied leaves a copy that is part old: better none than that.
+        // A day that begins during the copy leaves it partly old, so the copy is discarded.
         std::sync::atomic::fence(Ordering::Acquire);
         (before == day && slot.day.load(Ordering::Relaxed) == day).then_some(sketch)
     }
@@ -72,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_kept_apart_and_the_day_before_yesterday_is_forgotten() {
+    fn days_are_separate_and_only_two_are_kept() {
         let ids = DistinctIds::default();
         assert_eq!(ids.of_day(20_000), None);
         (0..100).for_each(|i| ids.note(20_000, hash(i)));

@@ -2,12 +2,14 @@ use std::collections::{HashMap, HashSet};
 
 use super::*;
 
-/// Reads a page as strictly as the format is written down, and returns its samples by series. Panics at the first fault.
+/// Parses a page as strictly as the format is specified, and returns its samples by series. Panics
+/// at the first fault.
 pub(crate) fn lint(text: &str) -> HashMap<String, f64> {
     assert!(text.is_empty() || text.ends_with('\n'), "the last line ends in a line feed");
     let mut kinds: HashMap<&str, &str> = HashMap::new();
     let mut samples = HashMap::new();
-    let (mut family, mut helped) = ("", "");
+    let mut family = "";
+    let mut helped = "";
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').expect(line);
@@ -22,8 +24,11 @@ pub(crate) fn lint(text: &str) -> HashMap<String, f64> {
         } else {
             let (series, value) = line.rsplit_once(' ').expect(line);
             let (name, labels) = parse_series(series);
-            let suffix = name.strip_prefix(family).unwrap_or_else(|| panic!("{line}: outside of its family {family}"));
-            let suffixes: &[&str] = if kinds[family] == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            let suffix = name
+                .strip_prefix(family)
+                .unwrap_or_else(|| panic!("{line}: outside of its family {family}"));
+            let suffixes: &[&str] =
+                if kinds[family] == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             assert!(suffixes.contains(&suffix), "{line}: suffix {suffix}");
             assert_eq!(labels.iter().any(|(l, _)| l == "le"), suffix == "_bucket", "{line}: le");
             let value: f64 = value.replace("Inf", "inf").parse().expect(line);
@@ -37,14 +42,18 @@ pub(crate) fn lint(text: &str) -> HashMap<String, f64> {
 
 fn check_family(name: &str, kind: &str) {
     assert!(
-        name.starts_with("hotrow_") && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        name.starts_with("hotrow_")
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
     );
     assert!(["counter", "gauge", "histogram"].contains(&kind), "{name}: {kind}");
     assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
     for unit in ["_ms", "_ns", "_us", "_milliseconds", "_kb", "_mb", "_percent"] {
         assert!(!name.trim_end_matches("_total").ends_with(unit), "{name}: base units only");
     }
-    assert!(!["_bucket", "_sum", "_count", "_info"].iter().any(|s| name.ends_with(s)), "{name}: reserved suffix");
+    assert!(
+        !["_bucket", "_sum", "_count", "_info"].iter().any(|s| name.ends_with(s)),
+        "{name}: reserved suffix"
+    );
 }
 
 fn parse_series(series: &str) -> (&str, Vec<(String, String)>) {
@@ -54,7 +63,10 @@ fn parse_series(series: &str) -> (&str, Vec<(String, String)>) {
     let mut seen = HashSet::new();
     while !rest.is_empty() {
         let (label, after) = rest.split_once("=\"").expect(series);
-        assert!(label.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !label.starts_with("__"), "{series}");
+        assert!(
+            label.chars().all(|c| c.is_ascii_lowercase() || c == '_') && !label.starts_with("__"),
+            "{series}"
+        );
         assert!(seen.insert(label), "{series}: label twice");
         let mut value = String::new();
         let mut chars = after.char_indices();
@@ -76,7 +88,8 @@ fn parse_series(series: &str) -> (&str, Vec<(String, String)>) {
     (name, labels)
 }
 
-/// Per histogram: bounds and counts rise, the last bound is +Inf, and its count is `_count`.
+/// Checks each histogram: bounds and counts rise, the last bound is +Inf, and its count is
+/// `_count`.
 fn check_histograms(text: &str, samples: &HashMap<String, f64>) {
     let mut last: HashMap<String, (f64, f64)> = HashMap::new();
     for line in text.lines().filter(|l| !l.starts_with('#')) {
@@ -110,7 +123,7 @@ fn worker() -> Arc<WorkerMetrics> {
     w.ids.note(20_000, 0x9e37_79b9_7f4a_7c15);
     w.accepted.add(3);
     w.closed(CloseCause::Idle);
-    w.refused(Refusal::HeadBytes);
+    w.refused(Rejection::HeadBytes);
     Arc::new(w)
 }
 
@@ -148,21 +161,29 @@ fn labels_and_help_are_escaped() {
     let text = page.into_text();
     assert_eq!(
         text,
-        "# HELP hotrow_x Two\\nlines \\\\ here.\n# TYPE hotrow_x gauge\nhotrow_x{name=\"a\\\"b\\\\c\\nd,e}\"} 1.5\n"
+        "# HELP hotrow_x Two\\nlines \\\\ here.\n# TYPE hotrow_x \
+         gauge\nhotrow_x{name=\"a\\\"b\\\\c\\nd,e}\"} 1.5\n"
     );
     lint(&text);
 }
 
 #[test]
-fn values_that_are_no_numbers_have_their_form() {
+fn non_finite_values_have_their_form() {
     let mut page = Exposition::default();
     page.gauge(
         "hotrow_x",
         "A value.",
-        &[(&[("of", "a")], f64::INFINITY), (&[("of", "b")], f64::NEG_INFINITY), (&[("of", "c")], f64::NAN)],
+        &[
+            (&[("of", "a")], f64::INFINITY),
+            (&[("of", "b")], f64::NEG_INFINITY),
+            (&[("of", "c")], f64::NAN),
+        ],
     );
     let text = page.into_text();
-    assert!(text.ends_with("{of=\"a\"} +Inf\nhotrow_x{of=\"b\"} -Inf\nhotrow_x{of=\"c\"} NaN\n"), "{text}");
+    assert!(
+        text.ends_with("{of=\"a\"} +Inf\nhotrow_x{of=\"b\"} -Inf\nhotrow_x{of=\"c\"} NaN\n"),
+        "{text}"
+    );
 }
 
 #[test]

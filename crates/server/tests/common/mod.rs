@@ -1,5 +1,5 @@
-//! A server on our connections with a service that tells what it received, and a client that speaks bytes.
-// Each test binary uses its own part of this, and a helper that fails fails its test.
+//! A server with a service that reports the requests it received, and a client that sends bytes.
+// Each test binary uses some of this, and a failing helper fails its test.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::convert::Infallible;
@@ -17,7 +17,8 @@ use hotrow_server::config::{Concurrency, Config, Limits};
 use hotrow_server::drain::Shutdown;
 use hotrow_server::listen::Listeners;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
-use hotrow_server::worker::{WorkerError, Workers, run_workers};
+use hotrow_server::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
+use hotrow_supervisor::Supervisor;
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body, Incoming};
 use hyper::service::Service;
@@ -47,26 +48,28 @@ pub(crate) fn limits() -> Limits {
         position_wait: DEADLINE,
         privileged_waiters: 4,
         checks_per_s: 0,
+        bytes: hotrow_server::config::ByteLimits::default(),
+        drain_rate_min: 0,
     }
 }
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) shutdown: Shutdown,
-    pub(crate) gate: Gate,
+    pub(crate) limiter: ConcurrencyLimiter,
     workers: Option<Workers>,
 }
 
-/// Holds `GET /wait` back until it is opened, and counts who waits.
+/// Holds `GET /wait` back until it is opened, and counts waiting requests.
 #[derive(Clone)]
-pub(crate) struct Gate {
+pub(crate) struct ConcurrencyLimiter {
     open: Arc<watch::Sender<bool>>,
     pub(crate) waiting: Arc<AtomicUsize>,
     /// Requests for `/count` so far.
     counted: Arc<AtomicUsize>,
 }
 
-impl Gate {
+impl ConcurrencyLimiter {
     pub(crate) fn open(&self) {
         self.open.send_replace(true);
     }
@@ -81,7 +84,7 @@ impl Server {
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
         let address = listeners.address();
         let concurrency = Concurrency {
-            kind: hotrow_admit::concurrency::limit::Kind::Fixed,
+            kind: hotrow_admission::concurrency::limit::Kind::Fixed,
             tolerance: 2.0,
             probe_interval: Duration::from_secs(1),
             deadline_header: true,
@@ -90,6 +93,7 @@ impl Server {
             data: address,
             admin: address,
             admin_token: None,
+            admin_hosts: Vec::new(),
             workers,
             limits,
             concurrency,
@@ -98,11 +102,17 @@ impl Server {
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
         };
-        let gate = Gate { open: Arc::new(watch::Sender::new(false)), waiting: Arc::default(), counted: Arc::default() };
+        let limiter = ConcurrencyLimiter {
+            open: Arc::new(watch::Sender::new(false)),
+            waiting: Arc::default(),
+            counted: Arc::default(),
+        };
         let shutdown = Shutdown::new();
-        let made = gate.clone();
-        let workers = run_workers(&config, listeners, move |_| Echo(made.clone()), &shutdown).unwrap();
-        Self { address, shutdown, gate, workers: Some(workers) }
+        let made = limiter.clone();
+        let threads = WorkerThreads { name: WorkerName::Http, supervisor: Supervisor::default() };
+        let echo = move |_| Echo(made.clone());
+        let workers = run_workers(&config, listeners, echo, &shutdown, &threads).unwrap();
+        Self { address, shutdown, limiter, workers: Some(workers) }
     }
 
     pub(crate) fn metrics(&self) -> &WorkerMetrics {
@@ -113,13 +123,13 @@ impl Server {
         Client::connect(self.address)
     }
 
-    /// Waits until this many connections ended for `cause`.
+    /// Waits until `count` connections ended for `cause`.
     pub(crate) fn await_closed(&self, cause: CloseCause, count: u64) {
         wait_until(|| self.metrics().closed_count(cause) >= count);
         assert_eq!(self.metrics().closed_count(cause), count);
     }
 
-    /// Waits for the workers to end by themselves.
+    /// Waits until the workers have ended by themselves.
     pub(crate) fn join(mut self) -> Result<(), WorkerError> {
         self.workers.take().unwrap().join()
     }
@@ -135,7 +145,7 @@ impl Drop for Server {
     }
 }
 
-/// Awaits a condition that another thread brings about.
+/// Waits for a condition that another thread brings about.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -146,7 +156,7 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
-/// What a client received until the connection was closed.
+/// Everything that a client received until the connection was closed.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) answers: Vec<Answer>,
@@ -207,10 +217,12 @@ impl Client {
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
             Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes)),
         };
-        let (mut answers, mut rest) = (Vec::new(), &bytes[..]);
+        let mut answers = Vec::new();
+        let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let (answer, after) =
-                parse(rest).unwrap_or_else(|| panic!("part of an answer: {:?}", String::from_utf8_lossy(rest)));
+            let (answer, after) = parse(rest).unwrap_or_else(|| {
+                panic!("part of an answer: {:?}", String::from_utf8_lossy(rest))
+            });
             answers.push(answer);
             rest = after;
         }
@@ -228,15 +240,21 @@ fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
     let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let length = head
+        .lines()
+        .find_map(|l| l.strip_prefix("content-length: "))
+        .map_or(0, |n| n.parse().unwrap());
     let body = bytes.get(end..end + length)?;
-    Some((Answer { status, head, body: String::from_utf8(body.to_vec()).unwrap() }, &bytes[end + length..]))
+    Some((
+        Answer { status, head, body: String::from_utf8(body.to_vec()).unwrap() },
+        &bytes[end + length..],
+    ))
 }
 
-/// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the gate, `/block` blocks its thread
-/// until it is open, `/count` tells how many asked for it before, `/panic` panics, `/big` is 64 MB, `/ignore` does not
-/// look at its body.
-struct Echo(Gate);
+/// Answers `METHOD target body`; 400 when the body is broken. `/wait` waits for the limiter,
+/// `/block` blocks its thread until it is open, `/count` returns the number of earlier requests for
+/// it, `/panic` panics, `/big` is 64 MB, `/ignore` ignores its body.
+struct Echo(ConcurrencyLimiter);
 
 impl Service<Request<Incoming>> for Echo {
     type Response = Response<Piece>;
@@ -244,25 +262,25 @@ impl Service<Request<Incoming>> for Echo {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Piece>, Infallible>>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let gate = self.0.clone();
+        let limiter = self.0.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let target = parts.uri.to_string();
             let text = match target.as_str() {
                 "/big" => return Ok(Response::new(Piece::of(vec![b'x'; 64 << 20]))),
                 "/ignore" => String::new(),
-                "/count" => gate.counted.fetch_add(1, Ordering::Relaxed).to_string(),
+                "/count" => limiter.counted.fetch_add(1, Ordering::Relaxed).to_string(),
                 "/panic" => panic!("as the test asked"),
                 "/block" => {
-                    gate.waiting.fetch_add(1, Ordering::Relaxed);
-                    wait_until(|| *gate.open.borrow());
+                    limiter.waiting.fetch_add(1, Ordering::Relaxed);
+                    wait_until(|| *limiter.open.borrow());
                     String::new()
                 }
                 "/wait" => {
-                    gate.waiting.fetch_add(1, Ordering::Relaxed);
-                    // The gate lives as long as the service.
-                    let _ = gate.open.subscribe().wait_for(|open| *open).await;
-                    gate.waiting.fetch_sub(1, Ordering::Relaxed);
+                    limiter.waiting.fetch_add(1, Ordering::Relaxed);
+                    // The limiter lives as long as the service.
+                    let _ = limiter.open.subscribe().wait_for(|open| *open).await;
+                    limiter.waiting.fetch_sub(1, Ordering::Relaxed);
                     String::new()
                 }
                 _ => match read(body).await {
@@ -275,13 +293,18 @@ impl Service<Request<Incoming>> for Echo {
                 },
             };
             let text = format!("{} {target} {text}", parts.method);
-            Ok(Response::new(Piece::of(if parts.method == Method::HEAD { String::new() } else { text })))
+            Ok(Response::new(Piece::of(if parts.method == Method::HEAD {
+                String::new()
+            } else {
+                text
+            })))
         })
     }
 }
 
 async fn read(body: Incoming) -> Result<Vec<u8>, hyper::Error> {
-    let (mut body, mut bytes) = (pin!(body), Vec::new());
+    let mut body = pin!(body);
+    let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         if let Ok(data) = frame?.into_data() {
             bytes.extend_from_slice(&data);
@@ -302,7 +325,10 @@ impl Body for Piece {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
     }
 

@@ -1,7 +1,8 @@
-//! MongoDB. Where the deployment has no transactions, each change is a write of its own.
+//! MongoDB. Without transactions in the deployment, each change is a write of its own.
 //!
-//! A write of one document holds no lock before it is made: one whose answer was lost may be made after later ones. So each is
-//! made only over an older version; a delete could still be followed by a late insert, and is not made any more then
+//! A single-document write holds no lock in advance, so a write whose response was lost may take
+//! effect after later ones. Each write therefore only replaces an older version. A delete could
+//! still be followed by a late insert, so such keys are not deleted any more
 //! ([`Writer::unknown_writes_hold_locks`]).
 
 use mongodb::bson::{Bson, Document, doc};
@@ -11,10 +12,13 @@ use mongodb::{Client, ClientSession, Collection};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::{Act, Change, End, Ended, Fault, Rows, STATEMENT_TIME_MAX, Table, Writer, rolled_back, runtime};
+use super::{
+    Change, ChangeKind, DatabaseError, Rows, STATEMENT_TIME_MAX, Table, TransactionEnd,
+    TransactionOutcome, Writer, rolled_back, runtime,
+};
 use crate::row::{KeyType, MARK, PAYLOAD, VERSION, payload};
 
-/// A client of a deployment.
+/// Client of a MongoDB deployment.
 pub(super) struct MongodbWriter {
     url: String,
     runtime: Runtime,
@@ -22,29 +26,36 @@ pub(super) struct MongodbWriter {
     key: String,
     key_type: KeyType,
     connected: Option<Connected>,
-    /// The cluster time after the newest commit.
+    /// Cluster time after the newest commit.
     position: Option<u64>,
 }
 
-/// What a connection found.
+/// An open connection.
 struct Connected {
     collection: Collection<Document>,
-    /// None where the deployment has no sessions.
+    /// `None` if the deployment has no sessions.
     session: Option<ClientSession>,
     has_transactions: bool,
 }
 
 impl MongodbWriter {
-    pub(super) fn new(url: &str, table: &Table) -> Result<Self, Fault> {
+    pub(super) fn new(url: &str, table: &Table) -> Result<Self, DatabaseError> {
         if table.key != "_id" {
-            return Err(Fault::Lasting(format!("MongoDB's key is _id, not {}", table.key)));
+            return Err(DatabaseError::Permanent(format!(
+                "MongoDB's key is _id, not {}",
+                table.key
+            )));
         }
-        let (url, table, key, key_type) = (url.to_owned(), table.name.clone(), table.key.clone(), table.key_type);
+        let (url, table, key, key_type) =
+            (url.to_owned(), table.name.clone(), table.key.clone(), table.key_type);
         Ok(Self { url, runtime: runtime()?, table, key, key_type, connected: None, position: None })
     }
 
-    /// Does something with the connection; one on which anything went wrong is not used again.
-    fn with<T>(&mut self, act: impl AsyncFnOnce(&mut Connected) -> Result<T, Error>) -> Result<T, Fault> {
+    /// Uses the connection; it is dropped after any error.
+    fn with<T>(
+        &mut self,
+        act: impl AsyncFnOnce(&mut Connected) -> Result<T, Error>,
+    ) -> Result<T, DatabaseError> {
         let Self { url, runtime, table, connected, .. } = self;
         let done = runtime.block_on(async {
             // A timer needs the runtime around it.
@@ -60,7 +71,9 @@ impl MongodbWriter {
         let fault = match done {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(error)) => fault(&error),
-            Err(_) => Fault::Passing(format!("no answer within {STATEMENT_TIME_MAX:?}")),
+            Err(_) => {
+                DatabaseError::Transient(format!("no response within {STATEMENT_TIME_MAX:?}"))
+            }
         };
         *connected = None;
         Err(fault)
@@ -73,7 +86,8 @@ impl MongodbWriter {
         }
     }
 
-    /// The key of a document, if it is one of ours. Numbers of other types count as equal in MongoDB.
+    /// Returns the key of one of the checker's documents. Numbers of different types compare equal
+    /// in MongoDB.
     fn key_of(&self, document: &Document) -> Option<u32> {
         match (self.key_type, document.get(&self.key)?) {
             (KeyType::Integer, Bson::Int64(n)) => u32::try_from(*n).ok(),
@@ -89,23 +103,27 @@ async fn connect(url: &str, table: &str) -> Result<Connected, Error> {
     options.app_name = Some("hotrow verify".to_owned());
     options.server_selection_timeout = Some(STATEMENT_TIME_MAX);
     options.connect_timeout = Some(STATEMENT_TIME_MAX);
-    // A write that is tried again by the driver would be two writes to the checker.
+    // A write retried by the driver would be two writes to the checker.
     options.retry_writes = Some(false);
     options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).build());
     options.read_concern = Some(ReadConcern::majority());
     let client = Client::with_options(options)?;
     let Some(database) = client.default_database() else {
-        return Err(Error::custom("the connection string names no database: mongodb://host/DATABASE"));
+        return Err(Error::custom(
+            "the connection string names no database: mongodb://host/DATABASE",
+        ));
     };
     let hello = database.run_command(doc! { "hello": 1 }).await?;
-    let replicated = hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
+    let replicated =
+        hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
     let has_sessions = hello.contains_key("logicalSessionTimeoutMinutes");
-    let session = if has_sessions && replicated { Some(client.start_session().await?) } else { None };
+    let session =
+        if has_sessions && replicated { Some(client.start_session().await?) } else { None };
     let has_transactions = session.is_some();
     Ok(Connected { collection: database.collection(table), session, has_transactions })
 }
 
-/// One change, made only over an older version.
+/// Makes one change, only over an older version.
 async fn make(
     collection: &Collection<Document>,
     session: Option<&mut ClientSession>,
@@ -115,15 +133,15 @@ async fn make(
     let version = change.version.cast_signed();
     let older = doc! { "_id": id.clone(), VERSION: { "$lt": version } };
     let fields = || doc! { VERSION: version, PAYLOAD: payload(change.key, change.version) };
-    match change.act {
-        Act::Delete => {
+    match change.kind {
+        ChangeKind::Delete => {
             let delete = collection.delete_one(older);
             match session {
                 Some(session) => delete.session(session).await.map(|_| ()),
                 None => delete.await.map(|_| ()),
             }
         }
-        Act::Replace => {
+        ChangeKind::Replace => {
             let mut document = doc! { "_id": id };
             document.extend(fields());
             let replace = collection.replace_one(older, document).upsert(true);
@@ -132,7 +150,7 @@ async fn make(
                 None => replace.await.map(|_| ()),
             }
         }
-        Act::Upsert => {
+        ChangeKind::Upsert => {
             let update = collection.update_one(older, doc! { "$set": fields() }).upsert(true);
             match session {
                 Some(session) => update.session(session).await.map(|_| ()),
@@ -143,7 +161,7 @@ async fn make(
 }
 
 impl Writer for MongodbWriter {
-    fn create(&mut self) -> Result<(), Fault> {
+    fn create(&mut self) -> Result<(), DatabaseError> {
         let name = self.table.clone();
         self.with(async |connected| {
             let database = connected.collection.client().default_database();
@@ -155,7 +173,7 @@ impl Writer for MongodbWriter {
         })
     }
 
-    fn rows(&mut self) -> Result<Rows, Fault> {
+    fn rows(&mut self) -> Result<Rows, DatabaseError> {
         let documents = self.with(async |connected| {
             let mut cursor = connected.collection.find(doc! {}).await?;
             let mut documents = Vec::new();
@@ -166,7 +184,8 @@ impl Writer for MongodbWriter {
         })?;
         let mut rows = Rows::default();
         for document in documents {
-            let version = document.get_i64(VERSION).ok().and_then(|version| u64::try_from(version).ok());
+            let version =
+                document.get_i64(VERSION).ok().and_then(|version| u64::try_from(version).ok());
             let ours = document.get_str(PAYLOAD).is_ok_and(|payload| payload.starts_with(MARK));
             match (self.key_of(&document), version) {
                 (Some(key), Some(version)) if ours => _ = rows.versions.insert(key, version),
@@ -176,20 +195,27 @@ impl Writer for MongodbWriter {
         Ok(rows)
     }
 
-    fn version(&mut self, key: u32) -> Result<Option<u64>, Fault> {
+    fn version(&mut self, key: u32) -> Result<Option<u64>, DatabaseError> {
         let id = self.id(key);
-        let found = self.with(async |connected| connected.collection.find_one(doc! { "_id": id }).await)?;
+        let found =
+            self.with(async |connected| connected.collection.find_one(doc! { "_id": id }).await)?;
         Ok(found.and_then(|document| document.get_i64(VERSION).ok()).map(i64::cast_unsigned))
     }
 
-    fn transact(&mut self, changes: &[Change], end: End, before_commit: &mut dyn FnMut()) -> Ended {
-        let changes: Vec<(Bson, Change)> = changes.iter().map(|change| (self.id(change.key), *change)).collect();
-        // Only what may have reached the server can be unknown.
+    fn transact(
+        &mut self,
+        changes: &[Change],
+        end: TransactionEnd,
+        before_commit: &mut dyn FnMut(),
+    ) -> TransactionOutcome {
+        let changes: Vec<(Bson, Change)> =
+            changes.iter().map(|change| (self.id(change.key), *change)).collect();
+        // Only writes that may have reached the server can be unknown.
         let (mut sent, mut refused) = (false, false);
         let done = self.with(async |connected| {
             let Connected { collection, session, has_transactions } = connected;
             match (&changes[..], session) {
-                ([(id, change)], session) if end == End::Commit => {
+                ([(id, change)], session) if end == TransactionEnd::Commit => {
                     before_commit();
                     sent = true;
                     let made = make(collection, session.as_mut(), id.clone(), change).await;
@@ -202,7 +228,7 @@ impl Writer for MongodbWriter {
                     for (id, change) in changes {
                         make(collection, Some(session), id.clone(), change).await?;
                     }
-                    if end == End::RollBack {
+                    if end == TransactionEnd::RollBack {
                         session.abort_transaction().await?;
                         return Ok(None);
                     }
@@ -211,18 +237,20 @@ impl Writer for MongodbWriter {
                     session.commit_transaction().await?;
                     Ok(session.operation_time())
                 }
-                // Nothing is rolled back where there are no transactions, and several are never asked for.
+                // Without transactions nothing is rolled back, and several changes are never
+                // requested.
                 _ => Ok(None),
             }
         });
         match done {
-            _ if end == End::RollBack => rolled_back(),
+            _ if end == TransactionEnd::RollBack => rolled_back(),
             Ok(time) => {
-                self.position = time.map(|time| u64::from(time.time) << 32 | u64::from(time.increment));
-                Ended::Committed
+                self.position =
+                    time.map(|time| u64::from(time.time) << 32 | u64::from(time.increment));
+                TransactionOutcome::Committed
             }
-            Err(fault) if sent && !refused => Ended::Unknown(fault),
-            Err(fault) => Ended::Undone(fault),
+            Err(fault) if sent && !refused => TransactionOutcome::Unknown(fault),
+            Err(fault) => TransactionOutcome::RolledBack(fault),
         }
     }
 
@@ -239,10 +267,10 @@ impl Writer for MongodbWriter {
     }
 }
 
-/// The code of "there is such a collection".
+/// Error code: the collection exists.
 const NAMESPACE_EXISTS: i32 = 48;
-/// Codes of what will never work: not authorised, authentication failed.
-const LASTING: [i32; 2] = [13, 18];
+/// Permanent error codes: not authorised, authentication failed.
+const PERMANENT: [i32; 2] = [13, 18];
 
 fn code(error: &Error) -> Option<i32> {
     match &*error.kind {
@@ -252,17 +280,19 @@ fn code(error: &Error) -> Option<i32> {
     }
 }
 
-/// Whether the server said that it did not make the write.
+/// Returns whether the server reported that it did not make the write.
 fn is_refusal(error: &Error) -> bool {
     let refused = matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_)));
     refused && !error.contains_label("RetryableWriteError")
 }
 
-fn fault(error: &Error) -> Fault {
+fn fault(error: &Error) -> DatabaseError {
     let text = error.to_string();
     let lasting = match &*error.kind {
-        ErrorKind::InvalidArgument { .. } | ErrorKind::Authentication { .. } | ErrorKind::Custom(_) => true,
-        _ => code(error).is_some_and(|code| LASTING.contains(&code)),
+        ErrorKind::InvalidArgument { .. }
+        | ErrorKind::Authentication { .. }
+        | ErrorKind::Custom(_) => true,
+        _ => code(error).is_some_and(|code| PERMANENT.contains(&code)),
     };
-    if lasting { Fault::Lasting(text) } else { Fault::Passing(text) }
+    if lasting { DatabaseError::Permanent(text) } else { DatabaseError::Transient(text) }
 }

@@ -1,28 +1,32 @@
-//! Chunked bodies (RFC 9112, section 7.1), decoded when they are complete: answers are small.
+//! Chunked bodies (RFC 9112, section 7.1), decoded when complete, because responses are small.
 
-/// What a buffer holds.
+/// Content of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
-    /// The whole body, in so many bytes of the buffer.
+    /// The whole body, and the bytes of the buffer that it occupied.
     Complete { body: Vec<u8>, used: usize },
-    /// Its beginning.
+    /// The beginning of a body.
     Partial,
 }
 
-/// Decodes from the beginning; none if these are no chunks.
+/// Decodes from the beginning; `None` if the bytes are not chunked.
 pub(super) fn decode(bytes: &[u8]) -> Option<Decoded> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
         let Some(line) = line_at(bytes, at) else { return Some(Decoded::Partial) };
         let size = std::str::from_utf8(line).ok()?.split(';').next()?.trim();
-        // Sixteen digits would not fit; nothing so large is read anyway.
+        // Sixteen digits would overflow; such sizes are not accepted anyway.
         let size = usize::from_str_radix(size, 16).ok().filter(|_| !size.starts_with('+'))?;
         at += line.len() + 2;
         if size == 0 {
-            return Some(trailer_end(bytes, at).map_or(Decoded::Partial, |used| Decoded::Complete { body, used }));
+            return Some(
+                trailer_end(bytes, at)
+                    .map_or(Decoded::Partial, |used| Decoded::Complete { body, used }),
+            );
         }
         let end = at.checked_add(size)?;
-        let (Some(chunk), Some(after)) = (bytes.get(at..end), bytes.get(end..end.checked_add(2)?)) else {
+        let (Some(chunk), Some(after)) = (bytes.get(at..end), bytes.get(end..end.checked_add(2)?))
+        else {
             return Some(Decoded::Partial);
         };
         if after != b"\r\n" {
@@ -33,13 +37,13 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Decoded> {
     }
 }
 
-/// The line that begins there, without its end.
+/// Returns the line that begins at `at`, without its end.
 fn line_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
     let rest = bytes.get(at..)?;
     rest.windows(2).position(|pair| pair == b"\r\n").map(|length| &rest[..length])
 }
 
-/// The end of the trailer section that begins there.
+/// Returns the end of the trailer section that begins at `at`.
 fn trailer_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let line = line_at(bytes, at)?;

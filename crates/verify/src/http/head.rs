@@ -1,17 +1,17 @@
-//! The head of an answer.
+//! Head of a response.
 
-/// Status and headers.
+/// Status and headers of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
-    /// Names in small letters.
+    /// Names in lower case.
     headers: Vec<(String, String)>,
     pub(super) framing: Framing,
-    /// Whether the connection may be used again.
+    /// True if the connection can be reused.
     pub(super) keep: bool,
 }
 
-/// Where the body ends.
+/// End of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
@@ -19,13 +19,13 @@ pub(super) enum Framing {
     UntilClose,
 }
 
-/// The end of the head in these bytes, behind its empty line.
+/// Returns the end of the head, after its empty line.
 pub(super) fn end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
 }
 
 impl Head {
-    /// Reads a complete head; none if it is no HTTP/1 answer.
+    /// Parses a complete head; `None` if it is not an HTTP/1 response.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.split("\r\n");
@@ -45,13 +45,14 @@ impl Head {
             _ => return None,
         };
         let bodiless = matches!(status, 204 | 304) || status < 200;
-        let close = head.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        let close =
+            head.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         let delimited = bodiless || head.framing != Framing::UntilClose;
         head.keep = first.starts_with("HTTP/1.1") && !close && delimited;
         Some(head)
     }
 
-    /// The value of a header, whose name is in small letters.
+    /// Returns the value of a header; the name is in lower case.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

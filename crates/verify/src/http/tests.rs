@@ -2,7 +2,8 @@ use std::net::TcpListener;
 
 use super::*;
 
-/// A server that answers each connection's first request with these bytes, and closes after the last piece.
+/// Starts a server that responds to each connection's first request with these bytes, and closes
+/// after the last piece.
 fn serve(pieces: Vec<Vec<u8>>) -> Arc<Target> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -11,7 +12,7 @@ fn serve(pieces: Vec<Vec<u8>>) -> Arc<Target> {
             let mut request = [0; 4096];
             while !matches!(stream.read(&mut request), Ok(0) | Err(_)) {
                 for piece in &pieces {
-                    // The client may have gone.
+                    // The client may have closed.
                     _ = stream.write_all(piece);
                     _ = stream.flush();
                 }
@@ -24,52 +25,67 @@ fn serve(pieces: Vec<Vec<u8>>) -> Arc<Target> {
     Arc::new(Target::parse(&url).expect("a URL"))
 }
 
-fn ask(pieces: &[&str]) -> Result<Answer, Lost> {
+fn ask(pieces: &[&str]) -> Result<Response, RequestError> {
     let target = serve(pieces.iter().map(|piece| piece.as_bytes().to_vec()).collect());
     Client::new(target, Duration::from_secs(5)).ask(&Request::get("/a".to_owned()), |_| {})
 }
 
 #[test]
-fn answers_are_read_whatever_their_framing() {
+fn every_framing_is_read() {
     for pieces in [
         &["HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"x\"\r\n\r\nhello"][..],
         &["HTTP/1.1 200 OK\r\nContent-Len", "gth: 5\r\nETag: \"x\"\r\n\r", "\nhe", "llo"],
         &["HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\netag:\"x\"\r\n\r\nhello"],
         &[
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: \"x\"\r\n\r\n2;a=b\r\nhe\r\n3\r\nll",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: \"x\"\r\n\r\n\
+             2;a=b\r\nhe\r\n3\r\nll",
             "o\r\n0\r\nA: b\r\n\r\n",
         ],
     ] {
-        let answer = ask(pieces).unwrap_or_else(|lost| panic!("{pieces:?}: {lost:?}"));
-        assert_eq!((answer.status(), answer.body.as_slice()), (200, &b"hello"[..]), "{pieces:?}");
-        assert_eq!(answer.header("etag"), Some("\"x\""));
-        assert!(answer.sent_ns <= answer.received_ns);
+        let response = ask(pieces).unwrap_or_else(|lost| panic!("{pieces:?}: {lost:?}"));
+        assert_eq!(
+            (response.status(), response.body.as_slice()),
+            (200, &b"hello"[..]),
+            "{pieces:?}"
+        );
+        assert_eq!(response.header("etag"), Some("\"x\""));
+        assert!(response.sent_ns <= response.received_ns);
     }
 }
 
 #[test]
-fn what_is_no_answer_is_told_apart() {
+fn failures_are_distinguished() {
     for (pieces, lost) in [
-        (&["SSH-2.0-x\r\n\r\n"][..], Lost::Malformed),
-        (&["HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], Lost::Malformed),
-        (&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"], Lost::Malformed),
-        (&["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"], Lost::Malformed),
-        (&["HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"], Lost::Closed),
-        (&["HTTP/1.1 200 OK\r\nContent"], Lost::Closed),
+        (&["SSH-2.0-x\r\n\r\n"][..], RequestError::Malformed),
+        (&["HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], RequestError::Malformed),
+        (
+            &["HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"],
+            RequestError::Malformed,
+        ),
+        (&["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"], RequestError::Malformed),
+        (&["HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello"], RequestError::Closed),
+        (&["HTTP/1.1 200 OK\r\nContent"], RequestError::Closed),
     ] {
-        assert_eq!(ask(pieces).map(|answer| answer.status()), Err(lost), "{pieces:?}");
+        assert_eq!(ask(pieces).map(|response| response.status()), Err(lost), "{pieces:?}");
     }
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let target = Target::parse(&format!("http://{}", silent.local_addr().expect("bound"))).expect("a URL");
+    let target =
+        Target::parse(&format!("http://{}", silent.local_addr().expect("bound"))).expect("a URL");
     let mut client = Client::new(Arc::new(target.clone()), Duration::from_millis(50));
-    assert_eq!(client.ask(&Request::get("/".to_owned()), |_| {}).map(|a| a.status()), Err(Lost::TimedOut));
+    assert_eq!(
+        client.ask(&Request::get("/".to_owned()), |_| {}).map(|a| a.status()),
+        Err(RequestError::TimedOut)
+    );
     drop(silent);
     let mut client = Client::new(Arc::new(target), Duration::from_secs(5));
-    assert_eq!(client.ask(&Request::get("/".to_owned()), |_| {}).map(|a| a.status()), Err(Lost::Connect));
+    assert_eq!(
+        client.ask(&Request::get("/".to_owned()), |_| {}).map(|a| a.status()),
+        Err(RequestError::Connect)
+    );
 }
 
 #[test]
-fn chunks_that_are_cut_anywhere_are_partial() {
+fn truncated_chunks_are_partial() {
     let whole = b"5\r\nhello\r\n1;x\r\n!\r\n0\r\nA: b\r\n\r\n";
     for cut in 0..whole.len() {
         assert_eq!(chunked::decode(&whole[..cut]), Some(chunked::Decoded::Partial), "{cut}");
@@ -78,15 +94,18 @@ fn chunks_that_are_cut_anywhere_are_partial() {
         chunked::decode(whole),
         Some(chunked::Decoded::Complete { body: b"hello!".to_vec(), used: whole.len() })
     );
-    for bad in ["x\r\n", "5\r\nhelloXX0\r\n\r\n", "ffffffffffffffff\r\na", "-1\r\n", "+1\r\na\r\n", "\r\n"] {
+    for bad in
+        ["x\r\n", "5\r\nhelloXX0\r\n\r\n", "ffffffffffffffff\r\na", "-1\r\n", "+1\r\na\r\n", "\r\n"]
+    {
         assert_eq!(chunked::decode(bad.as_bytes()), None, "{bad}");
     }
 }
 
 #[test]
-fn a_url_names_host_port_and_prefix() {
+fn a_url_has_host_port_and_prefix() {
     let good = Target::parse("http://127.0.0.1:8080/a/b/").expect("a URL");
-    let request = String::from_utf8(Request::get("/items/1".to_owned()).bytes(&good)).expect("text");
+    let request =
+        String::from_utf8(Request::get("/items/1".to_owned()).bytes(&good)).expect("text");
     assert_eq!(request, "GET /a/b/items/1 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n");
     assert_eq!(Target::parse("http://[::1]").map(|t| t.addresses[0].port()), Ok(80));
     for bad in [

@@ -8,7 +8,7 @@ use super::*;
 use crate::sampler::Sampler;
 use crate::samples::{Role, Samples};
 
-/// Longest wait for a group to be held up, or to be empty.
+/// Longest wait for a group to be throttled, or to be empty.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process two groups below the mount.
@@ -32,20 +32,24 @@ fn set(group: &Path, version: Version, [periods, throttled, ms]: [u64; 3]) {
         Version::V1 => format!("throttled_time {}", ms * 1_000_000),
         Version::V2 => format!("throttled_usec {}", ms * 1000),
     };
-    fs::write(group.join("cpu.stat"), format!("nr_periods {periods}\nnr_throttled {throttled}\n{time}\n")).unwrap();
+    fs::write(
+        group.join("cpu.stat"),
+        format!("nr_periods {periods}\nnr_throttled {throttled}\n{time}\n"),
+    )
+    .unwrap();
 }
 
-/// Counts of the own group and of the one above it, of one second; which of the two counts.
+/// Counts of a second of the own group and of the one above it, and which of the two counts.
 #[test]
-fn the_group_of_the_chain_that_holds_up_most_counts() {
+fn the_most_throttled_group_of_the_chain_counts() {
     let cases = [
-        // A quota above the own group, which has none.
+        // A quota of the group above; the own group has none.
         ([0, 0, 0], [10, 9, 700], Some(1)),
         ([10, 9, 700], [0, 0, 0], Some(0)),
-        // Both have one, and the larger one is shared with others.
+        // Both have a quota, and the larger one is shared with others.
         ([10, 1, 50], [10, 8, 3000], Some(1)),
         ([10, 8, 300], [10, 1, 3000], Some(0)),
-        // The nearest of equals; one that had too few periods to tell does not win by its share.
+        // The nearest of equals; a share of too few periods does not win.
         ([10, 5, 300], [10, 5, 300], Some(0)),
         ([1, 1, 5], [10, 5, 300], Some(1)),
         ([10, 0, 0], [10, 0, 0], None),
@@ -56,27 +60,38 @@ fn the_group_of_the_chain_that_holds_up_most_counts() {
         set(&chain[1], version, [5000; 3]);
         let groups = Groups::of(&Root::at(folder.path()), "self").unwrap();
         let before = groups.counted();
-        assert_eq!(before.throttles.iter().map(|of| of.group.to_path_buf()).collect::<Vec<_>>(), chain);
+        assert_eq!(
+            before.throttles.iter().map(|of| of.group.to_path_buf()).collect::<Vec<_>>(),
+            chain
+        );
         for (own, above, which) in cases {
             set(&chain[0], version, own.map(|added| 100 + added));
             set(&chain[1], version, above.map(|added| 5000 + added));
             let (counters, held_in) = groups.counted().since(&before);
-            assert_eq!(held_in.as_deref(), which.map(|at: usize| chain[at].as_path()), "{version:?} {own:?} {above:?}");
-            let counted = [counters.periods, counters.throttled_periods, counters.throttled.as_millis() as u64];
+            assert_eq!(
+                held_in.as_deref(),
+                which.map(|at: usize| chain[at].as_path()),
+                "{version:?} {own:?} {above:?}"
+            );
+            let counted = [
+                counters.periods,
+                counters.throttled_periods,
+                counters.throttled.as_millis() as u64,
+            ];
             assert_eq!(counted, if which == Some(1) { above } else { own });
         }
     }
 }
 
 #[test]
-fn a_group_that_was_not_there_before_tells_nothing_of_the_time_between() {
+fn a_new_group_has_no_increase() {
     let (folder, chain) = tree(Version::V2);
     set(&chain[1], Version::V2, [900, 900, 900]);
     let after = Groups::of(&Root::at(folder.path()), "self").unwrap().counted();
-    assert_eq!(after.since(&Counted::default()).1, None);
+    assert_eq!(after.since(&GroupStats::default()).1, None);
 }
 
-/// A process of its own, in a group without a quota below one that has a tenth of a CPU.
+/// A process in a group without a quota, below one with a tenth of a CPU.
 struct Planted {
     busy: Option<Child>,
     above: PathBuf,
@@ -84,20 +99,26 @@ struct Planted {
 }
 
 impl Planted {
-    /// None where this user may not make such groups.
+    /// Returns `None` if this user may not create such groups.
     fn new() -> Option<Self> {
         let found = cgroup::hierarchies(Path::new("/")).ok()?;
-        let found =
-            found.iter().find(|found| found.version == Version::V1 && found.controllers.contains(&"cpu".into()));
+        let found = found.iter().find(|found| {
+            found.version == Version::V1 && found.controllers.contains(&"cpu".into())
+        });
         let above = found?.own.join(format!("hotrow-above-{}", std::process::id()));
         fs::create_dir(&above).ok()?;
         let mut planted = Self { busy: None, below: above.join("below"), above };
         fs::write(planted.above.join("cpu.cfs_quota_us"), "10000").ok()?;
         fs::create_dir(&planted.below).ok()?;
-        let busy = format!("echo $$ > '{}/cgroup.procs' && echo in && while :; do :; done", planted.below.display());
-        let mut child = Command::new("sh").args(["-c", &busy]).stdout(Stdio::piped()).spawn().ok()?;
-        let mut told = [0; 3];
-        let entered = child.stdout.take().is_some_and(|mut out| out.read_exact(&mut told).is_ok());
+        let busy = format!(
+            "echo $$ > '{}/cgroup.procs' && echo in && while :; do :; done",
+            planted.below.display()
+        );
+        let mut child =
+            Command::new("sh").args(["-c", &busy]).stdout(Stdio::piped()).spawn().ok()?;
+        let mut reported = [0; 3];
+        let entered =
+            child.stdout.take().is_some_and(|mut out| out.read_exact(&mut reported).is_ok());
         planted.busy = Some(child);
         entered.then_some(planted)
     }
@@ -111,7 +132,7 @@ impl Drop for Planted {
         }
         let until = Instant::now() + PATIENCE;
         for group in [&self.below, &self.above] {
-            // A killed process counts until the kernel has finished with it.
+            // A killed process counts until the kernel has removed it.
             while group.exists() && fs::remove_dir(group).is_err() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -120,22 +141,28 @@ impl Drop for Planted {
 }
 
 #[test]
-fn a_real_quota_above_the_own_group_is_seen() {
-    let Some(planted) = Planted::new() else { return eprintln!("no group with a quota can be made here") };
+fn a_real_quota_above_the_own_group_is_found() {
+    let Some(planted) = Planted::new() else {
+        return eprintln!("no group with a quota can be created here");
+    };
     let pid = planted.busy.as_ref().map_or(0, Child::id);
     let mut sampler = Sampler::new(Root::machine(), &[pid]);
     let (first, until) = (sampler.sample(Nanos::now()), Instant::now() + PATIENCE);
     let watched = loop {
         std::thread::sleep(Duration::from_millis(50));
-        let watched = Samples::between(&first, &sampler.sample(Nanos::now()), |_| Role::Service).processes.remove(0);
+        let watched = Samples::between(&first, &sampler.sample(Nanos::now()), |_| Role::Service)
+            .processes
+            .remove(0);
         let group = watched.group.unwrap_or_default();
         if group.throttled_periods >= PERIODS_MIN || Instant::now() > until {
             break watched;
         }
     };
     assert_eq!(watched.held_in.as_deref(), Some(planted.above.as_path()), "{watched:?}");
-    let samples = Samples { span: Duration::from_secs(1), processes: vec![watched], ..Samples::default() };
-    let finding = crate::rules::judge(&samples).remove(0);
-    let named = finding.evidence[0].contains(&format!("process {pid} ({})", planted.above.display()));
-    assert!(finding.class == crate::rules::finding::Class::Throttled && named, "{finding:?}");
+    let samples =
+        Samples { span: Duration::from_secs(1), processes: vec![watched], ..Samples::default() };
+    let finding = crate::rules::evaluate(&samples).remove(0);
+    let named =
+        finding.evidence[0].contains(&format!("process {pid} ({})", planted.above.display()));
+    assert!(finding.class == crate::rules::finding::LimitClass::Throttled && named, "{finding:?}");
 }

@@ -6,21 +6,21 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
 use super::*;
 
-/// A second with `n` answers from 1 ms on, and `given_up` requests of 700 ms.
-fn record(n: u64, given_up: u64) -> Record {
-    let mut record = Record::default();
+/// A second with `n` responses from 1 ms on, and `abandoned` abandoned requests of 700 ms.
+fn record(n: u64, abandoned: u64) -> LoadStats {
+    let mut record = LoadStats::default();
     for i in 0..n {
         record.latency.answered.record(1_000_000 + i * 10_000);
         record.service.answered.record(500_000 + i * 10_000);
     }
-    record.latency.give_up(700_000_000, given_up);
+    record.latency.record_abandoned(700_000_000, abandoned);
     record
 }
 
-fn written(path: &Path, seconds: &[(Record, u64)], end: End) -> Record {
+fn written(path: &Path, seconds: &[(LoadStats, u64)], end: RunEnd) -> LoadStats {
     let began = Nanos::now();
     let mut log = HdrLog::new(OutputFile::create(path).unwrap(), (SystemTime::now(), began));
-    let mut sum = Record::default();
+    let mut sum = LoadStats::default();
     for (index, (record, length_ms)) in seconds.iter().enumerate() {
         let second = Second::of(index as u64, began, Duration::from_millis(*length_ms), record);
         log.second(&second, record);
@@ -30,29 +30,44 @@ fn written(path: &Path, seconds: &[(Record, u64)], end: End) -> Record {
     sum
 }
 
-/// The format's own reader finds the intervals, and their sum is the whole.
+/// The format's own reader finds the intervals, and their sum is the total.
 #[test]
 fn the_log_reads_back_and_adds_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.hlog");
     let seconds = [(record(500, 0), 1000), (record(0, 0), 1000), (record(90, 10), 250)];
-    let sum = written(&path, &seconds, End::Interrupted);
+    let sum = written(&path, &seconds, RunEnd::Interrupted);
     let text = std::fs::read(&path).unwrap();
-    let (mut latency, mut service) = (hdr(&Timing::default()), hdr(&Timing::default()));
-    let (mut starts, mut times) = (Vec::new(), 0);
+    let mut latency = hdr(&Timing::default());
+    let mut service = hdr(&Timing::default());
+    let mut starts = Vec::new();
+    let mut times = 0;
     for entry in IntervalLogIterator::new(&text) {
         match entry.expect("a line of the format") {
             LogEntry::StartTime(at) | LogEntry::BaseTime(at) => {
                 times += 1;
-                assert!(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + at).unwrap().as_secs() < 60);
+                assert!(
+                    SystemTime::now()
+                        .duration_since(SystemTime::UNIX_EPOCH + at)
+                        .unwrap()
+                        .as_secs()
+                        < 60
+                );
             }
             LogEntry::Interval(interval) => {
                 let bytes = STANDARD.decode(interval.encoded_histogram()).unwrap();
-                let histogram: Hdr = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
-                assert!((interval.max() - histogram.max() as f64 / 1e6).abs() <= histogram.max() as f64 / 1e8);
+                let histogram: Hdr =
+                    Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+                assert!(
+                    (interval.max() - histogram.max() as f64 / 1e6).abs()
+                        <= histogram.max() as f64 / 1e8
+                );
                 match interval.tag().as_deref() {
                     None => {
-                        starts.push((interval.start_timestamp().as_millis(), interval.duration().as_millis()));
+                        starts.push((
+                            interval.start_timestamp().as_millis(),
+                            interval.duration().as_millis(),
+                        ));
                         latency.add(&histogram).unwrap();
                     }
                     Some(tag) => {
@@ -67,24 +82,35 @@ fn the_log_reads_back_and_adds_up() {
     assert_eq!((latency.len(), service.len()), (600, 590));
     assert_eq!((latency.len(), service.len()), (sum.latency.count(), sum.service.count()));
     // No assert_eq: it would print every bucket.
-    let whole = |of: fn(&Record) -> &Timing| {
+    let whole = |of: fn(&LoadStats) -> &Timing| {
         let mut whole = hdr(&Timing::default());
         seconds.iter().for_each(|(record, _)| whole.add(hdr(of(record))).unwrap());
         whole
     };
-    assert!(latency == whole(|r| &r.latency) && service == whole(|r| &r.service), "each interval comes back as it was");
+    assert!(
+        latency == whole(|r| &r.latency) && service == whole(|r| &r.service),
+        "each interval comes back as it was"
+    );
     let text = String::from_utf8(text).unwrap();
-    assert!(text.contains("#[10 requests were given up") && text.ends_with("#[End: interrupted]\n"), "{text}");
+    assert!(
+        text.contains("#[10 requests were abandoned") && text.ends_with("#[End: interrupted]\n"),
+        "{text}"
+    );
 }
 
-/// Percentiles differ by no more than both layouts' rounding, and never get smaller.
+/// Percentiles differ by at most both layouts' rounding, and never decrease.
 #[test]
-fn nothing_gets_faster_on_the_way() {
+fn percentiles_never_decrease() {
     let record = record(3000, 30);
-    let (theirs, ours) = (hdr(&record.latency), record.latency.all());
+    let theirs = hdr(&record.latency);
+    let ours = record.latency.all();
     for quantile in [0.001, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0] {
-        let (theirs, ours) = (theirs.value_at_quantile(quantile), ours.value_at_quantile(quantile).unwrap());
-        assert!(theirs >= ours && theirs as f64 <= ours as f64 * 1.002, "{quantile}: {theirs} {ours}");
+        let theirs = theirs.value_at_quantile(quantile);
+        let ours = ours.value_at_quantile(quantile).unwrap();
+        assert!(
+            theirs >= ours && theirs as f64 <= ours as f64 * 1.002,
+            "{quantile}: {theirs} {ours}"
+        );
     }
     let mut longest = Timing::default();
     longest.answered.record(u64::MAX);
@@ -98,11 +124,19 @@ fn percentiles_are_the_text_that_plotters_read() {
     let mut lines = text.lines();
     assert_eq!(lines.next().unwrap().split_whitespace().next(), Some("Value"));
     assert_eq!(lines.next(), Some(""));
-    let (numbers, comments): (Vec<&str>, Vec<&str>) = lines.partition(|line| !line.starts_with('#'));
+    let (numbers, comments): (Vec<&str>, Vec<&str>) =
+        lines.partition(|line| !line.starts_with('#'));
     assert_eq!(comments.len(), 3, "{text}");
-    let rows: Vec<Vec<f64>> =
-        numbers.iter().map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect()).collect();
-    assert!(rows.len() > 20 && rows.windows(2).all(|w| w[0][0] <= w[1][0] && w[0][1] <= w[1][1] && w[0][2] <= w[1][2]));
+    let rows: Vec<Vec<f64>> = numbers
+        .iter()
+        .map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect())
+        .collect();
+    assert!(
+        rows.len() > 20
+            && rows
+                .windows(2)
+                .all(|w| w[0][0] <= w[1][0] && w[0][1] <= w[1][1] && w[0][2] <= w[1][2])
+    );
     let last = rows.last().unwrap();
     assert_eq!((last.len(), last[1], last[2]), (3, 1.0, 3030.0));
     assert!((last[0] - 700.0).abs() < 1.0, "{last:?}");

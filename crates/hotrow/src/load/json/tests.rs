@@ -1,48 +1,60 @@
-//! Each key is described, and each described key is there.
+//! The documentation describes exactly the keys of the result.
 
 use std::time::Duration;
 
 use clap::Parser;
-use hotrow_lab::watch::Watch;
 use hotrow_load::objective;
-use hotrow_load::record::Record;
+use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
+use hotrow_trial::observe::Observer;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::diagnosis::diagnosed;
-use crate::documented::assert_is;
+use crate::diagnosis::result;
+use crate::doc_sync::assert_keys_documented;
 
-/// A second in which one request was answered.
+/// A second with one response.
 pub(crate) fn outcome() -> Outcome {
-    let mut total = Record::default();
+    let mut total = LoadStats::default();
     (total.counts.scheduled, total.counts.sent, total.counts.ok) = (1, 1, 1);
     total.counts.status.insert(200, 1);
     let second = Duration::from_secs(1);
     Outcome {
-        end: End::Complete,
+        end: RunEnd::Complete,
         window: second,
         seconds: vec![Second::of(0, Nanos(1), second, &total)],
         total,
         in_flight_at_end: 0,
         target_rate: None,
-        places: 1,
+        max_in_flight: 1,
         threads: Vec::new(),
-        troubles: Vec::new(),
+        failure_messages: Vec::new(),
     }
 }
 
 #[test]
 fn each_key_is_described() {
-    let headroom = Headroom { used_share: 0.5, ceiling_rps_per_thread: 1e5, calibrated: "today".to_owned() };
+    let headroom =
+        Headroom { used_share: 0.5, ceiling_rps_per_thread: 1e5, calibrated: "today".to_owned() };
     let outcome = outcome();
-    let judged = objective::judge(&objective::parse("p99<10ms").unwrap(), &outcome);
-    let parsed = Cli::try_parse_from(["hotrow", "load", "--unix-socket", "/nobody", "http://a/"]).unwrap();
+    let judged = objective::evaluate(&objective::parse("p99<10ms").unwrap(), &outcome);
+    let parsed =
+        Cli::try_parse_from(["hotrow", "load", "--unix-socket", "/absent", "http://a/"]).unwrap();
     let Command::Load(args) = parsed.command else { unreachable!("it is load") };
     let (_, config) = crate::load::resolve::resolve(&args).unwrap();
-    let (watch, diagnosed) = (Watch::new(&[], true, "nobody".to_owned()), diagnosed::example());
-    let report =
-        Report::new("http://a/", &config, &outcome, (&judged, Some(headroom), Diagnosis::of(&watch, &diagnosed)));
+    let watch = Observer::new(&[], true, "none".to_owned());
+    let diagnosed = result::example();
+    let report = Report::new(
+        "http://a/",
+        &config,
+        &outcome,
+        (&judged, Some(headroom), Diagnosis::of(&watch, &diagnosed)),
+    );
     let document = serde_json::from_str(&line(&report)).unwrap();
-    assert_is(include_str!("../../../../../docs/load.md"), SCHEMA, &document, &["status"]);
+    assert_keys_documented(
+        include_str!("../../../../../docs/load-reference.md"),
+        SCHEMA,
+        &document,
+        &["status"],
+    );
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use hotrow_load::form;
-use hotrow_load::ids::{Ids, Pick};
-use hotrow_load::plan::Extent;
-use hotrow_load::request::{Description, Mix};
+use hotrow_load::ids::{Distribution, Ids};
+use hotrow_load::plan::StopCondition;
+use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::CONNECTIONS_MAX;
 
 use super::{Defaults, Problems, QUICK_DURATION, QUICK_REQUESTS, QUICK_WARMUP};
@@ -18,21 +18,43 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Largest file of ids, in bytes.
 const IDS_BYTES_MAX: u64 = 1 << 28;
 
-pub(super) fn loads(raw: &File, folder: &Path, defaults: &Defaults, problems: &Problems) -> Vec<Load> {
+pub(super) fn loads(
+    raw: &File,
+    folder: &Path,
+    defaults: &Defaults,
+    problems: &Problems,
+) -> Vec<Load> {
     if raw.loads.iter().all(|load| load.background) {
-        problems.refuse("loads", "there is none that is measured; add [[loads]] with a name, a path and connections");
+        problems.refuse(
+            "loads",
+            "every load has background = true; add [[loads]] with a name, a path and connections",
+        );
     }
     let mut names = BTreeSet::new();
     for (i, load) in raw.loads.iter().enumerate() {
         problems.take(format!("loads[{i}].name"), values::name(&load.name));
         if !names.insert(&load.name) {
-            problems.refuse(format!("loads[{i}].name"), format!("{:?} is there twice; names must differ", load.name));
+            problems.refuse(
+                format!("loads[{i}].name"),
+                format!("{:?} is defined twice; names must differ", load.name),
+            );
         }
     }
-    raw.loads.iter().enumerate().map(|(i, load)| resolve(raw, i, load, folder, defaults, problems)).collect()
+    raw.loads
+        .iter()
+        .enumerate()
+        .map(|(i, load)| resolve(raw, i, load, folder, defaults, problems))
+        .collect()
 }
 
-fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &Defaults, problems: &Problems) -> Load {
+fn resolve(
+    raw: &File,
+    i: usize,
+    load: &file::Load,
+    folder: &Path,
+    defaults: &Defaults,
+    problems: &Problems,
+) -> Load {
     let at = |key: &str| format!("loads[{i}].{key}");
     let (headers, body) = body(load, &at, problems);
     let mut connections = load.connections.clone();
@@ -42,14 +64,23 @@ fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &De
     if connections.is_empty() {
         problems.refuse(at("connections"), "must list at least one number, as in [1, 6]");
     }
-    if let Some(wrong) = connections.iter().find(|n| !(1..=CONNECTIONS_MAX as u64).contains(&u64::from(**n))) {
-        problems.refuse(at("connections"), format!("must be between 1 and {CONNECTIONS_MAX}, not {wrong}"));
+    if let Some(wrong) =
+        connections.iter().find(|n| !(1..=CONNECTIONS_MAX as u64).contains(&u64::from(**n)))
+    {
+        problems.refuse(
+            at("connections"),
+            format!("must be between 1 and {CONNECTIONS_MAX}, not {wrong}"),
+        );
     }
-    beside(raw, load, &at("beside"), problems);
-    let (extent, warmup) = extent(load, defaults, &at, problems);
-    let timeout = problems.take_optional(at("timeout"), load.timeout.as_ref(), values::positive_duration);
+    background_load(raw, load, &at("background_load"), problems);
+    let (stop_condition, warmup) = stop_condition(load, defaults, &at, problems);
+    let timeout =
+        problems.take_optional(at("timeout"), load.timeout.as_ref(), values::positive_duration);
     let (ids, missing_env) = ids(load, folder, &at, problems);
-    let method = load.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let method = load
+        .method
+        .clone()
+        .unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
     let resolved = Load {
         name: load.name.clone(),
         method,
@@ -62,11 +93,11 @@ fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &De
         threads: load.threads,
         keepalive: load.keepalive.unwrap_or(true),
         rate: load.rate.and_then(|rate| problems.take(at("rate"), values::rate(rate))),
-        extent,
+        stop_condition,
         warmup,
         timeout: timeout.unwrap_or(TIMEOUT_DEFAULT),
         expect: expect(load, &at, problems),
-        beside: load.beside.clone(),
+        background_load: load.background_load.clone(),
         background: load.background,
         cold: load.cold,
     };
@@ -77,12 +108,12 @@ fn resolve(raw: &File, i: usize, load: &file::Load, folder: &Path, defaults: &De
 }
 
 impl Load {
-    /// What is sent, to a server of this name.
+    /// Builds its requests for a server of this name.
     ///
     /// # Errors
-    /// When it cannot stand in a request, or ids and `{id}` do not go together.
-    pub fn requests(&self, host: &str) -> Result<Mix, hotrow_load::request::RequestError> {
-        let description = Description {
+    /// Invalid requests, or ids and `{id}` of which only one is present.
+    pub fn requests(&self, host: &str) -> Result<RequestMix, hotrow_load::request::RequestError> {
+        let description = RequestSpec {
             method: &self.method,
             path: &self.path,
             host,
@@ -91,38 +122,45 @@ impl Load {
             weight: 1,
             keepalive: self.keepalive,
         };
-        Mix::new(&[description], self.ids.clone())
+        RequestMix::new(&[description], self.ids.clone())
     }
 }
 
 type Body = (Vec<(String, String)>, Option<Vec<u8>>);
 
-/// Header fields, with that of a form, and the body.
+/// Returns the header fields and the body; a form adds its own field.
 fn body(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -> Body {
     let mut headers: Vec<(String, String)> = load.headers.clone().into_iter().collect();
     if load.form.is_empty() {
         return (headers, load.body.clone().map(String::into_bytes));
     }
     if load.body.is_some() {
-        problems.refuse(at("body"), "cannot stand beside form; give one of them");
+        problems.refuse(at("body"), "cannot be combined with form; give one of them");
     }
     headers.push(("Content-Type".to_owned(), form::MEDIA_TYPE.to_owned()));
     let fields = load.form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     (headers, Some(form::encoded(fields).into_bytes()))
 }
 
-/// The ids of a load, and the variable that ought to have named their file.
-type IdsOrMissing = (Option<(Ids, Pick)>, Option<String>);
+/// Ids of a load, and the unset environment variable that should name their file.
+type IdsOrMissing = (Option<(Ids, Distribution)>, Option<String>);
 
-fn ids(load: &file::Load, folder: &Path, at: &dyn Fn(&str) -> String, problems: &Problems) -> IdsOrMissing {
-    let pick = problems.take_optional(at("pick"), load.pick.as_ref(), values::pick).unwrap_or(Pick::Uniform);
+fn ids(
+    load: &file::Load,
+    folder: &Path,
+    at: &dyn Fn(&str) -> String,
+    problems: &Problems,
+) -> IdsOrMissing {
+    let distribution = problems
+        .take_optional(at("distribution"), load.distribution.as_ref(), values::distribution)
+        .unwrap_or(Distribution::Uniform);
     let mut missing_env = None;
     let ids = match (&load.ids, &load.ids_file, &load.ids_env) {
         (Some(text), None, None) => problems.take(at("ids"), values::ids(text)),
         (None, Some(name), None) => problems.take(at("ids_file"), listed(&folder.join(name))),
         (None, None, Some(variable)) => match std::env::var_os(variable) {
             Some(path) => problems.take(at("ids_env"), listed(Path::new(&path))),
-            // Any id will do to judge the rest of the load: it is never sent.
+            // Any id serves to validate the rest of the load; it is never sent.
             None => {
                 missing_env = Some(variable.clone());
                 values::ids("1..1").ok()
@@ -130,14 +168,14 @@ fn ids(load: &file::Load, folder: &Path, at: &dyn Fn(&str) -> String, problems: 
         },
         (None, None, None) => None,
         _ => {
-            problems.refuse(at("ids"), "only one of ids, ids_file and ids_env can say which ids there are");
+            problems.refuse(at("ids"), "only one of ids, ids_file and ids_env may be set");
             None
         }
     };
-    (ids.map(|ids| (ids, pick)), missing_env)
+    (ids.map(|ids| (ids, distribution)), missing_env)
 }
 
-/// The ids of a file, one per line.
+/// Reads ids from a file, one per line.
 fn listed(path: &Path) -> Result<Ids, String> {
     let wrong = |why: String| format!("{} cannot be read: {why}", path.display());
     let bytes = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
@@ -145,49 +183,54 @@ fn listed(path: &Path) -> Result<Ids, String> {
         return Err(wrong(format!("it is larger than {IDS_BYTES_MAX} bytes")));
     }
     let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-    Ids::list(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()).map_err(|e| e.to_string())
+    Ids::list(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+        .map_err(|e| e.to_string())
 }
 
-fn beside(raw: &File, load: &file::Load, at: &str, problems: &Problems) {
-    let Some(name) = &load.beside else { return };
+fn background_load(raw: &File, load: &file::Load, at: &str, problems: &Problems) {
+    let Some(name) = &load.background_load else { return };
     if !raw.loads.iter().any(|other| other.name == *name && other.background) {
         problems.refuse(at, format!("there is no load {name:?} with background = true"));
     }
     if load.background {
-        problems.refuse(at, "a load in the background cannot have another beside it");
+        problems.refuse(at, "cannot be combined with background = true");
     }
 }
 
-/// What ends a measurement, and what goes before it.
-fn extent(
+/// Returns the end condition of a measurement and its warm-up.
+fn stop_condition(
     load: &file::Load,
     defaults: &Defaults,
     at: &dyn Fn(&str) -> String,
     problems: &Problems,
-) -> (Extent, Duration) {
-    let own = problems.take_optional(at("duration"), load.duration.as_ref(), values::positive_duration);
+) -> (StopCondition, Duration) {
+    let own =
+        problems.take_optional(at("duration"), load.duration.as_ref(), values::positive_duration);
     if load.requests == Some(0) {
         problems.refuse(at("requests"), "must be above zero");
     }
-    let mut extent = match (own, load.requests) {
-        (None, None) => Extent { duration: defaults.duration, requests: defaults.requests },
-        (duration, requests) => Extent { duration, requests },
+    let mut stop_condition = match (own, load.requests) {
+        (None, None) => StopCondition { duration: defaults.duration, requests: defaults.requests },
+        (duration, requests) => StopCondition { duration, requests },
     };
     let own = problems.take_optional(at("warmup"), load.warmup.as_ref(), values::duration);
     let mut warmup = if load.cold { Duration::ZERO } else { own.unwrap_or(defaults.warmup) };
     if load.cold && !own.unwrap_or_default().is_zero() {
-        problems.refuse(at("warmup"), "cannot stand beside cold = true, which has none");
+        problems.refuse(at("warmup"), "cannot be combined with cold = true, which has no warm-up");
     }
     let overrides = &defaults.overrides;
     if let Some(seconds) = overrides.duration_s {
-        extent = Extent { duration: Some(Duration::from_secs_f64(seconds)), requests: None };
+        stop_condition =
+            StopCondition { duration: Some(Duration::from_secs_f64(seconds)), requests: None };
     }
     if overrides.quick {
         warmup = warmup.min(QUICK_WARMUP);
-        extent.duration = extent.duration.map(|duration| duration.min(QUICK_DURATION));
-        extent.requests = extent.requests.map(|requests| requests.min(QUICK_REQUESTS));
+        stop_condition.duration =
+            stop_condition.duration.map(|duration| duration.min(QUICK_DURATION));
+        stop_condition.requests =
+            stop_condition.requests.map(|requests| requests.min(QUICK_REQUESTS));
     }
-    (extent, warmup)
+    (stop_condition, warmup)
 }
 
 fn expect(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -> Expect {
@@ -196,7 +239,10 @@ fn expect(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -
         problems.refuse(at("expect.status"), format!("must be between 200 and 599, not {status}"));
     }
     if let Some((least, most)) = body_bytes.filter(|(least, most)| least > most) {
-        problems.refuse(at("expect.body_bytes"), format!("must be [least, most], not [{least}, {most}]"));
+        problems.refuse(
+            at("expect.body_bytes"),
+            format!("must be [least, most], not [{least}, {most}]"),
+        );
     }
     Expect { status: *status, body_contains: body_contains.clone(), body_bytes: *body_bytes }
 }

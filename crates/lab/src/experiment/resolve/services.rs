@@ -13,24 +13,33 @@ const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
 const PREPARE_WITHIN_DEFAULT: Duration = Duration::from_secs(300);
 /// Most cores that one instance may be limited to.
 pub(super) const CORES_MAX: f64 = 1024.0;
-/// The least that a limit can mean: with a period of 10 ms, the kernel gives at least 1 ms.
+/// Smallest limit: with a period of 10 ms the kernel accepts at least 1 ms.
 pub(super) const CORES_MIN: f64 = 0.1;
 
 pub(super) fn services(raw: &File, problems: &Problems) -> BTreeMap<String, Service> {
     if raw.services.is_empty() {
         problems.refuse("services", "there is none; add [services.NAME] with a command");
     }
-    raw.services.iter().map(|(name, service)| (name.clone(), resolve(raw, name, service, problems))).collect()
+    raw.services
+        .iter()
+        .map(|(name, service)| (name.clone(), resolve(raw, name, service, problems)))
+        .collect()
 }
 
 fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems) -> Service {
     let at = |key: &str| format!("services.{name}.{key}");
     problems.take(format!("services.{name}"), values::name(name));
     if service.command.first().is_none_or(String::is_empty) {
-        problems.refuse(at("command"), "must name a program, as in [\"./my-service\", \"--port\", \"{port}\"]");
+        problems.refuse(
+            at("command"),
+            "must name a program, as in [\"./my-service\", \"--port\", \"{port}\"]",
+        );
     }
     if service.prepare.iter().any(Vec::is_empty) {
-        problems.refuse(at("prepare"), "must be a list of commands, each a list that begins with a program");
+        problems.refuse(
+            at("prepare"),
+            "must be a list of commands, each a list that begins with a program",
+        );
     }
     if service.port == Some(0) {
         problems.refuse(at("port"), "must be between 1 and 65535; leave it out for any free one");
@@ -39,31 +48,35 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
     for (file, _) in service.files.iter().filter(|(file, _)| !is_plain(file)) {
         problems.refuse(
             at(&format!("files.{file}")),
-            "must be a name within the service's folder: no slash at its beginning, no ..",
+            "must be a name within the service's folder: no leading slash, no ..",
         );
     }
     cores(at("cores"), service.cores, problems);
-    for (key, path) in [("ready", &service.ready), ("count", &service.count), ("metrics", &service.metrics)] {
+    for (key, path) in
+        [("ready", &service.ready), ("count", &service.count), ("metrics", &service.metrics)]
+    {
         if let Some(path) = path.as_ref().filter(|path| !path.starts_with('/')) {
-            problems.refuse(at(key), format!("must be a path that begins with a slash, not {path:?}"));
+            problems
+                .refuse(at(key), format!("must be a path that begins with a slash, not {path:?}"));
         }
     }
     if service.ready.is_some() && !service.ready_command.is_empty() {
-        problems.refuse(at("ready_command"), "cannot stand beside ready; give one of them");
+        problems.refuse(at("ready_command"), "cannot be combined with ready; give one of them");
     }
     if service.ready.is_none() && service.ready_on_admin {
         problems.refuse(at("ready_on_admin"), "needs ready, the path that is asked for there");
     }
     let count = match (&service.count, &service.count_metric) {
         (Some(_), Some(_)) => {
-            problems.refuse(at("count_metric"), "cannot stand beside count; give one of them");
+            problems.refuse(at("count_metric"), "cannot be combined with count; give one of them");
             None
         }
         (Some(path), None) => Some(Count::Path(path.clone())),
         (None, Some(series)) => Some(Count::Metric(series.clone())),
         (None, None) => None,
     };
-    if service.metrics.is_none() && (service.count_metric.is_some() || !service.figures.is_empty()) {
+    if service.metrics.is_none() && (service.count_metric.is_some() || !service.figures.is_empty())
+    {
         problems.refuse(at("metrics"), "is missing; count_metric and figures are read there");
     }
     let within = |key: &str, text: &Option<String>, default| {
@@ -106,36 +119,52 @@ fn figure(figure: &file::Figure, at: &str, problems: &Problems) -> Figure {
     }
 }
 
-/// A limit in cores that a kernel can keep.
+/// Refuses a CPU limit that the kernel cannot apply.
 pub(super) fn cores(at: String, cores: Option<f64>, problems: &Problems) {
     if let Some(cores) = cores.filter(|cores| !(CORES_MIN..=CORES_MAX).contains(cores)) {
-        problems.refuse(at, format!("must be between {CORES_MIN} and {CORES_MAX} cores, not {cores}"));
+        problems
+            .refuse(at, format!("must be between {CORES_MIN} and {CORES_MAX} cores, not {cores}"));
     }
 }
 
-/// Whether a file's name stays within a folder.
+/// Returns whether a file name stays within its folder.
 fn is_plain(name: &str) -> bool {
     let mut parts = Path::new(name).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Every placeholder of a service, and of the set-ups that use it, must be one that is filled.
+/// Refuses placeholders without a value in a service and its deployments.
 fn placeholders(raw: &File, name: &str, service: &file::Service, problems: &Problems) {
-    let of_setups = || raw.setups.iter().enumerate().filter(|(_, setup)| setup.service == name);
+    let of_deployments =
+        || raw.deployments.iter().enumerate().filter(|(_, deployment)| deployment.service == name);
     let mut texts: Vec<(String, &str)> = Vec::new();
     let at = |key: &str| format!("services.{name}.{key}");
-    let commands = std::iter::once(&service.command).chain(&service.prepare).chain([&service.ready_command]);
+    let commands =
+        std::iter::once(&service.command).chain(&service.prepare).chain([&service.ready_command]);
     texts.extend(commands.flatten().map(|text| (at("command"), text.as_str())));
     texts.extend(service.env.iter().map(|(key, text)| (at(&format!("env.{key}")), text.as_str())));
-    texts.extend(service.files.iter().map(|(key, text)| (at(&format!("files.{key}")), text.as_str())));
-    texts.extend(service.vars.iter().map(|(key, text)| (at(&format!("vars.{key}")), text.as_str())));
-    for (i, setup) in of_setups() {
-        texts.extend(setup.args.iter().map(|text| (format!("setups[{i}].args"), text.as_str())));
-        texts.extend(setup.env.iter().map(|(key, text)| (format!("setups[{i}].env.{key}"), text.as_str())));
-        for key in setup.vars.keys().filter(|key| !service.vars.contains_key(*key)) {
+    texts.extend(
+        service.files.iter().map(|(key, text)| (at(&format!("files.{key}")), text.as_str())),
+    );
+    texts
+        .extend(service.vars.iter().map(|(key, text)| (at(&format!("vars.{key}")), text.as_str())));
+    for (i, deployment) in of_deployments() {
+        texts.extend(
+            deployment.args.iter().map(|text| (format!("deployments[{i}].args"), text.as_str())),
+        );
+        texts.extend(
+            deployment
+                .env
+                .iter()
+                .map(|(key, text)| (format!("deployments[{i}].env.{key}"), text.as_str())),
+        );
+        for key in deployment.vars.keys().filter(|key| !service.vars.contains_key(*key)) {
             problems.refuse(
-                format!("setups[{i}].vars.{key}"),
-                format!("is not a variable of the service {name:?}; give it a value in services.{name}.vars"),
+                format!("deployments[{i}].vars.{key}"),
+                format!(
+                    "is not a variable of the service {name:?}; give it a value in \
+                     services.{name}.vars"
+                ),
             );
         }
     }
@@ -146,7 +175,9 @@ fn placeholders(raw: &File, name: &str, service: &file::Service, problems: &Prob
             let known = placeholder::KNOWN.map(|name| format!("{{{name}}}")).join(" ");
             problems.refuse(
                 path.clone(),
-                format!("{{{unknown}}} is not known; the lab fills {known} and services.{name}.vars"),
+                format!(
+                    "{{{unknown}}} is not known; the lab fills {known} and services.{name}.vars"
+                ),
             );
         }
     }

@@ -2,7 +2,7 @@ use super::*;
 
 const GIB: u64 = 1 << 30;
 
-/// A machine with room, as the kernel's defaults make it.
+/// Machine with room, with the kernel's defaults.
 fn roomy() -> Evidence {
     Evidence {
         error: "Resource temporarily unavailable".to_owned(),
@@ -38,13 +38,14 @@ fn the_limit_is_named_from_the_counts() {
         (Limit::Maps, "the process had 65529 memory maps, and vm.max_map_count is 65530")
     );
     assert!(remedy.starts_with("sysctl vm.max_map_count=201000"), "{remedy}");
-    // Both say EAGAIN where pid_max is 32,768: the maps are what is full.
+    // Both fail with EAGAIN where pid_max is 32,768; the maps are exhausted.
     let (found, ..) = limit(|e| (e.maps, e.pid_max, e.tasks) = (65_528, 32_768, 300));
     assert_eq!(found, Limit::Maps);
     let (found, why, remedy) = limit(|e| (e.pid_max, e.tasks) = (32_768, 32_750));
     assert_eq!(found, Limit::PidMax);
     assert!(
-        why.contains("32750 threads, and kernel.pid_max is 32768") && remedy.contains("kernel.pid_max=132"),
+        why.contains("32750 threads, and kernel.pid_max is 32768")
+            && remedy.contains("kernel.pid_max=132"),
         "{why}"
     );
     assert_eq!(limit(|e| e.tasks = e.threads_max).0, Limit::ThreadsMax);
@@ -54,13 +55,16 @@ fn the_limit_is_named_from_the_counts() {
     let (found, _, remedy) = limit(|e| e.space_max_bytes = Some(e.space_bytes + 70_000));
     assert_eq!(found, Limit::AddressSpace);
     assert!(remedy.starts_with("ulimit -v 7"), "{remedy}");
-    assert_eq!(limit(|e| (e.threads, e.user_threads_max) = (1_000, Some(1_010))).0, Limit::UserThreads);
+    assert_eq!(
+        limit(|e| (e.threads, e.user_threads_max) = (1_000, Some(1_010))).0,
+        Limit::UserThreads
+    );
     assert_eq!(limit(|e| e.memory_available_bytes = GIB).0, Limit::Memory);
     assert!(limit(|_| {}).1.starts_with("no limit could be seen (60 maps of 65530"));
 }
 
 #[test]
-fn a_prediction_says_what_stands_in_the_way_with_its_formula() {
+fn a_prediction_names_the_limit_and_its_formula() {
     let predict = |change: fn(&mut Evidence), requests| {
         let mut evidence = roomy();
         change(&mut evidence);
@@ -68,36 +72,51 @@ fn a_prediction_says_what_stands_in_the_way_with_its_formula() {
     };
     let (limit, why) = predict(|_| {}, 100_000).unwrap_err();
     assert_eq!(limit, Limit::Maps);
-    let want = "60 memory maps + 2 for each of 100000 threads = 200060, and vm.max_map_count is 65530: it would end at about \
-                32735 threads";
+    let want = "60 memory maps + 2 for each of 100000 threads = 200060, and vm.max_map_count is \
+                65530: it would end at about 32735 threads";
     assert_eq!(why, want);
     assert_eq!(predict(|_| {}, 32_735), Ok(()));
     assert_eq!(predict(|_| {}, 32_736).unwrap_err().0, Limit::Maps);
     assert_eq!(predict(|e| e.maps_max = 201_000, 100_000), Ok(()));
     let fewer = roomy().predict(65_000, 1);
     assert_eq!(fewer, Ok(()), "one map for each");
-    assert_eq!(predict(|e| e.space_max_bytes = Some(512 << 20), 10_000).unwrap_err().0, Limit::AddressSpace);
-    assert_eq!(predict(|e| e.memory_available_bytes = GIB / 2, 20_000).unwrap_err().0, Limit::Memory);
+    assert_eq!(
+        predict(|e| e.space_max_bytes = Some(512 << 20), 10_000).unwrap_err().0,
+        Limit::AddressSpace
+    );
+    assert_eq!(
+        predict(|e| e.memory_available_bytes = GIB / 2, 20_000).unwrap_err().0,
+        Limit::Memory
+    );
     // 40 of 20,000 requests sleep.
     let (limit, why) = predict(|e| e.group = Some((10, 49)), 20_000).unwrap_err();
     assert_eq!(limit, Limit::GroupPids);
-    assert!(why.starts_with("10 threads that there are + 40 requests that may sleep at once = 50"), "{why}");
+    assert!(
+        why.starts_with("10 existing threads + 40 requests that may sleep at once = 50"),
+        "{why}"
+    );
     assert_eq!(predict(|e| e.group = Some((10, 50)), 20_000), Ok(()));
-    assert_eq!(predict(|e| e.user_threads_max = Some(20), 20_000).unwrap_err().0, Limit::UserThreads);
+    assert_eq!(
+        predict(|e| e.user_threads_max = Some(20), 20_000).unwrap_err().0,
+        Limit::UserThreads
+    );
 }
 
-/// The groups of recorded machines; the limits there are those of a group above the own one, and of memory.
+/// Control groups of recorded machines, with limits in a parent group and on memory.
 #[test]
-fn the_groups_above_hold_a_run_too() {
+fn limits_of_parent_groups_apply() {
     let held = |tree: &str| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../diagnose/fixtures").join(tree);
-        roomy().held_by(&Groups::of(&Root::at(root), "self").unwrap())
+        roomy().within_groups(&Groups::of(&Root::at(root), "self").unwrap())
     };
     let parent = held("linux-4.18-el8");
     assert_eq!((parent.group, &parent.memory_file), (Some((57, 10_000)), &None));
     let few = Evidence { group: Some((9_990, 10_000)), ..parent };
     let (limit, why) = few.predict(20_000, 2).unwrap_err();
-    assert!(limit == Limit::GroupPids && why.contains("user-1000.slice/pids.max is 10000"), "{why}");
+    assert!(
+        limit == Limit::GroupPids && why.contains("user-1000.slice/pids.max is 10000"),
+        "{why}"
+    );
     let small = held("container-v2");
     assert_eq!((small.memory_bytes, small.memory_available_bytes), (256 << 20, 208 << 20));
     assert_eq!((small.group, small.group_refusals), (Some((4, 100)), 2));
@@ -108,32 +127,44 @@ fn the_groups_above_hold_a_run_too() {
 
 #[test]
 fn maps_are_rounded_to_whole_ones() {
-    assert_eq!((each(60, 92), each(60, 94), each(60, 76), each(60, 60), each(60, 50)), (2, 2, 1, 1, 1));
+    assert_eq!(
+        (each(60, 92), each(60, 94), each(60, 76), each(60, 60), each(60, 50)),
+        (2, 2, 1, 1, 1)
+    );
     assert!(maps_per_thread() >= 1);
 }
 
 #[test]
-fn a_run_leaves_room_to_others() {
-    let crowded = |change: fn(&mut Evidence)| {
+fn a_run_leaves_resources_to_others() {
+    let exhausted_for_others = |change: fn(&mut Evidence)| {
         let mut evidence = roomy();
         change(&mut evidence);
-        evidence.crowded()
+        evidence.exhausted_for_others()
     };
-    assert_eq!(crowded(|_| {}), None);
-    assert_eq!(crowded(|e| (e.pid_max, e.tasks) = (32_768, 29_000)), None);
-    assert_eq!(crowded(|e| (e.pid_max, e.tasks) = (32_768, 30_000)), Some(Limit::PidMax));
-    assert_eq!(crowded(|e| e.tasks = 180_000), Some(Limit::ThreadsMax));
-    assert_eq!(crowded(|e| e.memory_available_bytes = GIB), Some(Limit::Memory));
-    // A kernel that tells nothing stops nobody.
-    assert_eq!(Evidence::default().crowded(), None);
+    assert_eq!(exhausted_for_others(|_| {}), None);
+    assert_eq!(exhausted_for_others(|e| (e.pid_max, e.tasks) = (32_768, 29_000)), None);
+    assert_eq!(
+        exhausted_for_others(|e| (e.pid_max, e.tasks) = (32_768, 30_000)),
+        Some(Limit::PidMax)
+    );
+    assert_eq!(exhausted_for_others(|e| e.tasks = 180_000), Some(Limit::ThreadsMax));
+    assert_eq!(exhausted_for_others(|e| e.memory_available_bytes = GIB), Some(Limit::Memory));
+    // Missing counters stop no run.
+    assert_eq!(Evidence::default().exhausted_for_others(), None);
 }
 
 #[test]
 fn this_kernel_is_understood() {
     let evidence = Evidence::now("said");
-    assert!(evidence.maps > 5 && evidence.maps_max > 1_000 && evidence.threads >= 1, "{evidence:?}");
+    assert!(
+        evidence.maps > 5 && evidence.maps_max > 1_000 && evidence.threads >= 1,
+        "{evidence:?}"
+    );
     assert!(evidence.tasks > 1 && evidence.threads_max > 1 && evidence.pid_max > 1, "{evidence:?}");
-    assert!(evidence.space_bytes > 1 << 20 && evidence.memory_bytes > evidence.memory_available_bytes, "{evidence:?}");
+    assert!(
+        evidence.space_bytes > 1 << 20 && evidence.memory_bytes > evidence.memory_available_bytes,
+        "{evidence:?}"
+    );
     assert_eq!(tasks("0.00 0.01 0.05 1/123 4567"), Some(123));
     assert_eq!((tasks(""), tasks("a b c d e"), field("X: 1", "Y:")), (None, None, None));
 }

@@ -1,4 +1,4 @@
-//! The queue on real threads, with generated loads; `schedules` explores its orders of steps.
+//! The queue on real threads, with generated loads; `schedules` explores its interleavings.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use super::*;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Every item comes out once, those of a producer in the order in which it put them in, and never more than there is room for.
+    /// Every item comes out once, in order per producer, and the capacity holds.
     #[test]
     fn nothing_is_lost_doubled_or_out_of_order(
         capacity in 1_usize..40,
@@ -36,7 +36,8 @@ proptest! {
                 let queue = &queue;
                 move || (0..items).for_each(|item| queue.push((producer, item)).unwrap())
             };
-            let producers: Vec<_> = (0..producers).map(|producer| scope.spawn(produce(producer))).collect();
+            let producers: Vec<_> =
+                (0..producers).map(|producer| scope.spawn(produce(producer))).collect();
             producers.into_iter().for_each(|producer| producer.join().unwrap());
             queue.close();
             consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect()
@@ -47,7 +48,11 @@ proptest! {
         prop_assert_eq!(taken.iter().map(Vec::len).sum::<usize>(), producers * items);
         for taken in &taken {
             for producer in 0..producers {
-                let own: Vec<usize> = taken.iter().filter(|(by, _)| *by == producer).map(|(_, item)| *item).collect();
+                let own: Vec<usize> = taken
+                    .iter()
+                    .filter(|(by, _)| *by == producer)
+                    .map(|(_, item)| *item)
+                    .collect();
                 prop_assert!(own.is_sorted(), "{:?}", own);
             }
         }
@@ -55,11 +60,14 @@ proptest! {
 
     /// One thread sees a plain list.
     #[test]
-    fn it_is_a_list_that_is_full_at_its_capacity(capacity in 1_usize..6, steps in prop::collection::vec(any::<bool>(), 0..60)) {
+    fn it_is_a_list_that_is_full_at_its_capacity(
+        capacity in 1_usize..6,
+        steps in prop::collection::vec(any::<bool>(), 0..60),
+    ) {
         let queue = Queue::new(capacity);
         let mut model = VecDeque::new();
         for (number, push) in steps.into_iter().enumerate() {
-            // What would wait has no place in a test on one thread.
+            // A step that would block is skipped on a single thread.
             if push && model.len() < capacity {
                 queue.push(number).unwrap();
                 model.push_back(number);
@@ -72,7 +80,7 @@ proptest! {
 }
 
 #[test]
-fn a_closed_queue_gives_back_what_comes_and_gives_out_what_it_has() {
+fn a_closed_queue_refuses_new_items_and_yields_the_rest() {
     let queue = Queue::new(2);
     queue.push(1).unwrap();
     queue.close();
@@ -81,18 +89,18 @@ fn a_closed_queue_gives_back_what_comes_and_gives_out_what_it_has() {
 }
 
 #[test]
-fn who_waits_for_room_or_for_items_is_woken_by_the_end() {
+fn closing_wakes_waiting_producers_and_consumers() {
     let queue = Queue::new(1);
     queue.push(0).unwrap();
     thread::scope(|scope| {
-        let (told, tells) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let queue = &queue;
-        scope.spawn(move || told.send(queue.push(1)).unwrap());
-        // It waits for room: nothing but an end can give it an answer.
+        scope.spawn(move || sender.send(queue.push(1)).unwrap());
+        // It waits for room: only the close can answer it.
         while lock(&queue.state).producers == 0 {
             thread::yield_now();
         }
         queue.close();
-        assert_eq!(tells.recv(), Ok(Err(1)));
+        assert_eq!(receiver.recv(), Ok(Err(1)));
     });
 }

@@ -1,25 +1,27 @@
-//! The drawings of the report.
+//! Plots of the report.
 
 use super::super::results::{Measured, Outcome, Results};
 use super::super::timeline::{SHOWN_MAX, WINDOW};
 use super::tables;
-use crate::report::document::Block;
-use crate::report::numbers;
-use crate::report::plot::{Axis, Bar, Bars, Line, Lines, Plot, Scale, Timeline, Unit};
+use hotrow_report::document::Block;
+use hotrow_report::numbers;
+use hotrow_report::plot::{Axis, Bar, Bars, Line, Lines, Plot, Scale, Timeline, Unit};
 
-/// Throughput of all, and over the number of threads where that was varied.
+/// Returns the throughput of all models, and over the number of threads where that varies.
 pub(super) fn throughput(results: &Results) -> Vec<Block> {
     let bar = |measured: &Measured| Bar {
         label: measured.name.clone(),
         value: measured.throughput_tps,
-        words: measured
-            .throughput_tps
-            .map_or_else(|| tables::ended(&measured.outcome), |tps| format!("{}/s", numbers::grouped(tps))),
+        words: measured.throughput_tps.map_or_else(
+            || tables::ended(&measured.outcome),
+            |tps| format!("{}/s", numbers::grouped(tps)),
+        ),
         ..Bar::default()
     };
     let bars = Bars {
         title: "Requests per second".to_owned(),
-        description: "Requests per second of every model; the table above has the same figures.".to_owned(),
+        description: "Requests per second of every model; the table above has the same figures."
+            .to_owned(),
         bars: results.models.iter().map(bar).collect(),
         mark: None,
         whisker: None,
@@ -32,8 +34,9 @@ pub(super) fn throughput(results: &Results) -> Vec<Block> {
 fn over_threads(results: &Results) -> Option<Lines> {
     let curve = |label: &str, prefix: &str| {
         let family = results.models.iter().filter(|measured| measured.name.starts_with(prefix));
-        let mut points: Vec<(f64, f64)> =
-            family.filter_map(|measured| Some((measured.threads as f64, measured.throughput_tps?))).collect();
+        let mut points: Vec<(f64, f64)> = family
+            .filter_map(|measured| Some((measured.threads as f64, measured.throughput_tps?)))
+            .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Line { label: label.to_owned(), points }
     };
@@ -48,7 +51,8 @@ fn over_threads(results: &Results) -> Option<Lines> {
     varied.then(|| Lines {
         title: "Requests per second over threads".to_owned(),
         description:
-            "Requests per second over the number of threads: pools gain until sleep is hidden, batches hardly."
+            "Requests per second over the number of threads: pools gain until sleep is hidden, \
+             batches hardly."
                 .to_owned(),
         x: Axis { name: "threads".to_owned(), scale: Scale::Log, unit: Unit::Number },
         y: Axis { name: "requests/s".to_owned(), scale: Scale::Linear, unit: Unit::Number },
@@ -56,7 +60,7 @@ fn over_threads(results: &Results) -> Option<Lines> {
     })
 }
 
-/// The first moments of a model.
+/// Returns the timeline of a model's first moments.
 pub(super) fn timeline(results: &Results, measured: &Measured) -> Option<Block> {
     let figures = measured.figures.as_ref().filter(|figures| !figures.timeline.is_empty())?;
     let window_us = WINDOW.as_micros() as f64 * results.scale;
@@ -71,7 +75,10 @@ pub(super) fn timeline(results: &Results, measured: &Measured) -> Option<Block> 
     };
     Some(Block::Plot(Plot::Timeline(Timeline {
         title: format!("The first {}{end}{shown}", numbers::micros(window_us)),
-        description: format!("Which threads of {} ran, slept and waited when the run began.", measured.name),
+        description: format!(
+            "Which threads of {} ran, slept and waited when the run began.",
+            measured.name
+        ),
         end_us: window_us,
         rows: figures.timeline.clone(),
     })))

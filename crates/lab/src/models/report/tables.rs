@@ -1,37 +1,62 @@
-//! The tables of the report.
+//! Tables of the report.
 
-use super::super::original::{self, ORIGINALS, SEQUENTIAL_TPS};
+use super::super::published::{self, PUBLISHED, SEQUENTIAL_TPS};
 use super::super::results::{Calls, Figures, Measured, Outcome, Results};
 use super::ratio;
-use crate::report::document::{Cell, Column, Table, Tone};
-use crate::report::numbers;
+use hotrow_report::document::{Cell, CellStyle, Column, Table};
+use hotrow_report::numbers;
 
-/// What each model came to.
+/// Returns the table of results.
 pub(super) fn main(results: &Results) -> Table {
-    let columns =
-        ["Threads", "Wall time", "Requests/s", "× sequential", "Floor", "Wall / floor", "CPU in use", "Peak memory"];
+    let columns = [
+        "Threads",
+        "Wall time",
+        "Requests/s",
+        "× sequential",
+        "Floor",
+        "Wall / floor",
+        "CPU in use",
+        "Peak memory",
+    ];
     let row = |measured: &Measured| {
         let figures = measured.figures.as_ref();
         let mut cells = vec![Cell::plain(measured.name.clone()), count(measured.threads)];
         cells.extend(match (&measured.outcome, figures) {
             (Outcome::Finished, Some(figures)) => [
                 Cell::plain(seconds(figures.wall_s)),
-                measured.throughput_tps.map_or(Cell::none(), |tps| Cell::strong(numbers::grouped(tps), "")),
-                ratio(results, measured).map_or(Cell::none(), |ratio| Cell::plain(numbers::ratio(ratio))),
+                measured
+                    .throughput_tps
+                    .map_or(Cell::none(), |tps| Cell::strong(numbers::grouped(tps), "")),
+                ratio(results, measured)
+                    .map_or(Cell::none(), |ratio| Cell::plain(numbers::ratio(ratio))),
             ],
             (outcome, _) => [Cell::quiet(ended(outcome)), no_throughput(outcome), Cell::none()],
         });
-        cells.push(Cell { detail: measured.floor.by.clone(), ..Cell::plain(seconds(measured.floor.seconds)) });
-        cells.push(measured.distance.map_or(Cell::none(), |distance| Cell::plain(numbers::ratio(distance))));
-        cells.push(figures.map_or(Cell::none(), |figures| Cell::plain(numbers::percent(figures.utilisation))));
-        cells.push(figures.map_or(Cell::none(), |figures| Cell::plain(numbers::bytes(figures.rss_peak_bytes as f64))));
+        cells.push(Cell {
+            detail: measured.floor.by.clone(),
+            ..Cell::plain(seconds(measured.floor.seconds))
+        });
+        cells.push(
+            measured
+                .distance
+                .map_or(Cell::none(), |distance| Cell::plain(numbers::ratio(distance))),
+        );
+        cells
+            .push(figures.map_or(Cell::none(), |figures| {
+                Cell::plain(numbers::percent(figures.utilisation))
+            }));
+        cells.push(figures.map_or(Cell::none(), |figures| {
+            Cell::plain(numbers::bytes(figures.rss_peak_bytes as f64))
+        }));
         cells
     };
     Table {
         columns: columns_of("Model", &columns),
         rows: results.models.iter().map(row).collect(),
         foot: vec![
-            "CPU in use: of all cores, over the wall time. Peak memory: the program itself included.".to_owned(),
+            "CPU in use: of all cores, over the wall time. Peak memory: the program itself \
+             included."
+                .to_owned(),
         ],
         ..Table::default()
     }
@@ -41,44 +66,55 @@ pub(super) fn ended(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Finished => "finished".to_owned(),
         Outcome::Wrong => "work missing".to_owned(),
-        Outcome::Died { started, .. } => format!("died at {} threads", numbers::grouped(*started as f64)),
-        Outcome::Refused { .. } => "not begun".to_owned(),
+        Outcome::Died { started, .. } => {
+            format!("died at {} threads", numbers::grouped(*started as f64))
+        }
+        Outcome::Refused { .. } => "not started".to_owned(),
         Outcome::Lost { .. } => "no result".to_owned(),
     }
 }
 
-/// In place of a throughput: a run that was to die has not failed.
+/// Returns the cell in place of a throughput; a run that was expected to die has not failed.
 fn no_throughput(outcome: &Outcome) -> Cell {
-    if matches!(outcome, Outcome::Wrong | Outcome::Lost { .. }) { Cell::failed() } else { Cell::none() }
+    if matches!(outcome, Outcome::Wrong | Outcome::Lost { .. }) {
+        Cell::failed()
+    } else {
+        Cell::none()
+    }
 }
 
-/// The published figures beside ours.
-pub(super) fn originals(results: &Results) -> Table {
-    let columns = ["Original", "× its sequential", "Here", "× our sequential"];
-    let row = |original: &original::Original| {
-        let ours = results.models.iter().find(|measured| measured.name == original.model);
+/// Returns the published figures beside those measured here.
+pub(super) fn published(results: &Results) -> Table {
+    let columns = ["Published", "× published sequential", "Here", "× sequential here"];
+    let row = |figure: &published::PublishedFigure| {
+        let ours = results.models.iter().find(|measured| measured.name == figure.model);
         let here = ours.map_or(Cell::none(), |measured| match measured.throughput_tps {
             Some(tps) => Cell::plain(format!("{}/s", numbers::grouped(tps))),
             None => Cell::quiet(ended(&measured.outcome)),
         });
         let ratio = ours.and_then(|measured| ratio(results, measured));
         vec![
-            Cell::plain(original.model),
-            Cell::plain(original.words),
-            original.tps.map_or(Cell::none(), |tps| Cell::plain(numbers::ratio(tps / SEQUENTIAL_TPS))),
+            Cell::plain(figure.model),
+            Cell::plain(figure.text),
+            figure
+                .tps
+                .map_or(Cell::none(), |tps| Cell::plain(numbers::ratio(tps / SEQUENTIAL_TPS))),
             here,
-            ratio.map_or(Cell::none(), |ratio| Cell { tone: Tone::Strong, ..Cell::plain(numbers::ratio(ratio)) }),
+            ratio.map_or(Cell::none(), |ratio| Cell {
+                style: CellStyle::Strong,
+                ..Cell::plain(numbers::ratio(ratio))
+            }),
         ]
     };
     Table {
         columns: columns_of("Model", &columns),
-        rows: ORIGINALS.iter().map(row).collect(),
-        foot: vec!["The original's other models were never published.".to_owned()],
+        rows: PUBLISHED.iter().map(row).collect(),
+        foot: vec!["The other models have no published figures.".to_owned()],
         ..Table::default()
     }
 }
 
-/// CPU time, switches, threads and system calls.
+/// Returns the table of CPU time, context switches, threads and system calls.
 pub(super) fn cost(results: &Results) -> Table {
     let columns = [
         "User",
@@ -94,25 +130,27 @@ pub(super) fn cost(results: &Results) -> Table {
     ];
     let row = |measured: &Measured| {
         let figures = measured.figures.as_ref();
-        let told = |value: fn(&Figures) -> Cell| figures.map_or(Cell::none(), value);
+        let cell = |value: fn(&Figures) -> Cell| figures.map_or(Cell::none(), value);
         let mut cells = vec![
             Cell::plain(measured.name.clone()),
-            told(|f| Cell::plain(seconds(f.user_s))),
-            told(|f| Cell::plain(seconds(f.system_s))),
-            told(|f| Cell::plain(seconds(f.idle_s))),
-            told(|f| count(f.switches_voluntary)),
-            told(|f| count(f.switches_involuntary)),
+            cell(|f| Cell::plain(seconds(f.user_s))),
+            cell(|f| Cell::plain(seconds(f.system_s))),
+            cell(|f| Cell::plain(seconds(f.idle_s))),
+            cell(|f| count(f.switches_voluntary)),
+            cell(|f| count(f.switches_involuntary)),
             measured.threads_peak.map_or(Cell::none(), count),
         ];
         cells.extend(match measured.calls {
-            Calls::Counted { futex, clone, mmap, mprotect, .. } => [futex, clone, mmap, mprotect].map(count),
+            Calls::Counted { futex, clone, mmap, mprotect, .. } => {
+                [futex, clone, mmap, mprotect].map(count)
+            }
             Calls::NotCounted { .. } => [(); 4].map(|()| Cell::none()),
         });
         cells
     };
     let mut foot = vec![
-        "Idle: CPU time that the cores had and the model did not use. Threads: the most that were seen in the process, in \
-         looks 5 ms apart."
+        "Idle: CPU time that the cores had and the model did not use. Threads: the most that were \
+         seen in the process, in looks 5 ms apart."
             .to_owned(),
     ];
     let mut reasons: Vec<String> = results.models.iter().filter_map(not_counted).collect();
@@ -126,15 +164,17 @@ pub(super) fn cost(results: &Results) -> Table {
     }
 }
 
-/// Why a model that finished has no counts.
+/// Explains why a finished model has no counts.
 fn not_counted(measured: &Measured) -> Option<String> {
     match (&measured.outcome, &measured.calls) {
-        (Outcome::Finished, Calls::NotCounted { why }) => Some(format!("System calls were not counted: {why}.")),
+        (Outcome::Finished, Calls::NotCounted { why }) => {
+            Some(format!("System calls were not counted: {why}."))
+        }
         _ => None,
     }
 }
 
-/// Queue and processing.
+/// Returns the table of queueing and processing time.
 pub(super) fn latency(results: &Results) -> Table {
     let columns = [
         "Queue p50",
@@ -148,19 +188,31 @@ pub(super) fn latency(results: &Results) -> Table {
     let row = |measured: &Measured| {
         let mut cells = vec![Cell::plain(measured.name.clone())];
         cells.extend(match &measured.figures {
-            Some(Figures { queue_us: queue, processing_us: processing, .. }) => {
-                [queue.p50, queue.p99, queue.max, processing.p50, processing.p99, processing.p999, processing.max]
-                    .map(|us| Cell::plain(numbers::micros(us)))
-            }
+            Some(Figures { queue_us: queue, processing_us: processing, .. }) => [
+                queue.p50,
+                queue.p99,
+                queue.max,
+                processing.p50,
+                processing.p99,
+                processing.p999,
+                processing.max,
+            ]
+            .map(|us| Cell::plain(numbers::micros(us))),
             None => [(); 7].map(|()| Cell::none()),
         });
         cells
     };
-    Table { columns: columns_of("Model", &columns), rows: results.models.iter().map(row).collect(), ..Table::default() }
+    Table {
+        columns: columns_of("Model", &columns),
+        rows: results.models.iter().map(row).collect(),
+        ..Table::default()
+    }
 }
 
 fn columns_of(first: &str, rest: &[&str]) -> Vec<Column> {
-    std::iter::once(Column::words(first)).chain(rest.iter().map(|name| Column::figures(name))).collect()
+    std::iter::once(Column::words(first))
+        .chain(rest.iter().map(|name| Column::figures(name)))
+        .collect()
 }
 
 fn seconds(seconds: f64) -> String {

@@ -1,6 +1,6 @@
-//! Lines of a configuration, each with its reason above it.
+//! Writer of configuration lines, each with an optional comment above it.
 
-/// Width at which comments are broken.
+/// Width at which comments wrap.
 const WIDTH: usize = 110;
 const INDENT: &str = "    ";
 
@@ -15,10 +15,10 @@ impl Writer {
         Self { text: String::new(), depth: 0, comments }
     }
 
-    /// A directive, and why it is there; no reason for what explains itself.
+    /// Writes a directive with its reason, which may be empty.
     pub(super) fn line(&mut self, directive: &str, why: &str) {
         if self.comments {
-            for words in broken(why, WIDTH.saturating_sub(INDENT.len() * self.depth)) {
+            for words in wrapped(why, WIDTH.saturating_sub(INDENT.len() * self.depth)) {
                 self.put(&format!("# {words}"));
             }
         }
@@ -31,7 +31,7 @@ impl Writer {
         self.depth += 1;
     }
 
-    /// Ends the last block that was begun.
+    /// Ends the innermost block.
     pub(super) fn close(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         self.put("}");
@@ -48,8 +48,8 @@ impl Writer {
     }
 }
 
-/// A sentence in lines of at most `width`.
-fn broken(sentence: &str, width: usize) -> Vec<String> {
+/// Wraps a sentence into lines of at most `width`.
+fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in sentence.split_whitespace() {
         match lines.last_mut() {

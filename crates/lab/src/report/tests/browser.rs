@@ -1,28 +1,36 @@
-//! The page in a real browser, where there is one.
+//! The page in a real browser, if one is installed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{fixture, html, html_page};
+use super::{fixture, html_page};
+use hotrow_report::html;
 
-/// Tells about the page in its own text. The page itself allows no script: the test takes this rule out.
+/// Script that adds measurements to the page's text. The page allows no script, so the test removes
+/// that rule.
 const PROBE: &str = "<script>
-const shown = [...document.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().width > 0);
-const smallest = Math.min(...shown.map(svg => 12 * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width));
-parent.document.body.innerHTML = `<p>overflow=${document.documentElement.scrollWidth - innerWidth} width=${innerWidth} drawings=${shown.length}
- letters=${smallest >= 10} page=${getComputedStyle(document.body).backgroundColor}</p>`;
+const width = svg => svg.getBoundingClientRect().width;
+const shown = [...document.querySelectorAll('svg')].filter(svg => width(svg) > 0);
+const smallest = Math.min(...shown.map(svg => 12 * width(svg) / svg.viewBox.baseVal.width));
+const overflow = document.documentElement.scrollWidth - innerWidth;
+const page = getComputedStyle(document.body).backgroundColor;
+parent.document.body.innerHTML =
+`<p>overflow=${overflow} width=${innerWidth} drawings=${shown.length}
+ letters=${smallest >= 10} page=${page}</p>`;
 </script></body>";
 
-/// What the probe tells, and what the browser logged; `None`, with the reason printed, without a browser.
+/// Returns the measurements and the browser's log; `None`, with the reason printed, without a
+/// browser.
 fn probed(page: &str, width: u32, dark: bool) -> Option<(String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");
-    let probed = page.replace("default-src 'none'; style-src 'unsafe-inline'", "").replace("</body>", PROBE);
+    let probed =
+        page.replace("default-src 'none'; style-src 'unsafe-inline'", "").replace("</body>", PROBE);
     assert_ne!(probed, page);
-    // A window has a least width, a frame has not.
+    // A window has a minimum width; a frame does not.
     let frame = format!(
-        "<!DOCTYPE html><meta name=\"color-scheme\" content=\"light dark\"><body><iframe style=\"width: {width}px; height: 900px; border: 0\" \
-         srcdoc=\"{}\"></iframe></body>",
+        "<!DOCTYPE html><meta name=\"color-scheme\" content=\"light dark\"><body><iframe \
+         style=\"width: {width}px; height: 900px; border: 0\" srcdoc=\"{}\"></iframe></body>",
         html::escape(&probed)
     );
     std::fs::write(&file, frame).unwrap();
@@ -42,8 +50,11 @@ fn probed(page: &str, width: u32, dark: bool) -> Option<(String, String)> {
         }
         if let Ok(done) = command.arg(&file).stdin(Stdio::null()).output() {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let logged: Vec<String> =
-                text(&done.stderr).lines().filter(|l| l.contains("CONSOLE")).map(str::to_owned).collect();
+            let logged: Vec<String> = text(&done.stderr)
+                .lines()
+                .filter(|l| l.contains("CONSOLE"))
+                .map(str::to_owned)
+                .collect();
             assert!(done.status.success(), "{browser}: {}", text(&done.stderr));
             return Some((text(&done.stdout), logged.join("\n")));
         }
@@ -57,19 +68,23 @@ fn profile(folder: &Path) -> String {
 }
 
 #[test]
-fn a_page_fits_a_screen_in_the_light() {
-    let Some((told, logged)) = probed(&html_page(&fixture::results(7)), 1200, false) else { return };
+fn a_page_fits_a_desktop_in_light_mode() {
+    let Some((measured, logged)) = probed(&html_page(&fixture::results(7)), 1200, false) else {
+        return;
+    };
     for fact in ["overflow=0 ", "width=1200 ", "letters=true", "page=rgb(255, 255, 255)"] {
-        assert!(told.contains(fact), "{fact} is not in {told}");
+        assert!(measured.contains(fact), "{fact} is not in {measured}");
     }
-    assert!(!told.contains("drawings=0") && logged.is_empty(), "{told} {logged}");
+    assert!(!measured.contains("drawings=0") && logged.is_empty(), "{measured} {logged}");
 }
 
 #[test]
-fn a_page_with_long_names_fits_a_telephone_in_the_dark() {
-    let Some((told, logged)) = probed(&html_page(&fixture::odd_results()), 400, true) else { return };
+fn a_page_with_long_names_fits_a_telephone_in_dark_mode() {
+    let Some((measured, logged)) = probed(&html_page(&fixture::odd_results()), 400, true) else {
+        return;
+    };
     for fact in ["overflow=0 ", "width=400 ", "letters=true", "page=rgb(20, 23, 26)"] {
-        assert!(told.contains(fact), "{fact} is not in {told}");
+        assert!(measured.contains(fact), "{fact} is not in {measured}");
     }
-    assert!(!told.contains("drawings=0") && logged.is_empty(), "{told} {logged}");
+    assert!(!measured.contains("drawings=0") && logged.is_empty(), "{measured} {logged}");
 }

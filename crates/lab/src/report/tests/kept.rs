@@ -1,9 +1,10 @@
-//! Runs that earlier versions kept.
+//! Runs of earlier versions.
 
 use std::path::PathBuf;
 
-use super::super::{compare, compose, markdown, read};
+use super::super::{compare, compose, read};
 use crate::results;
+use hotrow_report::markdown;
 
 fn kept() -> Vec<PathBuf> {
     let runs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
@@ -11,15 +12,17 @@ fn kept() -> Vec<PathBuf> {
     folders.filter(|folder| folder.join(results::FILE).exists()).collect()
 }
 
-/// They are read, reported and compared still, whatever was added to results since.
+/// They can still be read, reported and compared.
 #[test]
 fn kept_runs_can_still_be_read_and_compared() {
     let mut old = 0;
     for folder in kept() {
         let results = read(&folder).unwrap();
-        old += usize::from(results.measurements.iter().all(|measurement| measurement.findings.is_empty()));
+        old += usize::from(
+            results.measurements.iter().all(|measurement| measurement.findings.is_empty()),
+        );
         let report = markdown::render(&compose::document(&results));
-        assert!(report.contains("what limited each row"), "{folder:?}: {report}");
+        assert!(report.contains("bottleneck of each row"), "{folder:?}: {report}");
         let compared = markdown::render(&compare::document(&results, &results).unwrap());
         assert!(compared.contains("Limited by"), "{folder:?}: {compared}");
     }

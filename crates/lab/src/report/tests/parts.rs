@@ -1,11 +1,13 @@
-//! Parts on their own: what limited a row, answers at a fixed rate, two runs.
+//! Single parts: bottlenecks, answers at a fixed rate, comparison of runs.
 
-use super::super::summary::{State, Summary};
-use super::super::{compare, html, limit, text};
+use super::super::summary::{RowState, Summary};
+use super::super::{bottleneck, compare};
 use super::{fixture, markdown, wellformed};
-use crate::results::{Finding, Part, Results, Tier};
+use crate::results::{Finding, Results, Tier, TierKind};
+use hotrow_report::{html, text};
 
-/// What limited the first measurement of `direct/date/6` after a change of the results.
+/// Returns the bottleneck of the first measurement of `direct/date/6` after a change of the
+/// results.
 fn limited(change: impl Fn(&mut Results)) -> String {
     let mut results = fixture::results(1);
     results.measurements.retain(|m| m.row == "direct/date/6");
@@ -15,7 +17,7 @@ fn limited(change: impl Fn(&mut Results)) -> String {
     change(&mut results);
     let summary = Summary::of(&results);
     let row = summary.row("direct/date/6").unwrap();
-    limit::judge(&row.runs()[0], row.row, 2).words()
+    bottleneck::bottleneck_of(&row.runs()[0], row.row, 2).words()
 }
 
 fn service(results: &mut Results) -> &mut Tier {
@@ -23,7 +25,7 @@ fn service(results: &mut Results) -> &mut Tier {
 }
 
 #[test]
-fn what_limited_a_row_is_named() {
+fn the_limit_of_a_row_is_named() {
     // Five seconds, two CPUs; service and generator used half a second each.
     assert_eq!(limited(|_| {}), "not the CPU (10 % in use)");
     let row = |r: &mut Results| r.rows.iter().position(|row| row.id == "direct/date/6").unwrap();
@@ -39,7 +41,7 @@ fn what_limited_a_row_is_named() {
             let at = row(r);
             r.rows[at].rate = Some(200.0)
         })
-        .starts_with("nothing: it kept the 200 requests/s")
+        .starts_with("nothing: it reached the requested 200 requests/s")
     );
     assert!(
         limited(|r| {
@@ -48,15 +50,23 @@ fn what_limited_a_row_is_named() {
         })
         .starts_with("not the CPU")
     );
-    assert!(limited(|r| service(r).cpu_s = 9.0).starts_with("the CPUs of this machine (1.90 of 2 cores"));
-    assert!(limited(|r| service(r).cpu_s = 5.0).starts_with("probably one core: the service date-1"));
+    assert!(
+        limited(|r| service(r).cpu_s = 9.0)
+            .starts_with("the CPUs of this machine (1.90 of 2 cores")
+    );
+    assert!(
+        limited(|r| service(r).cpu_s = 5.0).starts_with("probably one core: the service date-1")
+    );
     assert!(
         limited(|r| (service(r).cpu_s, service(r).limit_cores) = (0.98, Some(0.2)))
             .starts_with("the CPU limit of the service")
     );
-    assert!(limited(|r| service(r).throttled = Some(0.9)).starts_with("the CPU limit of the service"));
     assert!(
-        limited(|r| r.measurements[0].load.as_mut().unwrap().generator_limited = true).starts_with("the generator")
+        limited(|r| service(r).throttled = Some(0.9)).starts_with("the CPU limit of the service")
+    );
+    assert!(
+        limited(|r| r.measurements[0].load.as_mut().unwrap().generator_limited = true)
+            .starts_with("the generator")
     );
     assert!(limited(|r| r.measurements[0].tiers.clear()).starts_with("unknown"));
     let two = |r: &mut Results| {
@@ -64,32 +74,39 @@ fn what_limited_a_row_is_named() {
         (service(r).cpu_s, service(r).limit_cores) = (1.0, Some(0.2));
         r.measurements[0].tiers.insert(1, other);
     };
-    assert_eq!(limited(two), "the CPU limit of date-1 (0.20 of 0.20 cores), while others of its tier had room");
+    assert_eq!(
+        limited(two),
+        "the CPU limit of date-1 (0.20 of 0.20 cores), while others of its tier had room"
+    );
 }
 
 #[test]
-fn rows_at_the_same_rate_are_compared_by_their_cost() {
+fn rows_at_the_same_rate_are_compared_by_cpu_time() {
     let mut results = fixture::results(7);
     for row in &mut results.rows {
         row.rate = Some(100.0);
     }
     let text = markdown(&results);
     assert!(
-        text.contains("**Caching for one second makes the date cost ") && text.contains("less CPU per request"),
+        text.contains("**Caching for one second makes the date cost ")
+            && text.contains("less CPU per request"),
         "{text}"
     );
-    results.measurements.iter_mut().for_each(|m| m.tiers.retain(|tier| tier.part == Part::Generator));
-    assert!(
-        markdown(&results).contains("**Caching for one second makes the date …: not known, for no round has both.**")
-    );
+    results
+        .measurements
+        .iter_mut()
+        .for_each(|m| m.tiers.retain(|tier| tier.kind == TierKind::Generator));
+    assert!(markdown(&results).contains(
+        "**Caching for one second makes the date …: not known, because no round has both.**"
+    ));
 }
 
 #[test]
-fn a_round_that_was_measured_again_counts_as_it_was_last() {
+fn a_repeated_round_counts_with_its_last_measurement() {
     let mut results = fixture::results(2);
     let mut again = results.measurements[0].clone();
     results.measurements[0].failed = Some("it died".to_owned());
-    assert!(matches!(Summary::of(&results).rows[0].state, State::Failed(_)));
+    assert!(matches!(Summary::of(&results).rows[0].state, RowState::Failed(_)));
     again.load.as_mut().unwrap().rps = 12_345.0;
     results.measurements.push(again);
     let summary = Summary::of(&results);
@@ -101,7 +118,11 @@ fn a_round_that_was_measured_again_counts_as_it_was_last() {
 fn two_runs_are_compared_row_by_row() {
     let first = fixture::results(7);
     let same = compare::document(&first, &first).unwrap();
-    assert!(text::render(&same).contains("\nNo difference is shown in 20 rows.\n"), "{}", text::render(&same));
+    assert!(
+        text::render(&same).contains("\nNo difference is shown in 20 rows.\n"),
+        "{}",
+        text::render(&same)
+    );
     let mut second = first.clone();
     second.host.kernel = "6.19".to_owned();
     for measurement in &mut second.measurements {
@@ -112,13 +133,14 @@ fn two_runs_are_compared_row_by_row() {
             "direct/name/1" => measurement.failed = Some("it died".to_owned()),
             "three backends, cache/date/6" => {
                 let class = "Proxy".to_owned();
-                measurement.findings = vec![Finding { class, confidence: 0.9, ..Finding::default() }];
+                measurement.findings =
+                    vec![Finding { class, confidence: 0.9, ..Finding::default() }];
             }
             _ => {}
         }
     }
     let document = compare::document(&first, &second).unwrap();
-    let told = text::render(&document);
+    let shown = text::render(&document);
     for words in [
         "B is faster than A in 1 and slower in 1 of 19 rows. 1 row cannot be compared",
         "50 % faster",
@@ -127,11 +149,11 @@ fn two_runs_are_compared_row_by_row() {
         "A: not the CPU; B: the proxy",
         "Note: the runs were made on different machines",
     ] {
-        assert!(told.contains(words), "{words} is not in {told}");
+        assert!(shown.contains(words), "{words} is not in {shown}");
     }
     assert_eq!(wellformed::complaints(&html::render(&document)), Vec::<String>::new());
     let few = compare::document(&first, &fixture::results(2)).unwrap();
-    assert!(text::render(&few).contains("For 20 rows there are too few rounds to tell."));
+    assert!(text::render(&few).contains("For 20 rows there are too few rounds."));
 }
 
 #[test]
@@ -146,7 +168,8 @@ fn runs_of_different_experiments_are_refused() {
     assert!(error.contains("\"w12\" and B one of \"w13\""), "{error}");
     let error = refused(|r| r.rows[0].connections = 5);
     assert!(
-        error.contains("\"direct/date/1\" means") && error.contains("connections 5, keep-alive off in B"),
+        error.contains("\"direct/date/1\" is")
+            && error.contains("connections 5, keep-alive off in B"),
         "{error}"
     );
     let error = refused(|r| r.rows.clear());

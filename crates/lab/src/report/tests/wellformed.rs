@@ -1,13 +1,14 @@
-//! A small checker of pages: tags that close, attributes in quotes, ids that are unique, nothing from elsewhere.
+//! A small HTML checker: closed tags, quoted attributes, unique ids, no external content.
 
 use std::collections::BTreeSet;
 
-/// Elements without an end.
+/// Void elements.
 const VOID: [&str; 2] = ["meta", "br"];
 /// Attributes that would load or run something.
-const LOADING: [&str; 8] = ["src", "href", "srcset", "data", "action", "style", "onload", "onerror"];
+const LOADING: [&str; 8] =
+    ["src", "href", "srcset", "data", "action", "style", "onload", "onerror"];
 
-/// What is wrong with a page.
+/// Returns the problems of a page.
 pub(super) fn complaints(html: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let (mut open, mut ids, mut references) = (Vec::new(), BTreeSet::new(), Vec::new());
@@ -16,7 +17,8 @@ pub(super) fn complaints(html: &str) -> Vec<String> {
         html
     });
     while let Some(at) = rest.find(['<', '>']) {
-        let Some((tag, after)) = rest[at..].strip_prefix('<').and_then(|tag| tag.split_once('>')) else {
+        let Some((tag, after)) = rest[at..].strip_prefix('<').and_then(|tag| tag.split_once('>'))
+        else {
             complaints.push(format!("a bare > or < near {:.60?}", &rest[at..]));
             break;
         };
@@ -27,8 +29,10 @@ pub(super) fn complaints(html: &str) -> Vec<String> {
             }
             continue;
         }
-        let (name, attributes) =
-            tag.trim_end_matches('/').split_once([' ', '\n']).unwrap_or((tag.trim_end_matches('/'), ""));
+        let (name, attributes) = tag
+            .trim_end_matches('/')
+            .split_once([' ', '\n'])
+            .unwrap_or((tag.trim_end_matches('/'), ""));
         if name == "script" || name == "link" || name == "iframe" || name == "img" {
             complaints.push(format!("there is a <{name}>"));
         }
@@ -44,7 +48,9 @@ pub(super) fn complaints(html: &str) -> Vec<String> {
         }
     }
     complaints.extend(open.iter().map(|name| format!("<{name}> is not closed")));
-    complaints.extend(references.iter().filter(|id| !ids.contains(*id)).map(|id| format!("there is no id {id}")));
+    complaints.extend(
+        references.iter().filter(|id| !ids.contains(*id)).map(|id| format!("there is no id {id}")),
+    );
     complaints
 }
 
@@ -60,7 +66,10 @@ fn attributes_of<'a>(
             complaints.push(format!("an open quote in <{name}>"));
             return;
         };
-        if LOADING.contains(&attribute) || attribute.starts_with("on") || attribute.contains(char::is_whitespace) {
+        if LOADING.contains(&attribute)
+            || attribute.starts_with("on")
+            || attribute.contains(char::is_whitespace)
+        {
             complaints.push(format!("<{name}> has {attribute}"));
         }
         match attribute {
@@ -81,7 +90,7 @@ fn attributes_of<'a>(
 }
 
 #[test]
-fn the_checker_complains() {
+fn the_checker_finds_each_problem() {
     let page = |body: &str| complaints(&format!("<!DOCTYPE html><p id=\"a\">{body}</p>"));
     assert_eq!(page("<br><b>x</b><line x1=\"1\"/>&lt;"), Vec::<String>::new());
     for (bad, why) in [

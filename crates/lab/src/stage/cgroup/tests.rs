@@ -10,8 +10,9 @@ fn parents(candidates: &[Candidate]) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn the_second_version_is_taken_inside_or_beside() {
-    let (found, reasons) = candidates(&[hierarchy(Version::V2, &["cpu", "pids"], "/cg", "/cg/user/session")]);
+fn version_2_is_used_inside_or_as_a_sibling() {
+    let (found, reasons) =
+        candidates(&[hierarchy(Version::V2, &["cpu", "pids"], "/cg", "/cg/user/session")]);
     assert_eq!(parents(&found), [("/cg/user/session", true), ("/cg/user", true)]);
     assert!(reasons.is_empty());
     let (at_the_root, _) = candidates(&[hierarchy(Version::V2, &["cpu"], "/cg", "/cg")]);
@@ -19,7 +20,7 @@ fn the_second_version_is_taken_inside_or_beside() {
 }
 
 #[test]
-fn side_by_side_the_one_with_the_cpu_limits_and_the_other_counts() {
+fn with_both_versions_v1_limits_and_v2_counts() {
     let (found, reasons) = candidates(&[
         hierarchy(Version::V1, &["cpu", "cpuacct"], "/cg/cpu", "/cg/cpu"),
         hierarchy(Version::V1, &["memory"], "/cg/memory", "/cg/memory"),
@@ -30,14 +31,14 @@ fn side_by_side_the_one_with_the_cpu_limits_and_the_other_counts() {
 }
 
 #[test]
-fn what_is_read_only_or_missing_is_told() {
+fn read_only_or_missing_hierarchies_are_reported() {
     let read_only = Hierarchy { read_only: true, ..hierarchy(Version::V2, &["cpu"], "/cg", "/cg") };
     assert_eq!(candidates(&[read_only]), (vec![], vec!["/cg is mounted read-only".to_owned()]));
     assert_eq!(candidates(&[]), (vec![], vec!["no cgroups are mounted".to_owned()]));
 }
 
 #[test]
-fn a_folder_that_is_no_hierarchy_is_refused_and_left_as_it_was() {
+fn an_ordinary_folder_is_refused_and_unchanged() {
     let plain = tempfile::tempdir().unwrap();
     for version in [Version::V1, Version::V2] {
         let candidate = Candidate { version, limits: true, parent: plain.path().to_owned() };
@@ -46,32 +47,40 @@ fn a_folder_that_is_no_hierarchy_is_refused_and_left_as_it_was() {
         assert_eq!(std::fs::read_dir(plain.path()).unwrap().count(), 0, "{version:?}");
     }
     let gone = Candidate { version: Version::V1, limits: true, parent: "/nonexistent".into() };
-    assert!(make(&gone, "hotrow-lab-test", |_| Ok(())).unwrap_err().contains("cannot be used: No such file"));
+    assert!(
+        make(&gone, "hotrow-lab-test", |_| Ok(()))
+            .unwrap_err()
+            .contains("cannot be used: No such file")
+    );
 }
 
 #[test]
-fn a_group_that_no_process_may_enter_is_refused() {
+fn a_group_that_cannot_be_joined_is_refused() {
     let plain = tempfile::tempdir().unwrap();
-    let candidate = Candidate { version: Version::V1, limits: false, parent: plain.path().to_owned() };
-    let entrance = plain.path().join("hotrow-lab-test/try/cgroup.procs");
+    let candidate =
+        Candidate { version: Version::V1, limits: false, parent: plain.path().to_owned() };
+    let procs_file = plain.path().join("hotrow-lab-test/try/cgroup.procs");
     let error = make(&candidate, "hotrow-lab-test", |file| {
-        assert_eq!(file, entrance);
+        assert_eq!(file, procs_file);
         Err("not allowed".to_owned())
     });
     assert!(error.unwrap_err().ends_with("hotrow-lab-test cannot be used: not allowed"));
     assert_eq!(std::fs::read_dir(plain.path()).unwrap().count(), 0);
     let group = make(&candidate, "hotrow-lab-test", |_| Ok(())).unwrap();
-    assert!(group.children().is_empty() && group.processes().is_empty(), "nothing is left of the trial");
+    assert!(
+        group.children().is_empty() && group.processes().is_empty(),
+        "the trial group is removed"
+    );
     group.remove();
     assert_eq!(std::fs::read_dir(plain.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn limits_become_quotas_that_the_kernel_takes() {
+fn limits_become_valid_quotas() {
     assert_eq!(quota_and_period_us(0.25), (2500, 10_000));
     assert_eq!(quota_and_period_us(1.5), (15_000, 10_000));
     assert_eq!(quota_and_period_us(0.05), (1000, 20_000));
     assert_eq!(quota_and_period_us(0.01), (1000, 100_000));
-    // The longest period that the kernel takes is a second.
+    // The kernel's longest period is a second.
     assert!(quota_and_period_us(*super::super::CORES.start()).1 <= 1_000_000);
 }

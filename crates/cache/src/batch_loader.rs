@@ -1,0 +1,490 @@
+//! Batch loader: sends one query after another while keys of a collection wait.
+//!
+//! Merging needs no timer. The first cold key is read at once and alone; keys requested while
+//! queries are in flight go together into the next one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hotrow_measure::clock::Nanos;
+
+use crate::cache::Cache;
+use crate::config::InvalidationMode;
+use crate::flight::{Flight, FlightError, Lease};
+use crate::record::{Presence, Record, RecordParts, Visibility};
+use crate::safeguards::Safeguard;
+use crate::stats::Removal;
+use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::version::{Position, Version};
+
+/// Result of one query.
+#[derive(Debug)]
+pub struct Answers<E> {
+    /// The snapshot that the query saw.
+    pub version: Version,
+    /// End of the log, read together with the rows.
+    pub position: Option<Position>,
+    /// One entry per key of the query, in its order; missing ones at the end count as failed.
+    pub rows: Vec<Fetched<E>>,
+}
+
+/// Result for one key.
+#[derive(Debug)]
+pub enum Fetched<E> {
+    /// The record as JSON.
+    Found(Vec<u8>),
+    /// The record does not exist.
+    Missing,
+    /// A record, or its absence, read under a key for which the feed reports no change: answered to
+    /// the waiters and not stored.
+    Uncacheable(Option<Vec<u8>>),
+    /// The query ended before it came to this key: it is queued again and read by the next one.
+    NotRead,
+    /// This row could not be read; the other rows of the query are valid.
+    Failed(E),
+}
+
+/// Permission of the source to store an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Kept,
+    NoAdmit,
+}
+
+/// Result of a query on its way to the waiters.
+struct Taken<E> {
+    answers: Answers<E>,
+    /// Per flight.
+    visibilities: Vec<Visibility>,
+    /// Per row, the last flight that it answers: after it the row is not needed.
+    last_use: Vec<usize>,
+    /// Flights whose keys the query did not reach.
+    unread: Vec<Arc<Flight<E>>>,
+    /// Flights that have been answered, failed or queued again.
+    answered: usize,
+    /// Those of them whose keys the query read.
+    read: usize,
+    /// Duration of the query.
+    latency: Duration,
+}
+
+/// Interest in a query: its reader may check whether any waiter is left.
+#[derive(Debug)]
+pub struct Interest<E>(Vec<Arc<Flight<E>>>);
+
+impl<E: Clone> Interest<E> {
+    /// Returns whether any of the query's answers is still wanted.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.0.iter().any(|flight| flight.is_wanted())
+    }
+}
+
+/// The right to send queries for a collection, one at a time. Dropping it during a query (a
+/// cancelled task, a panic) hands its keys to the next waiter.
+pub struct BatchLoader<E: Clone> {
+    cache: Arc<Cache<E>>,
+    collection: CollectionId,
+    query: Vec<Arc<Flight<E>>>,
+    /// Result of the query while waiters are being answered.
+    taken: Option<Taken<E>>,
+    /// See [`BatchLoader::limit_keys`].
+    keys_max: usize,
+    /// Index of the row that answers each flight.
+    row_of_flight: Vec<usize>,
+    lease: Lease,
+    /// Number of the query in flight, for the fence.
+    number: u64,
+    /// Longest wait among the flights of the query.
+    waited: Duration,
+    over: bool,
+}
+
+impl<E: Clone> BatchLoader<E> {
+    pub(crate) fn new(cache: Arc<Cache<E>>, collection: CollectionId) -> Self {
+        let lease =
+            Lease { started_at: Nanos::ZERO, epoch: cache.collection(collection).0.epoch() };
+        Self {
+            cache,
+            collection,
+            query: Vec::new(),
+            taken: None,
+            keys_max: usize::MAX,
+            row_of_flight: Vec::new(),
+            lease,
+            number: 0,
+            waited: Duration::ZERO,
+            over: false,
+        }
+    }
+
+    /// Returns the collection of the keys.
+    #[must_use]
+    pub fn collection(&self) -> CollectionId {
+        self.collection
+    }
+
+    /// Returns the longest wait among the flights of the query in flight, when it was put together.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    #[cfg(test)]
+    #[cfg(not(feature = "shuttle"))]
+    pub(crate) fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    /// Limits further queries to `keys_max` keys, at least one, because rows of this collection are
+    /// large.
+    pub fn limit_keys(&mut self, keys_max: usize) {
+        self.keys_max = keys_max;
+    }
+
+    /// Returns the interest in the query in flight.
+    #[must_use]
+    pub fn interest(&self) -> Interest<E> {
+        Interest(self.query.clone())
+    }
+
+    /// Takes the leases of the next query and returns its keys, each once; send the query at once.
+    /// Returns `None` when no key waits: the loader is done. A query that was not completed is
+    /// handed over first, as after a cancellation.
+    pub fn next_batch(&mut self, now: Nanos) -> Option<Vec<Key>> {
+        if self.over {
+            return None;
+        }
+        self.hand_over();
+        let cache = self.cache.clone();
+        let (collection, stats) = cache.collection(self.collection);
+        let mut fetches = collection.fetch_queue.lock();
+        self.lease = Lease { started_at: now, epoch: collection.epoch() };
+        let taken = fetches.next_batch(self.lease, self.keys_max, &cache.config, stats);
+        self.over = taken.query.is_empty();
+        if !self.over {
+            self.number = fetches.fence.query_sent();
+        }
+        drop(fetches);
+        taken.refused.iter().for_each(|flight| flight.finish(Err(FlightError::Overdue)));
+        if self.over {
+            return None;
+        }
+        (self.query, self.waited) = (taken.query, taken.waited);
+        let keys = self.rows_of_query();
+        stats.queries_in_flight.add(1);
+        stats.query_sent(keys.len() as u64);
+        Some(keys)
+    }
+
+    /// Returns the distinct keys of the query, and notes which row answers which flight. Two
+    /// flights of one key meet in a query when one of them was put back, or when neither may be
+    /// shared.
+    fn rows_of_query(&mut self) -> Vec<Key> {
+        let mut rows: HashMap<&Key, usize, FixedState> = HashMap::with_capacity_and_hasher(
+            self.query.len(),
+            FixedState::with_seed(self.cache.config.seed),
+        );
+        let mut keys = Vec::with_capacity(self.query.len());
+        self.row_of_flight.clear();
+        for flight in &self.query {
+            let row = *rows.entry(&flight.key).or_insert_with(|| {
+                keys.push(flight.key.clone());
+                keys.len() - 1
+            });
+            self.row_of_flight.push(row);
+        }
+        keys
+    }
+
+    /// Applies the result of the query: stores the rows whose lease is alive, and answers all
+    /// waiters.
+    pub fn complete(&mut self, result: Result<Answers<E>, E>, now: Nanos) {
+        self.arrived(result, now);
+        while self.answer_some(usize::MAX, now) {}
+    }
+
+    /// Takes the result of the query. Call [`BatchLoader::answer_some`] until all its keys are
+    /// answered.
+    pub fn arrived(&mut self, result: Result<Answers<E>, E>, now: Nanos) {
+        if self.query.is_empty() {
+            return;
+        }
+        let answers = match result {
+            Ok(answers) => answers,
+            Err(error) => {
+                let query = std::mem::take(&mut self.query);
+                query
+                    .iter()
+                    .for_each(|flight| self.fail(flight, FlightError::Source(error.clone()), now));
+                return self.query_ended();
+            }
+        };
+        let visibilities = self.visibilities(&self.query, &answers.version);
+        let mut last_use = vec![0; answers.rows.len()];
+        for (flight, &row) in self.row_of_flight.iter().enumerate() {
+            last_use.iter_mut().skip(row).take(1).for_each(|last| *last = flight);
+        }
+        let latency = now.since(self.lease.started_at);
+        self.taken = Some(Taken {
+            answers,
+            visibilities,
+            last_use,
+            unread: Vec::new(),
+            answered: 0,
+            read: 0,
+            latency,
+        });
+    }
+
+    /// Answers waiters of the query's keys until about `bytes_max` of records have been copied, and
+    /// at least one. `true`: some are left, and other tasks of this thread may run first.
+    pub fn answer_some(&mut self, bytes_max: usize, now: Nanos) -> bool {
+        let Some(mut taken) = self.taken.take() else { return false };
+        let mut bytes = 0_usize;
+        while let Some(flight) = self.query.get(taken.answered).cloned() {
+            if bytes >= bytes_max {
+                self.taken = Some(taken);
+                return true;
+            }
+            bytes = bytes.saturating_add(self.answer_flight(&mut taken, &flight, now));
+            taken.answered += 1;
+        }
+        let query = std::mem::take(&mut self.query);
+        self.put_back(&mut taken, query.len());
+        self.query_ended();
+        // An incomplete query says nothing about the cost of its keys.
+        if taken.read == query.len() {
+            let mut fetches = self.cache.collection(self.collection).0.fetch_queue.lock();
+            fetches.policy.ended(query.len(), taken.latency);
+        }
+        false
+    }
+
+    /// Answers one flight with its row. Returns the bytes of its record.
+    fn answer_flight(&self, taken: &mut Taken<E>, flight: &Arc<Flight<E>>, now: Nanos) -> usize {
+        let at = taken.answered;
+        let row = self.row_of_flight[taken.answered];
+        let (body, stay) = match taken.answers.rows.get(row) {
+            Some(Fetched::Found(body)) => (Some(body.as_slice()), Stay::Kept),
+            Some(Fetched::Missing) => (None, Stay::Kept),
+            Some(Fetched::Uncacheable(body)) => (body.as_deref(), Stay::NoAdmit),
+            Some(Fetched::NotRead) => {
+                taken.unread.push(flight.clone());
+                return 0;
+            }
+            Some(Fetched::Failed(error)) => {
+                taken.read += 1;
+                self.fail(flight, FlightError::Source(error.clone()), now);
+                return 0;
+            }
+            None => {
+                taken.read += 1;
+                self.fail(flight, FlightError::Abandoned, now);
+                return 0;
+            }
+        };
+        let bytes = body.map_or(0, <[u8]>::len);
+        let record = self.record(&flight.key, body, taken.visibilities[at], &taken.answers, now);
+        taken.read += 1;
+        if !self.answer(flight, record, &taken.answers.version, stay) {
+            self.put_back_one(flight);
+        }
+        if taken.last_use[row] == at {
+            // The record is a copy: both are held for one row at a time only.
+            taken.answers.rows[row] = Fetched::Missing;
+        }
+        bytes
+    }
+
+    /// Queues a read again because its answer is older than one already given to a client.
+    fn put_back_one(&self, flight: &Arc<Flight<E>>) {
+        let (collection, stats) = self.cache.collection(self.collection);
+        stats.fill_retries_total.add(1);
+        collection.fetch_queue.lock().put_back(std::iter::once(flight.clone()), stats);
+    }
+
+    /// Queues again the keys that the query did not reach. A flight that is never reached is
+    /// abandoned after some attempts.
+    fn put_back(&self, taken: &mut Taken<E>, keys: usize) {
+        let unread = std::mem::take(&mut taken.unread);
+        if unread.is_empty() {
+            return;
+        }
+        let (collection, stats) = self.cache.collection(self.collection);
+        // Under the lock, so that no request joins a flight that is about to be abandoned.
+        let mut fetches = collection.fetch_queue.lock();
+        let (unread, ended): (Vec<_>, Vec<_>) = if unread.len() < keys {
+            unread.iter().for_each(|flight| flight.requeue());
+            unread.into_iter().partition(|flight| flight.is_wanted())
+        } else {
+            unread.into_iter().partition(|flight| flight.hand_over())
+        };
+        ended.iter().for_each(|flight| fetches.retire(flight));
+        fetches.put_back(unread.into_iter(), stats);
+        drop(fetches);
+        ended.iter().for_each(|flight| flight.finish(Err(FlightError::Abandoned)));
+    }
+
+    /// Releases the state of the query.
+    fn query_ended(&self) {
+        let (collection, stats) = self.cache.collection(self.collection);
+        stats.queries_in_flight.sub(1);
+        collection.fetch_queue.lock().fence.query_ended(self.number);
+    }
+
+    /// Returns for each flight whether its answer contains all that the feed delivered. Changes
+    /// delivered from now on end leases.
+    fn visibilities(&self, query: &[Arc<Flight<E>>], version: &Version) -> Vec<Visibility> {
+        let collection = self.cache.collection(self.collection).0;
+        let mut fetches = collection.fetch_queue.lock();
+        let lost = self.lease.epoch.feed != collection.epoch().feed;
+        let fenced = !fetches.fence.is_open() && self.cache.safeguards.has(Safeguard::Fence);
+        let visibility = |flight: &Arc<Flight<E>>| match lost
+            || fenced && fetches.fence.hides(&flight.key, version)
+        {
+            true => Visibility::Behind,
+            false => Visibility::Complete,
+        };
+        let visibilities = query.iter().map(visibility).collect();
+        if !fetches.fence.is_open() {
+            fetches.fence.seen(version);
+        }
+        visibilities
+    }
+
+    fn record(
+        &self,
+        key: &Key,
+        body: Option<&[u8]>,
+        visibility: Visibility,
+        answers: &Answers<E>,
+        now: Nanos,
+    ) -> Record {
+        let (collection, _) = self.cache.collection(self.collection);
+        let ttl =
+            if body.is_some() { collection.config.ttl } else { collection.config.negative_ttl };
+        let config = &self.cache.config;
+        let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
+        let Lease { started_at: read_at, epoch } = self.lease;
+        let Answers { version, position, .. } = answers;
+        Record::new(&RecordParts {
+            key,
+            body,
+            read_at,
+            expires_at: read_at.after(life),
+            version,
+            position: position
+                .filter(|_| self.cache.config.invalidation_mode == InvalidationMode::Feed),
+            visibility,
+            epoch,
+        })
+    }
+
+    /// Answers the waiters of the flight. Returns `false` when the key must be read again because
+    /// another request received a newer answer.
+    fn answer(
+        &self,
+        flight: &Arc<Flight<E>>,
+        record: Record,
+        version: &Version,
+        stay: Stay,
+    ) -> bool {
+        let (collection, stats) = self.cache.collection(self.collection);
+        let mut fetches = collection.fetch_queue.lock();
+        if !flight.accept(version) {
+            return false;
+        }
+        let alive = fetches.is_current(flight)
+            && self.lease.epoch == collection.epoch()
+            && !record.is_behind();
+        fetches.retire(flight);
+        fetches.forget_failure(&flight.key);
+        let passes = record.presence() == Presence::Found
+            && self.cache.scan_filter.take(self.cache.hash(&flight.key));
+        if alive && stay == Stay::Kept && !passes && !collection.has_gap() {
+            self.cache.store.insert(&flight.key, &record);
+        } else {
+            // No later answer may be older than this one: an entry that may be older is removed,
+            // and a read in flight gets this version as its floor.
+            stats.fills_discarded_total.add(u64::from(self.cache.config.enabled && !alive));
+            stats.fills_not_admitted_total.add(u64::from(passes));
+            let older = |entry: Record| !entry.version().dominates(version);
+            if self.cache.store.peek(&flight.key).is_some_and(older) {
+                self.cache.store.remove(&flight.key, Removal::Invalidated);
+            }
+            if let Some(other) = fetches.in_flight.get(&flight.key) {
+                other.raise_floor(version);
+            }
+        }
+        drop(fetches);
+        flight.finish(Ok(record));
+        true
+    }
+
+    fn fail(&self, flight: &Arc<Flight<E>>, failure: FlightError<E>, now: Nanos) {
+        let (collection, stats) = self.cache.collection(self.collection);
+        let mut fetches = collection.fetch_queue.lock();
+        if fetches.is_current(flight) {
+            fetches.note_failure(&flight.key, &failure, now, &self.cache.config);
+        }
+        fetches.retire(flight);
+        stats.failed_keys_total.add(1);
+        drop(fetches);
+        flight.finish(Err(failure));
+    }
+}
+
+impl<E: Clone> BatchLoader<E> {
+    /// Abandons the query in flight: its flights are queued again or finished.
+    fn hand_over(&mut self) {
+        let mut query = std::mem::take(&mut self.query);
+        if query.is_empty() {
+            return;
+        }
+        if let Some(taken) = self.taken.take() {
+            // Flights already answered need nothing more.
+            query.drain(..taken.answered);
+            query.extend(taken.unread);
+        }
+        let (collection, stats) = self.cache.collection(self.collection);
+        stats.queries_in_flight.sub(1);
+        let mut fetches = collection.fetch_queue.lock();
+        fetches.fence.query_ended(self.number);
+        let (unread, ended): (Vec<_>, Vec<_>) =
+            query.into_iter().partition(|flight| flight.hand_over());
+        ended.iter().for_each(|flight| fetches.retire(flight));
+        fetches.put_back(unread.into_iter(), stats);
+        drop(fetches);
+        ended.iter().for_each(|flight| flight.finish(Err(FlightError::Abandoned)));
+    }
+}
+
+impl<E: Clone> Drop for BatchLoader<E> {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        self.hand_over();
+        let queued = self.cache.collection(self.collection).0.fetch_queue.lock().abandon_loader();
+        queued.iter().for_each(|flight| flight.call_leader());
+    }
+}
+
+/// Shortens a lifetime by up to `jitter` of itself; `random` is a number without pattern.
+fn jittered(ttl: Duration, jitter: f64, random: u64) -> Duration {
+    // The upper bits of a multiplicative hash, as a fraction of 0 to 1.
+    let unit = (random.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
+    let jitter = if jitter > 0.0 { jitter.min(1.0) } else { 0.0 };
+    // `as` saturates at 584 years.
+    Duration::from_nanos((ttl.as_nanos() as f64 * (1.0 - jitter * unit)) as u64)
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod parts;
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

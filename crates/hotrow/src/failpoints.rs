@@ -1,0 +1,117 @@
+//! Failpoints: faults that a test requests in the variable `HOTROW_FAILPOINTS`, separated by
+//! commas.
+//! They exist only in builds with the feature `failpoints`. Libraries get plain values, never the
+//! variable.
+//!
+//! | failpoint | effect |
+//! |---|---|
+//! | `lease`, `fence`, `epoch`, `probe` | disables the safeguard of that name |
+//! | `panic:THREAD` | the next iteration of that thread's loop panics, once |
+//! | `panic-always:THREAD` | every iteration of that thread's loop panics |
+//! | `…:THREAD@FILE` | the same, once that file exists |
+//! | `read-gate:COLLECTION/ID=FILE` | a query for this record waits for a shared lock on the file |
+//! | `read-delay:COLLECTION=DURATION` | a query takes that much longer for each of its keys |
+
+pub mod reads;
+
+use hotrow_cache::Safeguard;
+use hotrow_supervisor::{PanicMode, PanicPoint};
+
+use self::reads::ReadFailpoint;
+
+/// Environment variable that names the failpoints.
+pub const VARIABLE: &str = "HOTROW_FAILPOINTS";
+
+const SAFEGUARDS: [(&str, Safeguard); 4] = [
+    ("lease", Safeguard::Lease),
+    ("fence", Safeguard::Fence),
+    ("epoch", Safeguard::Epoch),
+    ("probe", Safeguard::Probe),
+];
+
+/// Requested faults.
+#[derive(Debug, Default)]
+pub struct Failpoints {
+    /// Safeguards to disable.
+    pub safeguards: Vec<Safeguard>,
+    /// Threads to panic.
+    pub panic_points: Vec<PanicPoint>,
+    /// Queries to hold or delay.
+    pub reads: Vec<ReadFailpoint>,
+}
+
+/// Name that matches no failpoint.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{VARIABLE}: there is no failpoint `{0}`; see crates/hotrow/src/failpoints.rs")]
+pub struct UnknownFailpoint(String);
+
+impl Failpoints {
+    /// Reads the failpoints of the environment.
+    ///
+    /// # Errors
+    /// Fails if the environment names a failpoint that does not exist.
+    pub fn from_environment() -> Result<Self, UnknownFailpoint> {
+        Self::parse(&std::env::var(VARIABLE).unwrap_or_default())
+    }
+
+    /// Parses a list of failpoints.
+    ///
+    /// # Errors
+    /// Fails if the list names a failpoint that does not exist.
+    pub fn parse(list: &str) -> Result<Self, UnknownFailpoint> {
+        let mut failpoints = Self::default();
+        for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            failpoints.add(name)?;
+        }
+        Ok(failpoints)
+    }
+
+    fn add(&mut self, failpoint: &str) -> Result<(), UnknownFailpoint> {
+        if let Some((_, safeguard)) = SAFEGUARDS.iter().find(|(name, _)| *name == failpoint) {
+            self.safeguards.push(*safeguard);
+            return Ok(());
+        }
+        if let Some(read) = ReadFailpoint::parse(failpoint) {
+            self.reads.push(read);
+            return Ok(());
+        }
+        let unknown = || UnknownFailpoint(failpoint.to_owned());
+        let (kind, thread) = failpoint.split_once(':').ok_or_else(unknown)?;
+        let mode = match kind {
+            "panic" => PanicMode::Once,
+            "panic-always" => PanicMode::Always,
+            _ => return Err(unknown()),
+        };
+        self.panic_points.push(match thread.split_once('@') {
+            None => PanicPoint::new(thread, mode),
+            Some((thread, file)) => PanicPoint::new(thread, mode).when_exists(file.into()),
+        });
+        Ok(())
+    }
+
+    /// Returns whether a safeguard is disabled.
+    #[must_use]
+    pub fn disables(&self, safeguard: Safeguard) -> bool {
+        self.safeguards.contains(&safeguard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_parsed_and_unknown_names_are_refused() {
+        let read =
+            Failpoints::parse("lease, probe,panic:feed,panic-always:http-0,read-delay:slow=5ms")
+                .unwrap();
+        assert_eq!(read.safeguards, [Safeguard::Lease, Safeguard::Probe]);
+        assert_eq!((read.panic_points.len(), read.reads.len()), (2, 1));
+        assert!(read.disables(Safeguard::Probe) && !read.disables(Safeguard::Fence));
+        assert!(Failpoints::parse("").unwrap().safeguards.is_empty());
+        for unknown in ["leases", "panic", "panics:feed", "read-gate", "read-delay:slow=5"] {
+            let error = Failpoints::parse(&format!("lease,{unknown}")).unwrap_err();
+            assert_eq!(error, UnknownFailpoint(unknown.to_owned()));
+        }
+    }
+}

@@ -1,5 +1,0 @@
-mod choice;
-mod feed;
-mod paint;
-mod pictures;
-mod terminal;

@@ -1,0 +1,5 @@
+mod display_state;
+mod frames;
+mod mode;
+mod painter;
+mod terminal;

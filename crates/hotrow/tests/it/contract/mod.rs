@@ -1,0 +1,30 @@
+//! Consistency contract (docs/consistency.md) checked from outside: the real binary over sockets, a
+//! database that this process writes, and a checker that judges every answer and knows only the
+//! contract.
+//!
+//! Reading order: [`rules`] (the contract as a checker), [`history`] and [`observation`] (its
+//! input), [`explain`] (the report of a violation), [`writer`], [`reader`] and [`ask`] (the load),
+//! [`engine`] (the databases), [`run`] (all parts together), then the tests: [`mix`], [`race_a`],
+//! [`faults`], and over a network ([`mixed`]) [`postgres`], [`mysql`] and [`mongodb`].
+
+mod ask;
+mod board;
+mod engine;
+mod explain;
+mod faults;
+mod held;
+mod history;
+mod mix;
+mod mixed;
+mod mongodb;
+mod mysql;
+mod observation;
+mod postgres;
+#[cfg(feature = "failpoints")]
+mod race_a;
+mod reader;
+mod rows;
+mod rules;
+mod run;
+mod sqlite;
+mod writer;

@@ -1,0 +1,203 @@
+//! A writer's connection to MariaDB or MySQL. It survives crashes of the server: it reconnects, and
+//! looks up a COMMIT whose answer was lost.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Error, Opts, Row as Answer};
+use tokio::runtime::Runtime;
+
+use crate::contract::board::Board;
+use crate::contract::engine::{Commit, Row, Session, Step};
+
+/// Longest time without a server.
+const OUTAGE_MAX: Duration = Duration::from_secs(60);
+/// Wait between two attempts to connect.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// Errors after which a transaction may be repeated: server shutdown, lock wait time-out, deadlock,
+/// interrupted query, killed connection.
+const RETRYABLE_ERRORS: [u16; 5] = [1053, 1205, 1213, 1317, 1927];
+
+/// A connection, reopened on demand.
+pub(crate) struct MysqlSession {
+    /// Drives the connection during a query.
+    runtime: Runtime,
+    url: String,
+    conn: Option<Conn>,
+}
+
+impl MysqlSession {
+    pub(crate) fn new(url: String) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        Self { runtime, url, conn: None }
+    }
+
+    /// Runs one statement and returns its rows. `None`: the connection or the transaction was lost.
+    fn query(&mut self, sql: &str) -> Option<Vec<Answer>> {
+        if self.conn.is_none() {
+            self.conn = Some(self.connect());
+        }
+        let conn = self.conn.as_mut()?;
+        match self.runtime.block_on(conn.query(sql)) {
+            Ok(rows) => Some(rows),
+            Err(Error::Server(e)) if !RETRYABLE_ERRORS.contains(&e.code) => {
+                panic!("a writer: {sql:.200}: {e}")
+            }
+            // Closing the connection rolls back.
+            Err(_) => {
+                self.conn = None;
+                None
+            }
+        }
+    }
+
+    fn connect(&self) -> Conn {
+        let end = Instant::now() + OUTAGE_MAX;
+        loop {
+            let connected =
+                self.runtime.block_on(async { Conn::new(Opts::from_url(&self.url)?).await });
+            match connected {
+                Ok(conn) => return conn,
+                Err(error) => assert!(Instant::now() < end, "a writer cannot connect: {error}"),
+            }
+            std::thread::sleep(RETRY_PAUSE);
+        }
+    }
+
+    /// Repeats a query until it is answered.
+    fn query_until_answered(&mut self, sql: &str) -> Vec<Answer> {
+        loop {
+            if let Some(rows) = self.query(sql) {
+                return rows;
+            }
+        }
+    }
+
+    /// Returns the log's end, in the form of a position.
+    pub(crate) fn log_end(&mut self) -> u64 {
+        let rows = self.query_until_answered("SHOW MASTER STATUS");
+        let row = rows.first().expect("a server with a binary log");
+        let file: String = row.get(0).expect("a file");
+        let offset: u64 = row.get(1).expect("an offset");
+        let number: u64 =
+            file.rsplit('.').next().and_then(|digits| digits.parse().ok()).expect("a number");
+        number << 40 | offset
+    }
+
+    /// Commits one statement on a healthy server.
+    pub(crate) fn commit_sql(&mut self, sql: &str, board: &Board) -> Commit {
+        let from = self.log_end() + 1;
+        let begun_ns = board.now();
+        self.query(sql).expect("a healthy server");
+        Commit { begun_ns, returned_ns: board.now(), from, at: self.log_end() }
+    }
+
+    /// Returns true if a commit whose answer was lost took effect; its last step shows it. The
+    /// server may still execute it on the lost connection; a locking read waits for its end.
+    fn was_committed(&mut self, steps: &[Step]) -> bool {
+        let step = steps.last().expect("a commit has steps");
+        let (Step::Insert(Row { key, .. })
+        | Step::Update { row: Row { key, .. }, .. }
+        | Step::Delete { key }
+        | Step::Move { row: Row { key, .. }, .. }) = step;
+        let rows = self.query_until_answered(&format!(
+            "SELECT version FROM items WHERE id = {key} FOR UPDATE"
+        ));
+        let found: Option<u64> = rows.first().and_then(|row| row.get(0));
+        match step {
+            Step::Delete { .. } => found.is_none(),
+            Step::Insert(row) | Step::Update { row, .. } | Step::Move { row, .. } => {
+                found == Some(row.version)
+            }
+        }
+    }
+}
+
+impl Session for MysqlSession {
+    fn commit(&mut self, steps: &[Step], board: &Board) -> Option<Commit> {
+        self.query("BEGIN")?;
+        for step in steps {
+            for sql in statements(step) {
+                self.query(&sql)?;
+                let conn = self.conn.as_ref()?;
+                assert!(
+                    conn.affected_rows() >= 1,
+                    "{steps:?}: the history and the database disagree"
+                );
+            }
+        }
+        // The commit's log entry will end past this position. This query does not end the
+        // transaction.
+        let from = self.log_end_within()? + 1;
+        let begun_ns = board.now();
+        if self.query("COMMIT").is_none() && !self.was_committed(steps) {
+            return None;
+        }
+        let returned_ns = board.now();
+        Some(Commit { begun_ns, returned_ns, from, at: self.log_end() })
+    }
+
+    fn roll_back(&mut self, key: u32, version: u64) {
+        let row = Row { key, version, payload: "never committed".to_owned() };
+        for sql in ["BEGIN".to_owned(), upsert(&row), "ROLLBACK".to_owned()] {
+            if self.query(&sql).is_none() {
+                return;
+            }
+        }
+    }
+}
+
+impl MysqlSession {
+    /// Returns the log's end within a transaction; a lost connection ends the transaction.
+    fn log_end_within(&mut self) -> Option<u64> {
+        let rows = self.query("SHOW MASTER STATUS")?;
+        let row = rows.first()?;
+        let file: String = row.get(0)?;
+        let offset: u64 = row.get(1)?;
+        let number: u64 = file.rsplit('.').next()?.parse().ok()?;
+        Some(number << 40 | offset)
+    }
+}
+
+fn insert(row: &Row) -> String {
+    format!("INSERT INTO items VALUES ({}, {}, '{}')", row.key, row.version, row.payload)
+}
+
+fn upsert(row: &Row) -> String {
+    let mut sql = insert(row);
+    // Writing to a string cannot fail.
+    _ = write!(
+        sql,
+        " ON DUPLICATE KEY UPDATE version = VALUES(version), payload = VALUES(payload)"
+    );
+    sql
+}
+
+fn update(row: &Row, key: u32) -> String {
+    let Row { key: new, version, payload } = row;
+    format!(
+        "UPDATE items SET id = {new}, version = {version}, payload = '{payload}' WHERE id = {key}"
+    )
+}
+
+/// Returns the statements of a step, one of several ways to the same result.
+fn statements(step: &Step) -> Vec<String> {
+    match step {
+        Step::Insert(row) => vec![insert(row)],
+        Step::Update { row, way: 0 } => {
+            vec![format!("DELETE FROM items WHERE id = {}", row.key), insert(row)]
+        }
+        Step::Update { row, way: 1 } => vec![upsert(row)],
+        Step::Update { row, way: 2 } => {
+            vec![format!(
+                "REPLACE INTO items VALUES ({}, {}, '{}')",
+                row.key, row.version, row.payload
+            )]
+        }
+        Step::Update { row, .. } => vec![update(row, row.key)],
+        Step::Delete { key } => vec![format!("DELETE FROM items WHERE id = {key}")],
+        Step::Move { from, row } => vec![update(row, *from)],
+    }
+}

@@ -1,0 +1,60 @@
+//! `serve --demo` without any file or setup.
+
+use rustix::process::Signal;
+
+use crate::e2e::curl::curl;
+use hotrow_testkit::harness::{SOON, Server, await_until};
+
+fn files(folder: &std::path::Path) -> Vec<String> {
+    std::fs::read_dir(folder)
+        .unwrap()
+        .map(|f| f.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn it_serves_100_000_products_and_cleans_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_demo(folder.path(), &["--demo-writes", "200"]);
+    server.await_ready();
+    let invitation = server.output();
+    let commands: Vec<&str> =
+        invitation.lines().filter_map(|line| line.trim().strip_prefix("curl ")).collect();
+    assert_eq!(commands.len(), 3, "{invitation}");
+    for command in &commands {
+        // Split as a shell would.
+        let arguments: Vec<&str> = command.split(' ').map(|word| word.trim_matches('\'')).collect();
+        let Some(output) = curl(&arguments) else { break };
+        let expected = ["\"id\":4711", "\"items\":{\"1\":{", "# HELP"];
+        assert!(expected.iter().any(|part| output.contains(part)), "{command}: {output}");
+    }
+    let mut client = server.client();
+    for id in [1, 50_000, 100_000] {
+        assert_eq!(client.get(&format!("/products/{id}")).json()["id"], id);
+    }
+    assert_eq!(client.get("/products/100001").status, 404);
+    assert_eq!(
+        client.get_with("/products/1", &[("Cache-Control", "no-cache")]).cache(),
+        "bypass",
+        "granted here"
+    );
+    await_until("the writes to be received", SOON, || {
+        server.status()["feed"]["changes"].as_u64().unwrap() > 50
+    });
+    assert_eq!(server.status()["feed"]["current"], true);
+    assert_eq!(files(folder.path()).len(), 1, "one folder of its own");
+    server.signal(Signal::TERM);
+    let ended = server.ended(SOON);
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    assert_eq!(files(folder.path()), Vec::<String>::new(), "removed");
+}
+
+#[test]
+fn an_interrupted_demo_cleans_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_demo(folder.path(), &[]);
+    server.signal(Signal::INT);
+    let ended = server.ended(SOON);
+    assert_eq!(ended.code(), 0, "{ended:?}");
+    assert_eq!(files(folder.path()), Vec::<String>::new());
+}

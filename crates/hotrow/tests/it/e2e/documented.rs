@@ -1,0 +1,63 @@
+//! docs/metrics.md and `/metrics` name the same families, with the same types and labels.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hotrow_testkit::harness::metrics::Metrics;
+use hotrow_testkit::harness::{Config, Database, Server};
+
+/// Kind and labels of a family.
+type Shape = (String, BTreeSet<String>);
+
+fn documented() -> BTreeMap<String, Shape> {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"))
+            .expect("the document");
+    let mut families = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line[1..line.len() - 1].split('|').map(str::trim).collect();
+        let [name, kind, labels, meaning, _watch] = cells[..] else {
+            panic!("five columns: {line}")
+        };
+
+        assert!(
+            meaning.ends_with('.') || meaning.ends_with(')'),
+            "a sentence describes it: {line}"
+        );
+        let labels = labels.split(',').map(|label| label.trim().trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        let before = families.insert(name.trim_matches('`').to_owned(), (kind.to_owned(), labels));
+        assert!(before.is_none(), "{name} is documented twice");
+    }
+    families
+}
+
+fn exposed(metrics: &Metrics) -> BTreeMap<String, Shape> {
+    let shape = |(name, family): (&String, &hotrow_testkit::harness::metrics::Family)| {
+        assert!(family.help.ends_with('.') && family.help.len() > 10, "{name}: {}", family.help);
+        let labels = family.samples.iter().flat_map(|s| &s.labels).map(|(label, _)| label.clone());
+        (name.clone(), (family.kind.clone(), labels.filter(|label| label != "le").collect()))
+    };
+    metrics.families.iter().map(shape).collect()
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_metric_exists() {
+    let database = Database::with_products(3);
+    // Rules have series of their own; this one affects no request.
+    let config = Config::new(database.path())
+        .collection("products")
+        .set("limits.rate.clients.rate", "\"1000000/s\"");
+    let server = Server::start(&config);
+    assert_eq!(server.get("/products/1").status, 200);
+    let documented = documented();
+    let exposed = exposed(&server.metrics());
+    let missing: Vec<&String> =
+        exposed.keys().filter(|name| !documented.contains_key(*name)).collect();
+    assert!(missing.is_empty(), "exposed and not in docs/metrics.md: {missing:?}");
+    let gone: Vec<&String> =
+        documented.keys().filter(|name| !exposed.contains_key(*name)).collect();
+    assert!(gone.is_empty(), "in docs/metrics.md and not exposed: {gone:?}");
+    for (name, shape) in &documented {
+        assert_eq!(Some(shape), exposed.get(name), "{name}");
+    }
+}

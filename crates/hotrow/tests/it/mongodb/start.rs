@@ -1,0 +1,122 @@
+//! Problems of a deployment are reported at the start, in one message with their remedies; and the
+//! remedies work.
+
+use std::time::Duration;
+
+use mongodb::bson::doc;
+
+use crate::mongodb::place::Place;
+use crate::mongodb::shop::{Shop, await_body, body, cached};
+use crate::mongodb::standin::{Failure, Kind, Standin, Trouble};
+use hotrow_testkit::harness::{Config, Ended, Server};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts with a configuration that must fail, and returns the output.
+#[track_caller]
+fn refusal(config: &Config) -> String {
+    let ended = Ended::run_config(config, PATIENCE);
+    assert_ne!(ended.code(), 0, "{ended:?}");
+    format!("{}{}", ended.output, ended.log)
+}
+
+#[track_caller]
+fn assert_contains(text: &str, all: &[&str]) {
+    for part in all {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let shop = Shop::with_products();
+    shop.place.run(doc! { "create": "seen", "viewOn": "products", "pipeline": [] });
+    shop.place.run(doc! { "create": "times", "timeseries": { "timeField": "t" } });
+    shop.place.insert("mixed", [doc! { "_id": 1 }, doc! { "_id": "one" }]);
+    shop.place.insert("dated", [doc! { "_id": mongodb::bson::DateTime::from_millis(0) }]);
+    let text = refusal(&shop.config(&["seen", "times", "mixed", "dated", "products"]));
+    assert_contains(&text, &["seen", "view", "times", "mixed", "key_type", "dated"]);
+    assert!(!text.contains("collection `products`"), "nothing is wrong with that one:\n{text}");
+    // The remedy: one type is named, and documents with another type cannot be requested.
+    let config = shop.config(&["mixed", "products"]).set("collections.mixed.key_type", "\"text\"");
+    let server = Server::start(&config);
+    assert_eq!(server.get("/mixed/one").text(), r#"{"_id":"one"}"#);
+    assert_eq!(server.get("/mixed/1").status, 404);
+}
+
+#[test]
+fn a_standalone_server_is_refused_with_the_steps_to_make_a_replica_set() {
+    let standin = Standin::of(Kind::Standalone, 1);
+    let shop = Shop::filled(Place::on(standin));
+    let text = refusal(&shop.config(&["products"]));
+    assert_contains(&text, &["standalone", "--replSet", "rs.initiate()", "feed"]);
+}
+
+#[test]
+fn an_old_server_is_refused() {
+    let shop = Shop::on_standin();
+    shop.place.standin().pretend("4.2.24", 8);
+    assert_contains(&refusal(&shop.config(&["products"])), &["4.4"]);
+}
+
+#[test]
+fn an_account_without_privileges_gets_the_grant_command() {
+    let shop = Shop::on_standin();
+    let standin = shop.place.standin();
+    standin.trouble("watch", Trouble::Fail(Failure::unauthorized("aggregate")));
+    let text = refusal(&shop.config(&["products"]));
+    assert_contains(&text, &["change stream", "Unauthorized", "grantRolesToUser"]);
+    standin.calm("watch");
+    // Optional information may be refused.
+    for command in ["replSetGetConfig", "appendOplogNote"] {
+        standin.trouble(command, Trouble::Fail(Failure::unauthorized(command)));
+    }
+    let server = shop.serve(&["products"]);
+    let mut client = server.client();
+    cached(&mut client, "/products/1");
+    shop.set_price(1, 1);
+    await_body(&mut client, "/products/1", &body(1, 1));
+}
+
+#[test]
+fn wrong_connection_strings_are_refused_without_the_password() {
+    let shop = Shop::on_standin();
+    let hosts = format!("127.0.0.1:{}", shop.place.standin().port(0));
+    let over = |url: &str| {
+        refusal(
+            &Config::over(url)
+                .set("collections.products.key", "\"_id\"")
+                .set("source.connect_timeout", "\"2s\""),
+        )
+    };
+    // A database must be named; reads go to the primary.
+    assert_contains(
+        &over(&format!("mongodb://u:topsecret@{hosts}/?authSource=admin")),
+        &["database"],
+    );
+    let text = over(&format!("mongodb://u:topsecret@{hosts}/shop?readPreference=secondary"));
+    assert_contains(&text, &["readPreference"]);
+    let nowhere = over("mongodb://u:topsecret@127.0.0.1:1/shop");
+    assert_contains(&nowhere, &["127.0.0.1:1"]);
+    let refused = over(&format!("mongodb://u:topsecret@{hosts}/shop?authSource=admin"));
+    for text in [text, nowhere, refused] {
+        assert!(!text.contains("topsecret"), "{text}");
+    }
+}
+
+#[test]
+fn a_missing_collection_and_an_empty_one() {
+    let shop = Shop::empty();
+    let config = shop.config(&["products"]);
+    assert_contains(&refusal(&config), &["products", "db.createCollection"]);
+    shop.place.run(doc! { "create": "products" });
+    let server = Server::start(&config);
+    let mut client = server.client();
+    // ObjectIds, because nothing determines another type.
+    let id = mongodb::bson::oid::ObjectId::new();
+    let path = format!("/products/{id}");
+    assert_eq!(cached(&mut client, &path).status, 404);
+    shop.place.insert("products", [doc! { "_id": id, "n": 1 }]);
+    await_body(&mut client, &path, &format!("{{\"_id\":\"{id}\",\"n\":1}}"));
+    assert_eq!(client.get("/products/7").status, 400);
+}

@@ -1,0 +1,24 @@
+//! `hotrow verify` with the real binary: it passes without a defect under faults, and finds the
+//! violation when a safeguard is disabled.
+//!
+//! Reading order: [`checker`] (running it), [`command`] (usage and refusals), [`stage`] (a database
+//! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`], [`postgres`],
+//! [`mariadb`], [`mongo`] (each with its tables of both), [`clock`] (an adjustable clock),
+//! [`balancer`] (two instances behind one address), [`writers`] (the checker's database access).
+mod balancer;
+mod checker;
+mod clock;
+mod command;
+mod faults;
+mod mariadb;
+mod mongo;
+mod postgres;
+mod sqlite;
+mod stage;
+mod traps;
+mod writers;
+
+use hotrow_testkit::mysql as maria;
+use hotrow_testkit::postgres as server;
+use hotrow_testkit::proxy;
+use hotrow_testkit::standin;

@@ -1,0 +1,184 @@
+//! Checks of the dependencies that `cargo metadata` lists: licences, sources, and packages that
+//! must not be in the server's program. `deny.toml` states the same rules for cargo-deny.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Licences that allow everything that we do with the code.
+const LICENCES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+/// The only source of packages that are not ours.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// Packages that nothing may use: a second TLS provider, and OpenSSL.
+const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
+/// Packages of the laboratory: no part of a server that faces a network.
+const LABORATORY: &[&str] = &["axum", "hotrow-lab", "hotrow-reference", "rcgen", "sea-orm"];
+
+/// Returns whether an SPDX expression can be met with [`LICENCES`]: one side of each `OR`, both
+/// sides of each `AND`. Old manifests write `/` for `OR`.
+fn is_allowed(expression: &str) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let tokens: Vec<&str> = spaced.split_whitespace().collect();
+    let mut at = 0;
+    let allowed = any(&tokens, &mut at);
+    allowed && at == tokens.len()
+}
+
+fn any(tokens: &[&str], at: &mut usize) -> bool {
+    let mut allowed = all(tokens, at);
+    while tokens.get(*at) == Some(&"OR") {
+        *at += 1;
+        allowed |= all(tokens, at);
+    }
+    allowed
+}
+
+fn all(tokens: &[&str], at: &mut usize) -> bool {
+    let mut allowed = one(tokens, at);
+    while tokens.get(*at) == Some(&"AND") {
+        *at += 1;
+        allowed &= one(tokens, at);
+    }
+    allowed
+}
+
+fn one(tokens: &[&str], at: &mut usize) -> bool {
+    let Some(token) = tokens.get(*at) else { return false };
+    *at += 1;
+    if *token == "(" {
+        let allowed = any(tokens, at);
+        *at += 1;
+        return allowed;
+    }
+    // An exception only adds permissions.
+    if tokens.get(*at) == Some(&"WITH") {
+        *at += 2;
+    }
+    LICENCES.contains(token)
+}
+
+/// Complaints about the packages of `metadata`, as `cargo metadata` writes it.
+fn complaints(metadata: &Value) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(source) = package["source"].as_str() else { continue };
+        if source != REGISTRY {
+            complaints.push(format!("{name} comes from {source}, not from {REGISTRY}"));
+        }
+        let licence = package["license"].as_str().unwrap_or("none");
+        if !is_allowed(licence) {
+            complaints.push(format!("{name} has the licence {licence}; allowed are {LICENCES:?}"));
+        }
+        if BANNED.contains(&name) {
+            complaints.push(format!("{name} is banned"));
+        }
+    }
+    let shipped = of_program(metadata, "hotrow");
+    for name in LABORATORY.iter().filter(|name| shipped.contains(**name)) {
+        complaints.push(format!("{name} belongs to the laboratory, and `hotrow` depends on it"));
+    }
+    complaints
+}
+
+/// Names of all packages that the program of this name is built from.
+fn of_program<'a>(metadata: &'a Value, program: &str) -> BTreeSet<&'a str> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let names: BTreeMap<&str, &str> =
+        packages.filter_map(|p| Some((p["id"].as_str()?, p["name"].as_str()?))).collect();
+    let nodes = metadata["resolve"]["nodes"].as_array().into_iter().flatten();
+    let nodes: BTreeMap<&str, &Value> =
+        nodes.filter_map(|n| Some((n["id"].as_str()?, n))).collect();
+    let mut waiting: Vec<&str> =
+        names.iter().filter(|(_, name)| **name == program).map(|(id, _)| *id).collect();
+    let mut found = BTreeSet::new();
+    while let Some(id) = waiting.pop() {
+        if !found.insert(id) {
+            continue;
+        }
+        let dependencies = nodes.get(id).and_then(|node| node["deps"].as_array());
+        for dependency in dependencies.into_iter().flatten() {
+            let kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
+            // `null` is a normal dependency, others are for tests and builds.
+            if kinds.into_iter().any(|kind| kind["kind"].is_null()) {
+                waiting.extend(dependency["pkg"].as_str());
+            }
+        }
+    }
+    found.iter().filter_map(|id| names.get(id).copied()).collect()
+}
+
+#[test]
+fn dependencies_are_allowed() {
+    // For this platform alone: the build has fetched these packages and no others.
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &platform])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(of_program(&metadata, "hotrow").contains("hotrow-server"), "the graph was not found");
+    let complaints = complaints(&metadata);
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn expressions_of_licences_are_read() {
+    for allowed in [
+        "MIT",
+        "MIT/Apache-2.0",
+        "GPL-3.0 OR MIT",
+        "(MIT OR GPL-3.0) AND Unicode-3.0",
+        "Apache-2.0 WITH LLVM-exception",
+        "Apache-2.0 WITH LLVM-exception OR GPL-2.0",
+    ] {
+        assert!(is_allowed(allowed), "{allowed}");
+    }
+    for refused in
+        ["", "none", "GPL-3.0", "MIT AND GPL-3.0", "(MIT OR ISC) AND SSPL-1.0", "MIT MIT"]
+    {
+        assert!(!is_allowed(refused), "{refused}");
+    }
+}
+
+#[test]
+fn forbidden_dependencies_are_found() {
+    let metadata = |name: &str, source: &str, licence: &str| {
+        serde_json::json!({
+            "packages": [
+                {"id": "0", "name": "hotrow", "source": null},
+                {"id": "1", "name": name, "source": source, "license": licence},
+            ],
+            "resolve": {"nodes": [
+                {"id": "0", "deps": [{"pkg": "1", "dep_kinds": [{"kind": null}]}]},
+                {"id": "1", "deps": []},
+            ]},
+        })
+    };
+    assert!(complaints(&metadata("a", REGISTRY, "MIT")).is_empty());
+    for (bad, expected) in [
+        (metadata("a", "git+https://example.org/a", "MIT"), "comes from git"),
+        (metadata("a", REGISTRY, "GPL-3.0"), "has the licence GPL-3.0"),
+        (metadata("openssl", REGISTRY, "MIT"), "is banned"),
+        (metadata("axum", REGISTRY, "MIT"), "belongs to the laboratory"),
+    ] {
+        let found = complaints(&bad);
+        assert!(found.len() == 1 && found[0].contains(expected), "{expected}: {found:?}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Command line of the real binary: its outputs and exit statuses.
+
+use std::process::{Command, Output};
+
+fn hotrow(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hotrow"))
+        .args(arguments)
+        .env_remove("HOTROW_UNSET")
+        .output()
+        .expect("it starts")
+}
+
+/// Returns status, standard output and standard error.
+fn outcome(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = hotrow(arguments);
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn config_file(folder: &tempfile::TempDir, text: &str) -> String {
+    let path = folder.path().join("hotrow.toml");
+    std::fs::write(&path, text).expect("writable");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn a_good_configuration_is_fine() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = config_file(
+        &folder,
+        "[source]\nurl = 'sqlite:shop.db'\n[collections.b]\n[collections.a]\n",
+    );
+    let (status, out, err) = outcome(&["check", "--config", &file]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    assert_eq!(out, format!("{file}: fine; 2 collections (a, b) from shop.db\n"));
+}
+
+#[test]
+fn a_warning_is_no_failure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = config_file(
+        &folder,
+        "listen.admin = '0.0.0.0:8081'\nsource.url = 'sqlite:x'\n[collections.a]\n",
+    );
+    let (status, _, err) = outcome(&["check", "--config", &file]);
+    assert_eq!(status, Some(0));
+    assert!(
+        err.contains("warning: the admin address 0.0.0.0:8081") && err.contains("admin.token"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_bad_configuration_is_wrong_usage() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = config_file(
+        &folder,
+        "[source]\nurl = 'sqlite:${HOTROW_UNSET}'\n[cache]\ncapasity = '1GiB'\n[collections.a]\n",
+    );
+    for command in ["check", "serve", "uninstall-triggers"] {
+        let (status, out, err) = outcome(&[command, "--config", &file]);
+        assert_eq!((status, out.as_str()), (Some(2), ""), "{command}: {err}");
+        let lines: Vec<&str> = err.lines().collect();
+        assert_eq!(lines.len(), 2, "{err}");
+        assert!(
+            lines[0].starts_with(&format!(
+                "{file}:2: source.url: the environment variable HOTROW_UNSET is not set"
+            )),
+            "{err}"
+        );
+        assert_eq!(
+            lines[1],
+            format!("{file}:4: cache.capasity: unknown key; did you mean capacity?")
+        );
+    }
+    let (status, _, err) = outcome(&["check", "--config", "/nonexistent/hotrow.toml"]);
+    assert_eq!(status, Some(2));
+    assert!(err.starts_with("/nonexistent/hotrow.toml: cannot be read: No such file"), "{err}");
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_names_the_rule() {
+    for (arguments, fragment) in [
+        (&["serve"][..], "<--config <FILE>|--demo>"),
+        (&["serve", "--demo", "--config", "x"][..], "cannot be used with"),
+        (&["serve", "--demo", "--demo-writes=-1"][..], "must be a whole number"),
+        (
+            &["serve", "--demo", "--demo-writes", "99999999"][..],
+            "must be a whole number between 1 and 20000",
+        ),
+        (&["check"][..], "--config <FILE>"),
+        (&["chek"][..], "similar subcommand"),
+        (&[][..], "Usage:"),
+    ] {
+        let (status, out, err) = outcome(arguments);
+        assert_eq!((status, out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(err.contains(fragment), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let (status, out, _) = outcome(&["--version"]);
+    assert_eq!((status, out), (Some(0), format!("hotrow {}\n", env!("CARGO_PKG_VERSION"))));
+    let (status, out, _) = outcome(&["--help"]);
+    assert_eq!(status, Some(0));
+    for command in ["serve", "check", "uninstall-triggers"] {
+        assert!(out.contains(command), "{out}");
+        let (status, out, _) = outcome(&[command, "--help"]);
+        assert!(status == Some(0) && out.contains(&format!("  hotrow {command} --")), "{out}");
+    }
+    assert!(out.contains("130 interrupted"), "{out}");
+}
+
+#[test]
+fn a_closed_output_is_no_crash() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = config_file(&folder, "source.url = 'sqlite:x'\n[collections.a]\n");
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
+    let status = command
+        .args(["check", "--config", &file])
+        .stdout(full())
+        .stderr(full())
+        .status()
+        .expect("it starts");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    for args in [["lab", "list", "w1"], ["lab", "nginx", "--for=w12"], ["lab", "models", "--list"]]
+    {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotrow"));
+        let output = command.args(args).stdout(full).output().expect("it starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {err}");
+        assert!(
+            err.starts_with("hotrow-lab: standard output cannot be written: No space left"),
+            "{args:?}: {err}"
+        );
+    }
+}
+
+/// A copy of the program in a folder without `hotrow-lab`.
+fn program_alone() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("hotrow");
+    std::fs::copy(env!("CARGO_BIN_EXE_hotrow"), &program).expect("a copy");
+    (folder, program)
+}
+
+#[test]
+fn without_the_laboratory_the_command_says_how_to_get_it() {
+    let (_folder, program) = program_alone();
+    let output =
+        Command::new(program).args(["lab", "list"]).env("PATH", "").output().expect("it starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("hotrow-lab is not installed") && err.contains("cargo build"), "{err}");
+}
+
+#[test]
+fn the_laboratory_on_the_path_gets_all_arguments_and_its_status_is_kept() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (folder, program) = program_alone();
+    let path = folder.path().join("path");
+    std::fs::create_dir(&path).expect("a folder");
+    let laboratory = path.join("hotrow-lab");
+    std::fs::write(&laboratory, "#!/bin/sh\necho \"$@\"\nexit 7\n").expect("a script");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&laboratory, executable).expect("a mode");
+    for arguments in [&["run", "--rounds", "5", "a b"][..], &["--help"], &["list", "--", "-x"]] {
+        let output = Command::new(&program)
+            .arg("lab")
+            .args(arguments)
+            .env("PATH", format!("{}:/bin:/usr/bin", path.display()))
+            .output()
+            .expect("it starts");
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert_eq!((output.status.code(), out.trim_end()), (Some(7), &*arguments.join(" ")));
+    }
+}

@@ -1,0 +1,242 @@
+//! Verdicts: each test plants one bottleneck, which the verdict must name, or none, which it must
+//! report. Tests that depend on an idle machine are repeated several times before they fail.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::*;
+
+/// Fewest attempts of a test that depends on the machine, and the time within which further ones
+/// start.
+const TRIES: usize = 4;
+const TRY_FOR: Duration = Duration::from_secs(90);
+/// Serializes the tests that depend on times: locked before a test plants anything.
+static ALONE: Mutex<()> = Mutex::new(());
+
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Repeats a run until a report satisfies; panics with all verdicts if none does.
+pub(super) fn repeat_until(
+    mut run: impl FnMut() -> Value,
+    satisfies: impl Fn(&Value, &str) -> bool,
+) {
+    let mut verdicts = Vec::new();
+    let begun = Instant::now();
+    while verdicts.len() < TRIES || begun.elapsed() < TRY_FOR {
+        let report = run();
+        assert_conserved(&report);
+        let verdict = report["verdict"].as_str().expect("a text").to_owned();
+        if satisfies(&report, &verdict) {
+            return;
+        }
+        verdicts.push(format!("{} {verdict}", report["generator"]));
+    }
+    panic!("{} runs, and none has the expected verdict: {verdicts:#?}", verdicts.len());
+}
+
+pub(super) fn run(arguments: &[&str]) -> Value {
+    let (_, out, err) = load(&[arguments, &["--json"]].concat());
+    assert!(!out.is_empty(), "{arguments:?}: {err}");
+    json(&out)
+}
+
+/// Pins this thread, and all that it starts, to one processor.
+fn pin(processor: usize) {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    // Without permission the tests run unpinned.
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// As [`run`], pinned to a processor.
+fn run_pinned(processor: usize, arguments: &[&str]) -> Value {
+    std::thread::scope(|scope| {
+        let pinned = scope.spawn(|| {
+            pin(processor);
+            run(arguments)
+        });
+        pinned.join().expect("no panic")
+    })
+}
+
+fn spin(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Threads that use all CPU time that they can get, until dropped.
+struct Spinners(Arc<AtomicBool>, Vec<std::thread::JoinHandle<()>>);
+
+impl Spinners {
+    fn start(n: usize, processor: Option<usize>) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let spinner = |_| {
+            let over = over.clone();
+            std::thread::spawn(move || {
+                processor.into_iter().for_each(pin);
+                while !over.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let threads = (0..n).map(spinner).collect();
+        Self(over, threads)
+    }
+}
+
+impl Drop for Spinners {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+        for thread in self.1.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns the number before "requests in flight, and there is room".
+fn needed(verdict: &str) -> Option<f64> {
+    verdict.split(" requests in flight, and").next()?.rsplit(' ').next()?.parse().ok()
+}
+
+/// 20 ms per request, 1,000 requests per second: 20 must be in flight, but there are 5 connections.
+#[test]
+fn too_few_connections_are_named() {
+    let _alone = alone();
+    let (address, _) = working_server(OK, || std::thread::sleep(Duration::from_millis(20)));
+    let url = format!("http://{address}/");
+    repeat_until(
+        || run(&["-d", "1s", "--rate", "1000", "-c", "5", &url]),
+        |report, verdict| {
+            report["generator"]["limited"] == false
+                && verdict.contains("The target or its connections were the limit")
+                && verdict.contains("room for 5 requests")
+                && verdict.contains("of 1000 requests/s")
+                && needed(verdict).is_some_and(|needed| (20.0..30.0).contains(&needed))
+        },
+    );
+    // With enough connections there is no limit.
+    repeat_until(
+        || run(&["-d", "1s", "--rate", "1000", "-c", "100", &url]),
+        |report, verdict| {
+            report["generator"]["limited"] == false && verdict.contains("No limit was found")
+        },
+    );
+}
+
+/// A server that handles one request at a time: more connections have no effect.
+#[test]
+fn a_busy_target_is_named_and_not_the_generator() {
+    let _alone = alone();
+    let one_at_a_time = Mutex::new(());
+    let (address, _) = std::thread::spawn(|| {
+        pin(0);
+        working_server(OK, move || {
+            let _one = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+            spin(Duration::from_millis(2));
+        })
+    })
+    .join()
+    .expect("no panic");
+    let url = format!("http://{address}/");
+    for connections in ["8", "32"] {
+        repeat_until(
+            || run_pinned(1, &["-d", "1s", "--rate", "1500", "-c", connections, &url]),
+            |report, verdict| {
+                report["generator"]["limited"] == false
+                    && verdict.contains("The target or its connections were the limit")
+                    && verdict.contains("The target rate was not kept")
+            },
+        );
+    }
+    repeat_until(
+        || run_pinned(1, &["-d", "1s", "-c", "8", &url]),
+        |report, verdict| {
+            report["generator"]["limited"] == false
+                && verdict
+                    .contains("The target or its connections set the rate: 8 requests in flight")
+        },
+    );
+}
+
+/// Without a free processor the generator must name itself as the limit.
+#[test]
+fn a_starved_generator_names_itself() {
+    let _alone = alone();
+    let (address, _) = server(OK);
+    let url = format!("http://{address}/");
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let said = |report: &Value, verdict: &str| {
+        report["generator"]["limited"] == true && verdict.contains("The generator was the limit")
+    };
+    {
+        let _spinners = Spinners::start(processors * 6, None);
+        repeat_until(|| run(&["-d", "1s", "-c", "20", "-t", "1", &url]), said);
+    }
+    // Only the generator's processor is busy: the target is as fast as before.
+    let _spinners = Spinners::start(6, Some(0));
+    repeat_until(|| run_pinned(0, &["-d", "1s", "-c", "20", "-t", "1", &url]), said);
+    repeat_until(
+        || run_pinned(0, &["-d", "1s", "-c", "20", "-t", "1", "--rate", "5000", &url]),
+        said,
+    );
+}
+
+/// Stopped for nine tenths of the time, as by a quota: neither busy nor waiting for a CPU.
+#[test]
+fn a_suspended_generator_names_itself() {
+    let _alone = alone();
+    let (address, seen) = server(OK);
+    let arguments = ["--json", "-d", "2s", "-c", "20", "-t", "1", &format!("http://{address}/")];
+    repeat_until(
+        || {
+            let before = seen.load(SeqCst);
+            let mut child = command(&arguments)
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("it starts");
+            let pid = Pid::from_raw(child.id() as i32).expect("a process");
+            let begun = Instant::now();
+            while seen.load(SeqCst) == before && begun.elapsed() < Duration::from_secs(30) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            while child.try_wait().expect("its status").is_none() {
+                for (signal, time) in [(Signal::STOP, 90), (Signal::CONT, 10)] {
+                    // The child may have ended already.
+                    let _ = kill_process(pid, signal);
+                    std::thread::sleep(Duration::from_millis(time));
+                }
+            }
+            json(&outcome(child.wait_with_output().expect("it ends")).1)
+        },
+        |report, verdict| {
+            // If other processes use its CPU while it may run, the verdict names that instead.
+            let named = ["was ready but not running", "for a CPU that others used"];
+            report["generator"]["limited"] == true
+                && named.iter().any(|words| verdict.contains(words))
+        },
+    );
+}
+
+/// With almost no load, the verdict must name neither the generator nor another limit.
+#[test]
+fn without_a_limit_none_is_named() {
+    let _alone = alone();
+    let (address, _) = server(OK);
+    let url = format!("http://{address}/");
+    repeat_until(
+        || run(&["-d", "1s", "-c", "10", "-t", "1", "--rate", "200", &url]),
+        |report, verdict| {
+            report["generator"]["limited"] == false
+                && verdict
+                    .contains("No limit was found: the target kept the rate of 200 requests/s")
+        },
+    );
+}

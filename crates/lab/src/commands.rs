@@ -1,0 +1,225 @@
+//! `hotrow-lab`: experiments on whole deployments.
+//!
+//! One file per command: `run`, `list`, `report`, `compare`, `nginx`, `delay`, `reference`,
+//! `models`.
+
+mod compare;
+mod delay;
+mod list;
+mod models;
+mod nginx;
+mod progress;
+mod reference;
+mod report;
+mod run;
+mod supervise;
+mod utc;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use hotrow_lab::delay::DelayError;
+use hotrow_lab::experiment::ExperimentError;
+use hotrow_lab::nginx::NginxError;
+use hotrow_lab::run::RunError;
+use hotrow_lab::run::store::StoreError;
+
+use hotrow_cli::exit::Exit;
+use hotrow_cli::output::{self, OutputError};
+
+/// Arguments of `lab`.
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    /// Lab command
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Run an experiment and write its report
+    Run(Box<run::RunArgs>),
+    /// List the shipped experiments
+    List(list::ListArgs),
+    /// Write the report of a finished run again
+    Report(report::ReportArgs),
+    /// Compare two runs of an experiment
+    Compare(compare::CompareArgs),
+    /// Print the nginx configuration of a deployment, with explanatory comments
+    #[command(after_help = NGINX_EXAMPLES)]
+    Nginx(Box<nginx::NginxArgs>),
+    /// Send the same requests through one thread, many threads, pools and async: the cost of each,
+    /// and their limits
+    Models(Box<models::ModelsArgs>),
+    /// Run one model in this process; `lab models` starts it
+    #[command(hide = true)]
+    Model(models::ModelArgs),
+    /// Relay TCP connections with a round-trip time
+    #[command(hide = true)]
+    Delay(delay::DelayArgs),
+    /// Serve the reference service that the shipped experiments measure
+    Reference(reference::ReferenceArgs),
+    /// Manage and limit the processes of an experiment; started by the lab
+    #[command(hide = true)]
+    Supervise(supervise::SuperviseArgs),
+}
+
+const NGINX_EXAMPLES: &str = "Examples:
+  hotrow-lab nginx --list
+  hotrow-lab nginx --for round-robin-cache --profile published --backend 127.0.0.1:9001 \\
+      --backend 127.0.0.1:9002 > nginx.conf";
+
+/// Reason for a missing result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LabError {
+    /// The experiment file is invalid.
+    #[error("{0}")]
+    Experiment(#[from] ExperimentError),
+    /// No built-in experiment has this name.
+    #[error(
+        "there is no experiment {name:?}; there are {known}; a file of your own needs a .toml \
+         extension or a slash in its name"
+    )]
+    UnknownName {
+        /// The given name.
+        name: String,
+        /// The known names.
+        known: String,
+    },
+    /// The run's folder cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The experiment file has changed since the run began.
+    #[error(
+        "{file} has changed since {folder} was started; resume without naming it, or start a new \
+         run with --out"
+    )]
+    Changed {
+        /// The file.
+        file: String,
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// The result cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The run is complete.
+    #[error("{0} is complete; there is nothing left to measure")]
+    Complete(PathBuf),
+    /// The run failed.
+    #[error("{error}; earlier measurements are in {folder}")]
+    Run {
+        /// The reason.
+        error: RunError,
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// The program's own path or the current folder is unknown.
+    #[error("cannot get the path of this program or of the current folder: {0}")]
+    OwnPath(std::io::Error),
+    /// Signal handlers cannot be installed.
+    #[error("cannot listen for signals: {0}")]
+    Signals(std::io::Error),
+    /// The report cannot be written.
+    #[error(transparent)]
+    Report(#[from] hotrow_lab::report::ReportError),
+    /// Two runs cannot be compared.
+    #[error(transparent)]
+    Compare(#[from] hotrow_lab::report::compare::CompareError),
+    /// nginx is missing or unusable.
+    #[error(transparent)]
+    Nginx(#[from] NginxError),
+    /// A cache time for a deployment without a cache.
+    #[error("--cache-s needs a deployment with a cache, such as round-robin-cache; {0} has none")]
+    Uncached(&'static str),
+    /// No model has this name.
+    #[error(
+        "there is no model {name:?}; there are {known}; a prefix such as pool selects \
+         all its models"
+    )]
+    UnknownModel {
+        /// The given name.
+        name: String,
+        /// The known names.
+        known: String,
+    },
+    /// The folder contains results of models already.
+    #[error("{0} contains results already; use another folder with --out")]
+    HasModels(PathBuf),
+    /// A model's process cannot run.
+    #[error("model: {0}")]
+    Model(std::io::Error),
+    /// The relay cannot run.
+    #[error(transparent)]
+    Delay(#[from] DelayError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {why}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        why: std::io::Error,
+    },
+    /// The reference service's clock is invalid.
+    #[error(transparent)]
+    Clock(#[from] hotrow_reference::ClockError),
+    /// The reference service's database failed.
+    #[error(transparent)]
+    Database(#[from] hotrow_reference::DatabaseError),
+    /// The reference service failed.
+    #[error(transparent)]
+    Reference(#[from] hotrow_reference::ServeError),
+    /// The supervisor failed.
+    #[error("supervise: {0}")]
+    Supervise(std::io::Error),
+}
+
+impl LabError {
+    /// Returns the exit status.
+    #[must_use]
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Experiment(_)
+            | Self::UnknownName { .. }
+            | Self::UnknownModel { .. }
+            | Self::HasModels(_)
+            | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => Exit::Usage,
+            Self::Changed { .. } | Self::Complete(_) => Exit::Usage,
+            Self::Uncached(_)
+            | Self::Nginx(
+                NginxError::Backends(_)
+                | NginxError::Weight { .. }
+                | NginxError::Ttl(_)
+                | NginxError::Keepalive
+                | NginxError::Workers
+                | NginxError::Path { .. },
+            ) => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+/// Runs `hotrow-lab`.
+///
+/// # Errors
+/// Returns the reason for a missing result.
+pub(crate) fn lab(args: &LabArgs) -> Result<Exit, LabError> {
+    match &args.command {
+        LabCommand::Run(args) => run::run(args),
+        LabCommand::List(args) => list::run(args),
+        LabCommand::Report(args) => report::run(args),
+        LabCommand::Compare(args) => compare::run(args),
+        LabCommand::Nginx(args) => nginx::run(args),
+        LabCommand::Models(args) => models::run(args),
+        LabCommand::Model(args) => models::child(args),
+        LabCommand::Delay(args) => delay::run(args),
+        LabCommand::Reference(args) => reference::run(args),
+        LabCommand::Supervise(args) => supervise::run(args),
+    }
+}
+
+/// Writes a result to standard output.
+fn print(text: &str) -> Result<(), LabError> {
+    Ok(output::print(std::io::stdout(), text)?)
+}

@@ -1,0 +1,158 @@
+//! `[[deployments]]`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Problems, services};
+use crate::experiment::file::{self, File};
+use crate::experiment::{DeploymentSpec, INSTANCES_MAX, Proxy, values};
+use crate::nginx::{Balance, ProxyProfile, WEIGHT_MAX};
+
+/// Most idle connections to backends.
+const UPSTREAM_KEEPALIVE_MAX: u32 = 10_000;
+
+pub(super) fn deployments(raw: &File, folder: &Path, problems: &Problems) -> Vec<DeploymentSpec> {
+    if raw.deployments.is_empty() {
+        problems
+            .refuse("deployments", "there is none; add [[deployments]] with a name and a service");
+    }
+    let mut names = BTreeSet::new();
+    for (i, deployment) in raw.deployments.iter().enumerate() {
+        problems.take(format!("deployments[{i}].name"), values::name(&deployment.name));
+        if !names.insert(&deployment.name) {
+            problems.refuse(
+                format!("deployments[{i}].name"),
+                format!("{:?} is there twice; names must differ", deployment.name),
+            );
+        }
+    }
+    raw.deployments
+        .iter()
+        .enumerate()
+        .map(|(i, deployment)| resolve(raw, i, deployment, folder, problems))
+        .collect()
+}
+
+fn resolve(
+    raw: &File,
+    i: usize,
+    deployment: &file::DeploymentSpec,
+    folder: &Path,
+    problems: &Problems,
+) -> DeploymentSpec {
+    let at = |key: &str| format!("deployments[{i}].{key}");
+    for (key, name) in
+        [("service", Some(&deployment.service)), ("database", deployment.database.as_ref())]
+    {
+        if let Some(name) = name.filter(|name| !raw.services.contains_key(*name)) {
+            let known: Vec<&str> = raw.services.keys().map(String::as_str).collect();
+            problems.refuse(
+                at(key),
+                format!("there is no service {name:?}; there are {}", known.join(", ")),
+            );
+        }
+    }
+    services::cores(at("cores"), deployment.cores, problems);
+    let weights = weights(i, deployment, problems);
+    let fixed = raw.services.get(&deployment.service).and_then(|service| service.port);
+    if let Some(port) = fixed.filter(|_| weights.len() > 1) {
+        problems.refuse(
+            at("instances"),
+            format!("cannot be more than 1 of a service that always listens on port {port}"),
+        );
+    }
+    DeploymentSpec {
+        name: deployment.name.clone(),
+        service: deployment.service.clone(),
+        database: deployment.database.clone(),
+        weights,
+        proxy: deployment.proxy.as_ref().map(|proxy| resolve_proxy(i, proxy, folder, problems)),
+        delay: problems.take_optional(
+            at("delay"),
+            deployment.delay.as_ref(),
+            values::positive_duration,
+        ),
+        args: deployment.args.clone(),
+        env: deployment.env.clone(),
+        vars: deployment.vars.clone(),
+        cores: deployment.cores,
+        needs_env: deployment.needs_env.clone(),
+    }
+}
+
+/// Returns the weight of each instance.
+fn weights(i: usize, deployment: &file::DeploymentSpec, problems: &Problems) -> Vec<u32> {
+    let at = |key: &str| format!("deployments[{i}].{key}");
+    let given = deployment.weights.as_ref().map(Vec::len);
+    let instances = deployment.instances.map_or(given.unwrap_or(1), |n| n as usize);
+    if !(1..=INSTANCES_MAX as usize).contains(&instances) {
+        problems.refuse(
+            at("instances"),
+            format!("must be between 1 and {INSTANCES_MAX}, not {instances}"),
+        );
+        return vec![1];
+    }
+    let weighted =
+        deployment.proxy.as_ref().is_some_and(|proxy| proxy.balance == Some(Balance::Weights));
+    if deployment.proxy.is_none() && instances > 1 {
+        problems.refuse(
+            at("proxy"),
+            format!("is missing; {instances} instances need one in front of them"),
+        );
+    }
+    if weighted != deployment.weights.is_some() {
+        let what = "weights and proxy.balance = \"weights\" must be set together";
+        problems.refuse(at("weights"), what);
+    }
+    let Some(weights) = &deployment.weights else { return vec![1; instances] };
+    if weights.len() != instances {
+        let what = format!("must have one weight per instance: {instances}, not {}", weights.len());
+        problems.refuse(at("weights"), what);
+    }
+    if let Some(wrong) = weights.iter().find(|weight| !(1..=WEIGHT_MAX).contains(*weight)) {
+        problems.refuse(at("weights"), format!("must be between 1 and {WEIGHT_MAX}, not {wrong}"));
+    }
+    weights.clone()
+}
+
+fn resolve_proxy(i: usize, proxy: &file::Proxy, folder: &Path, problems: &Problems) -> Proxy {
+    let at = |key: &str| format!("deployments[{i}].proxy.{key}");
+    let profile = match (proxy.profile, &proxy.template) {
+        (Some(profile), None) => profile,
+        (None, Some(_)) => ProxyProfile::Tuned,
+        (None, None) => {
+            problems.refuse(
+                at("profile"),
+                "is missing: \"published\" or \"tuned\"; or give a template",
+            );
+            ProxyProfile::Tuned
+        }
+        (Some(_), Some(_)) => {
+            problems.refuse(
+                at("profile"),
+                "cannot be combined with template, which is a complete configuration",
+            );
+            ProxyProfile::Tuned
+        }
+    };
+    if let Some(n) = proxy.upstream_keepalive.filter(|n| *n > UPSTREAM_KEEPALIVE_MAX) {
+        problems.refuse(
+            at("upstream_keepalive"),
+            format!("must be at most {UPSTREAM_KEEPALIVE_MAX} connections, not {n}"),
+        );
+    }
+    let cache =
+        problems.take_optional(at("cache"), proxy.cache.as_ref(), values::positive_duration);
+    if cache.is_some_and(|cache| cache.subsec_nanos() != 0) {
+        problems.refuse(at("cache"), "must be whole seconds; nginx has no finer unit");
+    }
+    Proxy {
+        profile,
+        balance: proxy.balance.unwrap_or(Balance::RoundRobin),
+        cache,
+        upstream_keepalive: proxy.upstream_keepalive,
+        access_log: proxy.access_log,
+        tls: proxy.tls,
+        template: proxy.template.as_ref().map(|name| folder.join(name)),
+    }
+}

@@ -1,0 +1,77 @@
+//! `hotrow-lab`: experiments on whole deployments, and models of request processing.
+
+mod commands;
+
+use clap::Parser;
+use hotrow_cli::output::print_line;
+
+use crate::commands::LabArgs;
+
+/// Compare whole deployments: services with proxies, caches and balancers.
+#[derive(Debug, Parser)]
+#[command(name = "hotrow-lab", version, arg_required_else_help = true, after_help = HELP)]
+struct Cli {
+    #[command(flatten)]
+    lab: LabArgs,
+}
+
+const HELP: &str = "Examples:
+  hotrow-lab list
+  hotrow-lab run backends-limited-cpu
+  hotrow-lab run my-service.toml --rounds 5 --out results/
+  hotrow-lab compare results/monday results/friday
+  hotrow-lab nginx --for round-robin-cache
+  hotrow-lab models --requests 20000 --scale 0.1
+
+Exit status: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.";
+
+fn main() -> std::process::ExitCode {
+    // Wrong usage ends here with a message and status 2.
+    match commands::lab(&Cli::parse().lab) {
+        Ok(exit) => exit,
+        Err(error) => {
+            print_line(std::io::stderr(), &format!("hotrow-lab: {error}"));
+            error.exit()
+        }
+    }
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        let kind =
+            |args: &str| Cli::try_parse_from(args.split(' ')).map(|_| ()).map_err(|e| e.kind());
+        for good in [
+            "hotrow-lab report d",
+            "hotrow-lab compare a b --html f",
+            "hotrow-lab models --list",
+            "hotrow-lab models pool async -n 100 --scale 0.001 --no-safe --safe --raise-limits \
+             --no-count --json",
+        ] {
+            assert_eq!(kind(good), Ok(()), "{good}");
+        }
+        for (bad, why) in [
+            ("hotrow-lab report", ErrorKind::MissingRequiredArgument),
+            ("hotrow-lab compare a", ErrorKind::MissingRequiredArgument),
+            ("hotrow-lab models --requests 0", ErrorKind::ValueValidation),
+            ("hotrow-lab models --requests 10000001", ErrorKind::ValueValidation),
+            ("hotrow-lab models --scale 0", ErrorKind::ValueValidation),
+            ("hotrow-lab models --scale 2", ErrorKind::ValueValidation),
+            ("hotrow-lab", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+        ] {
+            assert_eq!(kind(bad), Err(why), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! A running deployment: database, services, proxy and relay, started in this order and stopped in
+//! reverse.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hotrow_load::target::Address;
+use hotrow_load::tls::{Tls, Trust};
+
+use super::proxy;
+use super::ready::{self, ReadyError};
+use crate::experiment::{DeploymentSpec, Experiment, Service, placeholder};
+use crate::nginx::NginxError;
+use crate::results::TierKind;
+use crate::stage::{self, Command, Process, Stage, StageError, StopSignal};
+
+/// Context of a run's deployments.
+pub(super) struct RunContext<'a> {
+    pub(super) experiment: &'a Experiment,
+    /// The run's folder; absolute.
+    pub(super) folder: &'a Path,
+    /// This program.
+    pub(super) program: &'a Path,
+    /// The program of the server.
+    pub(super) hotrow: &'a Path,
+    pub(super) stop: &'a AtomicBool,
+    /// Keys of the preparations already made.
+    pub(super) prepared: BTreeSet<String>,
+}
+
+/// A running deployment.
+#[derive(Debug)]
+pub(super) struct Deployment {
+    /// Its processes, in order of their start.
+    pub(super) members: Vec<DeployedProcess>,
+    pub(super) backends: Vec<Backend>,
+    pub(super) entry_point: EntryPoint,
+    work: PathBuf,
+}
+
+/// One process of a deployment.
+#[derive(Debug)]
+pub(super) struct DeployedProcess {
+    pub(super) kind: TierKind,
+    pub(super) process: Process,
+    signal: StopSignal,
+}
+
+/// An instance of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Backend {
+    pub(super) name: String,
+    pub(super) weight: u32,
+    pub(super) address: SocketAddr,
+    /// Address of its metrics.
+    pub(super) admin: SocketAddr,
+}
+
+/// Target of the generator.
+#[derive(Clone, Debug)]
+pub(super) struct EntryPoint {
+    pub(super) address: Address,
+    pub(super) host: String,
+    pub(super) tls: Option<Tls>,
+}
+
+/// Reason a deployment cannot run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    #[error(transparent)]
+    ReadyError(#[from] ReadyError),
+    #[error(transparent)]
+    Nginx(#[from] NginxError),
+    #[error("{0}")]
+    Port(std::io::Error),
+    #[error("{what} cannot be created: {error}")]
+    File { what: String, error: std::io::Error },
+    #[error("{name}: {{{placeholder}}} has no value here")]
+    Placeholder { name: String, placeholder: String },
+    #[error("TLS: {0}")]
+    Tls(#[from] hotrow_load::tls::TlsError),
+    #[error("preparing {name} failed ({command}): {how}")]
+    Prepare { name: String, command: String, how: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Deployment {
+    /// Starts a deployment and waits until all of it is ready. On a failure everything is stopped.
+    pub(super) fn start(
+        context: &mut RunContext<'_>,
+        stage: &mut Stage,
+        spec: &DeploymentSpec,
+    ) -> Result<Self, StartError> {
+        let work = context.folder.join("work");
+        // Files of an earlier run would be mistaken for this one's.
+        let _ = fs::remove_dir_all(&work);
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let entry_point =
+            EntryPoint { address: Address::Tcp(loopback), host: "localhost".to_owned(), tls: None };
+        let mut deployment = Self { members: Vec::new(), backends: Vec::new(), entry_point, work };
+        match deployment.build(context, stage, spec) {
+            Ok(()) => Ok(deployment),
+            Err(why) => {
+                // The first failure is the informative one.
+                let _ = deployment.end(stage);
+                Err(why)
+            }
+        }
+    }
+
+    fn build(
+        &mut self,
+        context: &mut RunContext<'_>,
+        stage: &mut Stage,
+        spec: &DeploymentSpec,
+    ) -> Result<(), StartError> {
+        let mut inherited = BTreeMap::new();
+        if let Some(name) = &spec.database {
+            let port = self.service(
+                context,
+                stage,
+                spec,
+                &Role { kind: TierKind::Database, name, instance: None },
+                &inherited,
+            )?;
+            inherited.insert("database_port".to_owned(), port.port().to_string());
+            inherited.insert("database_dir".to_owned(), text(&self.work.join(name)));
+        }
+        for instance in 1..=spec.weights.len() as u32 {
+            let role =
+                Role { kind: TierKind::Service, name: &spec.service, instance: Some(instance) };
+            self.service(context, stage, spec, &role, &inherited)?;
+        }
+        let first = self
+            .backends
+            .first()
+            .map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |backend| backend.address);
+        let (mut port, mut secure) = (first, None);
+        if let Some(proxy) = &spec.proxy {
+            let process = proxy::nginx(proxy, &self.backends, &self.work)?;
+            port = SocketAddr::from((Ipv4Addr::LOCALHOST, process.listen));
+            self.begin(stage, TierKind::Proxy, StopSignal::Terminate, &process.command)?;
+            self.await_tcp(stage, port, proxy::READY_WITHIN, context.stop)?;
+            secure = process.certificate;
+        }
+        if let Some(delay) = spec.delay {
+            let relay = proxy::relay(context.program, port, delay, &self.work)?;
+            port = SocketAddr::from((Ipv4Addr::LOCALHOST, relay.listen));
+            self.begin(stage, TierKind::Proxy, StopSignal::Terminate, &relay.command)?;
+            self.await_tcp(stage, port, proxy::READY_WITHIN, context.stop)?;
+        }
+        let tls = secure
+            .map(|certificate| Tls::new("localhost", &Trust::Authority(certificate)))
+            .transpose()?;
+        self.entry_point = EntryPoint {
+            address: Address::Tcp(port),
+            host: format!("localhost:{}", port.port()),
+            tls,
+        };
+        Ok(())
+    }
+
+    /// Starts one instance of a service and waits until it is ready; returns its address.
+    fn service(
+        &mut self,
+        context: &mut RunContext<'_>,
+        stage: &mut Stage,
+        spec: &DeploymentSpec,
+        role: &Role<'_>,
+        inherited: &BTreeMap<String, String>,
+    ) -> Result<SocketAddr, StartError> {
+        // Its name was validated with the file.
+        let Some(service) = context.experiment.services.get(role.name) else {
+            return Err(StartError::Interrupted);
+        };
+        let name = role.instance_name(spec);
+        let dir = self.work.join(&name);
+        let port = port(service.port)?;
+        let admin_port = if uses(service, spec, "admin_port") { port_free()? } else { port };
+        let mut values = inherited.clone();
+        values.extend(base_values(context, &dir, port, admin_port, role.instance.unwrap_or(1)));
+        let rendered = RenderedService::filled(service, spec, role, values, &name)?;
+        prepare(context, stage, service, &rendered, &self.work)?;
+        rendered.write_files(&dir)?;
+        let command = Command {
+            name: name.clone(),
+            argv: rendered.argv,
+            env: rendered.env,
+            dir,
+            log: self.work.join(format!("{name}.log")),
+            cores: if role.kind == TierKind::Service {
+                spec.cores.or(service.cores)
+            } else {
+                service.cores
+            },
+        };
+        let signal = if role.kind == TierKind::Database {
+            StopSignal::Interrupt
+        } else {
+            StopSignal::Terminate
+        };
+        self.begin(stage, role.kind, signal, &command)?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if role.kind == TierKind::Service {
+            let weight =
+                spec.weights.get(role.instance.unwrap_or(1) as usize - 1).copied().unwrap_or(1);
+            let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port));
+            self.backends.push(Backend { name, weight, address, admin });
+        }
+        let Some(member) = self.members.last() else { return Ok(address) };
+        let ready_address = if service.ready_on_admin {
+            SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port))
+        } else {
+            address
+        };
+        let check = ready::ReadyCheck {
+            service,
+            address: ready_address,
+            ready_command: &rendered.ready_command,
+            log: &self.work.join("ready.log"),
+            dir: &command.dir,
+        };
+        ready::wait(stage, &member.process, &check, context.stop)?;
+        Ok(address)
+    }
+
+    fn begin(
+        &mut self,
+        stage: &mut Stage,
+        kind: TierKind,
+        signal: StopSignal,
+        command: &Command,
+    ) -> Result<(), StartError> {
+        let process = stage.start(command)?;
+        self.members.push(DeployedProcess { kind, process, signal });
+        Ok(())
+    }
+
+    fn await_tcp(
+        &self,
+        stage: &mut Stage,
+        address: SocketAddr,
+        within: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), StartError> {
+        let Some(member) = self.members.last() else { return Ok(()) };
+        Ok(ready::wait_tcp(stage, &member.process, address, within, stop)?)
+    }
+
+    /// Returns the first of its processes that ended, and how.
+    pub(super) fn first_exited(&self, stage: &mut Stage) -> Option<String> {
+        self.members.iter().find_map(|member| {
+            let how = stage.exited(&member.process)?;
+            Some(format!("{} {how}", member.process.name))
+        })
+    }
+
+    /// Stops everything in reverse order and removes the folder. Returns descriptions of processes
+    /// left behind by services.
+    pub(super) fn end(self, stage: &mut Stage) -> Result<Vec<String>, StageError> {
+        let (mut left, mut failed) = (Vec::new(), None);
+        for member in self.members.iter().rev() {
+            // The others must end even if this one cannot be stopped.
+            if let Err(error) = stage.stop_with(&member.process, member.signal) {
+                failed = failed.or(Some(error));
+            }
+            let children = stage.usage(&member.process).left_children;
+            if children > 0 && member.kind == TierKind::Service {
+                left.push(format!(
+                    "{} left {children} child processes running at its end; the lab ended them",
+                    member.process.name
+                ));
+            }
+        }
+        // The next deployment removes remaining files, or reports the reason.
+        let _ = fs::remove_dir_all(&self.work);
+        failed.map_or(Ok(left), Err)
+    }
+}
+
+/// A service's role in a deployment.
+struct Role<'a> {
+    kind: TierKind,
+    name: &'a str,
+    instance: Option<u32>,
+}
+
+impl Role<'_> {
+    /// Returns `date`, or `date-2` if there are several.
+    fn instance_name(&self, spec: &DeploymentSpec) -> String {
+        match self.instance {
+            Some(instance) if spec.weights.len() > 1 => format!("{}-{instance}", self.name),
+            _ => self.name.to_owned(),
+        }
+    }
+}
+
+/// A service's texts with all placeholders filled.
+struct RenderedService {
+    name: String,
+    key: String,
+    argv: Vec<String>,
+    env: Vec<(String, String)>,
+    files: Vec<(String, String)>,
+    prepare: Vec<Vec<String>>,
+    ready_command: Vec<String>,
+}
+
+impl RenderedService {
+    fn filled(
+        service: &Service,
+        spec: &DeploymentSpec,
+        role: &Role<'_>,
+        mut values: BTreeMap<String, String>,
+        name: &str,
+    ) -> Result<Self, StartError> {
+        let is_service = role.kind == TierKind::Service;
+        let missing =
+            |placeholder: String| StartError::Placeholder { name: name.to_owned(), placeholder };
+        let mut vars = service.vars.clone();
+        if is_service {
+            vars.extend(spec.vars.clone());
+        }
+        for (var, text) in &vars {
+            let filled = placeholder::fill(text, &values).map_err(missing)?;
+            values.insert(var.clone(), filled);
+        }
+        let fill = |text: &String| placeholder::fill(text, &values).map_err(missing);
+        let fill_all = |texts: &[String]| texts.iter().map(fill).collect::<Result<Vec<_>, _>>();
+        let pair =
+            |(key, text): (&String, &String)| Ok::<_, StartError>((key.clone(), fill(text)?));
+        let (mut argv, mut env) = (fill_all(&service.command)?, service.env.clone());
+        if is_service {
+            argv.extend(fill_all(&spec.args)?);
+            env.extend(spec.env.clone());
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            key: preparation_key(role.name, service, &vars),
+            argv,
+            env: env.iter().map(pair).collect::<Result<_, _>>()?,
+            files: service.files.iter().map(pair).collect::<Result<_, _>>()?,
+            prepare: service
+                .prepare
+                .iter()
+                .map(|command| fill_all(command))
+                .collect::<Result<_, _>>()?,
+            ready_command: fill_all(&service.ready_command)?,
+        })
+    }
+
+    fn write_files(&self, dir: &Path) -> Result<(), StartError> {
+        let failed = |path: &Path| {
+            let what = path.display().to_string();
+            move |error| StartError::File { what, error }
+        };
+        fs::create_dir_all(dir).map_err(failed(dir))?;
+        for (name, text) in &self.files {
+            let path = dir.join(name);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(failed(folder))?;
+            }
+            fs::write(&path, text).map_err(failed(&path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a service's preparation commands, once per run.
+fn prepare(
+    context: &mut RunContext<'_>,
+    stage: &mut Stage,
+    service: &Service,
+    rendered: &RenderedService,
+    work: &Path,
+) -> Result<(), StartError> {
+    if rendered.prepare.is_empty() || context.prepared.contains(&rendered.key) {
+        return Ok(());
+    }
+    let data = context.folder.join("data");
+    for dir in [&data, &work.to_path_buf()] {
+        fs::create_dir_all(dir)
+            .map_err(|error| StartError::File { what: dir.display().to_string(), error })?;
+    }
+    for argv in &rendered.prepare {
+        let failed = |how: String| StartError::Prepare {
+            name: rendered.name.clone(),
+            command: argv.join(" "),
+            how,
+        };
+        let command = Command {
+            name: format!("{}, prepare", rendered.name),
+            argv: argv.clone(),
+            env: rendered.env.clone(),
+            dir: data.clone(),
+            log: work.join("prepare.log"),
+            cores: None,
+        };
+        let how = ready::run_to_end(stage, &command, service.prepare_within, context.stop)?;
+        if !ready::succeeded(&how) {
+            return Err(failed(how));
+        }
+    }
+    context.prepared.insert(rendered.key.clone());
+    Ok(())
+}
+
+/// Returns the key of a preparation: the service, and the variables in its commands.
+fn preparation_key(name: &str, service: &Service, vars: &BTreeMap<String, String>) -> String {
+    let named = |var: &str| {
+        service.prepare.iter().flatten().any(|text| placeholder::names(text).any(|n| n == var))
+    };
+    let used: Vec<_> = vars.iter().filter(|(var, _)| named(var)).collect();
+    format!("{name} {used:?}")
+}
+
+fn base_values(
+    context: &RunContext<'_>,
+    dir: &Path,
+    port: u16,
+    admin_port: u16,
+    instance: u32,
+) -> BTreeMap<String, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    [
+        ("port", port.to_string()),
+        ("admin_port", admin_port.to_string()),
+        ("instance", instance.to_string()),
+        ("dir", text(dir)),
+        ("data", text(&context.folder.join("data"))),
+        ("here", text(&context.experiment.here)),
+        ("hotrow", text(context.hotrow)),
+        ("hotrow_lab", text(context.program)),
+        ("cpus", cpus.to_string()),
+        ("half_cpus", (cpus / 2).max(1).to_string()),
+        ("four_times_cpus", (cpus * 4).to_string()),
+        ("eight_times_cpus", (cpus * 8).to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// Returns whether a service's texts contain a placeholder.
+fn uses(service: &Service, spec: &DeploymentSpec, wanted: &str) -> bool {
+    let texts = service
+        .command
+        .iter()
+        .chain(service.env.values())
+        .chain(service.files.values())
+        .chain(&spec.args);
+    texts.chain(spec.env.values()).any(|text| placeholder::names(text).any(|name| name == wanted))
+}
+
+fn port(fixed: Option<u16>) -> Result<u16, StartError> {
+    match fixed {
+        Some(port) => stage::ports::available(port).map(|()| port).map_err(StartError::Port),
+        None => port_free(),
+    }
+}
+
+pub(super) fn port_free() -> Result<u16, StartError> {
+    stage::free_port().map_err(StartError::Port)
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Returns whether the user asked to stop.
+pub(super) fn stopped(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}

@@ -1,0 +1,15 @@
+//! `hotrow lab`: real processes, real proxies, real services, the real binary.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
+
+mod experiment;
+mod limits;
+mod models;
+mod nginx;
+mod own_service;
+mod proxy;
+mod reference;
+mod report;
+mod stage;
+
+use hotrow_testkit::postgres as server;

@@ -1,0 +1,199 @@
+//! Opening connections, before and during the run.
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::{Events, Worker};
+use crate::connection::ConnectionPhase;
+use crate::stream::{self, StreamError};
+
+/// Connections opened concurrently before the run: more would overflow the accept queue of a server
+/// that is not ready.
+const OPENING_MAX: usize = 64;
+/// Prefix of the message of a failed connect.
+pub(crate) const NO_CONNECTION: &str = "no connection: ";
+/// Back-off after a failed connect.
+const BACKOFF_NS: u64 = 100_000_000;
+
+impl Worker {
+    /// Opens all connections before the run, one after another as fast as the server accepts;
+    /// returns how many are open. Without keep-alive each request opens its own: then one is tried
+    /// and closed again.
+    pub(super) fn open_all(&mut self, events: &mut Events) -> usize {
+        let wanted = if self.config.keepalive { self.connections.len() } else { 1 };
+        let (mut next, mut failed_at) = (0, None);
+        loop {
+            // After one failure, the remaining connects would most likely fail too, each after its
+            // time-out.
+            while next < wanted && self.connecting < OPENING_MAX && failed_at.is_none() {
+                let now_ns = self.now_ns();
+                self.open(next, now_ns);
+                next += 1;
+            }
+            let begun = &self.connections[..next];
+            let resting =
+                begun.iter().any(|c| matches!(c.phase, ConnectionPhase::BackingOff { .. }));
+            failed_at = failed_at.or(resting.then_some(next));
+            let all_begun = next == wanted || failed_at.is_some();
+            if (all_begun && self.connecting == 0)
+                || self.ended.load(std::sync::atomic::Ordering::Relaxed)
+            {
+                break;
+            }
+            let now_ns = self.now_ns();
+            self.time_out_opening(now_ns);
+            self.wait(now_ns.saturating_add(super::SLEEP_MAX_NS / 5), events);
+        }
+        let opened = self.connections.iter().filter(|c| c.phase == ConnectionPhase::Open).count();
+        if !self.config.keepalive {
+            let connection = &mut self.connections[0];
+            if connection.phase == ConnectionPhase::Open {
+                connection.close();
+            }
+            connection.opened_before = false;
+        }
+        opened
+    }
+
+    fn time_out_opening(&mut self, now_ns: u64) {
+        for index in 0..self.connections.len() {
+            if matches!(
+                self.connections[index].phase,
+                ConnectionPhase::Connecting { deadline_ns } if deadline_ns <= now_ns
+            ) {
+                self.connect_timed_out(index, now_ns);
+            }
+        }
+    }
+
+    /// Begins to open a connection.
+    pub(super) fn open(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        let connect =
+            stream::connect(&self.config.address, self.config.tls.as_ref()).and_then(|stream| {
+                let data =
+                    EventData::new_u64((u64::from(connection.generation) << 32) | index as u64);
+                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+                epoll::add(&self.epoll, stream.socket(), data, flags)?;
+                Ok(stream)
+            });
+        match connect {
+            Ok(stream) => {
+                let deadline_ns = now_ns.saturating_add(self.connect_timeout_ns);
+                connection.stream = Some(stream);
+                connection.phase = ConnectionPhase::Connecting { deadline_ns };
+                self.connecting += 1;
+                self.sweep_at_ns = self.sweep_at_ns.min(deadline_ns);
+            }
+            Err(error) => self.back_off(index, &words(&error), now_ns),
+        }
+    }
+
+    /// Continues when the socket is writable, has failed, or received bytes during the handshake.
+    pub(super) fn continue_connecting(&mut self, index: usize) {
+        let Some(stream) = &mut self.connections[index].stream else { return };
+        match stream.connected().and_then(|()| stream.continue_handshake()) {
+            Ok(true) => self.opened(index),
+            Ok(false) => {}
+            Err(error) => {
+                self.connecting -= 1;
+                let now_ns = self.now_ns();
+                self.back_off(index, &words(&error), now_ns);
+            }
+        }
+    }
+
+    fn opened(&mut self, index: usize) {
+        self.connecting -= 1;
+        let connection = &mut self.connections[index];
+        connection.phase = ConnectionPhase::Open;
+        let again = connection.opened_before && self.config.keepalive;
+        connection.opened_before = true;
+        self.tally.connection_opened(again);
+        while self.connections[index].phase == ConnectionPhase::Open
+            && let Some(slot) = self.connections[index].waiting.pop_front()
+        {
+            let now_ns = self.now_ns();
+            self.send(index, slot, now_ns, false);
+        }
+    }
+
+    pub(super) fn connect_timed_out(&mut self, index: usize, now_ns: u64) {
+        self.connecting -= 1;
+        let words = format!("it was not open within {:?}", self.config.connect_timeout);
+        self.back_off(index, &words, now_ns);
+    }
+
+    /// Handles a failed connect: its slots stay unsent, and the connection backs off.
+    fn back_off(&mut self, index: usize, words: &str, now_ns: u64) {
+        self.tally.failure_message(format!("{NO_CONNECTION}{words}"));
+        let connection = &mut self.connections[index];
+        connection.close();
+        let waited = connection.waiting.len();
+        // Before the run there is no slot; the failure is reported as a message.
+        self.tally.connect_failed(connection.waiting.front().is_some_and(|slot| slot.measured));
+        for slot in connection.waiting.drain(..) {
+            self.tally.unsent(slot);
+        }
+        self.occupied -= waited;
+        connection.withheld_permits += waited as u32;
+        let until_ns = now_ns.saturating_add(BACKOFF_NS);
+        connection.phase = ConnectionPhase::BackingOff { until_ns };
+        self.sweep_at_ns = self.sweep_at_ns.min(until_ns);
+    }
+
+    /// Frees its permits after the back-off; slots assigned since then open it.
+    pub(super) fn end_backoff(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        connection.phase = ConnectionPhase::Closed;
+        let max_in_flight = std::mem::take(&mut connection.withheld_permits);
+        let waited_for = !connection.waiting.is_empty();
+        self.free.extend((0..max_in_flight).map(|_| index as u32));
+        if waited_for {
+            self.open(index, now_ns);
+        }
+    }
+}
+
+/// Returns an error as text for the user.
+fn words(error: &StreamError) -> String {
+    use rustls::CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, Other, UnknownIssuer,
+    };
+    use rustls::Error::{InvalidCertificate, InvalidMessage};
+    match error {
+        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection during the TLS handshake; does it speak TLS?"
+                .to_owned()
+        }
+        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            "no local port is free for another connection; leave --no-keepalive out, use fewer \
+             connections, or widen net.ipv4.ip_local_port_range"
+                .to_owned()
+        }
+        StreamError::Tls(InvalidMessage(_)) => {
+            "the server does not speak TLS on this port; try an http:// URL".to_owned()
+        }
+        StreamError::Tls(InvalidCertificate(why)) => match why {
+            UnknownIssuer => "the server's certificate is not signed by a trusted authority; name \
+                              the authority with --cacert, or use --insecure"
+                .to_owned(),
+            NotValidForName | NotValidForNameContext { .. } => {
+                "the server's certificate is for another name; use that name in the URL, or \
+                 --insecure"
+                    .to_owned()
+            }
+            Expired | ExpiredContext { .. } => {
+                "the server's certificate has expired; renew it, or use --insecure".to_owned()
+            }
+            Other(_) => {
+                "the server's certificate is an authority's, or its chain is broken; if it is \
+                 self-signed, name it itself with --cacert, or use --insecure"
+                    .to_owned()
+            }
+            other => format!(
+                "the server's certificate is not valid ({other}); use --insecure to load it anyway"
+            ),
+        },
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,176 @@
+//! Content of a plot as plain values; [`super::svg`] draws it.
+
+use crate::timeline::Lane;
+
+/// A plot.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plot {
+    /// Horizontal bars.
+    Bars(Bars),
+    /// Curves.
+    Lines(Lines),
+    /// Curves with marks: dots, bands and rules.
+    Marked(MarkedLines),
+    /// States over time.
+    Timeline(Timeline),
+}
+
+/// Horizontal bars from zero, one below the other, each under its label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// Title.
+    pub title: String,
+    /// Description in a sentence, for readers who cannot see the plot.
+    pub description: String,
+    /// The bars.
+    pub bars: Vec<Bar>,
+    /// Meaning of a bar's mark; `None` without marks.
+    pub mark: Option<String>,
+    /// Meaning of a whisker; `None` without whiskers.
+    pub whisker: Option<String>,
+}
+
+/// A bar.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bar {
+    /// Label.
+    pub label: String,
+    /// Length; `None` draws no bar.
+    pub value: Option<f64>,
+    /// Its value in words, or the reason there is none.
+    pub words: String,
+    /// Ends of the interval.
+    pub whisker: Option<(f64, f64)>,
+    /// Position of the mark.
+    pub mark: Option<f64>,
+}
+
+/// Curves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// Title.
+    pub title: String,
+    /// Description in a sentence, for readers who cannot see the plot.
+    pub description: String,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// The curves.
+    pub lines: Vec<Line>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// Quantity.
+    pub name: String,
+    /// Scale.
+    pub scale: Scale,
+    /// Unit.
+    pub unit: Unit,
+}
+
+/// Scale of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Linear from zero.
+    Linear,
+    /// Logarithmic; values that are not above zero are omitted.
+    Log,
+    /// Shares from 0 to below 1, by the logarithm of the distance to 1, so that 90, 99 and 99.9 %
+    /// have equal distances.
+    Nines,
+}
+
+/// Unit of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number.
+    Number,
+    /// A time in µs, in a suitable unit.
+    Micros,
+    /// A time in s.
+    Seconds,
+    /// A share, as a percentage.
+    Share,
+}
+
+/// A curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Label.
+    pub label: String,
+    /// Its points, with `x` rising.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Curves with single measurements, confidence bands and reference lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarkedLines {
+    /// The curves.
+    pub lines: Lines,
+    /// Measurements.
+    pub dots: Vec<Dot>,
+    /// Meaning of a hollow dot; `None` without any.
+    pub hollow: Option<String>,
+    /// Confidence bands of curves.
+    pub bands: Vec<Band>,
+    /// Reference lines.
+    pub rules: Vec<Rule>,
+}
+
+/// A measurement, in the colour of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dot {
+    /// Index of the curve.
+    pub curve: usize,
+    /// Position.
+    pub at: (f64, f64),
+    /// True if it differs in kind from the others.
+    pub hollow: bool,
+}
+
+/// Confidence band of a curve, in its colour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// Index of the curve.
+    pub curve: usize,
+    /// Label.
+    pub label: String,
+    /// Its ends: `x`, lower, upper, with `x` rising.
+    pub points: Vec<(f64, f64, f64)>,
+}
+
+/// Reference line or region.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Label.
+    pub label: String,
+    /// Position.
+    pub at: RulePosition,
+}
+
+/// Position of a reference line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RulePosition {
+    /// At a value of x.
+    X(f64),
+    /// Between two values of x.
+    Between(f64, f64),
+    /// At a value of y.
+    Y(f64),
+}
+
+/// Rows of time spans, one below the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// Title.
+    pub title: String,
+    /// Description in a sentence, for readers who cannot see the plot.
+    pub description: String,
+    /// End of the time axis, in µs; it begins at 0.
+    pub end_us: f64,
+    /// The rows.
+    pub rows: Vec<Lane>,
+}

@@ -1,0 +1,206 @@
+//! Circuit breaker of the source: asked before each read, informed after it, and consulted by each
+//! miss.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hotrow_admission::breaker::{Breaker, Cause, Config, Outcome, State, Ticket, Transition};
+use hotrow_measure::clock::Nanos;
+use hotrow_source::SourceError;
+use hotrow_types::key::CollectionId;
+use parking_lot::Mutex;
+
+use crate::http_error::{HttpError, whole_seconds};
+use crate::shared::Shared;
+use crate::trouble::Trouble;
+
+/// Breaker with its counters. On cache lines of its own, like the concurrency limiter.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct SourceBreaker {
+    /// `None` when disabled. Locked once before and once after a query, never by a hit.
+    breaker: Option<Mutex<Breaker>>,
+    /// Last result of [`Breaker::refuses_until`], so that a refused miss takes no lock.
+    refuses_until_ns: AtomicU64,
+    refused_keys: AtomicU64,
+    /// By entered state.
+    transitions: [AtomicU64; State::ALL.len()],
+    random: RandomState,
+    calls: AtomicU64,
+}
+
+/// The right to send one query. Dropped without a result (a cancelled task), it says nothing about
+/// the database.
+pub(crate) struct Permit<'a> {
+    shared: &'a Shared,
+    ticket: Option<Ticket>,
+}
+
+/// Asks for the right to send a query.
+///
+/// # Errors
+/// [`Trouble::CircuitOpen`] when none may be sent.
+pub(crate) fn ask(shared: &Shared, now: Nanos) -> Result<Permit<'_>, Trouble> {
+    let own = &shared.breaker;
+    let Some(breaker) = &own.breaker else { return Ok(Permit { shared, ticket: None }) };
+    let (asked, transition) = {
+        let mut breaker = breaker.lock();
+        let asked = breaker.ask(now);
+        own.note(&breaker);
+        asked
+    };
+    transition.iter().for_each(|transition| on_transition(shared, transition));
+    asked.map(|ticket| Permit { shared, ticket: Some(ticket) }).map_err(|refused| {
+        Trouble::CircuitOpen { retry_after_s: retry_after_s(refused.retry_after) }
+    })
+}
+
+impl Permit<'_> {
+    /// Records the result of the query.
+    pub(crate) fn record<T>(mut self, result: &Result<T, SourceError>, now: Nanos) {
+        self.ended(outcome(result), now);
+    }
+
+    fn ended(&mut self, outcome: Outcome, now: Nanos) {
+        let own = &self.shared.breaker;
+        let (Some(ticket), Some(breaker)) = (self.ticket.take(), &own.breaker) else { return };
+        let random = own.random.hash_one(own.calls.fetch_add(1, Ordering::Relaxed));
+        let transition = {
+            let mut breaker = breaker.lock();
+            let transition = breaker.record(ticket, outcome, now, random);
+            own.note(&breaker);
+            transition
+        };
+        transition.iter().for_each(|transition| on_transition(self.shared, transition));
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.ended(Outcome::Neutral, Nanos::now());
+    }
+}
+
+impl SourceBreaker {
+    pub(crate) fn new(config: Option<Config>) -> Self {
+        Self {
+            breaker: config.map(|config| Mutex::new(Breaker::new(config))),
+            refuses_until_ns: AtomicU64::new(0),
+            refused_keys: AtomicU64::new(0),
+            transitions: Default::default(),
+            random: RandomState::new(),
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns whether reads would be refused at `now`.
+    pub(crate) fn refuses(&self, now: Nanos) -> bool {
+        now.0 < self.refuses_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Checks whether reads of `keys` keys may be queued.
+    ///
+    /// # Errors
+    /// [`HttpError::CircuitOpen`] when they would be refused.
+    pub(crate) fn admit(&self, keys: usize, now: Nanos) -> Result<(), HttpError> {
+        let until = Nanos(self.refuses_until_ns.load(Ordering::Relaxed));
+        if now >= until {
+            return Ok(());
+        }
+        self.refused_keys.fetch_add(keys as u64, Ordering::Relaxed);
+        // While probes are in flight the time is unknown, but short.
+        let left = if until == Nanos::MAX { Duration::ZERO } else { until.since(now) };
+        Err(HttpError::CircuitOpen { retry_after_s: retry_after_s(left) })
+    }
+
+    /// Returns the state; closed when the breaker is disabled.
+    pub(crate) fn state(&self, now: Nanos) -> State {
+        self.breaker.as_ref().map_or(State::Closed, |breaker| breaker.lock().state(now))
+    }
+
+    /// Returns the number of keys refused by it.
+    pub(crate) fn refused_total(&self) -> u64 {
+        self.refused_keys.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often each state was entered, in the order of [`State::ALL`].
+    pub(crate) fn transitions_total(&self) -> [u64; State::ALL.len()] {
+        self.transitions.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Counts queued keys that are answered without a read.
+    pub(crate) fn count_refused(&self, keys: usize) {
+        self.refused_keys.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
+    /// Called under the breaker's lock, so that no older value is stored last.
+    fn note(&self, breaker: &Breaker) {
+        self.refuses_until_ns.store(breaker.refuses_until().0, Ordering::Relaxed);
+    }
+}
+
+/// Counts and logs a transition, and answers all waiters whose query will not be sent.
+fn on_transition(shared: &Shared, &Transition { to, cause, .. }: &Transition) {
+    shared.breaker.transitions[to as usize].fetch_add(1, Ordering::Relaxed);
+    match cause {
+        Cause::TimeOver => {
+            tracing::info!("circuit breaker half open: the next reads are probes of the database")
+        }
+        Cause::ProbesSucceeded(probes) => {
+            tracing::info!(probes, "circuit breaker closed: the database answers again");
+        }
+        Cause::FailuresInARow(failures, open_for) => {
+            tracing::warn!(
+                failures,
+                ?open_for,
+                "circuit breaker open: consecutive reads failed; reads are paused"
+            );
+        }
+        Cause::FailureRate { failures, calls, open_for } => {
+            tracing::warn!(
+                failures,
+                calls,
+                ?open_for,
+                "circuit breaker open: too many reads failed; reads are paused"
+            );
+        }
+        Cause::ProbeFailed(open_for) => {
+            tracing::warn!(
+                ?open_for,
+                "circuit breaker open: a probe failed; reads are paused again"
+            );
+        }
+    }
+    let (Cause::FailuresInARow(_, open_for)
+    | Cause::FailureRate { open_for, .. }
+    | Cause::ProbeFailed(open_for)) = cause
+    else {
+        return;
+    };
+    let trouble = Trouble::CircuitOpen { retry_after_s: retry_after_s(open_for) };
+    // At most 1,000 collections: see the configuration.
+    (0..shared.collections.len()).for_each(|i| give_up(shared, CollectionId(i as u16), trouble));
+}
+
+/// Answers all waiters of the collection whose query is not sent yet.
+pub(crate) fn give_up(shared: &Shared, collection: CollectionId, trouble: Trouble) {
+    shared.breaker.count_refused(shared.cache.give_up(collection, &trouble));
+}
+
+/// A missing table or an unreadable row does not count: pausing reads would not repair it.
+fn outcome<T>(result: &Result<T, SourceError>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Success,
+        Err(SourceError::Unavailable { .. } | SourceError::Timeout { .. }) => Outcome::Failure,
+        Err(SourceError::Broken { .. }) => Outcome::Neutral,
+    }
+}
+
+/// At least 1 second: a client that obeys finds the probe due.
+fn retry_after_s(time: Duration) -> u32 {
+    u32::try_from(whole_seconds(time).max(1)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

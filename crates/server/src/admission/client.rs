@@ -1,0 +1,119 @@
+//! Identity of the client behind a request.
+//!
+//! The peer's address, unless the peer is a trusted proxy. Then the proxies' header is read from
+//! its right end, where the nearest proxy wrote, and the first address that is not a trusted
+//! proxy's is the client's. Anything to the left of it is the client's own claim and is ignored. An
+//! unreadable entry ends the walk: the last proxy reached then represents the client, so that
+//! nonsense buys no fresh budget.
+
+mod forwarded;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName};
+
+use crate::config::rate::{ClientHeader, Network, RateLimits};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Most proxies in a row.
+const HOPS_MAX: usize = 32;
+
+/// Method of identifying the client.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    trusted: Box<[Network]>,
+    header: Option<ClientHeader>,
+    ipv6_prefix: u8,
+}
+
+impl Clients {
+    pub(crate) fn new(config: &RateLimits) -> Self {
+        Self {
+            trusted: config.trusted_proxies.as_slice().into(),
+            header: config.client_header,
+            ipv6_prefix: config.ipv6_prefix,
+        }
+    }
+
+    /// Returns the client's address.
+    pub(crate) fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.to_canonical();
+        match self.header {
+            Some(header) if self.trusts(peer) => self.beyond(peer, header, headers),
+            _ => peer,
+        }
+    }
+
+    /// Returns the client as a key: an IPv4 address, or the leading bits of an IPv6 address,
+    /// because the holder of one address has its whole network.
+    pub(crate) fn key(&self, peer: IpAddr, headers: &HeaderMap) -> [u8; 17] {
+        let mut key = [0; 17];
+        match self.address(peer, headers) {
+            IpAddr::V4(v4) => {
+                key[0] = 4;
+                key[1..5].copy_from_slice(&v4.octets());
+            }
+            IpAddr::V6(v6) => {
+                let beyond = u128::MAX.checked_shr(u32::from(self.ipv6_prefix)).unwrap_or(0);
+                key[0] = 6;
+                key[1..].copy_from_slice(&Ipv6Addr::from_bits(v6.to_bits() & !beyond).octets());
+            }
+        }
+        key
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(address))
+    }
+
+    fn beyond(&self, proxy: IpAddr, header: ClientHeader, headers: &HeaderMap) -> IpAddr {
+        let (name, parse): (_, fn(&str) -> Option<IpAddr>) = match header {
+            ClientHeader::Forwarded => (FORWARDED, forwarded::of_element),
+            ClientHeader::XForwardedFor => (X_FORWARDED_FOR, of_x_forwarded_for),
+        };
+        let mut nearest = proxy;
+        let mut hops = 0;
+        // A proxy appends to the last line or adds a line, so the last is the nearest proxy's.
+        for line in headers.get_all(&name).iter().rev() {
+            // As bytes: the part further left may not be text, and is not examined for its element.
+            let mut rest = line.as_bytes();
+            loop {
+                let cut = match header {
+                    ClientHeader::Forwarded => forwarded::last_element(rest),
+                    ClientHeader::XForwardedFor => Some(last_of_list(rest)),
+                };
+                let Some((left, last)) = cut else { return nearest };
+                let last = std::str::from_utf8(last).ok();
+                let Some(address) = last.and_then(|last| parse(last.trim_matches([' ', '\t'])))
+                else {
+                    return nearest;
+                };
+                nearest = address.to_canonical();
+                hops += 1;
+                if !self.trusts(nearest) || hops >= HOPS_MAX {
+                    return nearest;
+                }
+                let Some(left) = left else { break };
+                rest = left;
+            }
+        }
+        nearest
+    }
+}
+
+/// Splits at the last comma, if there is one.
+fn last_of_list(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    match line.iter().rposition(|byte| *byte == b',') {
+        Some(comma) => (Some(&line[..comma]), &line[comma + 1..]),
+        None => (None, line),
+    }
+}
+
+/// Parses an address, with or without a port; an IPv6 address with a port is in brackets.
+fn of_x_forwarded_for(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| forwarded::of_node(text))
+}
+
+#[cfg(test)]
+mod tests;

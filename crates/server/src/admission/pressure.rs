@@ -1,0 +1,153 @@
+//! Samples the process ten times a second, off the path of requests, and sets the load that decides
+//! on shedding.
+
+mod files;
+pub(crate) mod memory;
+mod pace;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hotrow_admission::shed::{Level, Load, Pressure, Reading, Source};
+use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_types::key::CollectionId;
+
+pub(crate) use self::memory::resident_bytes;
+pub(crate) use self::pace::LoopPace;
+
+use crate::config::Shed;
+use crate::metrics::WorkerMetrics;
+use crate::shared::Shared;
+
+/// Time between two samples. Each costs some microseconds: it reads one small file of /proc.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Starts the sampling thread; it ends with [`super::shed::LoadShedder::end`].
+pub(crate) fn start(
+    shared: Arc<Shared>,
+    workers: Vec<Arc<WorkerMetrics>>,
+    config: Shed,
+    supervisor: &Supervisor,
+) -> io::Result<JoinHandle<Option<()>>> {
+    let ending = Arc::clone(&shared);
+    let failed = Arc::clone(&shared);
+    let is_stopping = move || ending.load_shedder.has_ended();
+    // Without sampling, the last sample must not keep refusing requests.
+    let after_failure = move || failed.load_shedder.set(Load::default(), Default::default());
+    supervisor.spawn("pressure", is_stopping, after_failure, move || {
+        let mut watch = Watch::new(shared.clone(), workers.clone(), &config);
+        watch.look(Nanos::now());
+        while watch.shared.load_shedder.pause(PERIOD) {
+            supervisor::turn();
+            watch.look(Nanos::now());
+        }
+        Ok(())
+    })
+}
+
+struct Watch {
+    shared: Arc<Shared>,
+    workers: Vec<Arc<WorkerMetrics>>,
+    pressure: Pressure,
+    memory_limit: Option<u64>,
+    files: files::Files,
+}
+
+impl Watch {
+    fn new(shared: Arc<Shared>, workers: Vec<Arc<WorkerMetrics>>, config: &Shed) -> Self {
+        let memory_limit = config.memory_limit_bytes.or_else(memory::limit_bytes);
+        tracing::debug!(memory_limit, "monitoring memory");
+        let capacity = shared.cache.config().capacity_bytes;
+        let share = config.pressure.memory_share;
+        if shared.cache.config().enabled
+            && memory_limit.is_some_and(|limit| memory::exceeds_when_full(capacity, share, limit))
+        {
+            tracing::warn!(
+                capacity,
+                memory_limit,
+                memory_share = share,
+                "a full cache will exceed the memory target for good and make the service refuse \
+                 requests; lower cache.capacity, or raise the limit to at least 1.3 × capacity / \
+                 memory_share"
+            );
+        }
+        Self {
+            shared,
+            workers,
+            pressure: Pressure::new(config.pressure.clone()),
+            memory_limit,
+            files: files::Files::default(),
+        }
+    }
+
+    fn look(&mut self, now: Nanos) {
+        let before = self.pressure.levels();
+        let reading = self.reading(now);
+        let load = self.pressure.observe(&reading, now);
+        let levels = self.pressure.levels();
+        self.shared.load_shedder.set(load, levels);
+        for ((source, before), level) in Source::ALL.into_iter().zip(before).zip(levels) {
+            if before != level {
+                record(source, level, &reading);
+            }
+        }
+    }
+
+    fn reading(&mut self, now: Nanos) -> Reading {
+        let mut waiting_keys = 0;
+        let mut standing = false;
+        for i in 0..self.shared.collections.len() {
+            // At most 1,000 collections: see the configuration.
+            let stats = self.shared.cache.stats(CollectionId(i as u16));
+            waiting_keys += stats.waiting_keys;
+            // The order is reported when a query is put together; for an empty queue it may be out
+            // of date.
+            standing |= stats.lifo == 1 && stats.waiting_keys > 0;
+        }
+        let no_wait = || (waiting_keys == 0).then_some(Duration::ZERO);
+        let connections = self.workers.iter().map(|worker| worker.open()).sum();
+        let budget = self.shared.limits.connections as u64;
+        Reading {
+            loop_delays: self.workers.iter().map(|worker| worker.pace.delay(now)).collect(),
+            database_wait: self.shared.load_shedder.take_wait().or_else(no_wait),
+            standing,
+            memory: resident_bytes()
+                .zip(self.memory_limit)
+                .map(|(used, limit)| used as f64 / limit as f64),
+            files: self.files.share(files::limit(), connections, budget, now),
+        }
+    }
+}
+
+/// Logs a change of level. A level rises at once and falls slowly, so these lines are few.
+fn record(source: Source, level: Level, reading: &Reading) {
+    let pressure = source.label();
+    let shown = match source {
+        Source::LoopDelay => {
+            format!("{:?} late", reading.loop_delays.iter().max().copied().unwrap_or_default())
+        }
+        Source::DatabaseWait if reading.standing => "standing queue".to_owned(),
+        Source::DatabaseWait => {
+            format!("{:?} before a query is sent", reading.database_wait.unwrap_or_default())
+        }
+        Source::Memory => format!("{:.0} % used", 100.0 * reading.memory.unwrap_or_default()),
+        Source::OpenFiles => format!("{:.0} % used", 100.0 * reading.files.unwrap_or_default()),
+    };
+    match level {
+        Level::Normal => tracing::info!(pressure, shown, "overload: level normal again"),
+        Level::Elevated => tracing::warn!(
+            pressure,
+            shown,
+            "overload: level elevated, low-priority requests are refused first"
+        ),
+        Level::Critical => {
+            tracing::warn!(pressure, shown, "overload: level critical, only hits are served")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

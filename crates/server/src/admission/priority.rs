@@ -1,0 +1,68 @@
+//! Priority of a request: the requested one, and the highest allowed.
+
+use hotrow_admission::shed::Priority;
+use http::{HeaderMap, HeaderName};
+
+use crate::shared::{Collection, Shared};
+
+/// `low`, `normal` or `high`.
+const HOTROW_PRIORITY: HeaderName = HeaderName::from_static("hotrow-priority");
+
+/// Returns the priority of a request: its collection's, unless headers count and this one is valid.
+/// Any client may lower it; raising it needs the collection's `allow_high_priority`. An invalid
+/// value is ignored, because the header is a hint.
+pub(crate) fn of(shared: &Shared, collection: &Collection, asked: &HeaderMap) -> Priority {
+    match shared.load_shedder.honours_header() {
+        true => granted(asked.get(HOTROW_PRIORITY).and_then(|v| parse(v.as_bytes())), collection),
+        false => collection.priority,
+    }
+}
+
+fn granted(asked: Option<Priority>, collection: &Collection) -> Priority {
+    let ceiling = if collection.allow_high_priority { Priority::High } else { collection.priority };
+    asked.map_or(collection.priority, |asked| asked.min(ceiling))
+}
+
+fn parse(value: &[u8]) -> Option<Priority> {
+    Priority::ALL
+        .into_iter()
+        .find(|priority| value.eq_ignore_ascii_case(priority.label().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_types::key::{CollectionId, KeySchema, KeyType};
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn collection(priority: Priority, allow_high_priority: bool) -> Collection {
+        Collection {
+            name: "a".into(),
+            schema: KeySchema::new(CollectionId(0), vec![KeyType::Integer]),
+            cache_control: HeaderValue::from_static("no-cache"),
+            allow_no_cache: false,
+            allow_min_position: false,
+            priority,
+            allow_high_priority,
+        }
+    }
+
+    #[test]
+    fn any_client_may_lower_its_priority_and_raising_needs_permission() {
+        use Priority::{High, Low, Normal};
+        let of = |asked, own, allowed| granted(asked, &collection(own, allowed));
+        assert_eq!((of(None, Normal, false), of(None, Low, true)), (Normal, Low));
+        assert_eq!((of(Some(Low), Normal, false), of(Some(Low), Normal, true)), (Low, Low));
+        assert_eq!((of(Some(High), Normal, false), of(Some(High), Normal, true)), (Normal, High));
+        assert_eq!((of(Some(Normal), Low, false), of(Some(High), Low, true)), (Low, High));
+    }
+
+    #[test]
+    fn invalid_priorities_are_ignored() {
+        assert_eq!(parse(b"LOW"), Some(Priority::Low));
+        for no in [&b""[..], b"lowest", b" low", b"1", b"\xff"] {
+            assert_eq!(parse(no), None, "{no:?}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Rate limits: the rules that apply to a request, their decision, and the headers of the answer.
+//!
+//! A rule by client or header keeps its keys in a bounded table, one by collection has a cell for
+//! each, a global one a single cell. A decision is one compare-and-swap on the state of its key;
+//! for a global rule that is one cache line shared by all workers. Without rules all of this is one
+//! branch.
+
+mod fields;
+mod pass;
+mod view;
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hotrow_admission::rate::keyed::{KeyHash, Keyed};
+use hotrow_admission::rate::limit::Limit;
+use hotrow_admission::rate::{Cell, Decision, Policy};
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
+use http::{HeaderMap, HeaderName};
+
+pub(crate) use self::fields::{Fields, TooMany};
+pub(crate) use self::view::NotChanged;
+use super::client::Clients;
+use crate::config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
+use crate::shared::Collection;
+
+/// All rules in operation.
+#[derive(Debug)]
+pub(crate) struct RateLimits {
+    rules: Box<[Rule]>,
+    /// By collection, the indexes of the rules that apply.
+    of_collection: Box<[Box<[usize]>]>,
+    clients: Clients,
+    headers: bool,
+}
+
+/// One rule in operation.
+#[derive(Debug)]
+struct Rule {
+    name: String,
+    per: Per,
+    limit: Limit,
+    storage: RuleStorage,
+    batch_cost: BatchCost,
+    /// Requests refused and delayed. Shared by the workers, because neither is a hit.
+    refused: AtomicU64,
+    delayed: AtomicU64,
+}
+
+/// Storage of a rule's states.
+#[derive(Debug)]
+enum RuleStorage {
+    One(Cell),
+    PerCollection(Box<[Cell]>),
+    Keyed(Keyed),
+}
+
+/// Properties of a request that rules examine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateRequest<'a> {
+    pub(crate) collection: CollectionId,
+    /// Distinct ids.
+    pub(crate) ids: u64,
+    pub(crate) peer: IpAddr,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// Combined decision of the rules.
+#[derive(Debug)]
+pub(crate) enum RateDecision {
+    /// Continue.
+    Permit,
+    /// Continue, and report the remaining units to the client.
+    PermitWithFields(Fields),
+    /// Continue after a delay.
+    Wait(Duration, Option<Fields>),
+    /// 429.
+    Refuse(Box<TooMany>),
+    /// 400: the cost exceeds what a rule ever admits at once, so waiting would not help. With the
+    /// reason.
+    Never(String),
+}
+
+/// State of a request's key with one rule.
+#[derive(Clone, Copy)]
+enum KeyState<'a> {
+    Cell(&'a Cell),
+    Keyed(&'a Keyed, KeyHash),
+}
+
+impl RateLimits {
+    /// Starts at `now`; `wall_lead_ns` is the wall clock's lead over the process's clock.
+    pub(crate) fn new(
+        config: &Config,
+        collections: &[Collection],
+        wall_lead_ns: u64,
+        now: Nanos,
+    ) -> Self {
+        let rule = |rule: &RateRule| Rule {
+            name: rule.name.clone(),
+            per: rule.per.clone(),
+            limit: Limit::new(&rule.setting, wall_lead_ns, now),
+            storage: match rule.per {
+                Per::Client | Per::Header(_) => {
+                    RuleStorage::Keyed(Keyed::new(config.keys_max, seed()))
+                }
+                Per::Collection => RuleStorage::PerCollection(
+                    collections.iter().map(|_| Cell::default()).collect(),
+                ),
+                Per::Global => RuleStorage::One(Cell::default()),
+            },
+            batch_cost: rule.batch_cost,
+            refused: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
+        };
+        let applies = |rule: &RateRule, collection: &Collection| {
+            rule.collections.as_ref().is_none_or(|names| names.contains(&collection.name))
+        };
+        let of = |collection: &Collection| -> Box<[usize]> {
+            config
+                .rules
+                .iter()
+                .enumerate()
+                .filter(|(_, rule)| applies(rule, collection))
+                .map(|(i, _)| i)
+                .collect()
+        };
+        Self {
+            rules: config.rules.iter().map(rule).collect(),
+            of_collection: collections.iter().map(of).collect(),
+            clients: Clients::new(config),
+            headers: config.headers,
+        }
+    }
+
+    /// Returns whether there are no rules.
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns the decision of the first rule that would refuse the request now, if any. Takes
+    /// nothing.
+    pub(crate) fn refusal(&self, request: &RateRequest<'_>, now: Nanos) -> Option<RateDecision> {
+        let rules = &self.of_collection[usize::from(request.collection.0)];
+        rules.iter().map(|i| &self.rules[*i]).find_map(|rule| {
+            let state = rule.key_state(request, &self.clients).state();
+            let decision = rule.limit.judge(state, rule.cost(request), now).0;
+            (!decision.is_admitted()).then(|| rule.refuse(decision, request, &self.clients, now))
+        })
+    }
+
+    /// Asks all rules that apply. If one refuses, nothing is taken from any, except in a race with
+    /// other requests.
+    pub(crate) fn ask(&self, request: &RateRequest<'_>, now: Nanos) -> RateDecision {
+        let rules = &self.of_collection[usize::from(request.collection.0)];
+        // With several rules, first without taking. Another thread may take in between: then a rule
+        // that admits is charged for a request that the next refuses, which errs on the strict
+        // side.
+        if let [_, _, ..] = **rules
+            && let Some(refusal) = self.refusal(request, now)
+        {
+            return refusal;
+        }
+        let mut delay = Duration::ZERO;
+        for rule in rules.iter().map(|i| &self.rules[*i]) {
+            match rule.key_state(request, &self.clients).decide(
+                &rule.limit,
+                rule.cost(request),
+                now,
+            ) {
+                Decision::Admitted { .. } => {}
+                Decision::Wait { delay: longer } => {
+                    rule.delayed.fetch_add(1, Ordering::Relaxed);
+                    delay = delay.max(longer);
+                }
+                refused => return rule.refuse(refused, request, &self.clients, now),
+            }
+        }
+        let fields = (self.headers && !rules.is_empty()).then(|| self.fields(rules, request, now));
+        match (delay.is_zero(), fields) {
+            (true, None) => RateDecision::Permit,
+            (true, Some(fields)) => RateDecision::PermitWithFields(fields),
+            (false, fields) => RateDecision::Wait(delay, fields),
+        }
+    }
+
+    fn fields(&self, rules: &[usize], request: &RateRequest<'_>, now: Nanos) -> Fields {
+        let rule_state = |i: &usize| self.rules[*i].rule_state(request, &self.clients, now);
+        Fields::of(rules.iter().map(rule_state))
+    }
+}
+
+impl Rule {
+    fn key_state<'a>(&'a self, request: &RateRequest<'_>, clients: &Clients) -> KeyState<'a> {
+        match (&self.storage, &self.per) {
+            (RuleStorage::One(cell), _) => KeyState::Cell(cell),
+            (RuleStorage::PerCollection(cells), _) => {
+                KeyState::Cell(&cells[usize::from(request.collection.0)])
+            }
+            (RuleStorage::Keyed(keyed), Per::Header(name)) => {
+                KeyState::Keyed(keyed, of_header(keyed, name, request.headers))
+            }
+            (RuleStorage::Keyed(keyed), _) => {
+                KeyState::Keyed(keyed, keyed.hash(&clients.key(request.peer, request.headers)))
+            }
+        }
+    }
+
+    fn cost(&self, request: &RateRequest<'_>) -> u64 {
+        match self.batch_cost {
+            BatchCost::Ids => request.ids,
+            BatchCost::Request => 1,
+        }
+    }
+
+    #[cold]
+    fn refuse(
+        &self,
+        decision: Decision,
+        request: &RateRequest<'_>,
+        clients: &Clients,
+        now: Nanos,
+    ) -> RateDecision {
+        let retry_after = match decision {
+            Decision::TooLarge { most } => {
+                return RateDecision::Never(self.too_large(self.cost(request), most));
+            }
+            Decision::Refused { retry_after } => retry_after,
+            // These are admitted.
+            Decision::Admitted { .. } | Decision::Wait { .. } => Duration::ZERO,
+        };
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        RateDecision::Refuse(Box::new(TooMany::new(
+            retry_after,
+            &self.rule_state(request, clients, now),
+        )))
+    }
+
+    fn too_large(&self, cost: u64, most: u64) -> String {
+        let name = &self.name;
+        format!(
+            "the batch costs {cost}, and the limit {name:?} never admits more than {most} at once; \
+             ask for fewer ids"
+        )
+    }
+}
+
+impl KeyState<'_> {
+    fn decide(self, limit: &Limit, cost: u64, now: Nanos) -> Decision {
+        match self {
+            Self::Cell(cell) => cell.decide(limit, cost, now),
+            Self::Keyed(keyed, key) => keyed.decide(key, limit, cost, now),
+        }
+    }
+
+    fn state(self) -> u64 {
+        match self {
+            Self::Cell(cell) => cell.state(),
+            Self::Keyed(keyed, key) => keyed.state(key),
+        }
+    }
+}
+
+/// Hashes all values of the header, in their order; without it, the shared key of requests that
+/// lack it.
+fn of_header(keyed: &Keyed, name: &HeaderName, headers: &HeaderMap) -> KeyHash {
+    let mut values = headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
+    let first = keyed.hash(values.next().unwrap_or_default());
+    values.fold(first, |before, value| keyed.hash_after(before, value))
+}
+
+/// Returns a secret random seed, from the source that seeds the standard library's hash maps.
+fn seed() -> [u64; 2] {
+    [RandomState::new().hash_one(0_u8), RandomState::new().hash_one(1_u8)]
+}
+
+#[cfg(test)]
+mod tests;

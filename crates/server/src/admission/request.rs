@@ -1,0 +1,187 @@
+//! Admission of one request: shedding, rate limits and breaker, in the order of their cost.
+//!
+//! The order is the same for every request. First the head decides
+//! ([`Handler::check_shedding_by_head`]), then the rate limits, so that a shed request pays no
+//! tokens; then memory answers, and only then the cost of a read is weighed.
+
+use hotrow_admission::shed::{Kind, Load};
+use hotrow_cache::{Freshness, ReadMode, Record};
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
+use http::HeaderMap;
+
+use super::deadline::RequestTimes;
+use super::priority;
+use crate::handle::{Handler, ReadRequirement};
+use crate::http_error::HttpError;
+
+impl Handler {
+    /// Checks whether a request of this kind is admitted. Without load this reads one byte.
+    ///
+    /// # Errors
+    /// [`HttpError::Shed`]
+    #[inline]
+    pub(crate) fn check_shedding(
+        &self,
+        id: CollectionId,
+        kind: Kind,
+        request_headers: &HeaderMap,
+    ) -> Result<(), HttpError> {
+        match self.shared.load_shedder.load() {
+            None => Ok(()),
+            Some(load) => self.check_load(load, id, kind, request_headers),
+        }
+    }
+
+    /// Applies [`Handler::check_shedding`] by the head of a request: `memory` is its cost when
+    /// memory answers it.
+    ///
+    /// # Errors
+    /// [`HttpError::Shed`]
+    #[inline]
+    pub(crate) fn check_shedding_by_head(
+        &self,
+        id: CollectionId,
+        memory: Kind,
+        request_headers: &HeaderMap,
+    ) -> Result<(), HttpError> {
+        match self.shared.load_shedder.load() {
+            None => Ok(()),
+            Some(load) => self.check_load(
+                load,
+                id,
+                self.kind_by_head(id, memory, request_headers),
+                request_headers,
+            ),
+        }
+    }
+
+    #[cold]
+    fn kind_by_head(&self, id: CollectionId, memory: Kind, request_headers: &HeaderMap) -> Kind {
+        match self.mode(id, request_headers) {
+            Ok(ReadRequirement::New) => Kind::Bypass,
+            // Memory may hold a single record that proves to be new enough.
+            Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
+            Ok(ReadRequirement::AtLeast(_) | ReadRequirement::None) | Err(_) => memory,
+        }
+    }
+
+    /// Returns whether a hit of this freshness justifies a background read: not under load or
+    /// database pressure.
+    pub(crate) fn may_refresh(&self, quality: Freshness, now: Nanos) -> bool {
+        quality == Freshness::Expired
+            && self.shared.load_shedder.load().is_none()
+            && !self.shared.breaker.refuses(now)
+    }
+
+    /// Returns the deadline of a request whose missing keys may be read: `keys` keys that memory
+    /// did not answer.
+    ///
+    /// # Errors
+    /// [`HttpError::BadHeader`], [`HttpError::Shed`], [`HttpError::CircuitOpen`]
+    pub(crate) fn admit_reads(
+        &self,
+        id: CollectionId,
+        mode: ReadMode,
+        keys: usize,
+        request_headers: &HeaderMap,
+        at: RequestTimes,
+    ) -> Result<Nanos, HttpError> {
+        let deadline = self.shared.deadline(request_headers, at)?;
+        self.check_shedding(id, read_kind(mode), request_headers)?;
+        self.shared.breaker.admit(keys, at.now)?;
+        Ok(deadline)
+    }
+
+    /// Records how long a read waited before its query was sent. A request that joined a query in
+    /// flight did not wait for it, and a cancelled one shows its client's patience, not the queue's
+    /// length.
+    pub(crate) fn waited(&self, arrived: Nanos, result: &Result<Record, HttpError>) {
+        if let Ok(record) = result
+            && record.read_at() >= arrived
+        {
+            self.shared.load_shedder.waited(record.read_at().since(arrived));
+        }
+    }
+
+    #[cold]
+    fn check_load(
+        &self,
+        load: Load,
+        id: CollectionId,
+        kind: Kind,
+        request_headers: &HeaderMap,
+    ) -> Result<(), HttpError> {
+        let priority = priority::of(&self.shared, self.shared.collection(id), request_headers);
+        match self.shared.load_shedder.refuses(load, kind, priority, &self.metrics.shed) {
+            None => Ok(()),
+            Some(disposition) => Err(HttpError::Shed(disposition)),
+        }
+    }
+}
+
+/// Returns the cost class of a read in this mode.
+pub(crate) fn read_kind(mode: ReadMode) -> Kind {
+    match mode {
+        ReadMode::Normal | ReadMode::NoAdmit => Kind::Miss,
+        ReadMode::Revalidate => Kind::Bypass,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hotrow_admission::shed::Level;
+    use http::HeaderValue;
+    use http::header::CACHE_CONTROL;
+
+    use super::*;
+    use crate::admission::shed::ConnectionDisposition;
+    use crate::fuzzing::new_shared;
+    use crate::lookups::WorkerLookups;
+    use crate::metrics::WorkerMetrics;
+
+    const NOW: Nanos = Nanos(1_000_000_000);
+
+    fn handler() -> Handler {
+        Handler {
+            shared: new_shared(None),
+            metrics: Arc::new(WorkerMetrics::default()),
+            lookups: Arc::new(WorkerLookups::new(1)),
+        }
+    }
+
+    #[test]
+    fn expired_hits_are_refreshed_only_without_load() {
+        let handler = handler();
+        assert!(
+            handler.may_refresh(Freshness::Expired, NOW)
+                && !handler.may_refresh(Freshness::Fresh, NOW)
+        );
+        handler
+            .shared
+            .load_shedder
+            .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
+        assert!(!handler.may_refresh(Freshness::Expired, NOW));
+    }
+
+    #[test]
+    fn the_head_gives_the_least_cost_of_a_request() {
+        let handler = handler();
+        let plain = HeaderMap::new();
+        let id = CollectionId(0);
+        let no_cache =
+            HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("no-cache"))]);
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
+        handler
+            .shared
+            .load_shedder
+            .set(Load { delay: Level::Normal, room: Level::Elevated }, Default::default());
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));
+        assert_eq!(
+            handler.check_shedding_by_head(id, Kind::Hit, &no_cache),
+            Err(HttpError::Shed(ConnectionDisposition::KeepAlive))
+        );
+    }
+}

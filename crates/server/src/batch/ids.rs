@@ -1,0 +1,166 @@
+//! Ids of a batch, and their parsing from a query.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use hotrow_types::key::{CollectionId, Key, KeyError};
+
+use crate::http_error::HttpError;
+use crate::shared::Shared;
+
+/// Ids of a batch: each name once, as requested, and each key once.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    /// The names, concatenated: one allocation for all.
+    pub(super) names: String,
+    /// End of each name, in the client's order, and the index of its key.
+    pub(super) texts: Vec<(usize, usize)>,
+    pub(super) keys: Vec<Key>,
+    places: HashMap<Key, usize, foldhash::fast::RandomState>,
+    /// Longest name in bytes.
+    name_bytes_max: usize,
+}
+
+impl Ids {
+    /// Allocates for this number of ids and bytes of names. An id that is too long for a URL is too
+    /// long for a batch: `name_bytes_max` is `limits.target_bytes`.
+    pub(super) fn with_capacity(ids: usize, name_bytes: usize, name_bytes_max: usize) -> Self {
+        let hasher = foldhash::fast::RandomState::default();
+        Self {
+            names: String::with_capacity(name_bytes),
+            texts: Vec::with_capacity(ids),
+            keys: Vec::with_capacity(ids),
+            places: HashMap::with_capacity_and_hasher(ids, hasher),
+            name_bytes_max,
+        }
+    }
+
+    /// Adds an id with its name (its URL form).
+    pub(super) fn push(&mut self, name: &str, key: Result<Key, KeyError>) -> Result<(), HttpError> {
+        if name.len() > self.name_bytes_max {
+            let place = self.texts.len() + 1;
+            let max = self.name_bytes_max;
+            return Err(HttpError::BadBatch(format!(
+                "id {place} is longer than {max} bytes in its URL form"
+            )));
+        }
+        let key = key.map_err(|error| {
+            HttpError::BadBatch(format!("id {}: {error}", self.texts.len() + 1))
+        })?;
+        let place = match self.places.entry(key) {
+            Entry::Vacant(new) => {
+                self.keys.push(new.key().clone());
+                *new.insert(self.keys.len() - 1)
+            }
+            Entry::Occupied(known) => {
+                let place = *known.get();
+                // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
+                if self.named().any(|(other, at)| at == place && other == name) {
+                    return Ok(());
+                }
+                place
+            }
+        };
+        self.names.push_str(name);
+        self.texts.push((self.names.len(), place));
+        Ok(())
+    }
+
+    /// Returns the number of distinct keys.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Returns the names with the indexes of their keys, in the client's order.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&str, usize)> {
+        let mut start = 0;
+        self.texts
+            .iter()
+            .map(move |&(end, place)| (&self.names[std::mem::replace(&mut start, end)..end], place))
+    }
+}
+
+pub(super) const NO_IDS: &str =
+    "a batch names its ids: /{collection}?ids=1,2,3, or POST {\"ids\":[1,2,3]}";
+
+/// Parses the ids of `?ids=…`: separated by raw commas, and by `%2C` if the key cannot contain a
+/// comma.
+///
+/// # Errors
+/// 400 for a malformed, empty or too large batch.
+pub(crate) fn parse_query(
+    shared: &Shared,
+    id: CollectionId,
+    query: Option<&str>,
+) -> Result<Ids, HttpError> {
+    let schema = &shared.collection(id).schema;
+    let mut lists =
+        query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("ids="));
+    let list = lists.next().unwrap_or_default();
+    let more = lists.next();
+    if list.is_empty() {
+        return Err(HttpError::BadBatch(NO_IDS.into()));
+    }
+    if more.is_some() {
+        return Err(HttpError::BadBatch(
+            "the query has ids twice; separate ids with commas".into(),
+        ));
+    }
+    if schema.types().len() > 1 {
+        return Err(HttpError::BadBatch(
+            "request keys of several columns by POST, each as an array".into(),
+        ));
+    }
+    let list = if schema.can_contain_comma() || !list.contains('%') {
+        Cow::Borrowed(list)
+    } else {
+        Cow::Owned(list.replace("%2C", ",").replace("%2c", ","))
+    };
+    let count = list.split(',').count();
+    check_size(shared, count)?;
+    let mut ids = Ids::with_capacity(count, list.len(), shared.limits.target_bytes);
+    for text in list.split(',') {
+        ids.push(text, schema.parse_url(text))?;
+    }
+    Ok(ids)
+}
+
+/// Returns the URL form of a text: all but RFC 3986's unreserved characters are encoded.
+pub(super) fn percent_encode(text: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    if text.bytes().all(plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if plain(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded.into()
+}
+
+fn check_size(shared: &Shared, ids: usize) -> Result<(), HttpError> {
+    let max = shared.limits.max_batch;
+    if ids > max {
+        return Err(HttpError::BadBatch(format!("the batch has {ids} ids; the limit is {max}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_types::key::percent_decode;
+
+    use super::*;
+
+    #[test]
+    fn url_forms() {
+        assert_eq!(percent_encode("a-b_c.d~9"), "a-b_c.d~9");
+        assert_eq!(percent_encode("a/b,c ü"), "a%2Fb%2Cc%20%C3%BC");
+        assert_eq!(percent_decode(&percent_encode("a%2F")).unwrap(), "a%2F");
+    }
+}

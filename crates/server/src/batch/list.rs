@@ -1,0 +1,341 @@
+//! Ids of a batch in a request's body: `{"ids":[…]}`.
+//!
+//! Parsed id by id: a body takes no more memory than its ids, an overlong list ends the parsing,
+//! and the worker can serve its other connections in between.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use hotrow_types::key::{CollectionId, KEY_PARTS_MAX, KeySchema};
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde_json::error::Category;
+
+use super::ids::{Ids, NO_IDS, percent_encode};
+use crate::http_error::HttpError;
+use crate::shared::Shared;
+
+/// Ids parsed before the worker's other connections get their turn: some tens of microseconds of
+/// work.
+const IDS_PER_TURN: usize = 256;
+
+/// Parses the ids of `{"ids":[…]}`: strings, integers, and arrays of these for keys of several
+/// columns.
+///
+/// # Errors
+/// 400 for a malformed, empty or too large batch.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Result<Ids, HttpError> {
+    let mut list = List::open(shared, id, body)?;
+    while list.read_some()? {}
+    Ok(list.ids)
+}
+
+/// Parses like [`parse_body`], with turns of other connections in between.
+///
+/// # Errors
+/// See [`parse_body`].
+pub(crate) async fn parse_body_in_turns(
+    shared: &Shared,
+    id: CollectionId,
+    body: &[u8],
+) -> Result<Ids, HttpError> {
+    let mut list = List::open(shared, id, body)?;
+    while list.read_some()? {
+        tokio::task::yield_now().await;
+    }
+    Ok(list.ids)
+}
+
+/// A body parsed up to a position within its list.
+struct List<'a> {
+    schema: &'a KeySchema,
+    ids_max: usize,
+    /// Remaining input.
+    rest: &'a [u8],
+    ids: Ids,
+    count: usize,
+}
+
+fn bad(what: &str) -> HttpError {
+    HttpError::BadBatch(format!("{what}; the body is {{\"ids\":[…]}}"))
+}
+
+const NO_JSON: &str = "the body is not JSON";
+
+impl<'a> List<'a> {
+    /// Parses up to the first id.
+    fn open(shared: &'a Shared, id: CollectionId, body: &'a [u8]) -> Result<Self, HttpError> {
+        let ids_max = shared.limits.max_batch;
+        // An id has at least a digit and a comma.
+        let name_bytes_max = shared.limits.target_bytes;
+        let ids = Ids::with_capacity(
+            ids_max.min(body.len() / 2),
+            body.len().min(name_bytes_max),
+            name_bytes_max,
+        );
+        let mut list =
+            Self { schema: &shared.collection(id).schema, ids_max, rest: body, ids, count: 0 };
+        match list.next_byte() {
+            Some(b'{') => {}
+            Some(b'[' | b'"' | b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => {
+                return Err(bad("the body is not an object"));
+            }
+            Some(_) | None => return Err(bad(NO_JSON)),
+        }
+        if list.eat(b'}') {
+            return Err(bad("there is no list of ids"));
+        }
+        list.member()?;
+        if !list.eat(b'[') {
+            return Err(bad("there is no list of ids"));
+        }
+        if list.eat(b']') {
+            return Err(HttpError::BadBatch(NO_IDS.into()));
+        }
+        Ok(list)
+    }
+
+    /// Parses some ids; `true`: more follow. At the end of the list it also parses the end of the
+    /// body.
+    fn read_some(&mut self) -> Result<bool, HttpError> {
+        for _ in 0..IDS_PER_TURN {
+            self.read_id()?;
+            if self.eat(b']') {
+                self.close()?;
+                return Ok(false);
+            }
+            if !self.eat(b',') {
+                return Err(bad(NO_JSON));
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_id(&mut self) -> Result<(), HttpError> {
+        self.count += 1;
+        let number = self.count;
+        let max = self.ids_max;
+        if number > max {
+            return Err(HttpError::BadBatch(format!(
+                "the batch has more than {max} ids, which is the limit"
+            )));
+        }
+        let id: Id<'a> = self.value().map_err(|category| match category {
+            Category::Data => bad(&format!(
+                "id {number} is neither a string nor an integer nor an array of these"
+            )),
+            Category::Io | Category::Syntax | Category::Eof => bad(NO_JSON),
+        })?;
+        match id {
+            Id::One(text) => {
+                self.ids.push(&percent_encode(&text), self.schema.parse_texts(&[&text]))
+            }
+            Id::Parts(parts) => {
+                let key =
+                    self.schema.parse_texts(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+                self.ids.push(
+                    &parts.iter().map(|part| percent_encode(part)).collect::<Vec<_>>().join(","),
+                    key,
+                )
+            }
+        }
+    }
+
+    /// Parses a member's name, which must be `ids`, and its colon.
+    fn member(&mut self) -> Result<(), HttpError> {
+        let name: Cow<'a, str> = self.value().map(|Text(name)| name).map_err(|_| bad(NO_JSON))?;
+        if name != "ids" {
+            return Err(bad(&format!("the body has an unknown member {name:?}")));
+        }
+        if self.eat(b':') { Ok(()) } else { Err(bad(NO_JSON)) }
+    }
+
+    /// Parses the rest after the list.
+    fn close(&mut self) -> Result<(), HttpError> {
+        if self.eat(b',') {
+            self.member()?;
+            return Err(bad("the body has its ids twice"));
+        }
+        if self.eat(b'}') && self.next_byte().is_none() { Ok(()) } else { Err(bad(NO_JSON)) }
+    }
+
+    /// Parses the next value.
+    fn value<T: Deserialize<'a>>(&mut self) -> Result<T, Category> {
+        let mut values = serde_json::Deserializer::from_slice(self.rest).into_iter::<T>();
+        match values.next() {
+            Some(Ok(value)) => {
+                self.rest = &self.rest[values.byte_offset()..];
+                Ok(value)
+            }
+            Some(Err(error)) => Err(error.classify()),
+            None => Err(Category::Eof),
+        }
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        self.skip_space();
+        let is_next = self.rest.first() == Some(&byte);
+        if is_next {
+            self.rest = &self.rest[1..];
+        }
+        is_next
+    }
+
+    fn next_byte(&mut self) -> Option<u8> {
+        self.skip_space();
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn skip_space(&mut self) {
+        let space = self
+            .rest
+            .iter()
+            .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+            .count();
+        self.rest = &self.rest[space..];
+    }
+}
+
+/// An id in JSON.
+enum Id<'a> {
+    One(Cow<'a, str>),
+    Parts(Vec<Cow<'a, str>>),
+}
+
+/// A string or an integer, as text.
+struct Text<'a>(Cow<'a, str>);
+
+struct TextVisitor;
+
+impl<'a> Visitor<'a> for TextVisitor {
+    type Value = Text<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an integer")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'a str) -> Result<Text<'a>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'a>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Text<'a>, E> {
+        Ok(Text(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text<'a>, E> {
+        Ok(Text(Cow::Owned(number.to_string())))
+    }
+}
+
+impl<'a> Deserialize<'a> for Text<'a> {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl<'a> Visitor<'a> for IdVisitor {
+    type Value = Id<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, an integer or an array of these")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'a str) -> Result<Id<'a>, E> {
+        TextVisitor.visit_borrowed_str(text).map(|Text(text)| Id::One(text))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Id<'a>, E> {
+        TextVisitor.visit_str(text).map(|Text(text)| Id::One(text))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Id<'a>, E> {
+        TextVisitor.visit_i64(number).map(|Text(text)| Id::One(text))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Id<'a>, E> {
+        TextVisitor.visit_u64(number).map(|Text(text)| Id::One(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut parts: A) -> Result<Id<'a>, A::Error> {
+        let mut texts = Vec::with_capacity(KEY_PARTS_MAX);
+        while let Some(Text(text)) = parts.next_element()? {
+            texts.push(text);
+            if texts.len() > KEY_PARTS_MAX {
+                return Err(de::Error::custom("more parts than a key can have"));
+            }
+        }
+        Ok(Id::Parts(texts))
+    }
+}
+
+impl<'a> Deserialize<'a> for Id<'a> {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::new_shared;
+
+    fn ids(body: &str) -> Result<Vec<String>, String> {
+        let shared = new_shared(None);
+        match parse_body(&shared, CollectionId(0), body.as_bytes()) {
+            Ok(ids) => Ok(ids.named().map(|(name, _)| name.to_owned()).collect()),
+            Err(HttpError::BadBatch(detail)) => Err(detail),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ids_are_parsed_with_any_white_space() {
+        let expected = Ok(vec!["1".to_owned(), "-2".to_owned(), "3".to_owned()]);
+        for body in [
+            r#"{"ids":[1,"-2",[3]]}"#,
+            " \n{ \"ids\" :\t[ 1 , \"-2\" , [ 3 ] ] } \r\n",
+            r#"{"\u0069ds":[1,"\u002d2",["3"]]}"#,
+        ] {
+            assert_eq!(ids(body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_fault() {
+        for (body, says) in [
+            ("", "not JSON"),
+            ("[]", "not an object"),
+            ("{}", "there is no list of ids"),
+            (r#"{"ids":{}}"#, "there is no list of ids"),
+            (r#"{"ids":[]}"#, "a batch names its ids"),
+            (r#"{"ids":[1"#, "not JSON"),
+            (r#"{"ids":[1 2]}"#, "not JSON"),
+            (r#"{"ids":[1]"#, "not JSON"),
+            (r#"{"ids":[1]}}"#, "not JSON"),
+            (r#"{"ids":[1],}"#, "not JSON"),
+            (r#"{"ids":[1],"ids":[2]}"#, "has its ids twice"),
+            (r#"{"idz":[1]}"#, "unknown member \"idz\""),
+            (r#"{"ids":[1,null]}"#, "id 2 is neither"),
+            (r#"{"ids":[[1,2,3,4,5]]}"#, "id 1 is neither"),
+            (r#"{"ids":[1,2,3,4,5,6,7,8,9,10,11]}"#, "more than 10 ids"),
+        ] {
+            let detail = ids(body).unwrap_err();
+            assert!(detail.contains(says), "{body}: {detail}");
+        }
+    }
+
+    #[test]
+    fn overlong_lists_are_not_parsed_beyond_the_limit() {
+        // The rest is not parsed.
+        let long = format!("{{\"ids\":[{}", "1,".repeat(100_000));
+        assert!(ids(&long).unwrap_err().contains("more than 10 ids"));
+    }
+}

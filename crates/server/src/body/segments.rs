@@ -1,0 +1,176 @@
+//! Bytes in segments: text made for an answer, and records of the cache. Nothing is concatenated.
+//!
+//! Independent of HTTP.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes};
+use hotrow_cache::Record;
+
+/// Storage of a segment's bytes.
+#[derive(Clone, Debug)]
+enum Data {
+    Text(Bytes),
+    Record(Record),
+}
+
+/// A range of these bytes.
+#[derive(Debug)]
+struct Segment {
+    data: Data,
+    from: usize,
+    to: usize,
+}
+
+impl Segment {
+    fn len(&self) -> usize {
+        self.to - self.from
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.data {
+            Data::Text(text) => &text[self.from..self.to],
+            Data::Record(record) => &record.body()[self.from..self.to],
+        }
+    }
+}
+
+/// Consecutive segments. A record is released when its last byte is taken.
+#[derive(Debug, Default)]
+pub struct Segments {
+    queue: VecDeque<Segment>,
+    bytes: usize,
+}
+
+impl Segments {
+    /// Returns the total number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether nothing is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Appends bytes made for this answer.
+    pub fn push_text(&mut self, text: Bytes) {
+        let to = text.len();
+        self.push(Segment { data: Data::Text(text), from: 0, to });
+    }
+
+    /// Appends a record's body without a copy.
+    pub fn push_record(&mut self, record: Record) {
+        let to = record.body().len();
+        self.push(Segment { data: Data::Record(record), from: 0, to });
+    }
+
+    fn push(&mut self, segment: Segment) {
+        if segment.len() > 0 {
+            self.bytes += segment.len();
+            self.queue.push_back(segment);
+        }
+    }
+
+    /// Takes the first `bytes_max` bytes, or all if there are fewer.
+    pub fn split_to(&mut self, bytes_max: usize) -> Self {
+        let mut first = Self::default();
+        while first.bytes < bytes_max
+            && let Some(mut segment) = self.queue.pop_front()
+        {
+            let room = bytes_max - first.bytes;
+            if segment.len() > room {
+                let from = segment.from;
+                let at = segment.from + room;
+                first.push(Segment { data: segment.data.clone(), from, to: at });
+                segment.from = at;
+                self.queue.push_front(segment);
+            } else {
+                first.push(segment);
+            }
+        }
+        self.bytes -= first.bytes;
+        first
+    }
+}
+
+impl Buf for Segments {
+    fn remaining(&self) -> usize {
+        self.bytes
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.queue.front().map_or(&[], Segment::bytes)
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        // `count` is at most `remaining()`: the contract of `Buf`.
+        self.bytes -= count;
+        while count > 0
+            && let Some(front) = self.queue.front_mut()
+        {
+            let taken = count.min(front.len());
+            front.from += taken;
+            count -= taken;
+            if front.len() == 0 {
+                self.queue.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn segments(texts: &[Vec<u8>]) -> (Segments, Vec<u8>) {
+        let mut segments = Segments::default();
+        texts.iter().for_each(|text| segments.push_text(Bytes::from(text.clone())));
+        (segments, texts.concat())
+    }
+
+    fn all(mut segments: Segments) -> Vec<u8> {
+        segments.copy_to_bytes(segments.remaining()).to_vec()
+    }
+
+    proptest! {
+        /// Cuts do not change the bytes.
+        #[test]
+        fn segments_equal_the_whole(
+            texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12),
+            cuts in prop::collection::vec(0_usize..50, 0..30),
+        ) {
+            let (mut rest, whole) = segments(&texts);
+            let mut out = Vec::new();
+            for cut in cuts {
+                let piece = rest.split_to(cut);
+                let before = rest.len();
+                prop_assert_eq!(piece.len(), cut.min(piece.len() + before));
+                out.extend(all(piece));
+            }
+            out.extend(all(rest));
+            prop_assert_eq!(out, whole);
+        }
+
+        #[test]
+        fn a_buffer_advances_over_segments(
+            texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..12),
+            steps in prop::collection::vec(1_usize..70, 1..30),
+        ) {
+            let (mut rest, whole) = segments(&texts);
+            let mut at = 0;
+            for step in steps {
+                let step = step.min(rest.remaining());
+                rest.advance(step);
+                at += step;
+                prop_assert_eq!(rest.remaining(), whole.len() - at);
+                prop_assert!(whole[at..].starts_with(rest.chunk()));
+                prop_assert!(rest.is_empty() || !rest.chunk().is_empty());
+            }
+        }
+    }
+}

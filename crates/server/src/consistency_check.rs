@@ -1,0 +1,272 @@
+//! Online consistency check: a few times a second, an answer from memory is compared with a
+//! separate database read of the same key, and examined again when the contract's bound has passed.
+//!
+//! The rule is certain. The entry existed before the read was sent, so a row that differs is newer:
+//! a change intervened, and was visible when the read ended. After another `max_staleness` that
+//! entry must not be served. If the very same one still would be, the service has broken its
+//! promise: it is counted and logged, and the entry is dropped.
+
+use std::hash::BuildHasher;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hotrow_admission::breaker::State;
+use hotrow_cache::{Freshness, Presence, Record};
+use hotrow_measure::clock::Nanos;
+use hotrow_source::Row;
+use hotrow_supervisor::{self as supervisor, Supervisor};
+use hotrow_types::key::Key;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::admission::breaker;
+use crate::shared::Shared;
+
+/// Waited in addition to `max_staleness`: changes of a table's shape are found by polling, by
+/// default once a second.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Hand-over of an answer from the workers when one is wanted.
+#[derive(Debug, Default)]
+pub(crate) struct ConsistencyCheck {
+    /// Read by every hit, written a few times a second: otherwise the line stays in every core's
+    /// cache.
+    wanted: AtomicBool,
+    sample: Mutex<Option<(Key, Record)>>,
+    bell: Notify,
+    ended: AtomicBool,
+    checked: AtomicU64,
+    inconsistent: AtomicU64,
+}
+
+/// Result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckResult {
+    /// The entry was right, or was removed in time.
+    Consistent,
+    /// It is still served although the database has differed for longer than the bound.
+    Inconsistent,
+    /// The database did not answer.
+    Unknown,
+}
+
+impl ConsistencyCheck {
+    /// Offers a fresh record that is about to be answered from memory.
+    #[inline]
+    pub(crate) fn offer(&self, key: &Key, record: &Record) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.take(key, record);
+        }
+    }
+
+    #[cold]
+    fn take(&self, key: &Key, record: &Record) {
+        // The first worker wins.
+        if self.wanted.swap(false, Ordering::AcqRel) {
+            *self.sample.lock() = Some((key.clone(), record.clone()));
+            self.bell.notify_one();
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.bell.notify_one();
+    }
+
+    /// Returns the number of checked answers.
+    pub(crate) fn checked_total(&self) -> u64 {
+        self.checked.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of inconsistent answers.
+    pub(crate) fn inconsistent_total(&self) -> u64 {
+        self.inconsistent.load(Ordering::Relaxed)
+    }
+
+    /// Waits for `time`. Returns `false` when the thread must end.
+    async fn pause(&self, time: Duration) -> bool {
+        let until = Nanos::now().after(time);
+        loop {
+            let left = until.since(Nanos::now());
+            if self.ended.load(Ordering::Acquire) {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            // A notification without a waiter is received here once.
+            _ = timeout(left, self.bell.notified()).await;
+        }
+    }
+
+    /// Returns the next answer from memory; `None` when the thread must end.
+    async fn next(&self) -> Option<(Key, Record)> {
+        self.wanted.store(true, Ordering::Release);
+        loop {
+            self.bell.notified().await;
+            if self.ended.load(Ordering::Acquire) {
+                return None;
+            }
+            if let Some(sample) = self.sample.lock().take() {
+                return Some(sample);
+            }
+        }
+    }
+}
+
+/// Starts the thread that checks up to `per_s` answers a second, one at a time, until
+/// [`ConsistencyCheck::end`].
+pub(crate) fn start(
+    shared: Arc<Shared>,
+    per_s: u32,
+    supervisor: &Supervisor,
+) -> io::Result<JoinHandle<Option<()>>> {
+    let every = Duration::from_secs(1) / per_s.max(1);
+    let ending = Arc::clone(&shared);
+    let is_stopping = move || ending.consistency_check.ended.load(Ordering::Acquire);
+    supervisor.spawn(
+        "check",
+        is_stopping,
+        || (),
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(serve(&shared, every));
+            Ok(())
+        },
+    )
+}
+
+async fn serve(shared: &Shared, every: Duration) {
+    let consistency_check = &shared.consistency_check;
+    while consistency_check.pause(every).await {
+        supervisor::turn();
+        let Some((key, record)) = consistency_check.next().await else { return };
+        match check(shared, &key, &record).await {
+            CheckResult::Consistent => {
+                _ = consistency_check.checked.fetch_add(1, Ordering::Relaxed)
+            }
+            CheckResult::Inconsistent => {
+                consistency_check.checked.fetch_add(1, Ordering::Relaxed);
+                consistency_check.inconsistent.fetch_add(1, Ordering::Relaxed);
+            }
+            CheckResult::Unknown => {}
+        }
+    }
+}
+
+/// Returns whether a read may be spent on checking: not in place of a probe, and not under load.
+fn may_read(shared: &Shared, now: Nanos) -> bool {
+    shared.breaker.state(now) == State::Closed && shared.load_shedder.load().is_none()
+}
+
+async fn check(shared: &Shared, key: &Key, record: &Record) -> CheckResult {
+    let began = Nanos::now();
+    if !may_read(shared, began) {
+        return CheckResult::Unknown;
+    }
+    // Counts among `reads_in_flight`, and waits in the same order.
+    let limiter_permit = shared.limiter.enter().await;
+    let now = Nanos::now();
+    if !may_read(shared, now) {
+        return CheckResult::Unknown;
+    }
+    let Ok(breaker_permit) = breaker::ask(shared, now) else { return CheckResult::Unknown };
+    let query = limiter_permit.send(key.collection(), 1, now.since(began), now);
+    // Its row counts against the budget of all queries.
+    let rows = shared.budgets.query(|| true);
+    let read = shared.source.read_within(key.collection(), vec![key.clone()], rows.clone()).await;
+    breaker_permit.record(&read, Nanos::now());
+    // The limiter learns from requests only.
+    drop(query);
+    // Without an answer the check ends; requests with the same error log the cause.
+    let row = read.ok().and_then(|set| set.rows.into_iter().next());
+    let from_database = match row {
+        Some(Row::Found(body)) => Some(body),
+        Some(Row::Missing) => None,
+        Some(Row::Uncacheable(_) | Row::NotRead | Row::NoRoom | Row::Unreadable(_)) | None => {
+            return CheckResult::Unknown;
+        }
+    };
+    let served = (record.presence() == Presence::Found).then(|| record.body());
+    if served == from_database.as_deref() {
+        return CheckResult::Consistent;
+    }
+    // A row that differs was visible by now.
+    if !shared.consistency_check.pause(shared.cache.config().max_staleness + GRACE).await {
+        return CheckResult::Unknown;
+    }
+    let current = shared.cache.peek(key, Nanos::now());
+    // The same bytes at the same address: the record is held here, so no other can be there.
+    let is_same = |(now, quality): (Record, Freshness)| {
+        quality == Freshness::Fresh && std::ptr::eq(now.body(), record.body())
+    };
+    if !current.is_some_and(is_same) {
+        return CheckResult::Consistent;
+    }
+    shared.cache.purge(key);
+    report(shared, key, served, from_database.as_deref());
+    CheckResult::Inconsistent
+}
+
+/// Logs the key and the hashes of both sides, never their content.
+fn report(shared: &Shared, key: &Key, served: Option<&[u8]>, from_database: Option<&[u8]>) {
+    crate::throttle::INCONSISTENT.warn(|suppressed| {
+        let hash = foldhash::fast::FixedState::default();
+        let hash = |body: Option<&[u8]>| match body {
+            Some(body) => format!("{:016x}", hash.hash_one(body)),
+            None => "none".to_owned(),
+        };
+        tracing::error!(
+            collection = shared.collection(key.collection()).name,
+            key = ?key,
+            served = hash(served),
+            database = hash(from_database),
+            suppressed,
+            unseen = shared.source.unseen_changes(),
+            "an answer was inconsistent: the database had differed for longer than max_staleness; \
+             the entry is dropped. If a change was made of a kind that this engine's feed does \
+             not show (`unseen`), this is the documented consequence; otherwise please report \
+             it, with the preceding log"
+        );
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_admission::breaker::Config;
+    use hotrow_admission::shed::{Level, Load};
+    use hotrow_source::SourceError;
+
+    use super::*;
+    use crate::fuzzing::new_shared;
+
+    #[test]
+    fn checks_take_no_probe_and_pause_under_load() {
+        let second = Duration::from_secs(1);
+        let shared = new_shared(Some(Config {
+            failures: 1,
+            window: second,
+            failure_rate: 1.0,
+            calls_min: 100,
+            open_for: second,
+            open_for_max: second,
+            probes: 1,
+        }));
+        let start = Nanos(1_000_000_000);
+        assert!(may_read(&shared, start));
+        shared
+            .load_shedder
+            .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
+        assert!(!may_read(&shared, start));
+        shared.load_shedder.set(Load::default(), Default::default());
+        let failed: Result<(), _> = Err(SourceError::Timeout { detail: String::new() });
+        breaker::ask(&shared, start).expect("closed").record(&failed, start);
+        assert!(!may_read(&shared, start), "open");
+        assert!(!may_read(&shared, start.after(second)), "half open: probes are reads of requests");
+    }
+}

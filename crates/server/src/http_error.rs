@@ -1,0 +1,213 @@
+//! Error answers: `application/problem+json` (RFC 9457). Internal causes are not shown.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hotrow_types::key::KeyError;
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::admission::rate::TooMany;
+use crate::admission::shed::{self, ConnectionDisposition};
+use crate::body::Body;
+
+/// Seconds after which a refused client may try again.
+const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+
+/// Reason for which a request gets no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HttpError {
+    /// The path does not exist.
+    NoSuchPath,
+    /// The collection does not exist.
+    NoSuchCollection,
+    /// The id cannot be a key of the collection.
+    BadId(KeyError),
+    /// The batch is malformed.
+    BadBatch(String),
+    /// A header's value is malformed or not permitted.
+    BadHeader(&'static str),
+    /// The body is malformed or did not arrive in full.
+    BadBody(&'static str),
+    /// The request's `If-Match` does not hold.
+    PreconditionFailed(&'static str),
+    /// The request is not permitted. The text is sent in full and contains only what the client
+    /// itself sent.
+    Forbidden(String),
+    /// Only these methods are allowed.
+    Method(&'static str),
+    /// The body is larger than `limits.body_bytes`.
+    BodyTooLarge(usize),
+    /// There is no room for the body beside those of other requests.
+    NoBodyRoom,
+    /// The answer exceeds the limit on one answer.
+    AnswerTooLarge {
+        /// Known lower bound of its bytes.
+        bytes: u64,
+        /// Most bytes of an answer.
+        limit_bytes: u64,
+        /// Number of requested ids.
+        ids: usize,
+    },
+    /// Too much work is queued.
+    Overloaded(&'static str),
+    /// The database cannot be read, or answers are older than allowed.
+    Unavailable(&'static str),
+    /// The database, or a position, was not available in time.
+    Timeout(&'static str),
+    /// This record has no JSON form.
+    Unreadable,
+    /// A rate limit refuses the request.
+    TooManyRequests(Box<TooMany>),
+    /// The database has failed too often and is paused for a number of seconds.
+    CircuitOpen {
+        /// At least 1.
+        retry_after_s: u32,
+    },
+    /// The process is overloaded, and this request is among the first to be refused.
+    Shed(ConnectionDisposition),
+}
+
+impl HttpError {
+    /// Returns the status of the answer.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NoSuchPath | Self::NoSuchCollection => StatusCode::NOT_FOUND,
+            Self::BadId(KeyError::TooLong) => StatusCode::BAD_REQUEST,
+            Self::BadId(_) | Self::BadBatch(_) | Self::BadHeader(_) | Self::BadBody(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTooLarge(_) | Self::AnswerTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NoBodyRoom | Self::Overloaded(_) | Self::Unavailable(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::CircuitOpen { .. } | Self::Shed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::NoSuchPath => "No such path",
+            Self::NoSuchCollection => "No such collection",
+            Self::BadId(_) => "Bad id",
+            Self::BadBatch(_) => "Bad batch",
+            Self::BadHeader(_) => "Bad header",
+            Self::BadBody(_) => "Bad body",
+            Self::PreconditionFailed(_) => "Precondition failed",
+            Self::Forbidden(_) => "Forbidden",
+            Self::Method(_) => "Method not allowed",
+            Self::BodyTooLarge(_) => "Body too large",
+            Self::AnswerTooLarge { .. } => "Answer too large",
+            Self::NoBodyRoom => "Overloaded",
+            Self::Overloaded(_) => "Overloaded",
+            Self::Unavailable(_) => "Not available",
+            Self::Timeout(_) => "Timed out",
+            Self::Unreadable => "Record not representable",
+            Self::TooManyRequests(_) => "Too many requests",
+            Self::CircuitOpen { .. } => "Not available",
+            Self::Shed(_) => "Overloaded",
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Self::NoSuchPath => {
+                "a path is /{collection}/{id} or /{collection}?ids=1,2,3; write a / within an id \
+                 as %2F"
+                    .into()
+            }
+            Self::NoSuchCollection => "this server serves no collection of that name".into(),
+            Self::BadId(error) => error.to_string(),
+            Self::BadBatch(detail) | Self::Forbidden(detail) => detail.clone(),
+            Self::BadHeader(detail)
+            | Self::BadBody(detail)
+            | Self::PreconditionFailed(detail)
+            | Self::Overloaded(detail)
+            | Self::Unavailable(detail)
+            | Self::Timeout(detail) => (*detail).into(),
+            Self::Method(allowed) => format!("allowed here: {allowed}"),
+            Self::AnswerTooLarge { bytes, limit_bytes, ids: 1 } => format!(
+                "the record has {bytes} bytes as JSON; an answer may have at most {limit_bytes} \
+                 (limits.answer_bytes)"
+            ),
+            Self::AnswerTooLarge { bytes, limit_bytes, ids } => format!(
+                "the answer to these {ids} ids has at least {bytes} bytes, and an answer may have \
+                 at most {limit_bytes} (limits.answer_bytes); ask for fewer ids"
+            ),
+            Self::NoBodyRoom => {
+                "bodies of other requests hold as many bytes as this server allows \
+                 (limits.bodies_bytes_total); try again later"
+                    .into()
+            }
+            Self::BodyTooLarge(max) => format!("a body may have at most {max} bytes"),
+            Self::Unreadable => "the record exists but cannot be converted to JSON".into(),
+            Self::TooManyRequests(why) => why.detail.clone(),
+            Self::CircuitOpen { .. } => {
+                "the database failed too often recently, and reads are paused; see \
+                 Retry-After"
+                    .into()
+            }
+            // Its answer is prebuilt and never built here.
+            Self::Shed(_) => shed::DETAIL.into(),
+        }
+    }
+
+    /// Returns the whole answer.
+    #[must_use]
+    pub fn response(&self) -> Response<Body> {
+        if let Self::Shed(disposition) = self {
+            return shed::response(*disposition);
+        }
+        let status = self.status();
+        let mut response = problem(status, self.title(), &self.detail());
+        match self {
+            Self::Method(allowed) => {
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+            }
+            Self::Overloaded(_) | Self::Unavailable(_) => {
+                response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
+            }
+            Self::TooManyRequests(why) => why.add(response.headers_mut()),
+            Self::CircuitOpen { retry_after_s } => {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after_s));
+            }
+            // The rest of the body cannot be distinguished from the next request: hyper closes, and
+            // the client should know.
+            Self::BadBody(_) | Self::BodyTooLarge(_) | Self::NoBodyRoom => {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        if matches!(self, Self::NoBodyRoom) {
+            response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
+        }
+        response
+    }
+}
+
+/// Rounds up, so that a client that obeys `Retry-After` is not early.
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+/// Returns a problem document. `type` is `about:blank`: the status says it all (RFC 9457, section
+/// 4.2.1).
+#[must_use]
+pub(crate) fn problem(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
+    let document = serde_json::json!({
+        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
+    });
+    let mut response = Response::new(Body::Bytes(Bytes::from(document.to_string())));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
+}

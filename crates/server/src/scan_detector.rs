@@ -1,0 +1,129 @@
+//! Scan detector: a connection whose requests hit memory far less often than those of others reads
+//! everything alike, as a batch job or a crawler does. Records read for it do not displace those of
+//! others ([`ReadMode::NoAdmit`]).
+//!
+//! Detection is by connection, because a connection is one client unless a proxy stands between; a
+//! proxy's connections carry the requests of all its clients, and do not scan. The thread knows the
+//! connection whose requests it handles: requests carry no extra state, and the hit path counts in
+//! two plain cells.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use hotrow_cache::ReadMode;
+
+use crate::lookups::LookupKind;
+
+/// Lookups per round, after which a connection is classified again. They determine the hit ratio
+/// within 4 points (standard deviation).
+const ROUND: u32 = 128;
+/// A connection whose hit ratio is below this share of the baseline scans. The batch job of
+/// the published workload behind `experiments/balancer-hit-ratio.toml` finds a quarter of the
+/// records, the other clients four fifths.
+const SCANNING_BELOW: f64 = 0.6;
+/// Consecutive rounds at or above that share after which a scanning connection is released. A scan
+/// of random ids reaches it by chance: at ten times the others' rate in one round of 70. Released
+/// after a single such round, it fills the cache and so keeps finding its records.
+const RELEASE_AFTER_ROUNDS: u32 = 4;
+/// Weight of one round of one connection in the baseline.
+const ROUND_WEIGHT: f64 = 1.0 / 16.0;
+/// The same for a scanning connection. Low, so that even a scan many times as busy as all others
+/// does not become the baseline; not zero, or all connections would count as scanning for ever
+/// after a general change of the requests.
+const SCANNING_WEIGHT: f64 = ROUND_WEIGHT / 16.0;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<ScanDetector>>> = const { RefCell::new(None) };
+}
+
+/// Lookup counts of one connection. Used by one thread.
+#[derive(Debug, Default)]
+pub(crate) struct ScanDetector {
+    looked_up: Cell<u32>,
+    found: Cell<u32>,
+    scans: Cell<bool>,
+    /// Consecutive good rounds of a scanning connection.
+    good_rounds: Cell<u32>,
+}
+
+/// Baseline hit ratio: a moving average in which scanning connections count little. Shared by all
+/// workers and updated once a round; on cache lines of its own, because every hit reads its
+/// neighbours.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct BaselineHitRatio(AtomicU64);
+
+/// Runs `work`, which handles requests of the connection with this detector.
+pub(crate) fn while_current<T>(detector: &Rc<ScanDetector>, work: impl FnOnce() -> T) -> T {
+    /// Restores the previous detector, also after a panic.
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.with_borrow_mut(|current| *current = None);
+        }
+    }
+    CURRENT.with_borrow_mut(|current| *current = Some(detector.clone()));
+    let _restore = Restore;
+    work()
+}
+
+/// Returns the read mode of the current connection's ordinary requests.
+pub(crate) fn mode() -> ReadMode {
+    let scans = CURRENT
+        .with_borrow(|current| current.as_ref().is_some_and(|detector| detector.scans.get()));
+    if scans { ReadMode::NoAdmit } else { ReadMode::Normal }
+}
+
+/// Records the outcome of a lookup of the current connection.
+pub(crate) fn note(kind: LookupKind, baseline: &BaselineHitRatio) {
+    CURRENT.with_borrow(|current| {
+        if let Some(detector) = current {
+            detector.note(kind, baseline);
+        }
+    });
+}
+
+impl ScanDetector {
+    fn note(&self, kind: LookupKind, baseline: &BaselineHitRatio) {
+        let found = match kind {
+            LookupKind::Hit | LookupKind::Negative | LookupKind::Stale => 1,
+            LookupKind::Miss | LookupKind::Coalesced => 0,
+            // They say nothing about the requested keys.
+            LookupKind::Bypass | LookupKind::Refused => return,
+        };
+        self.looked_up.set(self.looked_up.get() + 1);
+        self.found.set(self.found.get() + found);
+        if self.looked_up.get() == ROUND {
+            self.classify(baseline);
+        }
+    }
+
+    fn classify(&self, baseline: &BaselineHitRatio) {
+        let share = f64::from(self.found.take()) / f64::from(self.looked_up.take());
+        let expected = baseline.get();
+        if share < SCANNING_BELOW * expected {
+            self.scans.set(true);
+            self.good_rounds.set(0);
+        } else if self.scans.get() {
+            self.good_rounds.set(self.good_rounds.get() + 1);
+            self.scans.set(self.good_rounds.get() < RELEASE_AFTER_ROUNDS);
+        }
+        let weight = if self.scans.get() { SCANNING_WEIGHT } else { ROUND_WEIGHT };
+        baseline.set(expected + weight * (share - expected));
+    }
+}
+
+impl BaselineHitRatio {
+    fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+
+    /// If two connections end a round at once, one of the rounds may be lost.
+    fn set(&self, share: f64) {
+        self.0.store(share.to_bits(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Engines as data: versions of reads, visibility of commits, contents of the feed.
+
+/// Kind of database, or way to follow one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// Name on the command line.
+    pub name: &'static str,
+    pub(crate) version: VersionKind,
+    pub(crate) visibility: VisibilityOrder,
+    pub(crate) feed: FeedKind,
+    /// An interrupted feed continues at its position. Otherwise each interruption is a loss.
+    pub(crate) resumes: bool,
+    pub(crate) schema: SchemaChanges,
+}
+
+/// Knowledge that a read has of the state that it saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionKind {
+    /// Nothing.
+    Unknown,
+    /// The sequence of the log, from the same statement (SQLite).
+    Sequence,
+    /// Its snapshot (PostgreSQL).
+    Snapshot,
+    /// A point or a span of the binlog (MariaDB).
+    BinlogPoint,
+    /// The executed transactions, read before the row (MySQL).
+    GtidSet,
+    /// A span of cluster times; the read waits until it sees what the feed delivered (MongoDB).
+    ClusterTime,
+}
+
+/// Order in which commits become visible to readers, relative to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VisibilityOrder {
+    /// In the instant in which they are in the log.
+    WithLog,
+    /// Later, in the order of the log.
+    LogOrder,
+    /// Later, in any order.
+    AnyOrder,
+}
+
+/// Content of the feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeedKind {
+    /// Each change with its identity.
+    Changes,
+    /// Only that something changed: every collection is flushed, and there are no positions.
+    Flushes,
+    /// Nothing: entries live by their TTL.
+    Off,
+}
+
+/// Way in which a change of a table's shape becomes known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SchemaChanges {
+    /// It is in the log.
+    InLog,
+    /// A look at the catalogue finds it.
+    InCatalogue,
+}
+
+/// All engines.
+pub const ENGINES: [Engine; 7] = [
+    Engine {
+        name: "sqlite",
+        version: VersionKind::Sequence,
+        visibility: VisibilityOrder::WithLog,
+        feed: FeedKind::Changes,
+        resumes: false,
+        schema: SchemaChanges::InLog,
+    },
+    Engine {
+        name: "sqlite-without-triggers",
+        version: VersionKind::Unknown,
+        visibility: VisibilityOrder::WithLog,
+        feed: FeedKind::Flushes,
+        resumes: false,
+        schema: SchemaChanges::InLog,
+    },
+    Engine {
+        name: "postgres",
+        version: VersionKind::Snapshot,
+        visibility: VisibilityOrder::AnyOrder,
+        feed: FeedKind::Changes,
+        resumes: false,
+        schema: SchemaChanges::InCatalogue,
+    },
+    Engine {
+        name: "mariadb",
+        version: VersionKind::BinlogPoint,
+        visibility: VisibilityOrder::LogOrder,
+        feed: FeedKind::Changes,
+        resumes: false,
+        schema: SchemaChanges::InLog,
+    },
+    Engine {
+        name: "mysql",
+        version: VersionKind::GtidSet,
+        visibility: VisibilityOrder::AnyOrder,
+        feed: FeedKind::Changes,
+        resumes: false,
+        schema: SchemaChanges::InLog,
+    },
+    Engine {
+        name: "mongodb",
+        version: VersionKind::ClusterTime,
+        visibility: VisibilityOrder::LogOrder,
+        feed: FeedKind::Changes,
+        resumes: true,
+        schema: SchemaChanges::InLog,
+    },
+    Engine {
+        name: "ttl-only",
+        version: VersionKind::Unknown,
+        visibility: VisibilityOrder::WithLog,
+        feed: FeedKind::Off,
+        resumes: false,
+        schema: SchemaChanges::InLog,
+    },
+];
+
+impl Engine {
+    /// Returns the engine of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        ENGINES.into_iter().find(|engine| engine.name == name)
+    }
+
+    /// Returns whether its answers carry positions.
+    pub(crate) fn has_positions(&self) -> bool {
+        self.feed == FeedKind::Changes
+    }
+
+    /// Returns whether its feed can deliver a commit before readers see it (Race B).
+    #[cfg(all(test, feature = "failpoints"))]
+    pub(crate) fn runs_ahead(&self) -> bool {
+        self.feed == FeedKind::Changes && self.visibility != VisibilityOrder::WithLog
+    }
+}

@@ -1,0 +1,82 @@
+//! A missing safeguard is found within a stated number of seeds.
+
+use hotrow_cache::Safeguard;
+
+use super::scenario;
+use crate::engine::FeedKind;
+use crate::run::{Rules, Scenario, run};
+use crate::{ENGINES, Engine};
+
+/// Seeds within which the absence of a safeguard is found. The seeds that found it when this was
+/// written are at most 14, and 169 and 31 on MongoDB.
+const SEEDS_UNTIL_FOUND: u64 = 30;
+/// The same on MongoDB: its reads wait for what was delivered, so its fence is a second line, and
+/// its feed continues after most interruptions.
+const SEEDS_UNTIL_FOUND_MONGODB: u64 = 500;
+
+/// Returns the first seed that shows the absence of a safeguard.
+fn first_found(engine: Engine, safeguard: Safeguard, rules: Rules) -> Option<u64> {
+    let seeds = match engine.name {
+        "mongodb" => SEEDS_UNTIL_FOUND_MONGODB,
+        _ => SEEDS_UNTIL_FOUND,
+    };
+    let is_found = |seed: &u64| {
+        let without = Some(safeguard);
+        run(&Scenario { without, rules, ..scenario(engine, *seed) }).violation.is_some()
+    };
+    let found = (1..=seeds).find(is_found);
+    println!("{} without {safeguard:?} by {rules:?}: seed {found:?}", engine.name);
+    found
+}
+
+/// Returns whether the engine relies on the safeguard.
+fn relies_on(engine: &Engine, safeguard: Safeguard) -> bool {
+    match safeguard {
+        Safeguard::Lease => engine.feed == FeedKind::Changes,
+        Safeguard::Fence => engine.runs_ahead(),
+        Safeguard::Epoch | Safeguard::Probe => engine.feed != FeedKind::Off,
+    }
+}
+
+#[test]
+fn a_missing_safeguard_is_found() {
+    let safeguards = [Safeguard::Lease, Safeguard::Fence, Safeguard::Epoch, Safeguard::Probe];
+    for (safeguard, engine) in safeguards.into_iter().flat_map(|s| ENGINES.map(|e| (s, e))) {
+        if !relies_on(&engine, safeguard) {
+            continue;
+        }
+        let found = first_found(engine, safeguard, Rules::All);
+        assert!(found.is_some(), "{} without {safeguard:?} passed", engine.name);
+    }
+}
+
+/// The same by the rules that compare answers with the database alone. Race A shows there only
+/// where no fence catches it as well.
+#[test]
+fn a_client_would_notice_a_missing_safeguard() {
+    for (safeguard, name) in [
+        (Safeguard::Lease, "sqlite"),
+        (Safeguard::Fence, "postgres"),
+        (Safeguard::Fence, "mariadb"),
+        (Safeguard::Fence, "mysql"),
+        (Safeguard::Fence, "mongodb"),
+        (Safeguard::Epoch, "sqlite"),
+        (Safeguard::Epoch, "postgres"),
+    ] {
+        let engine = Engine::named(name).unwrap();
+        let found = first_found(engine, safeguard, Rules::Contract);
+        assert!(found.is_some(), "{name} without {safeguard:?} passed");
+    }
+}
+
+#[test]
+fn a_violation_repeats_with_fewer_steps() {
+    let engine = Engine::named("sqlite").unwrap();
+    let mut scenarios = (1..=SEEDS_UNTIL_FOUND)
+        .map(|seed| Scenario { without: Some(Safeguard::Epoch), ..scenario(engine, seed) });
+    let found = scenarios.find(|scenario| run(scenario).violation.is_some()).unwrap();
+    let full = run(&found).counts.steps;
+    let shrunk = crate::shrink(&found);
+    assert!(shrunk.steps <= full, "{shrunk:?}");
+    assert!(run(&shrunk).violation.is_some());
+}

@@ -1,0 +1,281 @@
+//! World: everything that a run consists of, and the scheduler that steps it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hotrow_cache::Cache;
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
+use hotrow_types::version::Position;
+use parking_lot::Mutex;
+
+use crate::admission::Admission;
+use crate::client::Request;
+use crate::counts::Counts;
+use crate::database::{COLLECTIONS, Database};
+use crate::engine::FeedKind;
+use crate::feed::Feed;
+use crate::loader::Loader;
+use crate::queue::{Event, InstanceEvent, Queue};
+use crate::random::Random;
+use crate::run::{Rules, Scenario, Violation};
+use crate::settings::Settings;
+use crate::sink::{Keys, ReadFailure, SimulatedSink};
+use crate::slab::{Slab, SlabId};
+
+/// Virtual time at which a run begins.
+const START: Nanos = Nanos(1_000_000_000);
+/// Clients that carry session tokens.
+const SESSIONS: usize = 4;
+/// Steps between two checks of the cache's counters.
+const COUNTERS_CHECKED_EVERY: u64 = 512;
+
+/// A run.
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) random: Random,
+    pub(crate) now: Nanos,
+    queue: Queue,
+    pub(crate) database: Database,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) instances: Vec<Instance>,
+    /// Newest token of each client.
+    pub(crate) sessions: Vec<Option<Position>>,
+    pub(crate) counts: Counts,
+    trace: u64,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) rules: Rules,
+    /// Whether queries fail although the database answers the feed.
+    pub(crate) is_failing: bool,
+    /// Whether anything breaks.
+    pub(crate) has_faults: bool,
+    /// Whether clients and writers have ended.
+    pub(crate) is_quiet: bool,
+}
+
+/// One instance of the service.
+pub(crate) struct Instance {
+    pub(crate) cache: Arc<Cache<ReadFailure>>,
+    pub(crate) sink: SimulatedSink,
+    pub(crate) feed: Feed,
+    pub(crate) loaders: Slab<Loader>,
+    pub(crate) requests: Slab<Request>,
+    pub(crate) woken: Arc<Mutex<Vec<SlabId>>>,
+    /// Newest version of each key that was answered.
+    pub(crate) floors: Vec<usize>,
+    /// Versions of absences, by key and time of the read.
+    pub(crate) absent: HashMap<(usize, Nanos), usize, FixedState>,
+    pub(crate) admission: Admission,
+    /// Requests that wait for the feed.
+    pub(crate) position_waiters: Vec<SlabId>,
+    /// The process is stopped until then.
+    pub(crate) frozen_until: Nanos,
+}
+
+impl World {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let mut random = Random::new(scenario.seed);
+        let settings = Settings::of(scenario.engine, &mut random);
+        Self::with(settings, random, scenario)
+    }
+
+    pub(crate) fn with(settings: Settings, random: Random, scenario: &Scenario) -> Self {
+        let keys = Arc::new(Keys::new(settings.ids, settings.has_aliases));
+        let instance = |_| {
+            let instance = Instance::new(&settings, &keys);
+            #[cfg(feature = "failpoints")]
+            scenario.without.into_iter().for_each(|safeguard| instance.cache.disable(safeguard));
+            instance
+        };
+        let mut world = Self {
+            random,
+            now: START,
+            queue: Queue::default(),
+            database: Database::new(settings.engine, settings.ids, START),
+            instances: (0..settings.instances).map(instance).collect(),
+            keys,
+            sessions: vec![None; SESSIONS],
+            counts: Counts::default(),
+            trace: 0,
+            violation: None,
+            rules: scenario.rules,
+            is_failing: false,
+            has_faults: true,
+            is_quiet: false,
+            settings,
+        };
+        for i in 0..world.instances.len() {
+            if world.settings.engine.feed != FeedKind::Off {
+                world.push(i, Duration::ZERO, InstanceEvent::Connect(0));
+            }
+        }
+        world.queue.push(START, Duration::ZERO, Event::Requests);
+        world.queue.push(START, Duration::ZERO, Event::Begin);
+        let first_fault = world.settings.typical.faults;
+        world.queue.push(START, first_fault, Event::Fault);
+        world
+    }
+
+    /// Queues an event of an instance.
+    pub(crate) fn push(&mut self, i: usize, after: Duration, event: InstanceEvent) {
+        self.queue.push(self.now, after, Event::Instance(i, event));
+    }
+
+    /// Queues an event of the environment.
+    pub(crate) fn schedule(&mut self, after: Duration, event: Event) {
+        self.queue.push(self.now, after, event);
+    }
+
+    /// Moves the clock on by the least step, so that no two things happen at one time.
+    pub(crate) fn tick(&mut self) {
+        self.now = self.now.after(Duration::from_nanos(1));
+        let now = self.now;
+        self.instances.iter().for_each(|instance| instance.sink.with(|calls| calls.now = now));
+    }
+
+    /// Carries out the next event. `false`: none is pending, or the contract was violated.
+    pub(crate) fn step(&mut self) -> bool {
+        if self.violation.is_some() {
+            return false;
+        }
+        let Some((at, event)) = self.queue.pop() else { return false };
+        if let Event::Instance(i, inner) = &event
+            && !inner.is_at_database()
+            && self.instances[*i].frozen_until > at
+        {
+            // The process is stopped. When it continues, its events are handled in no order.
+            let thawed = self.instances[*i].frozen_until.since(at);
+            let after = thawed + self.random.latency(self.settings.typical.task);
+            self.queue.push(at, after, event);
+            return true;
+        }
+        self.now = self.now.max(at);
+        self.tick();
+        self.counts.steps += 1;
+        self.record(event.number() ^ self.now.0 << 20);
+        self.carry_out(event);
+        self.wake();
+        if self.counts.steps.is_multiple_of(COUNTERS_CHECKED_EVERY) {
+            self.check_counters();
+        }
+        self.violation.is_none()
+    }
+
+    fn carry_out(&mut self, event: Event) {
+        match event {
+            Event::Requests => self.requests(),
+            Event::Begin => self.begin(),
+            Event::Commit(id) => self.commit(id),
+            Event::Visible(id) => self.visible(id),
+            Event::Returned(id) => self.returned(id),
+            Event::Fault => self.fault(),
+            Event::OutageEnds => self.outage_ends(),
+            Event::Publish(collection) => {
+                self.database.is_published[usize::from(collection.0)] = true;
+            }
+            Event::Instance(i, event) => self.carry_out_at(i, event),
+        }
+    }
+
+    fn carry_out_at(&mut self, i: usize, event: InstanceEvent) {
+        match event {
+            InstanceEvent::Lead(collection) => self.lead(i, collection),
+            InstanceEvent::NextBatch(id) => self.next_batch(i, id),
+            InstanceEvent::Snapshot(id) => self.snapshot(i, id),
+            InstanceEvent::Arrived(id) => self.arrived(i, id),
+            InstanceEvent::AnswerSome(id) => self.answer_some(i, id),
+            InstanceEvent::Poll(id) => self.poll(i, id),
+            InstanceEvent::Deadline(id) => self.deadline(i, id),
+            InstanceEvent::PositionWaitEnds(id) => self.position_wait_ends(i, id),
+            InstanceEvent::ReadAgain(id) => self.read_at_least(i, id),
+            InstanceEvent::Deliver(session) => self.deliver(i, session),
+            InstanceEvent::ProbeSent(session) => self.probe_sent(i, session),
+            InstanceEvent::ProbeRead(session, at) => self.probe_read(i, session, at),
+            InstanceEvent::ProbeArrived(session, probe) => self.probe_arrived(i, session, *probe),
+            InstanceEvent::LookSent(session) => self.look_sent(i, session),
+            InstanceEvent::LookRead(session, at) => self.look_read(i, session, at),
+            InstanceEvent::LookArrived(session, look) => self.look_arrived(i, session, &look),
+            InstanceEvent::CutNoticed(session) => self.cut_noticed(i, session),
+            InstanceEvent::Connect(session) => self.connect(i, session),
+            InstanceEvent::Start(session) => self.start_feed(i, session),
+        }
+    }
+
+    /// Queues what the last event has woken: tasks of requests, and refreshes of hot records.
+    fn wake(&mut self) {
+        for i in 0..self.instances.len() {
+            let instance = &mut self.instances[i];
+            let woken = std::mem::take(&mut *instance.woken.lock());
+            let (leads, has_moved) = instance.sink.with(|calls| {
+                (std::mem::take(&mut calls.leads), std::mem::take(&mut calls.has_moved))
+            });
+            for id in woken {
+                let after = self.random.latency(self.settings.typical.task);
+                self.push(i, after, InstanceEvent::Poll(id));
+            }
+            for collection in leads {
+                self.counts.prefetches += 1;
+                let after = self.random.latency(self.settings.typical.task);
+                self.push(i, after, InstanceEvent::Lead(collection));
+            }
+            if has_moved {
+                self.feed_moved(i);
+            }
+        }
+    }
+
+    /// Adds a number to the trace.
+    pub(crate) fn record(&mut self, number: u64) {
+        self.trace = (self.trace.rotate_left(5) ^ number).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    /// Returns a hash of all events and answers.
+    pub(crate) fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    pub(crate) fn violated(&mut self, rule: &'static str, detail: &str) {
+        self.violation.get_or_insert(Violation {
+            rule,
+            detail: format!("step {}, {} ns: {detail}", self.counts.steps, self.now.0),
+        });
+    }
+
+    /// Checks that the entries stay within the capacity.
+    fn check_counters(&mut self) {
+        for i in 0..self.instances.len() {
+            let cache = &self.instances[i].cache;
+            let collections = (0..COLLECTIONS).map(CollectionId);
+            let bytes: u64 = collections.map(|collection| cache.stats(collection).bytes).sum();
+            if bytes > cache.config().capacity_bytes {
+                let detail = format!("{bytes} bytes, capacity {}", cache.config().capacity_bytes);
+                self.violated("entries exceed the capacity", &detail);
+            }
+        }
+    }
+}
+
+impl Instance {
+    fn new(settings: &Settings, keys: &Arc<Keys>) -> Self {
+        let policies = vec![settings.policy.clone(); usize::from(COLLECTIONS)];
+        let cache = Cache::new(settings.cache.clone(), policies);
+        if settings.has_aliases {
+            cache.expect_aliases(CollectionId(COLLECTIONS - 1));
+        }
+        Self {
+            sink: SimulatedSink::new(cache.clone(), keys.clone()),
+            cache,
+            feed: Feed::new(),
+            loaders: Slab::new(),
+            requests: Slab::new(),
+            woken: Arc::default(),
+            floors: vec![0; keys.len()],
+            absent: HashMap::with_hasher(FixedState::with_seed(2)),
+            admission: Admission::new(settings, usize::from(COLLECTIONS), START),
+            position_waiters: Vec::new(),
+            frozen_until: Nanos::ZERO,
+        }
+    }
+}

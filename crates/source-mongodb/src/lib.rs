@@ -1,0 +1,305 @@
+//! MongoDB engine: reads documents by `_id` and follows a change stream.
+//!
+//! Every read requests a state at least as new as everything that the feed has delivered
+//! (`afterClusterTime`). Therefore no read sent after the delivery of a change returns the earlier
+//! document (race B of docs/consistency.md). After interruptions and elections the feed resumes at
+//! its resume token; it loses its position only if the history is gone.
+//!
+//! Reading order: [`config`], `target` (connection strings), `server` (the deployment), `inspect`
+//! and `keys` (collections and their ids), `reader`, `bson` and `json` (a read), `shared` (state
+//! from the feed to the readers); then `feed`, `session`, `stream`, `delivery`, `probe` (changes).
+//!
+//! Commands sent to the server, in addition to those of the driver itself (`hello` of its monitors,
+//! `killCursors`, `endSessions`, authentication):
+//!
+//! - At the start and in each session of the feed: `{hello: 1}` on `admin`, for `setName`,
+//!   `isWritablePrimary`, `msg: "isdbgrid"` and `maxWireVersion`.
+//! - At the same times: `{replSetGetConfig: 1}` on `admin` for `config.settings.replicaSetId`, or
+//!   on a mongos `{find: "version", limit: 1}` on `config` for `clusterId`. Both may be refused
+//!   with Unauthorized (13).
+//! - At the start: `{listCollections: 1, filter: {name: {$in: […]}}}`. If the type of `_id` is not
+//!   configured, also `{aggregate: c, pipeline: [{$sample: {size: 100}}, {$project: {_id: 1}}],
+//!   cursor: {}}`.
+//! - Read of one key: `{find: c, filter: {_id: v}, projection: {…}, limit: 1, singleBatch: true,
+//!   maxTimeMS: n, readConcern: {level: "majority", afterClusterTime: t}}`; on a mongos `limit: 2`.
+//! - Read of n keys: `{find: c, filter: {_id: {$in: [v, …]}}, projection: {…}, batchSize: n + 1,
+//!   maxTimeMS: n, readConcern: {…}}`, then `getMore`.
+//! - Feed: `{aggregate: 1, pipeline: [{$changeStream: start}, {$match: {$or: [{"ns.coll": {$in:
+//!   […]}}, {"to.coll": {$in: […]}}, {operationType: {$in: ["dropDatabase", "invalidate"]}}]}},
+//!   {$project: {operationType: 1, clusterTime: 1, ns: 1, to: 1, documentKey: 1}}], cursor:
+//!   {batchSize: 0}, readConcern: {level: "majority"}}`. `start` is `{startAtOperationTime: t}`,
+//!   `{resumeAfter: token}` or `{startAfter: token}`. Then `{getMore: id, collection:
+//!   "$cmd.aggregate", batchSize: 1000, maxTimeMS: n}`.
+//! - Probe: `{hello: 1}` on `admin` for its `operationTime`; on a mongos `{dbStats: 1}`, which
+//!   queries every shard.
+//! - On a mongos whose stream does not advance: `{appendOplogNote: 1, data: {msg: "hotrow"}}` on
+//!   `admin`; may be refused with Unauthorized.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hotrow_types::key::{CollectionId, Key, KeySchema};
+use mongodb::Database;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use self::config::{Config, Follow, JsonForm};
+use self::inspect::Served;
+use self::server::Identity;
+use self::shared::Shared;
+use self::stream::{ChangeStream, Start};
+use self::target::{Settings, Target};
+use self::tuning::Tuning;
+use hotrow_source::background::Background;
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_supervisor::Supervisor;
+
+pub use self::error::{Finding, OpenError, PreflightErrors};
+pub use self::feed::MongoFeed;
+pub use self::target::TargetError;
+pub use hotrow_source::hooks::{Hook, Hooks};
+
+mod bson;
+pub mod config;
+mod delivery;
+mod error;
+mod feed;
+mod inspect;
+mod json;
+mod keys;
+mod probe;
+mod reader;
+mod server;
+mod session;
+mod shared;
+mod stream;
+mod target;
+mod tuning;
+
+/// Time limit of the checks at the start once a server is reached.
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Source and feed of one database.
+#[derive(Debug)]
+pub struct Mongo {
+    /// Reads records. It answers from the start, but freshness is reported only while the feed
+    /// runs.
+    pub source: Arc<MongoSource>,
+    /// Delivers changes; with `Follow::Nothing` it only reports another deployment. Run it on a
+    /// thread of its own.
+    pub feed: MongoFeed,
+}
+
+/// Source that reads records through the driver's pool of connections.
+pub struct MongoSource {
+    shared: Arc<Shared>,
+    database: Database,
+    served: Arc<[Served]>,
+    schemas: Arc<[KeySchema]>,
+    form: JsonForm,
+    is_watched: bool,
+    read_timeout: Duration,
+    permits: Semaphore,
+    hooks: Hooks,
+    /// Drives the connections.
+    _background: Background,
+}
+
+impl fmt::Debug for MongoSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoSource").field("schemas", &self.schemas).finish_non_exhaustive()
+    }
+}
+
+impl MongoSource {
+    /// Returns the number of ignored changes since the start: changes of documents whose `_id` is
+    /// of another type than the collection's ids, so that no URL names them.
+    #[must_use]
+    pub fn ignored_changes_total(&self) -> u64 {
+        self.shared.ignored.load(Ordering::Relaxed)
+    }
+
+    /// Makes reads omit `afterClusterTime` from now on, which disables the safeguard against race
+    /// B. For tests only.
+    #[cfg(any(test, feature = "failpoints"))]
+    pub fn disable_causality(&self) {
+        self.shared.disable_causality();
+    }
+}
+
+/// Connects to the deployment and runs all checks. Blocks; it may take the connection time-out and
+/// half a minute more. Without a feed a standalone server is accepted, and answers carry no
+/// positions.
+///
+/// # Errors
+/// Returns all problems in one [`OpenError`].
+pub fn open(config: Config, hooks: Hooks) -> Result<Mongo, OpenError> {
+    open_supervised(config, hooks, &Supervisor::default())
+}
+
+/// Opens a database as [`open`] does, with the thread that drives the connections under
+/// `supervisor`.
+///
+/// # Errors
+/// Returns all problems in one [`OpenError`].
+pub fn open_supervised(
+    config: Config,
+    hooks: Hooks,
+    supervisor: &Supervisor,
+) -> Result<Mongo, OpenError> {
+    let target = |setting, url: &str| {
+        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
+    };
+    let reader_target = target("url", &config.url)?;
+    let feed_target = config
+        .feed_url
+        .as_ref()
+        .map_or_else(|| Ok(reader_target.clone()), |url| target("feed_url", url))?;
+    let config = Arc::new(config);
+    let source = open_source(&config, &reader_target, &feed_target, hooks, supervisor)?;
+    let feed = MongoFeed {
+        tuning: Tuning::new(&config),
+        shared: Arc::clone(&source.shared),
+        served: Arc::clone(&source.served),
+        schemas: Arc::clone(&source.schemas),
+        config,
+        target: feed_target,
+    };
+    Ok(Mongo { source: Arc::new(source), feed })
+}
+
+fn open_source(
+    config: &Arc<Config>,
+    reader_target: &Target,
+    feed_target: &Target,
+    hooks: Hooks,
+    supervisor: &Supervisor,
+) -> Result<MongoSource, OpenError> {
+    let background = Background::start("mongodb", supervisor)?;
+    let (database, identity, served) = {
+        let reader_target = reader_target.clone();
+        let feed_target = feed_target.clone();
+        let config = Arc::clone(config);
+        background.run(async move {
+            let limit = config.connect_timeout.saturating_add(CHECKS_TIMEOUT);
+            let checked =
+                timeout(limit, Box::pin(check(&config, &reader_target, &feed_target))).await;
+            checked.map_err(|_| OpenError::Failed { detail: "they took too long".into() })?
+        })?
+    };
+    let schemas: Arc<[KeySchema]> = served.iter().map(Served::schema).collect();
+    Ok(MongoSource {
+        shared: Arc::new(Shared::new(identity)),
+        database,
+        served: served.into(),
+        schemas,
+        form: config.json,
+        is_watched: config.follow == Follow::Changes,
+        read_timeout: config.read_timeout,
+        permits: Semaphore::new(config.reads_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
+        hooks,
+        _background: background,
+    })
+}
+
+/// Runs all checks before it reports findings.
+async fn check(
+    config: &Config,
+    reader_target: &Target,
+    feed_target: &Target,
+) -> Result<(Database, Identity, Vec<Served>), OpenError> {
+    let failed = |e: mongodb::error::Error| OpenError::of(&e);
+    let connections_max = u32::try_from(config.reads_in_flight).unwrap_or(u32::MAX).max(1);
+    let settings = Settings { connections_max, connect_timeout: config.connect_timeout };
+    let database = feed::connect(reader_target, "hotrow", settings).await.map_err(failed)?;
+    let greeting = server::greet(database.client()).await.map_err(failed)?;
+    let identity = server::identify(database.client(), &greeting).await.map_err(failed)?;
+    let mut findings: Vec<Finding> = server::check(&greeting).into_iter().collect();
+    let mut served = Vec::new();
+    for collection in inspect::collections(&database, &config.collections).await.map_err(failed)? {
+        match collection {
+            Ok(collection) => served.push(collection),
+            Err(more) => findings.extend(more),
+        }
+    }
+    if config.follow == Follow::Changes {
+        match server::check_watched(&greeting) {
+            Some(finding) => findings.push(finding),
+            None => findings
+                .extend(check_feed(config, feed_target, &identity, greeting.applied_at).await),
+        }
+    }
+    if findings.is_empty() {
+        Ok((database, identity, served))
+    } else {
+        Err(OpenError::PreflightErrors(PreflightErrors(findings)))
+    }
+}
+
+/// Returns the finding that keeps the feed from running, by trying to open its stream.
+async fn check_feed(
+    config: &Config,
+    target: &Target,
+    reader_identity: &Identity,
+    at: Option<u64>,
+) -> Option<Finding> {
+    let cannot = |what: &str, e: &mongodb::error::Error, remedy: String| {
+        Some(Finding::new(format!("the feed cannot {what}: {}", error::text(e)), remedy))
+    };
+    let attempt = async {
+        let database = feed::connect(target, "hotrow feed", feed::settings(config)).await?;
+        let greeting = server::greet(database.client()).await?;
+        Ok((server::identify(database.client(), &greeting).await?, database))
+    };
+    let (identity, database) = match attempt.await {
+        Ok(reached) => reached,
+        Err(e) => return cannot("connect", &e, "correct `feed_url` (or `url`)".into()),
+    };
+    if !identity.is_same(reader_identity) || target.database != database.name() {
+        let what = format!("`feed_url` leads to {identity}, and `url` to {reader_identity}");
+        return Some(Finding::new(what, "let both lead to one deployment"));
+    }
+    let names: Vec<&str> = config.collections.iter().map(|c| c.table.as_str()).collect();
+    let start = Start::Time(at.unwrap_or(1));
+    match ChangeStream::open(&database, &names, &start, Duration::from_millis(1)).await {
+        Ok(_) => None,
+        Err(e) => cannot("open a change stream", &e, inspect::grant(database.name())),
+    }
+}
+
+impl Source for MongoSource {
+    fn read_within(
+        &self,
+        collection: CollectionId,
+        keys: Vec<Key>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+    }
+
+    fn schemas(&self) -> &[KeySchema] {
+        &self.schemas
+    }
+
+    fn queries_total(&self) -> u64 {
+        self.shared.queries.load(Ordering::Relaxed)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.shared.deployment().map_err(|why| why.to_string())?;
+        self.shared.outage()
+    }
+
+    fn unseen_changes(&self) -> &'static str {
+        "rolled-back writes with a write concern below majority (docs/mongodb.md)"
+    }
+
+    fn watch(&self) -> &'static str {
+        if self.is_watched { "change stream" } else { "none" }
+    }
+}
+
+#[cfg(test)]
+mod tests;

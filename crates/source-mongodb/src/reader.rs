@@ -1,0 +1,381 @@
+//! One read: its query, its answer and its version.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_core::Stream as _;
+use hotrow_types::key::{CollectionId, Key, KeySchema};
+use hotrow_types::version::{Position, Version};
+use mongodb::bson::{Bson, Document as BsonDocument, RawDocumentBuf, doc};
+use mongodb::error::Error;
+use mongodb::raw_batch_cursor::SessionRawBatchCursorStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::MongoSource;
+use super::bson::{Batch, Document, Malformed, Timestamp, Value};
+use super::error::{Fault, fault};
+use super::inspect::Served;
+use super::json::{self, JsonError};
+use super::server::DeploymentKind;
+use super::shared::Published;
+use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
+
+/// Attempts of one read: the first, and one after a lost connection or a changed primary.
+const ATTEMPTS_MAX: usize = 2;
+
+impl MongoSource {
+    pub(super) async fn read_keys(
+        &self,
+        collection: CollectionId,
+        keys: &[Key],
+        budget: &RowBudget,
+    ) -> Result<ReadSet, SourceError> {
+        let deadline = Instant::now() + self.read_timeout;
+        let permit =
+            timeout_at(deadline, self.permits.acquire()).await.map_err(|_| self.timed_out())?;
+        let _permit = permit
+            .map_err(|_| SourceError::Unavailable { detail: "the source is closed".into() })?;
+        let answer = self.try_read(collection, keys, budget, deadline).await;
+        match &answer {
+            Ok(_) => self.shared.answered(),
+            Err(e @ (SourceError::Unavailable { .. } | SourceError::Timeout { .. })) => {
+                self.shared.failed(&e.to_string())
+            }
+            Err(SourceError::Broken { .. }) => {}
+        }
+        answer
+    }
+
+    fn timed_out(&self) -> SourceError {
+        SourceError::Timeout {
+            detail: format!("no answer within {} ms", self.read_timeout.as_millis()),
+        }
+    }
+
+    async fn try_read(
+        &self,
+        collection: CollectionId,
+        keys: &[Key],
+        budget: &RowBudget,
+        deadline: Instant,
+    ) -> Result<ReadSet, SourceError> {
+        let served = self.served.get(usize::from(collection.0));
+        let served = served
+            .ok_or_else(|| SourceError::Broken { detail: "there is no such collection".into() })?;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let deployment = self
+                .shared
+                .deployment()
+                .map_err(|why| SourceError::Unavailable { detail: why.to_string() })?;
+            self.hooks.before_read(collection, keys);
+            // Dropping the query closes its connection, which ends the query.
+            budget.restart();
+            let answer =
+                timeout_at(deadline, self.query(&deployment, served, (keys, budget), deadline))
+                    .await;
+            self.hooks.after_read(collection, keys);
+            match answer.map_err(|_| self.timed_out())? {
+                Ok(set) => return Ok(set),
+                Err(QueryError::Malformed(e)) => {
+                    return Err(SourceError::Unavailable { detail: e.to_string() });
+                }
+                Err(QueryError::Driver(e)) => match fault(&e, self.read_timeout) {
+                    Fault::Retry(_) if attempt < ATTEMPTS_MAX => {}
+                    Fault::Retry(e) | Fault::Final(e) => return Err(e),
+                },
+            }
+        }
+    }
+
+    async fn query(
+        &self,
+        deployment: &Published,
+        served: &Served,
+        (keys, budget): (&[Key], &RowBudget),
+        deadline: Instant,
+    ) -> Result<ReadSet, QueryError> {
+        let mut session = self.database.client().start_session().await?;
+        // The floor first, then the signed time without which a server refuses the floor: the time
+        // is never older.
+        let floor = self.shared.floor();
+        if let Some(gossip) = self.shared.gossip() {
+            session.advance_cluster_time(&gossip);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let command = command(served, keys, &deployment.identity.kind, floor, left);
+        self.shared.queries.fetch_add(1, Ordering::Relaxed);
+        let command = RawDocumentBuf::try_from(&command).map_err(Error::from)?;
+        let mut cursor =
+            self.database.run_raw_cursor_command(command).session(&mut session).batch().await?;
+        let mut answer = Answer::new(self, served, keys);
+        let mut batches = cursor.stream(&mut session);
+        while let Some(batch) = next(&mut batches).await {
+            let room = answer.take(batch?.as_raw_document().as_bytes(), budget)?;
+            if room != Room::Taken {
+                // Dropping the cursor ends the query at the server.
+                mark_unread(&mut answer.rows, &Row::Missing, room);
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(batches);
+        Ok(answer.finish(deployment, floor))
+    }
+}
+
+/// Failure of one attempt to read.
+enum QueryError {
+    Driver(Error),
+    Malformed(Malformed),
+}
+
+impl From<Error> for QueryError {
+    fn from(e: Error) -> Self {
+        Self::Driver(e)
+    }
+}
+
+impl From<Malformed> for QueryError {
+    fn from(e: Malformed) -> Self {
+        Self::Malformed(e)
+    }
+}
+
+async fn next(
+    batches: &mut SessionRawBatchCursorStream<'_, '_>,
+) -> Option<Result<mongodb::raw_batch_cursor::RawBatch, Error>> {
+    poll_fn(|cx| Pin::new(&mut *batches).poll_next(cx)).await
+}
+
+fn command(
+    served: &Served,
+    keys: &[Key],
+    kind: &DeploymentKind,
+    floor: u64,
+    left: Duration,
+) -> BsonDocument {
+    let mut command = doc! { "find": &served.name };
+    match keys {
+        [key] => {
+            command.insert("filter", doc! { "_id": served.shape.id(key) });
+            // Only shards can hold two documents with one `_id`.
+            command.insert("limit", if *kind == DeploymentKind::Sharded { 2 } else { 1 });
+            command.insert("singleBatch", true);
+        }
+        keys => {
+            let ids: Vec<Bson> = keys.iter().map(|key| served.shape.id(key)).collect();
+            // One more than the maximum, so that the first batch includes the end.
+            let batch = i32::try_from(keys.len()).unwrap_or(i32::MAX).saturating_add(1);
+            command.insert("filter", doc! { "_id": { "$in": ids } });
+            command.insert("batchSize", batch);
+        }
+    }
+    if let Some(projection) = &served.projection {
+        command.insert("projection", projection.clone());
+    }
+    // 0 would mean no limit.
+    command.insert("maxTimeMS", i32::try_from(left.as_millis()).unwrap_or(i32::MAX).max(1));
+    if *kind != DeploymentKind::Standalone {
+        let mut concern = doc! { "level": "majority" };
+        if floor > 0 {
+            concern.insert(
+                "afterClusterTime",
+                mongodb::bson::Timestamp::from(Timestamp::from_at(floor)),
+            );
+        }
+        command.insert("readConcern", concern);
+    }
+    command
+}
+
+/// Collector for the documents of an answer.
+struct Answer<'a> {
+    source: &'a MongoSource,
+    served: &'a Served,
+    schema: KeySchema,
+    keys: &'a [Key],
+    /// First index of each key.
+    first_indexes: HashMap<&'a Key, usize>,
+    rows: Vec<Row>,
+    seen_at: Option<Timestamp>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(source: &'a MongoSource, served: &'a Served, keys: &'a [Key]) -> Self {
+        let mut first_indexes = HashMap::with_capacity(keys.len());
+        for (index, key) in keys.iter().enumerate() {
+            first_indexes.entry(key).or_insert(index);
+        }
+        Self {
+            source,
+            served,
+            schema: served.schema(),
+            keys,
+            first_indexes,
+            rows: vec![Row::Missing; keys.len()],
+            seen_at: None,
+        }
+    }
+
+    /// Takes one reply with its batch, as far as its documents have room.
+    ///
+    /// # Errors
+    /// Fails if the reply is malformed. The rows are of no use then, because a missing one may
+    /// exist in the database.
+    fn take(&mut self, reply: &[u8], budget: &RowBudget) -> Result<Room, Malformed> {
+        let reply = Document::new(reply)?;
+        self.seen_at = self.seen_at.max(reply.timestamp("operationTime"));
+        for document in Batch::of(reply)? {
+            let room = self.document(document?, budget)?;
+            if room != Room::Taken {
+                return Ok(room);
+            }
+        }
+        Ok(Room::Taken)
+    }
+
+    fn document(&mut self, document: Document<'_>, budget: &RowBudget) -> Result<Room, Malformed> {
+        let key = self.served.shape.key(&self.schema, id(document)?);
+        // A document found through a collation that compares other texts as equal is another
+        // document.
+        let Some(index) = key.and_then(|key| self.first_indexes.get(&key).copied()) else {
+            return Ok(Room::Taken);
+        };
+        let row = match self.rows[index] {
+            Row::Missing => match self.json(document) {
+                Ok(json) => Row::Found(json),
+                Err(e) => Row::Unreadable(e.to_string()),
+            },
+            _ => Row::Unreadable("two shards have a document with this `_id`".into()),
+        };
+        let room = budget.take(row.bytes());
+        if room == Room::Taken {
+            self.rows[index] = row;
+        }
+        Ok(room)
+    }
+
+    fn json(&self, document: Document<'_>) -> Result<Vec<u8>, JsonError> {
+        let mut out = Vec::new();
+        json::write_document(&mut out, self.source.form, &self.served.fields, document)?;
+        Ok(out)
+    }
+
+    fn finish(mut self, deployment: &Published, floor: u64) -> ReadSet {
+        for (index, key) in self.keys.iter().enumerate() {
+            match self.first_indexes.get(key) {
+                Some(first) if *first != index => self.rows[index] = self.rows[*first].clone(),
+                _ => {}
+            }
+        }
+        let (version, position) = match self.seen_at.filter(|_| self.source.is_watched) {
+            None => (Version::Unknown, None),
+            Some(seen_at) => {
+                let incarnation = deployment.identity.incarnation();
+                // A server never answers with a state before the requested time.
+                let at = seen_at.at().max(floor);
+                self.source.shared.record_read(deployment, at);
+                let [from, to] = [floor, at].map(|at| Position { incarnation, at });
+                (Version::Span { from, to }, Some(to))
+            }
+        };
+        ReadSet { version, position, rows: self.rows }
+    }
+}
+
+/// Returns the `_id` of a document. Every projection includes it.
+///
+/// # Errors
+/// Fails if the document is malformed up to the end of the `_id`, or has none.
+fn id(document: Document<'_>) -> Result<Value<'_>, Malformed> {
+    for element in document.elements() {
+        match element? {
+            (b"_id", Value::Document(id)) => return id.check().map(|()| Value::Document(id)),
+            (b"_id", id) => return Ok(id),
+            _ => {}
+        }
+    }
+    Err(Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_types::key::CollectionId;
+
+    use super::super::keys::KeyShape;
+    use super::*;
+    use hotrow_source::spec::KeyTypeName;
+    use mongodb::bson::serialize_to_vec;
+
+    fn served() -> Served {
+        Served {
+            id: CollectionId(0),
+            name: "things".into(),
+            shape: KeyShape::Plain(KeyTypeName::Integer),
+            projection: Some(doc! { "a": 0 }),
+            fields: json::Fields::StoredOrder { with_id: true },
+        }
+    }
+
+    #[test]
+    fn a_malformed_id_is_an_error() {
+        let bytes = serialize_to_vec(&doc! { "a": 1, "_id": { "b": "text" }, "c": 2 }).unwrap();
+        // Replaces the type of this element.
+        let malformed = |element: &[u8]| {
+            let mut bytes = bytes.clone();
+            let at = bytes.windows(element.len()).position(|w| w == element).unwrap();
+            bytes[at] = 0x66;
+            id(Document::new(&bytes).unwrap()).err()
+        };
+        assert!(matches!(id(Document::new(&bytes).unwrap()), Ok(Value::Document(_))));
+        for element in [&b"\x10a\0"[..], b"\x03_id\0", b"\x02b\0"] {
+            assert_eq!(malformed(element), Some(Malformed), "{element:?}");
+        }
+        // Only this record is unreadable then, because its key is known.
+        assert_eq!(malformed(b"\x10c\0"), None);
+        let no_id = serialize_to_vec(&doc! { "a": 1 }).unwrap();
+        assert_eq!(id(Document::new(&no_id).unwrap()), Err(Malformed));
+    }
+
+    #[test]
+    fn a_read_requires_delivered_changes_and_one_key_requests_one_document() {
+        let served = served();
+        let key = |id: &str| served.schema().parse_url(id).unwrap();
+        let set = DeploymentKind::ReplicaSet("rs0".into());
+        let floor = 7 << 32 | 3;
+        let one = command(&served, &[key("1")], &set, floor, Duration::from_millis(1500));
+        let time = mongodb::bson::Timestamp { time: 7, increment: 3 };
+        assert_eq!(
+            one,
+            doc! {
+                "find": "things", "filter": { "_id": 1_i64 }, "limit": 1, "singleBatch": true,
+                "projection": { "a": 0 },
+                "maxTimeMS": 1500, "readConcern": { "level": "majority", "afterClusterTime": time },
+            }
+        );
+        let sharded = command(&served, &[key("1")], &DeploymentKind::Sharded, 0, Duration::ZERO);
+        assert_eq!(
+            (sharded.get("limit"), sharded.get("maxTimeMS")),
+            (Some(&Bson::Int32(2)), Some(&Bson::Int32(1)))
+        );
+        assert_eq!(sharded.get_document("readConcern").unwrap(), &doc! { "level": "majority" });
+        let many = command(
+            &served,
+            &[key("1"), key("2")],
+            &DeploymentKind::Standalone,
+            floor,
+            Duration::from_secs(1),
+        );
+        assert_eq!(
+            many.get_document("filter").unwrap(),
+            &doc! { "_id": { "$in": [1_i64, 2_i64] } }
+        );
+        let options = ["batchSize", "readConcern", "limit"].map(|name| many.get(name));
+        assert_eq!(options, [Some(&Bson::Int32(3)), None, None]);
+    }
+}

@@ -1,0 +1,208 @@
+//! One session of the feed: an open change stream, from its opening to its end.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+use hotrow_types::version::{Position, Version};
+use mongodb::Database;
+use mongodb::bson::doc;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+
+use super::delivery::{Delivery, Taken};
+use super::error::{Ended, UNAUTHORIZED, code, text};
+use super::probe::{Probe, Progress};
+use super::server::{DeploymentKind, Identity, log_end};
+use super::shared::Shared;
+use super::stream::{Batch, ChangeStream, Token};
+use super::tuning::Tuning;
+use hotrow_source::feed_loop::BackgroundTask;
+use hotrow_source::{LossCause, Sink};
+use hotrow_supervisor as supervisor;
+
+pub(crate) struct Session<'a> {
+    pub(crate) database: &'a Database,
+    pub(crate) identity: &'a Identity,
+    pub(crate) tuning: Tuning,
+    pub(crate) shared: &'a Shared,
+    pub(crate) sink: &'a dyn Sink,
+    pub(crate) delivery: Delivery<'a>,
+    /// Progress, which continues from session to session of one deployment.
+    pub(crate) progress: &'a mut Progress,
+    /// Token at which the next session resumes; updated as the stream advances.
+    pub(crate) resume: &'a mut Option<Token>,
+    /// Token of the server's first answer, for which it has not searched the log.
+    pub(crate) first: Option<Token>,
+    /// False if the account may not write notes into the log; tested only if a note is needed.
+    pub(crate) may_note: &'a mut bool,
+}
+
+impl Session<'_> {
+    /// Delivers until the session ends. `first` is the server's answer to the opening.
+    pub(crate) async fn run(mut self, stream: &mut ChangeStream, first: &Batch) -> Ended {
+        match self.deliver(stream, first).await {
+            Ok(never) => match never {},
+            Err(ended) => ended,
+        }
+    }
+
+    async fn deliver(
+        &mut self,
+        stream: &mut ChangeStream,
+        first: &Batch,
+    ) -> Result<Infallible, Ended> {
+        self.take(first)?;
+        let database = self.database;
+        let kind = &self.identity.kind;
+        let tuning = self.tuning;
+        let mut probe = BackgroundTask::idle();
+        let mut note = BackgroundTask::idle();
+        let mut tick =
+            interval_at(Instant::now(), tuning.probe_every.max(Duration::from_millis(1)));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut answered_at = Instant::now();
+        loop {
+            supervisor::turn();
+            let silent_at = answered_at + tuning.silence_max;
+            tokio::select! {
+                batch = stream.next() => {
+                    answered_at = Instant::now();
+                    let closed = || Ended::interrupted("the server closed the change stream");
+                    let batch = batch.ok_or_else(closed)?;
+                    let batch = batch.map_err(|e| Ended::stream("the change stream", &e))?;
+                    self.take(&batch)?;
+                }
+                answer = probe.done() => self.probed(&answer?)?,
+                noted = note.done() => *self.may_note = noted?,
+                _ = tick.tick() => {
+                    if probe.is_idle() {
+                        let delivered = self.progress.delivered();
+                        probe.start(send_probe(database, kind, delivered, tuning.silence_max));
+                    }
+                    if note.is_idle() && self.wants_note() {
+                        note.start(write_note(database, tuning.silence_max));
+                    }
+                }
+                // After a suspension of this process, batches that have arrived are taken before
+                // this time-out.
+                () = tokio::time::sleep_until(silent_at) => {
+                    return Err(Ended::silent("the change stream", tuning.silence_max));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, batch: &Batch) -> Result<(), Ended> {
+        let taken = self.delivery.take(batch)?;
+        if let Taken::Invalidated(token) = taken {
+            *self.resume = token;
+            return match self.resume {
+                Some(_) => Err(Ended::interrupted("the database was dropped")),
+                None => Err(Ended::Lost(
+                    LossCause::OtherLog,
+                    "the stream ended without a token to resume at".into(),
+                )),
+            };
+        }
+        if let Some(token) = batch.token() {
+            self.progress.deliver(self.delivered_through(&token, &taken));
+            *self.resume = Some(token);
+        }
+        self.report_progress();
+        Ok(())
+    }
+
+    /// Returns the time up to which everything is delivered after a batch with this token.
+    ///
+    /// A token may belong to one of several events of its time. Only when a replica set's server
+    /// found no more events has it searched that whole time. This does not hold for the token of
+    /// the first answer, for which it has not searched, nor for a mongos, whose token is that of
+    /// the shard furthest behind.
+    fn delivered_through(&self, token: &Token, taken: &Taken) -> u64 {
+        let has_looked = *taken == Taken::Nothing && self.first.as_ref() != Some(token);
+        let is_set = matches!(self.identity.kind, DeploymentKind::ReplicaSet(_));
+        if has_looked && is_set { token.at } else { token.at.saturating_sub(1) }
+    }
+
+    fn probed(&mut self, answered: &AnsweredProbe) -> Result<(), Ended> {
+        // The log's end is never before a delivered event, unless the deployment was replaced or
+        // restored to an earlier state.
+        if answered.probe.end < answered.delivered_before {
+            let detail = format!(
+                "the log ends at {}, and {} had been delivered",
+                answered.probe.end, answered.delivered_before
+            );
+            return Err(Ended::Lost(LossCause::OtherLog, detail));
+        }
+        self.shared.answered();
+        self.progress.probed(answered.probe);
+        self.report_progress();
+        Ok(())
+    }
+
+    fn report_progress(&mut self) {
+        let Some((sent_at, at)) = self.progress.advance() else { return };
+        let position = Position { incarnation: self.identity.incarnation(), at };
+        // Every read sent from now on requires this position.
+        self.sink.advance(sent_at, Some(position), Some(&Version::Log(position)));
+    }
+
+    /// Returns whether a note is needed. A shard without writes holds the stream of a mongos back
+    /// until its next write; by itself it writes every 10 s.
+    fn wants_note(&self) -> bool {
+        let before =
+            Nanos(Nanos::now().0.saturating_sub(self.tuning.probe_every.as_nanos() as u64));
+        self.identity.kind == DeploymentKind::Sharded
+            && *self.may_note
+            && self.progress.waits_since(before)
+    }
+}
+
+/// Answered probe, and the progress of the stream when the probe was sent.
+struct AnsweredProbe {
+    probe: Probe,
+    delivered_before: u64,
+}
+
+async fn send_probe(
+    database: &Database,
+    kind: &DeploymentKind,
+    delivered_before: u64,
+    limit: Duration,
+) -> Result<AnsweredProbe, Ended> {
+    // Before the question is sent: operations acknowledged by now are in the answer.
+    let sent_at = Nanos::now();
+    match timeout(limit, log_end(database, kind)).await {
+        Ok(Ok(Some(end))) => Ok(AnsweredProbe { probe: Probe { sent_at, end }, delivered_before }),
+        Ok(Ok(None)) => Err(Ended::interrupted("the server is not the primary any more")),
+        Ok(Err(e)) if code(&e) == Some(UNAUTHORIZED) => {
+            Err(Ended::Lost(LossCause::NotWatched, format!("the probe: {}", text(&e))))
+        }
+        Ok(Err(e)) => Err(Ended::interrupted(format!("the probe: {}", text(&e)))),
+        Err(_) => Err(Ended::silent("the probe", limit)),
+    }
+}
+
+/// Code of a command that the server does not know.
+const COMMAND_NOT_FOUND: i32 = 59;
+
+/// Writes a note into the log of every shard. Returns `false` if the account may not.
+async fn write_note(database: &Database, limit: Duration) -> Result<bool, Ended> {
+    let note = doc! { "appendOplogNote": 1, "data": { "msg": "hotrow" } };
+    match timeout(limit, database.client().database("admin").run_command(note)).await {
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(e)) if matches!(code(&e), Some(UNAUTHORIZED | COMMAND_NOT_FOUND)) => {
+            tracing::warn!(
+                error = %text(&e),
+                "shards without writes hold the change stream back: \
+                 allow the account `appendOplogNote` on the cluster, or \
+                 lower `periodicNoopIntervalSecs` on every shard"
+            );
+            Ok(false)
+        }
+        // For example a shard without a primary: another note follows.
+        Ok(Err(e)) if code(&e).is_some() => Ok(true),
+        Ok(Err(e)) => Err(Ended::interrupted(format!("writing a note: {}", text(&e)))),
+        Err(_) => Err(Ended::silent("writing a note", limit)),
+    }
+}

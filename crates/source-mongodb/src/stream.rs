@@ -1,0 +1,215 @@
+//! The change stream: its command, its batches, its resume tokens.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_core::Stream as _;
+use mongodb::bson::{Document as BsonDocument, deserialize_from_slice, doc};
+use mongodb::error::Error;
+use mongodb::options::CursorType;
+use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
+use mongodb::{ClusterTime, Database};
+
+use super::bson::{self, Document, Malformed, Timestamp};
+
+const BATCH_MAX: u32 = 1000;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Start {
+    /// At the first operation at or after this cluster time.
+    Time(u64),
+    /// After the event or time of this token.
+    Token(Token),
+}
+
+/// Resume token with its cluster time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Token {
+    document: BsonDocument,
+    pub(crate) at: u64,
+    /// True if the stream ended with this token.
+    is_of_invalidate: bool,
+}
+
+impl Token {
+    /// Parses the token in this document.
+    ///
+    /// Its `_data` is a KeyString in hexadecimal, which begins with a timestamp: the type 0x82,
+    /// seconds and increment in network order. Source: MongoDB,
+    /// src/mongo/db/pipeline/resume_token.h and src/mongo/db/storage/key_string.cpp.
+    pub(crate) fn new(document: Document<'_>, bytes: &[u8]) -> Option<Self> {
+        let data = document.text("_data")?.as_bytes();
+        let at = data.strip_prefix(b"82")?.get(..16)?;
+        let at = u64::from_str_radix(std::str::from_utf8(at).ok()?, 16).ok()?;
+        Some(Self { document: deserialize_from_slice(bytes).ok()?, at, is_of_invalidate: false })
+    }
+
+    /// Marks the token as that of the event that ended a stream.
+    pub(crate) fn of_invalidate(self) -> Self {
+        Self { is_of_invalidate: true, ..self }
+    }
+}
+
+pub(crate) struct ChangeStream {
+    cursor: RawBatchCursor,
+}
+
+pub(crate) struct Batch {
+    reply: RawBatch,
+}
+
+impl ChangeStream {
+    /// Opens the stream for these collections of the database. An empty answer arrives after
+    /// `wait_max`.
+    pub(crate) async fn open(
+        database: &Database,
+        names: &[&str],
+        from: &Start,
+        wait_max: Duration,
+    ) -> Result<Self, Error> {
+        let command = command(names, from);
+        let cursor = database.run_cursor_command(command).cursor_type(CursorType::TailableAwait);
+        let cursor = cursor.batch_size(BATCH_MAX).max_time(wait_max).batch().await?;
+        Ok(Self { cursor })
+    }
+
+    /// Returns the next answer, or `None` when the server has closed the stream. Dropping this
+    /// future loses nothing.
+    pub(crate) async fn next(&mut self) -> Option<Result<Batch, Error>> {
+        let cursor = &mut self.cursor;
+        poll_fn(|cx| Pin::new(&mut *cursor).poll_next(cx))
+            .await
+            .map(|reply| reply.map(|reply| Batch { reply }))
+    }
+}
+
+/// Returns the events of an answer. Each event is checked at all levels, because the key is nested
+/// in it.
+fn events(
+    reply: &[u8],
+) -> Result<impl Iterator<Item = Result<Document<'_>, Malformed>>, Malformed> {
+    let batch = bson::Batch::of(Document::new(reply)?)?;
+    Ok(batch.map(|event| event.and_then(|event| event.check().map(|()| event))))
+}
+
+fn command(names: &[&str], from: &Start) -> BsonDocument {
+    let from = match from {
+        Start::Time(at) => {
+            doc! { "startAtOperationTime": mongodb::bson::Timestamp::from(Timestamp::from_at(*at)) }
+        }
+        Start::Token(token) if token.is_of_invalidate => {
+            doc! { "startAfter": token.document.clone() }
+        }
+        Start::Token(token) => doc! { "resumeAfter": token.document.clone() },
+    };
+    let served_only = doc! { "$or": [
+        { "ns.coll": { "$in": names } },
+        { "to.coll": { "$in": names } },
+        { "operationType": { "$in": ["dropDatabase", "invalidate"] } },
+    ] };
+    // Without the documents themselves: only keys are sent.
+    let needed = doc! { "operationType": 1, "clusterTime": 1, "ns": 1, "to": 1, "documentKey": 1 };
+    doc! {
+        "aggregate": 1,
+        "pipeline": [{ "$changeStream": from }, { "$match": served_only }, { "$project": needed }],
+        "cursor": { "batchSize": 0 },
+        "readConcern": { "level": "majority" },
+    }
+}
+
+impl Batch {
+    /// Returns the events in order. The batch's token must not be taken after an error, because
+    /// the stream would resume after events that were never parsed.
+    ///
+    /// # Errors
+    /// Fails if this is no answer of a cursor. An item is an error if it is no well-formed event.
+    pub(crate) fn events(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Document<'_>, Malformed>>, Malformed> {
+        events(self.reply.as_raw_document().as_bytes())
+    }
+
+    /// Returns the token at which the stream resumes after this answer, with or without events.
+    pub(crate) fn token(&self) -> Option<Token> {
+        let raw = self.reply.as_raw_document().get_document("cursor").ok()?;
+        let raw = raw.get_document("postBatchResumeToken").ok()?;
+        Token::new(Document::new(raw.as_bytes()).ok()?, raw.as_bytes())
+    }
+
+    pub(crate) fn cluster_time(&self) -> Option<ClusterTime> {
+        let raw = self.reply.as_raw_document().get_document("$clusterTime").ok()?;
+        deserialize_from_slice(raw.as_bytes()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{bson, serialize_to_vec};
+
+    use super::*;
+
+    fn token(data: &str) -> Option<Token> {
+        let bytes = serialize_to_vec(&doc! { "_data": data }).unwrap();
+        Token::new(Document::new(&bytes).unwrap(), &bytes)
+    }
+
+    #[test]
+    fn a_token_contains_its_time() {
+        // A high-water mark, and the token of an event, of MongoDB 6.
+        let mark = token("8263D3E1A2000000012B0229296E04").unwrap();
+        assert_eq!(mark.at, 0x63d3_e1a2 << 32 | 1);
+        let event = "82635C0E7A000000072B022C0100296E5A100496C525567BB74BD28BFD504F987082C04664\
+                     5F69640064635C0E7A4D4F3A0DCE1C8BB60004";
+        assert_eq!(token(event).unwrap().at, 0x635c_0e7a << 32 | 7);
+        for bad in [
+            "",
+            "82",
+            "8163D3E1A200000001",
+            "82zzD3E1A200000001",
+            "8263D3E1A2000000",
+            "82é3D3E1A200000001",
+        ] {
+            assert_eq!(token(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_event_is_an_error_and_does_not_end_the_batch_silently() {
+        let event = |id: &str| doc! { "operationType": "insert", "documentKey": { "_id": id } };
+        let answer = |batch: mongodb::bson::Bson| {
+            serialize_to_vec(&doc! { "cursor": { "nextBatch": batch }, "ok": 1.0 }).unwrap()
+        };
+        let parsed =
+            |reply: &[u8]| events(reply).map(|all| all.map(|e| e.is_ok()).collect::<Vec<_>>());
+        let whole = answer(bson!([event("one"), event("two"), event("three")]));
+        assert_eq!(parsed(&whole), Ok(vec![true; 3]));
+        assert_eq!(parsed(&answer(bson!([]))), Ok(vec![]));
+        assert_eq!(parsed(&answer(bson!([event("one"), 7]))), Ok(vec![true, false]));
+        // The length of a text in the key of the second event.
+        let text = whole.windows(4).position(|w| w == b"two\0").unwrap();
+        let mut malformed = whole.clone();
+        malformed[text - 4] = 200;
+        assert_eq!(parsed(&malformed), Ok(vec![true, false, true]));
+        for no_answer in [doc! { "ok": 1.0 }, doc! { "cursor": { "id": 1_i64 } }] {
+            assert_eq!(parsed(&serialize_to_vec(&no_answer).unwrap()), Err(Malformed));
+        }
+        assert_eq!(parsed(&whole[1..]), Err(Malformed));
+    }
+
+    #[test]
+    fn a_stream_starts_at_its_time_or_token() {
+        let first = |from: &Start| {
+            let command = command(&["a", "b"], from);
+            let stages = command.get_array("pipeline").unwrap().clone();
+            stages[0].as_document().unwrap().get_document("$changeStream").unwrap().clone()
+        };
+        let time = mongodb::bson::Timestamp { time: 1, increment: 2 };
+        assert_eq!(first(&Start::Time(1 << 32 | 2)), doc! { "startAtOperationTime": time });
+        let token = token("8263D3E1A2000000012B0229296E04").unwrap();
+        let document = doc! { "_data": "8263D3E1A2000000012B0229296E04" };
+        assert_eq!(first(&Start::Token(token.clone())), doc! { "resumeAfter": document.clone() });
+        // Only `startAfter` resumes a stream after a dropped database.
+        assert_eq!(first(&Start::Token(token.of_invalidate())), doc! { "startAfter": document });
+    }
+}

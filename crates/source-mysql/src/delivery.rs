@@ -1,0 +1,421 @@
+//! Delivery of the log's events to the sink, as changed keys or as flushes of whole collections.
+//!
+//! The log contains a transaction after its commit, as one *group*: its beginning, the statements
+//! with their tables and rows, and its end. The end identifies the transaction on MariaDB. On MySQL
+//! the beginning carries its number. Nothing is delivered before the end. A transaction that is
+//! only prepared (XA) is held until its commit.
+//!
+//! A *doubt* is an event after which tables may differ from the last catalogue check. Until a check
+//! after the doubt, changes of a doubtful table flush its collections.
+
+use std::collections::{HashMap, HashSet};
+
+use hotrow_types::key::KeySchema;
+use hotrow_types::version::{ChangeId, Gtid, Position};
+
+use super::binlog::rows::{Operation, Rows};
+use super::binlog::table::TableMap;
+use super::binlog::{Begin, DecodeError, Event, Query};
+use super::inspect::{Table, TableName};
+use super::keys::{self, LogKey};
+use super::place::LogPosition;
+use super::shared::Recent;
+use hotrow_source::{FlushCause, Sink};
+
+mod bind;
+mod statement;
+#[cfg(test)]
+mod tests;
+mod tx_changes;
+
+use self::bind::{Bound, Followed};
+use self::statement::{DefinitionKind, Statement};
+use self::tx_changes::{PreparedTransactions, TxChanges};
+
+/// Maximum of distinct keys per collection and transaction. Beyond it the collection is flushed.
+pub(crate) const KEYS_PER_TRANSACTION_MAX: usize = 10_000;
+/// Maximum of tables per statement.
+const TABLES_PER_STATEMENT_MAX: usize = 10_000;
+
+/// Origin of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Incarnation number of positions.
+    pub(crate) incarnation: u64,
+    /// True if table names compare case-insensitively.
+    pub(crate) names_any_case: bool,
+}
+
+/// Receivers of changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Out<'a> {
+    pub(crate) schemas: &'a [KeySchema],
+    pub(crate) sink: &'a dyn Sink,
+    /// Receives changes before the sink.
+    pub(crate) recent: &'a Recent,
+}
+
+/// Processor of log events that delivers changes to the sink.
+pub(crate) struct Delivery<'a> {
+    out: Out<'a>,
+    origin: Origin,
+    /// Followed table per collection. None if the collection cannot be served.
+    followed: Vec<Option<Followed>>,
+    /// Tables of the current statement, by their number in the log.
+    bound: HashMap<u64, Bound>,
+    group: Option<Group>,
+    prepared: PreparedTransactions,
+    position: LogPosition,
+    /// Point before which everything is delivered.
+    delivered: u64,
+    /// True within a compressed transaction, whose events have no positions of their own.
+    in_payload: bool,
+    /// Number of doubts since the start.
+    doubts: u64,
+    /// Number of doubts before the last catalogue check.
+    settled: u64,
+}
+
+/// Transaction whose end has not arrived.
+struct Group {
+    stage: Stage,
+    gtid: Option<Gtid>,
+    changes: TxChanges,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The next statement is the whole group or begins a transaction.
+    Statement,
+    /// The group ends with its commit, rollback or XA PREPARE.
+    Transaction,
+}
+
+impl<'a> Delivery<'a> {
+    /// Creates a delivery that starts at `position`, the beginning of a group.
+    pub(crate) fn new(
+        out: Out<'a>,
+        origin: Origin,
+        tables: Vec<Option<Table>>,
+        position: LogPosition,
+    ) -> Self {
+        let mut delivery = Self {
+            out,
+            origin,
+            followed: Vec::new(),
+            bound: HashMap::new(),
+            group: None,
+            prepared: PreparedTransactions::default(),
+            delivered: position.point(),
+            position,
+            in_payload: false,
+            doubts: 0,
+            settled: 0,
+        };
+        delivery.follow(tables, 0);
+        delivery
+    }
+
+    /// Returns the point before which everything has been delivered.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Replaces the tables after a catalogue check that began when [`Self::doubts`] was
+    /// `doubts_before`.
+    pub(crate) fn follow(&mut self, tables: Vec<Option<Table>>, doubts_before: u64) {
+        self.followed = tables.into_iter().map(|table| table.map(Followed::new)).collect();
+        // Rows of the current statement are bound to outdated tables.
+        self.bound.values_mut().for_each(Bound::mark_doubtful);
+        self.confirm(doubts_before);
+    }
+
+    /// Confirms the tables after a catalogue check that began when [`Self::doubts`] was
+    /// `doubts_before`.
+    pub(crate) fn confirm(&mut self, doubts_before: u64) {
+        self.settled = doubts_before;
+        // Doubts that arose during the check need another check.
+        let is_doubtful = self.is_doubtful();
+        self.followed.iter_mut().flatten().for_each(|f| f.is_doubtful = is_doubtful);
+    }
+
+    /// Returns the number of doubts since the start.
+    pub(crate) fn doubts(&self) -> u64 {
+        self.doubts
+    }
+
+    /// Returns true if the catalogue must be checked.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.settled < self.doubts
+    }
+
+    /// Sets the position after the current event by its header. `end` is the event's end modulo
+    /// 2^32, or 0 for an event that is in no file.
+    pub(crate) fn ends_at(&mut self, end: u32) {
+        if !self.in_payload {
+            self.position.pass(end);
+        }
+    }
+
+    /// Processes one event. Requires [`Self::ends_at`] for it before.
+    ///
+    /// # Errors
+    /// Fails on an event out of order and on one that proves missing changes.
+    pub(crate) fn take(&mut self, event: Event<'_>) -> Result<(), DeliveryError> {
+        match event {
+            Event::Rotate { file, at } => {
+                self.position.rotate(file, at).ok_or(DeliveryError::File)?
+            }
+            Event::MariaGtid(Begin::Transaction) => self.begin(Stage::Transaction, None)?,
+            Event::MariaGtid(Begin::Standalone) => self.begin(Stage::Statement, None)?,
+            Event::Gtid(gtid) => self.begin(Stage::Statement, Some(gtid))?,
+            Event::AnonymousGtid => return Err(DeliveryError::Anonymous),
+            Event::Query(query) => self.statement(query)?,
+            Event::OpaqueQuery => {
+                self.flush_all()?;
+                self.end_of_statement()?;
+            }
+            Event::Commit => self.commit()?,
+            Event::Prepare { is_one_phase: true, .. } => self.commit()?,
+            Event::Prepare { xid, is_one_phase: false } => {
+                let group = self.group.take().ok_or(DeliveryError::OutsideGroup("XA PREPARE"))?;
+                self.prepared.add(xid, group.changes);
+                self.mark_delivered();
+            }
+            Event::Table(map) => self.table(&map)?,
+            Event::Rows(rows) => self.rows(&rows)?,
+            Event::StatementEnd => self.statement_end()?,
+            Event::Incident => return Err(DeliveryError::Incident),
+            Event::Payload => self.in_payload = true,
+            Event::Heartbeat | Event::Stop | Event::Other => {}
+        }
+        if self.group.is_none() {
+            self.mark_delivered();
+        }
+        Ok(())
+    }
+
+    /// Marks everything up to the current position as delivered.
+    fn mark_delivered(&mut self) {
+        self.in_payload = false;
+        self.delivered = self.delivered.max(self.position.point());
+    }
+
+    fn begin(&mut self, stage: Stage, gtid: Option<Gtid>) -> Result<(), DeliveryError> {
+        if self.group.is_some() {
+            return Err(DeliveryError::Unended);
+        }
+        self.bound.clear();
+        self.group = Some(Group { stage, gtid, changes: TxChanges::default() });
+        Ok(())
+    }
+
+    fn group(&mut self, what: &'static str) -> Result<&mut Group, DeliveryError> {
+        self.group.as_mut().ok_or(DeliveryError::OutsideGroup(what))
+    }
+
+    fn statement(&mut self, query: Query<'_>) -> Result<(), DeliveryError> {
+        self.group("a statement")?;
+        match Statement::of(query.text) {
+            Statement::Begin => self.group("a statement")?.stage = Stage::Transaction,
+            Statement::Savepoint => {}
+            Statement::End => self.commit()?,
+            Statement::XaCommit(xid) => {
+                match xid.and_then(|xid| self.prepared.remove(&xid)) {
+                    Some(changes) => self.group("XA COMMIT")?.changes = changes,
+                    // Prepared before this session, or dropped beyond the maximum.
+                    None => self.flush_all()?,
+                }
+                self.commit()?;
+            }
+            Statement::XaRollback(xid) => {
+                xid.and_then(|xid| self.prepared.remove(&xid));
+                self.group = None;
+                self.mark_delivered();
+            }
+            Statement::Privileges => {
+                // The privileges on the tables may have changed.
+                self.doubts += 1;
+                self.end_of_statement()?;
+            }
+            Statement::Definition { kind, has_rows } => {
+                if has_rows {
+                    self.group("a statement")?.stage = Stage::Transaction;
+                }
+                self.definition(query.text, kind)?;
+                self.end_of_statement()?;
+            }
+            Statement::Any => {
+                self.flush_all()?;
+                self.end_of_statement()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes a statement that may have changed the tables that it names.
+    fn definition(&mut self, text: &[u8], kind: DefinitionKind) -> Result<(), DeliveryError> {
+        for collection in 0..self.followed.len() {
+            let Some(followed) = self.followed[collection].as_mut() else {
+                // This statement may make the collection servable.
+                self.doubts += 1;
+                continue;
+            };
+            let TableName { schema, table } = &followed.table.name;
+            if !statement::names(text, schema, table) {
+                continue;
+            }
+            let cause = match kind {
+                DefinitionKind::Truncate => FlushCause::Bulk,
+                DefinitionKind::Schema => {
+                    followed.is_doubtful = true;
+                    self.doubts += 1;
+                    FlushCause::Schema
+                }
+            };
+            self.group("a statement")?.changes.flush(collection, cause);
+        }
+        Ok(())
+    }
+
+    /// Ends the group if it consists of one statement.
+    fn end_of_statement(&mut self) -> Result<(), DeliveryError> {
+        match self.group("a statement")?.stage {
+            Stage::Statement => self.commit(),
+            Stage::Transaction => Ok(()),
+        }
+    }
+
+    fn flush_all(&mut self) -> Result<(), DeliveryError> {
+        let count = self.followed.len();
+        let group = self.group("a statement")?;
+        (0..count).for_each(|collection| group.changes.flush(collection, FlushCause::Bulk));
+        Ok(())
+    }
+
+    /// Commits the group at the end of the current event.
+    fn commit(&mut self) -> Result<(), DeliveryError> {
+        let group = self.group.take().ok_or(DeliveryError::OutsideGroup("a commit"))?;
+        let end = self.position.point();
+        let position = Position { incarnation: self.origin.incarnation, at: end };
+        let mark = group.gtid.map_or(ChangeId::Commit(position), ChangeId::Gtid);
+        group.changes.deliver(self.out, mark, end);
+        self.bound.clear();
+        self.mark_delivered();
+        Ok(())
+    }
+
+    fn table(&mut self, map: &TableMap<'_>) -> Result<(), DeliveryError> {
+        self.group("a table")?;
+        if self.bound.len() >= TABLES_PER_STATEMENT_MAX {
+            return Err(DeliveryError::TooManyTables);
+        }
+        let (mut bound, reshaped) = Bound::new(map, &mut self.followed, self.origin.names_any_case);
+        bound.is_repeated = self.bound.contains_key(&map.id);
+        self.bound.insert(map.id, bound);
+        let group = self.group("a table")?;
+        for collection in &reshaped {
+            group.changes.flush(*collection, FlushCause::Schema);
+        }
+        self.doubts += reshaped.len() as u64;
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: &Rows<'_>) -> Result<(), DeliveryError> {
+        let group = self.group.as_mut().ok_or(DeliveryError::OutsideGroup("rows"))?;
+        let bound =
+            self.bound.get_mut(&rows.table).ok_or(DeliveryError::Undescribed(rows.table))?;
+        bound.has_rows = true;
+        if rows.operation != Operation::Insert {
+            bound
+                .cascades_to
+                .iter()
+                .for_each(|collection| group.changes.flush(*collection, FlushCause::Bulk));
+        }
+        for target in &bound.targets {
+            let followed = self.followed.get_mut(target.collection).and_then(Option::as_mut);
+            let (Some(followed), Some(schema)) =
+                (followed, self.out.schemas.get(target.collection))
+            else {
+                continue;
+            };
+            if followed.is_doubtful
+                || !collect(rows, bound, target, &followed.table, schema, &mut group.changes)
+            {
+                group.changes.flush(target.collection, FlushCause::Bulk);
+                if !followed.is_doubtful && !rows.is_unreadable() {
+                    followed.is_doubtful = true;
+                    self.doubts += 1;
+                }
+            }
+        }
+        if rows.ends_statement {
+            self.statement_end()?;
+        }
+        Ok(())
+    }
+
+    /// Discards the tables of the statement.
+    fn statement_end(&mut self) -> Result<(), DeliveryError> {
+        let group = self.group.as_mut().ok_or(DeliveryError::OutsideGroup("a statement's end"))?;
+        for bound in self.bound.values().filter(|bound| bound.may_have_hidden_changes()) {
+            bound
+                .by_foreign_key
+                .iter()
+                .for_each(|collection| group.changes.flush(*collection, FlushCause::Bulk));
+        }
+        self.bound.clear();
+        Ok(())
+    }
+}
+
+/// Collects the keys of rows. Returns false if some are unknown.
+fn collect(
+    rows: &Rows<'_>,
+    bound: &Bound,
+    target: &bind::BoundCollection,
+    table: &Table,
+    schema: &KeySchema,
+    changes: &mut TxChanges,
+) -> bool {
+    let (Some(columns), Some(key_columns)) = (&bound.columns, &target.key_columns) else {
+        return false;
+    };
+    let mut found = HashSet::new();
+    let mut is_complete = true;
+    let read = rows.keys(columns, key_columns, |cells| {
+        let values: Option<Vec<_>> = cells.iter().map(Option::as_ref).collect();
+        match values.map(|values| keys::of_log(table, schema, &values)) {
+            Some(LogKey::Key(key)) => drop(found.insert(key)),
+            // No URL can address such a row.
+            Some(LogKey::Unaddressable) => {}
+            Some(LogKey::Mismatch) | None => is_complete = false,
+        }
+    });
+    if read.is_err() || !is_complete {
+        return false;
+    }
+    changes.add(target.collection, found);
+    true
+}
+
+/// Reason that an event cannot be processed. It ends the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DeliveryError {
+    #[error("an event of the binary log cannot be read: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("the binary log has {0} outside of a transaction")]
+    OutsideGroup(&'static str),
+    #[error("the binary log begins a transaction before the end of the previous one")]
+    Unended,
+    #[error("the binary log has rows of table {0} without a table map")]
+    Undescribed(u64),
+    #[error("a statement in the binary log has more than {TABLES_PER_STATEMENT_MAX} tables")]
+    TooManyTables,
+    #[error("the binary log continues in a file whose name has no number")]
+    File,
+    #[error("the binary log has a transaction without a number: `gtid_mode` must be ON")]
+    Anonymous,
+    #[error("the server reports that its binary log lacks changes (an incident event)")]
+    Incident,
+}

@@ -1,0 +1,128 @@
+//! Binding of the log's tables to collections and key columns.
+
+use super::super::binlog::table::{Layout, TableMap};
+use super::super::inspect::{Table, TableName};
+
+/// Table of a collection that the feed follows.
+#[derive(Clone, Debug)]
+pub(super) struct Followed {
+    /// Table as of the last catalogue check.
+    pub(super) table: Table,
+    /// True if the table may differ from `table`. Until the next catalogue check its rows yield no
+    /// keys.
+    pub(super) is_doubtful: bool,
+    /// Last layout of the table in the log.
+    shape: Option<Vec<u8>>,
+}
+
+/// Table of the current statement.
+#[derive(Debug)]
+pub(super) struct Bound {
+    /// Layouts of the columns. None if its rows cannot or need not be decoded.
+    pub(super) columns: Option<Vec<Layout>>,
+    /// Collections that its rows belong to.
+    pub(super) targets: Vec<BoundCollection>,
+    /// Collections that change with its rows by foreign keys (MySQL).
+    pub(super) cascades_to: Vec<usize>,
+    /// Collections of this table that foreign keys may change.
+    pub(super) by_foreign_key: Vec<usize>,
+    /// True if the statement has logged rows of it.
+    pub(super) has_rows: bool,
+    /// True if the statement described it more than once: for its own rows, and for rows that a
+    /// foreign key changes.
+    pub(super) is_repeated: bool,
+}
+
+/// Collection of a bound table.
+#[derive(Debug)]
+pub(super) struct BoundCollection {
+    pub(super) collection: usize,
+    /// Indices of the key columns. None if unknown.
+    pub(super) key_columns: Option<Vec<usize>>,
+}
+
+impl Followed {
+    pub(super) fn new(table: Table) -> Self {
+        Self { table, is_doubtful: false, shape: None }
+    }
+}
+
+impl Bound {
+    /// Binds a table. Also returns the collections whose table layout changed.
+    pub(super) fn new(
+        map: &TableMap<'_>,
+        followed: &mut [Option<Followed>],
+        names_any_case: bool,
+    ) -> (Self, Vec<usize>) {
+        let is_named = |name: &TableName| {
+            let same = |a: &str, b: &[u8]| match names_any_case {
+                true => a.to_lowercase() == String::from_utf8_lossy(b).to_lowercase(),
+                false => a.as_bytes() == b,
+            };
+            same(&name.schema, map.database) && same(&name.table, map.name)
+        };
+        let mut bound = Self {
+            columns: None,
+            targets: Vec::new(),
+            cascades_to: Vec::new(),
+            by_foreign_key: Vec::new(),
+            has_rows: false,
+            is_repeated: false,
+        };
+        let mut reshaped = Vec::new();
+        for (collection, slot) in followed.iter_mut().enumerate() {
+            let Some(followed) = slot else { continue };
+            if followed.table.changed_by.iter().any(is_named) {
+                bound.cascades_to.push(collection);
+            }
+            if !is_named(&followed.table.name) {
+                continue;
+            }
+            // A doubtful table may have its first foreign key.
+            if followed.table.has_foreign_keys || followed.is_doubtful {
+                bound.by_foreign_key.push(collection);
+            }
+            let shape = map.shape();
+            if followed.shape.as_ref().is_some_and(|before| *before != shape) {
+                followed.is_doubtful = true;
+                reshaped.push(collection);
+            }
+            followed.shape = Some(shape);
+            bound.targets.push(BoundCollection {
+                collection,
+                key_columns: key_columns(map, &followed.table),
+            });
+        }
+        if !bound.targets.is_empty() {
+            // If this fails, the rows yield no keys and the collections are flushed.
+            bound.columns = map.columns().ok();
+        }
+        (bound, reshaped)
+    }
+
+    /// Returns true if the statement may have changed rows of it without logging them. A table that
+    /// is only locked for writing looks the same.
+    pub(super) fn may_have_hidden_changes(&self) -> bool {
+        !self.has_rows || self.is_repeated
+    }
+
+    /// Makes the rows unreadable, because the table may have changed.
+    pub(super) fn mark_doubtful(&mut self) {
+        self.columns = None;
+    }
+}
+
+/// Returns the indices of the key columns in the log's rows: by name, or by the catalogue's order
+/// if the log has no names.
+fn key_columns(map: &TableMap<'_>, table: &Table) -> Option<Vec<usize>> {
+    match map.names().ok()? {
+        Some(names) => {
+            let index_of = |name: &str| names.iter().position(|n| *n == name.as_bytes());
+            table.key.iter().map(|key| index_of(&key.name)).collect()
+        }
+        None => {
+            let is_same = map.columns().is_ok_and(|columns| columns.len() == table.columns.len());
+            is_same.then(|| table.key.iter().map(|key| key.position).collect())
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Stream of the binary log on a separate connection.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_core::Stream as _;
+use mysql_async::binlog::events::Event as Raw;
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{BinlogStream, BinlogStreamRequest, Conn, Error};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::connect::full_text;
+use super::probe::LogEnd;
+use super::server::Flavor;
+use super::session::{Ended, timely};
+use hotrow_source::LossCause;
+
+/// Maximum of received events that wait to be handled.
+const BUFFERED_MAX: usize = 8;
+/// Error number of a stream that the server cannot continue.
+const FATAL_READING: u16 = 1236;
+/// MariaDB's error number for a replica number that is in use.
+const SAME_ID: u16 = 4052;
+
+#[derive(Debug)]
+pub(crate) struct Dump {
+    events: mpsc::Receiver<Result<Raw, Error>>,
+    reader: JoinHandle<()>,
+}
+
+impl Dump {
+    /// Requests all events from `end` on and waits for the first, which confirms the request. Each
+    /// step blocks for at most `limit`.
+    ///
+    /// # Errors
+    /// Errors of the server.
+    pub(crate) async fn start(
+        mut conn: Conn,
+        flavor: Flavor,
+        server_id: u32,
+        end: &LogEnd,
+        heartbeat: Duration,
+        limit: Duration,
+    ) -> Result<Self, Ended> {
+        let doing = "setting up the stream";
+        timely(limit, doing, async { Ok(conn.query_drop(settings(flavor, heartbeat)).await?) })
+            .await?;
+        let request = BinlogStreamRequest::new(server_id)
+            .with_filename(end.file.as_bytes())
+            .with_pos(end.position.offset());
+        let stream =
+            timely(limit, doing, async { Ok(conn.get_binlog_stream(request).await?) }).await?;
+        let (sender, events) = mpsc::channel(BUFFERED_MAX);
+        // A separate task: if malformed bytes make the driver panic, only this task ends.
+        let reader = tokio::spawn(read(stream, sender));
+        let mut dump = Self { events, reader };
+        // The first event is the name of the file.
+        timely(limit, "the start of the stream", dump.next()).await?;
+        Ok(dump)
+    }
+
+    /// Returns the next event.
+    ///
+    /// # Errors
+    /// Reason that the stream ended.
+    pub(crate) async fn next(&mut self) -> Result<Raw, Ended> {
+        match self.events.recv().await {
+            Some(Ok(event)) => Ok(event),
+            Some(Err(e)) => Err(stream_error(&e)),
+            None => Err(self.end().await),
+        }
+    }
+
+    /// Returns an event that is already available.
+    pub(crate) fn ready(&mut self) -> Option<Result<Raw, Ended>> {
+        self.events.try_recv().ok().map(|event| event.map_err(|e| stream_error(&e)))
+    }
+
+    async fn end(&mut self) -> Ended {
+        let detail = match (&mut self.reader).await {
+            Err(e) if e.is_panic() => {
+                "an event of the binary log cannot be read: the driver panicked"
+            }
+            _ => "the server ended the stream",
+        };
+        Ended::new(LossCause::Unavailable, detail)
+    }
+}
+
+impl Drop for Dump {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+async fn read(mut stream: BinlogStream, sender: mpsc::Sender<Result<Raw, Error>>) {
+    loop {
+        let event = std::future::poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)).await;
+        let is_last = !matches!(event, Some(Ok(_)));
+        let Some(event) = event else { return };
+        if sender.send(event).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Returns the settings of the stream's session. Source: MariaDB Knowledge Base, "Replication
+/// protocol: COM_BINLOG_DUMP"; MySQL's sql/rpl_binlog_sender.cc.
+fn settings(flavor: Flavor, heartbeat: Duration) -> String {
+    let period_ns = heartbeat.as_nanos();
+    match flavor {
+        // 4 means support for MariaDB's GTID events.
+        Flavor::MariaDb => format!(
+            "SET @mariadb_slave_capability = 4, @master_heartbeat_period = {period_ns}, \
+             SESSION max_statement_time = 0"
+        ),
+        Flavor::MySql => format!(
+            "SET @master_heartbeat_period = {period_ns}, @source_heartbeat_period = {period_ns}, \
+             @source_binlog_checksum = @@GLOBAL.binlog_checksum"
+        ),
+    }
+}
+
+fn stream_error(e: &Error) -> Ended {
+    let text = full_text(e);
+    // MySQL reports it by its text and the number of other errors.
+    let is_id_conflict = |message: &str| message.contains("same server_uuid/server_id");
+    match e {
+        Error::Server(e) if e.code == SAME_ID || is_id_conflict(&e.message) => Ended::new(
+            LossCause::Unavailable,
+            format!(
+                "another replica has the feed's number; set a unique `source.server_id` for \
+                 each, or omit it: {text}"
+            ),
+        ),
+        Error::Server(e) if e.code == FATAL_READING => {
+            Ended::new(LossCause::LogPruned, format!("the binary log's stream: {text}"))
+        }
+        _ => Ended::new(LossCause::Unavailable, format!("the binary log's stream: {text}")),
+    }
+}

@@ -1,0 +1,376 @@
+//! The feed: sessions in sequence until shutdown.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::KeySchema;
+use hotrow_types::version::Position;
+use mysql_async::Conn;
+
+use super::config::Config;
+use super::connect::{self, ConnectError, Settings};
+use super::delivery::{Delivery, Origin, Out};
+use super::dump::Dump;
+use super::error::Finding;
+use super::inspect::{self, Refused, Table};
+use super::probe::Progress;
+use super::server::Identity;
+use super::session::{CatalogCheck, CatalogWatcher, Ended, Session, timely};
+use super::shared::Shared;
+use super::start;
+use super::target::Target;
+use super::tuning::Tuning;
+use hotrow_source::catalog_watermark::CatalogWatermark;
+use hotrow_source::feed_loop::{self, Pauses, every};
+use hotrow_source::preflight::PreflightErrors;
+use hotrow_source::spec::Follow;
+use hotrow_source::{FlushCause, LossCause, Sink};
+use hotrow_supervisor as supervisor;
+
+/// Change feed of the database.
+#[derive(Debug)]
+pub struct MysqlFeed {
+    pub(crate) config: Arc<Config>,
+    /// Connection target of the feed.
+    pub(crate) target: Arc<Target>,
+    pub(crate) tuning: Tuning,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) schemas: Arc<[KeySchema]>,
+}
+
+impl MysqlFeed {
+    /// Runs until `shutdown` is set. Blocks: use a dedicated thread. It may run again after an
+    /// error or a panic, once a loss was reported to the sink.
+    ///
+    /// # Errors
+    /// Fails if the system cannot create an event loop. Nothing was delivered then.
+    // Owned arguments, because the feed must be the last to drop them.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
+        feed_loop::run(&shutdown, self.follow(&*sink))
+    }
+
+    async fn follow(&self, sink: &dyn Sink) -> Infallible {
+        let mut feed_loop = FeedLoop {
+            feed: self,
+            sink,
+            server: None,
+            last_error: String::new(),
+            newest_end: Cell::new(0),
+            salt: 0,
+        };
+        let mut pauses = Pauses::new();
+        loop {
+            let began_at = Instant::now();
+            match feed_loop.session().await {
+                Ok(ended) => {
+                    tracing::warn!(
+                        cause = ?ended.cause,
+                        detail = %ended.detail,
+                        "the change feed lost its place; everything is read anew"
+                    );
+                    sink.loss(ended.cause, &ended.detail);
+                    if ended.cause == LossCause::OtherLog {
+                        feed_loop.renumber();
+                    }
+                    pauses.worked(began_at.elapsed());
+                }
+                Err(ended) => feed_loop.report_error(&ended),
+            }
+            pauses.wait().await;
+        }
+    }
+}
+
+/// State across sessions.
+struct FeedLoop<'a> {
+    feed: &'a MysqlFeed,
+    sink: &'a dyn Sink,
+    /// Server of the last session.
+    server: Option<Identity>,
+    /// Last logged error of an attempt to start.
+    last_error: String,
+    /// Highest observed end of the server's log.
+    newest_end: Cell<u64>,
+    /// Salt of positions since the log went back, see [`Identity::renewed`].
+    salt: u64,
+}
+
+impl FeedLoop<'_> {
+    /// Runs one session. Fails if the session ended before the sink received its start.
+    async fn session(&mut self) -> Result<Ended, Ended> {
+        let MysqlFeed { config, target, tuning, shared, schemas } = self.feed;
+        let settings = settings(config, tuning);
+        let mut probes =
+            connect::primary(target, settings, None).await.map_err(|e| unreachable(&e))?;
+        self.record_server(&probes.identity);
+        let identity = probes.identity.clone().renewed(self.salt);
+        let mut catalog_session = connect::session(target, &probes.host, settings)
+            .await
+            .map_err(|e| unreachable(&[e]))?;
+        let raw = timely(tuning.silence_max, "connecting the stream", async {
+            connect::raw(target, &probes.host).await.map_err(|e| unreachable(&[e]))
+        });
+        let raw = raw.await?;
+        if !catalog_session.identity.is_same_process(&identity) {
+            return Err(Ended::new(
+                LossCause::OtherDatabase,
+                format!("{} leads to different servers", probes.host),
+            ));
+        }
+        let privileges = timely(tuning.silence_max, "reading the privileges", async {
+            Ok(connect::privileges(&mut catalog_session.conn).await?)
+        });
+        let privileges = privileges.await?;
+        if config.follow == Follow::Nothing {
+            let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
+            shared.publish(identity.clone(), &readable(&tables));
+            self.last_error.clear();
+            self.sink.started(None);
+            let conn = catalog_session.conn;
+            return Ok(Catalogue { feed_loop: self, identity, conn, tables, privileges }
+                .watch()
+                .await);
+        }
+        // Log position first, catalogue second, so that every schema change after this check is
+        // delivered.
+        let end = start::log_position(&mut probes.conn, &identity, tuning).await?;
+        if end.point < self.newest_end.get() {
+            return Ok(Ended::new(
+                LossCause::OtherLog,
+                "the binary log's end went back while it was not followed",
+            ));
+        }
+        self.newest_end.set(end.point);
+        let catalog_sent_at = Nanos::now();
+        let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
+        // Readers first, so that they can answer by policy while the feed still starts.
+        let recent = shared.publish(identity.clone(), &readable(&tables));
+        let server_id = config.server_id.unwrap_or_else(|| start::random_server_id(&identity));
+        let dump = Dump::start(
+            raw,
+            identity.flavor,
+            server_id,
+            &end,
+            tuning.heartbeat,
+            tuning.silence_max,
+        )
+        .await?;
+        let point = end.position.point();
+        tracing::info!(
+            host = %probes.host,
+            server = %identity,
+            file = %end.file,
+            offset = end.position.offset(),
+            "the change feed starts"
+        );
+        self.last_error.clear();
+        self.sink.started(Some(Position { incarnation: identity.incarnation, at: point }));
+        let origin =
+            Origin { incarnation: identity.incarnation, names_any_case: identity.names_any_case };
+        let out = Out { schemas, sink: self.sink, recent: &recent };
+        let delivery = Delivery::new(out, origin, followed(&tables), end.position);
+        let newest_end = &self.newest_end;
+        let catalog =
+            CatalogWatermark::new(config.schema_poll, config.max_staleness, catalog_sent_at);
+        let conn = catalog_session.conn;
+        let mut catalogue =
+            Catalogue { feed_loop: self, identity: identity.clone(), conn, tables, privileges };
+        let session = Session {
+            identity: &identity,
+            tuning,
+            sink: catalogue.feed_loop.sink,
+            recent: &recent,
+            dump,
+            delivery,
+            progress: Progress::new(point),
+            catalog,
+            newest_end,
+        };
+        Ok(session.run(&mut probes.conn, &mut catalogue).await)
+    }
+
+    async fn inspect_tables(
+        &self,
+        conn: &mut Conn,
+        identity: &Identity,
+    ) -> Result<Vec<Result<Table, Refused>>, Ended> {
+        let MysqlFeed { config, target, tuning, schemas, .. } = self.feed;
+        let inspection = async {
+            Ok(inspect::tables(conn, identity, &target.database, &config.collections).await?)
+        };
+        let mut tables = timely(tuning.silence_max, "inspecting the catalogue", inspection).await?;
+        // Ids are parsed by the schemas of the start. They cannot serve a table whose key type
+        // changed.
+        for ((table, schema), spec) in
+            tables.iter_mut().zip(schemas.iter()).zip(&config.collections)
+        {
+            if table.as_ref().is_ok_and(|t| t.key_schema().types() != schema.types()) {
+                let what = format!(
+                    "collection `{}`: the key of `{}` changed its type",
+                    spec.name, spec.table
+                );
+                *table = Err(vec![Finding::new(what, "restart to serve it by the new one")]);
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Records the identity of the server. If it is another server, every entry becomes stale,
+    /// including reads since the last session. A restart needs no such step: the end of the last
+    /// session was reported as a loss, and readers keep nothing until the next session starts.
+    fn record_server(&mut self, identity: &Identity) {
+        let before = self.server.replace(identity.clone());
+        let Some(before) = before.filter(|before| !before.is_same_process(identity)) else {
+            return;
+        };
+        self.newest_end.set(0);
+        self.salt = 0;
+        if before.name == identity.name {
+            tracing::info!(
+                server = %identity,
+                "the server was restarted; positions from before the restart are not accepted"
+            );
+            return;
+        }
+        let detail = format!("{before} was followed, {identity} answers now");
+        tracing::warn!(%detail, "another server; everything is read anew");
+        // Readers first: a read that begins after the loss must not see the old server.
+        self.feed.shared.down(&detail);
+        self.sink.loss(LossCause::OtherDatabase, &detail);
+    }
+
+    /// Changes the incarnation, because the log of a running server went back and its points recur
+    /// with another meaning. No other instance and no later process uses the same number.
+    fn renumber(&mut self) {
+        self.newest_end.set(0);
+        // 0 means that the log did not go back.
+        self.salt = RandomState::new().hash_one("log went back").max(1);
+    }
+
+    /// Reports the reason for a missing feed to log and readers, once per reason.
+    fn report_error(&mut self, ended: &Ended) {
+        if self.last_error != ended.detail {
+            tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
+            self.feed.shared.set_reason(&ended.detail);
+            self.last_error.clone_from(&ended.detail);
+        }
+    }
+}
+
+pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {
+    Settings { statement_timeout: tuning.silence_max, connect_timeout: config.connect_timeout }
+}
+
+pub(crate) fn unreachable(errors: &[ConnectError]) -> Ended {
+    let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Ended::new(LossCause::Unavailable, text)
+}
+
+/// Returns the tables with the errors as text for readers.
+fn readable(tables: &[Result<Table, Refused>]) -> Vec<Result<Table, String>> {
+    let why = |findings: &Refused| {
+        findings.iter().map(|f| f.problem.clone()).collect::<Vec<_>>().join("; ")
+    };
+    tables.iter().map(|table| table.clone().map_err(|findings| why(&findings))).collect()
+}
+
+fn followed(tables: &[Result<Table, Refused>]) -> Vec<Option<Table>> {
+    tables.iter().map(|table| table.as_ref().ok().cloned()).collect()
+}
+
+/// Catalogue as of a session's last check.
+struct Catalogue<'a, 'b> {
+    feed_loop: &'a FeedLoop<'b>,
+    identity: Identity,
+    conn: Conn,
+    tables: Vec<Result<Table, Refused>>,
+    /// Privileges of the last login of `conn`, see [`connect::privileges`].
+    privileges: u64,
+}
+
+impl Catalogue<'_, '_> {
+    /// Checks the catalogue periodically, without a feed.
+    async fn watch(&mut self) -> Ended {
+        let mut tick = every(self.feed_loop.feed.tuning.catalog_check_every);
+        loop {
+            supervisor::turn();
+            tick.tick().await;
+            if let Err(ended) = self.check().await {
+                return ended;
+            }
+        }
+    }
+
+    /// Logs in again if the account's privileges changed, so that the check uses the current ones.
+    /// Returns true if it did. When the login fails, nothing is served, not even over open
+    /// connections.
+    async fn refresh_privileges(&mut self) -> Result<bool, Ended> {
+        let MysqlFeed { config, tuning, shared, .. } = self.feed_loop.feed;
+        let conn = &mut self.conn;
+        let refresh = async {
+            // An error may mean that the account no longer exists. The login then reports it.
+            if connect::privileges(conn).await.is_ok_and(|now| now == self.privileges) {
+                return Ok(None);
+            }
+            connect::log_in_again(conn, self.identity.flavor, settings(config, tuning)).await?;
+            Ok(Some(connect::privileges(conn).await?))
+        };
+        match timely(tuning.silence_max, "logging in with the current privileges", refresh).await {
+            Ok(None) => Ok(false),
+            Ok(Some(privileges)) => {
+                self.privileges = privileges;
+                Ok(true)
+            }
+            Err(ended) => {
+                shared.down(&ended.detail);
+                Err(ended)
+            }
+        }
+    }
+}
+
+impl CatalogWatcher for Catalogue<'_, '_> {
+    async fn check(&mut self) -> Result<CatalogCheck, Ended> {
+        let MysqlFeed { config, shared, schemas, .. } = self.feed_loop.feed;
+        let is_refreshed = self.refresh_privileges().await?;
+        let now = self.feed_loop.inspect_tables(&mut self.conn, &self.identity).await?;
+        if is_refreshed {
+            shared.reconnect();
+        }
+        if now == self.tables {
+            return Ok(CatalogCheck::Unchanged);
+        }
+        // Readers first, then the flush: a read that begins after it uses the new definition.
+        for (i, table) in readable(&now).iter().enumerate() {
+            shared.set_table(i, table);
+        }
+        for (i, (table, before)) in
+            now.iter().zip(&self.tables).enumerate().filter(|(_, (now, before))| now != before)
+        {
+            let name = &config.collections[i].name;
+            match (table, before) {
+                (Err(why), _) => {
+                    let why = PreflightErrors(why.clone());
+                    tracing::error!(
+                        collection = %name,
+                        "the collection can no longer be served; to fix:{why}"
+                    );
+                }
+                (Ok(_), _) => {
+                    tracing::info!(collection = %name, "the table's definition changed");
+                }
+            }
+            if let Some(schema) = schemas.get(i) {
+                self.feed_loop.sink.flush(schema.collection(), FlushCause::Schema, None);
+            }
+        }
+        self.tables = now;
+        Ok(CatalogCheck::Changed(followed(&self.tables)))
+    }
+}

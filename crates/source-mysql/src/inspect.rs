@@ -1,0 +1,312 @@
+//! Inspection of a collection's table: its served columns, its key, and the tables that change it
+//! by foreign keys.
+//!
+//! It runs at the start, with the schema poll, and in a reader whose statement no longer fits.
+
+mod catalog;
+mod foreign_keys;
+mod keys;
+mod types;
+
+pub(crate) use self::catalog::current_user;
+
+use std::collections::BTreeSet;
+
+use hotrow_source::preflight::listed;
+use hotrow_types::key::{CollectionId, KeySchema, KeyType};
+use mysql_async::{Conn, Error};
+
+use self::catalog::Facts;
+use self::foreign_keys::ForeignKeys;
+use super::json::Scalar;
+use super::keys::{KeyStored, Spelling};
+use super::server::Identity;
+use hotrow_source::preflight::Finding;
+use hotrow_source::spec::CollectionConfig;
+
+/// Name of the primary key's index.
+pub(crate) const PRIMARY: &str = "PRIMARY";
+
+/// Table of a collection, as needed for reads and the feed. Equal tables are read alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) collection: CollectionId,
+    pub(crate) name: TableName,
+    /// All columns in the table's order, served or not. Row images in the log have the same order.
+    pub(crate) columns: Vec<Column>,
+    /// Key columns in the order of the configuration.
+    pub(crate) key: Vec<KeyColumn>,
+    /// Served columns in order.
+    pub(crate) served: Vec<Served>,
+    /// Unique index of the key: `PRIMARY` or the name of another one.
+    pub(crate) index: String,
+    /// Tables whose changes can change rows here by foreign keys with CASCADE or SET NULL, directly
+    /// or indirectly. Only on MySQL, whose log has no rows of such changes.
+    pub(crate) changed_by: Vec<TableName>,
+    /// True if the table has or may have foreign keys. They may change rows that the log does not
+    /// contain.
+    pub(crate) has_foreign_keys: bool,
+}
+
+/// Name of a table on the server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TableName {
+    /// Database of the table.
+    pub(crate) schema: String,
+    pub(crate) table: String,
+}
+
+/// Column of the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    /// `COLUMN_TYPE`, for instance `int(10) unsigned`.
+    pub(crate) sql_type: String,
+    /// Collation of a text column.
+    pub(crate) collation: Option<String>,
+}
+
+/// Column of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyColumn {
+    pub(crate) name: String,
+    /// Index in [`Table::columns`], from 0.
+    pub(crate) position: usize,
+    /// Storage type in the database.
+    pub(crate) stored: KeyStored,
+    /// Type in ids.
+    pub(crate) ty: KeyType,
+    pub(crate) spelling: Spelling,
+}
+
+/// Served column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) name: String,
+    /// Expression to select.
+    pub(crate) select: Select,
+    /// Parser of the selected value.
+    pub(crate) scalar: Scalar,
+}
+
+/// Form in which a column is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Select {
+    Plain,
+    /// As a number of double precision.
+    Double,
+    /// A geometry as well-known binary.
+    Wkb,
+}
+
+/// Every reason that a collection cannot be served.
+pub(crate) type Refused = Vec<Finding>;
+
+impl Table {
+    pub(crate) fn key_schema(&self) -> KeySchema {
+        KeySchema::new(self.collection, self.key.iter().map(|k| k.ty).collect())
+    }
+
+    /// Returns [`Spelling::Many`] if equal keys may have several spellings. Then only an answer for
+    /// the row's own spelling may be cached.
+    pub(crate) fn spelling(&self) -> Spelling {
+        if self.key.iter().any(|k| k.spelling == Spelling::Many) {
+            Spelling::Many
+        } else {
+            Spelling::One
+        }
+    }
+}
+
+impl TableName {
+    /// Returns `` `database`.`table` ``.
+    pub(crate) fn sql(&self) -> String {
+        format!("{}.{}", quote(&self.schema), quote(&self.table))
+    }
+}
+
+/// Inspects the tables of all collections. Each result is a table or the reasons that it cannot be
+/// served. `database` is that of the connection string.
+///
+/// # Errors
+/// Errors of the driver. Nothing is known then.
+pub(crate) async fn tables(
+    conn: &mut Conn,
+    identity: &Identity,
+    database: &str,
+    specs: &[CollectionConfig],
+) -> Result<Vec<Result<Table, Refused>>, Error> {
+    let foreign_keys = ForeignKeys::read(conn, identity).await?;
+    let mut tables = Vec::with_capacity(specs.len());
+    for (i, spec) in specs.iter().enumerate() {
+        // The configuration allows fewer collections than 2^16.
+        tables.push(
+            one(conn, identity, database, CollectionId(i as u16), spec, &foreign_keys).await?,
+        );
+    }
+    Ok(tables)
+}
+
+/// Inspects the table of one collection.
+///
+/// # Errors
+/// Errors of the driver.
+pub(crate) async fn table(
+    conn: &mut Conn,
+    identity: &Identity,
+    database: &str,
+    collection: CollectionId,
+    spec: &CollectionConfig,
+) -> Result<Result<Table, Refused>, Error> {
+    let foreign_keys = ForeignKeys::read(conn, identity).await?;
+    one(conn, identity, database, collection, spec, &foreign_keys).await
+}
+
+async fn one(
+    conn: &mut Conn,
+    identity: &Identity,
+    database: &str,
+    collection: CollectionId,
+    spec: &CollectionConfig,
+    foreign_keys: &ForeignKeys,
+) -> Result<Result<Table, Refused>, Error> {
+    let wanted = catalog::table_name(spec, database, identity);
+    let facts = match catalog::facts(conn, identity, spec, &wanted).await? {
+        Ok(facts) => facts,
+        Err(missing) => return Ok(Err(vec![missing])),
+    };
+    let mut findings = check(spec, &facts);
+    // For a view, further findings such as a missing key would be noise.
+    if !findings.is_empty() {
+        return Ok(Err(findings));
+    }
+    let mut note = |result: Result<_, Refused>| result.map_err(|more| findings.extend(more)).ok();
+    let key = note(keys::columns(spec, &facts));
+    let served = served(spec, &facts, key.as_ref().map_or(&[], |(_, key)| key))
+        .map_err(|more| findings.extend(more))
+        .ok();
+    findings.extend(catalog::check_privileges(conn, spec, &facts).await?);
+    findings.extend(foreign_keys::check(conn, spec, &facts.name, foreign_keys).await?);
+    let (Some((index, key)), Some(served), true) = (key, served, findings.is_empty()) else {
+        return Ok(Err(findings));
+    };
+    let column = |c: &catalog::Column| Column {
+        name: c.name.clone(),
+        sql_type: c.sql_type.clone(),
+        collation: c.collation.clone(),
+    };
+    Ok(Ok(Table {
+        collection,
+        columns: facts.columns.iter().map(column).collect(),
+        key,
+        served,
+        index,
+        changed_by: foreign_keys.ancestors(&facts.name),
+        has_foreign_keys: facts.has_foreign_keys,
+        name: facts.name,
+    }))
+}
+
+/// Returns the findings about the table itself.
+fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut refuse = |what: &str, fix: String| {
+        findings.push(Finding::new(
+            format!("collection `{}`: `{}` {what}", spec.name, spec.table),
+            fix,
+        ));
+    };
+    let system = ["mysql", "information_schema", "performance_schema", "sys"];
+    match facts.kind.as_str() {
+        _ if system.contains(&facts.name.schema.to_lowercase().as_str()) => {
+            refuse(
+                "belongs to the server: its changes are not in the log",
+                "serve a table of your own".into(),
+            );
+        }
+        "BASE TABLE" if facts.engine.eq_ignore_ascii_case("innodb") => {}
+        "BASE TABLE" => refuse(
+            &format!(
+                "is kept by the engine {}, which shows uncommitted changes or has no snapshots",
+                if facts.engine.is_empty() { "?" } else { &facts.engine }
+            ),
+            format!("ALTER TABLE {} ENGINE = InnoDB;", facts.name.sql()),
+        ),
+        "VIEW" => refuse(
+            "is a view: the change feed contains no views",
+            "serve the tables that it selects from".into(),
+        ),
+        "SYSTEM VERSIONED" => refuse(
+            "is system-versioned, which the change feed does not support",
+            format!("ALTER TABLE {} DROP SYSTEM VERSIONING;", facts.name.sql()),
+        ),
+        other => {
+            refuse(&format!("is a {}", other.to_lowercase()), "serve an ordinary table".into())
+        }
+    }
+    findings
+}
+
+fn served(
+    spec: &CollectionConfig,
+    facts: &Facts,
+    key: &[KeyColumn],
+) -> Result<Vec<Served>, Refused> {
+    let mut findings = Vec::new();
+    let mut find = |setting: &str, name: &String| {
+        let found = facts.column(name);
+        if found.is_none() {
+            findings.push(facts.no_column(spec, setting, name));
+        }
+        found
+    };
+    let mut chosen: Vec<(usize, &catalog::Column)> = match &spec.columns {
+        None => facts.columns.iter().enumerate().filter(|(_, c)| !c.invisible).collect(),
+        Some(names) => names.iter().filter_map(|name| find("columns", name)).collect(),
+    };
+    let excluded: BTreeSet<usize> =
+        spec.exclude.iter().filter_map(|n| find("exclude", n)).map(|(i, _)| i).collect();
+    let mut chosen_indices = BTreeSet::new();
+    chosen.retain(|(i, _)| !excluded.contains(i) && chosen_indices.insert(*i));
+    if chosen.is_empty() && findings.is_empty() {
+        findings.push(Finding::new(
+            format!(
+                "collection `{}`: `columns` and `exclude` leave no column of `{}` to serve",
+                spec.name, spec.table
+            ),
+            "name columns that the table has",
+        ));
+    }
+    let mut served = Vec::with_capacity(chosen.len());
+    for (i, column) in chosen {
+        let Some((select, scalar)) = types::of(column, facts.json.contains(&column.name)) else {
+            findings.push(Finding::new(
+                format!(
+                    "collection `{}`: column `{}` has the type {}, which has no JSON form here",
+                    spec.name, column.name, column.sql_type
+                ),
+                format!("add it to `exclude`: exclude = [\"{}\"]", column.name),
+            ));
+            continue;
+        };
+        // A key of bytes has the same form as in ids.
+        let scalar = match key.iter().find(|k| k.position == i).map(|k| k.ty) {
+            Some(KeyType::Bytes) => Scalar::Hex,
+            Some(KeyType::Uuid) if scalar == Scalar::Binary => Scalar::Uuid,
+            _ => scalar,
+        };
+        served.push(Served { name: column.name.clone(), select, scalar });
+    }
+    if findings.is_empty() { Ok(served) } else { Err(findings) }
+}
+
+/// Returns `user@host` in the form of a GRANT statement.
+pub(crate) fn account(user: &str) -> String {
+    let (name, host) = user.rsplit_once('@').unwrap_or((user, "%"));
+    format!("'{}'@'{}'", name.replace('\'', "''"), host.replace('\'', "''"))
+}
+
+/// Returns an identifier quoted for SQL.
+pub(crate) fn quote(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}

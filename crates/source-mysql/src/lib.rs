@@ -1,0 +1,279 @@
+//! MySQL and MariaDB: reads by primary key, changes from the row-based binary log.
+//!
+//! Every read returns the rows with the log's end and the version that the rows reflect. The
+//! required server settings and their costs are in docs/mysql.md.
+//!
+//! Reading order:
+//! - sessions: [`config`], `target`, `connect`, `server`
+//! - tables and keys: `inspect`, `keys`
+//! - reads: `plan`, `pool`, `reader`, `json`, and `shared`, the state that the feed publishes to
+//!   readers
+//! - the feed: `feed`, `start`, `session`, `dump`, `binlog`, `delivery`, `place`, `probe`
+//! - preflight checks: `checks`
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
+
+use self::config::Config;
+use self::connect::Settings;
+use self::inspect::Table;
+use self::pool::Pool;
+use self::shared::Shared;
+use self::target::Target;
+use self::tuning::Tuning;
+use hotrow_source::background::Background;
+use hotrow_source::spec::{CollectionConfig, Follow};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_supervisor::Supervisor;
+
+pub use self::connect::ConnectError;
+pub use self::error::{Finding, OpenError, PreflightErrors};
+pub use self::feed::MysqlFeed;
+pub use self::target::TargetError;
+pub use hotrow_source::hooks::{Hook, Hooks};
+
+mod binlog;
+mod blockers;
+mod catalog_row;
+mod checks;
+pub mod config;
+mod connect;
+mod delivery;
+mod dump;
+mod error;
+mod feed;
+mod inspect;
+mod json;
+mod keys;
+mod place;
+mod plan;
+mod pool;
+mod probe;
+mod reader;
+mod server;
+mod session;
+mod shared;
+mod start;
+mod target;
+mod tuning;
+
+/// Time limit of the preflight checks, after a server was reached.
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lock wait of one preflight query after which the log names the possible lock holders.
+const LOCK_REPORT_AFTER: Duration = Duration::from_secs(5);
+
+/// A served database.
+#[derive(Debug)]
+pub struct Mysql {
+    /// Reads records. It answers from the start, but freshness is known only while the feed runs.
+    pub source: Arc<MysqlSource>,
+    /// Delivers changes. Runs on a dedicated thread.
+    pub feed: MysqlFeed,
+}
+
+/// Reader of records through a pool of connections.
+pub struct MysqlSource {
+    shared: Arc<Shared>,
+    pool: Arc<Pool>,
+    schemas: Arc<[KeySchema]>,
+    specs: Vec<CollectionConfig>,
+    read_timeout: Duration,
+    follow: Follow,
+    hooks: Hooks,
+    /// Runtime of the connections.
+    _background: Background,
+}
+
+impl fmt::Debug for MysqlSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MysqlSource")
+            .field("schemas", &self.schemas)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connects to the database and runs every preflight check. Blocks for at most the connection
+/// timeout of each host and 30 s more.
+///
+/// # Errors
+/// One [`OpenError`] with every problem found.
+pub fn open(config: Config, hooks: Hooks) -> Result<Mysql, OpenError> {
+    open_supervised(config, hooks, &Supervisor::default())
+}
+
+/// Opens the database like [`open`], with the connection thread under `supervisor`.
+///
+/// # Errors
+/// One [`OpenError`] with every problem found.
+pub fn open_supervised(
+    config: Config,
+    hooks: Hooks,
+    supervisor: &Supervisor,
+) -> Result<Mysql, OpenError> {
+    let target = |setting, url: &str| {
+        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
+    };
+    let readers = target("url", &config.url)?;
+    let feed_target = config
+        .feed_url
+        .as_ref()
+        .map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    let config = Arc::new(config);
+    let background = Background::start("mysql", supervisor)?;
+    let settings = Settings {
+        statement_timeout: config.read_timeout,
+        connect_timeout: config.connect_timeout,
+    };
+    let (session, tables) = {
+        let target = readers.clone();
+        let feed_target = feed_target.clone();
+        let config = Arc::clone(&config);
+        background.run(async move {
+            let mut session =
+                connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
+            let tables = check(&mut session, &config, &target, &feed_target);
+            let tables = tokio::time::timeout(CHECKS_TIMEOUT, tables).await;
+            let tables = tables
+                .map_err(|_| OpenError::Failed { detail: "time limit exceeded".into() })??;
+            Ok::<_, OpenError>((session, tables))
+        })?
+    };
+    let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
+    let shared = Arc::new(Shared::new(Arc::clone(&schemas)));
+    shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
+    let pool = Pool::new(
+        readers,
+        settings,
+        Arc::clone(&shared),
+        background.handle(),
+        config.reads_in_flight,
+    );
+    let pool = Arc::new(pool);
+    pool.adopt(session);
+    let pruned = Arc::downgrade(&pool);
+    background.keep(move || Pool::keep_pruned(Weak::clone(&pruned)));
+    let feed = MysqlFeed {
+        config: Arc::clone(&config),
+        target: Arc::new(feed_target),
+        tuning: Tuning::new(&config),
+        shared: Arc::clone(&shared),
+        schemas: Arc::clone(&schemas),
+    };
+    let source = MysqlSource {
+        shared,
+        pool,
+        schemas,
+        specs: config.collections.clone(),
+        read_timeout: config.read_timeout,
+        follow: config.follow,
+        hooks,
+        _background: background,
+    };
+    Ok(Mysql { source: Arc::new(source), feed })
+}
+
+/// Runs every check before it reports errors.
+async fn check(
+    session: &mut connect::Session,
+    config: &Config,
+    target: &Target,
+    feed_target: &Target,
+) -> Result<Vec<Table>, OpenError> {
+    let mut findings = Vec::new();
+    let inspected = inspect_despite_locks(session, config, target).await?;
+    let connect::Session { identity, .. } = session;
+    let tables: Vec<Table> =
+        inspected.into_iter().filter_map(|t| t.map_err(|f| findings.extend(f)).ok()).collect();
+    let findings = checks::feed(config, feed_target, identity, &tables, findings).await?;
+    if findings.is_empty() {
+        Ok(tables)
+    } else {
+        Err(OpenError::PreflightErrors(PreflightErrors(findings)))
+    }
+}
+
+/// Inspects the tables. A schema change may lock a table for longer than a read may take, so the
+/// inspection is repeated within the limit of the preflight checks, and the log names the possible
+/// lock holders.
+async fn inspect_despite_locks(
+    session: &mut connect::Session,
+    config: &Config,
+    target: &Target,
+) -> Result<Vec<Result<Table, inspect::Refused>>, OpenError> {
+    let connect::Session { conn, identity, .. } = session;
+    let failed = |e: mysql_async::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    let limit = config.read_timeout.min(LOCK_REPORT_AFTER);
+    let retry_until = tokio::time::Instant::now() + CHECKS_TIMEOUT.saturating_sub(2 * limit);
+    connect::limit_statements(conn, identity.flavor, limit).await.map_err(failed)?;
+    let mut reported = String::new();
+    let tables = loop {
+        match inspect::tables(conn, identity, &target.database, &config.collections).await {
+            Ok(tables) => break tables,
+            Err(e) if blockers::is_wait(&e) => {
+                let holder = blockers::describe(conn).await;
+                if tokio::time::Instant::now() >= retry_until {
+                    return Err(OpenError::Failed {
+                        detail: format!("{}: {holder}", connect::full_text(&e)),
+                    });
+                }
+                if holder != reported {
+                    tracing::warn!(detail = %holder, "the catalogue cannot be read yet");
+                    reported = holder;
+                }
+            }
+            Err(e) => return Err(failed(e)),
+        }
+    };
+    connect::limit_statements(conn, identity.flavor, config.read_timeout).await.map_err(failed)?;
+    Ok(tables)
+}
+
+impl Source for MysqlSource {
+    fn read_within(
+        &self,
+        collection: CollectionId,
+        keys: Vec<Key>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+    }
+
+    fn schemas(&self) -> &[KeySchema] {
+        &self.schemas
+    }
+
+    fn queries_total(&self) -> u64 {
+        self.shared.queries.load(Ordering::Relaxed)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.shared.plan().map_err(|why| why.to_string())?;
+        self.pool.outage().map_or(Ok(()), |why| Err(why.to_string()))
+    }
+
+    fn unseen_changes(&self) -> &'static str {
+        "sessions with `sql_log_bin = 0`, `binlog_do_db` and `binlog_ignore_db`, \
+         writes to the data files (docs/mysql.md, \"What no feed shows\")"
+    }
+
+    fn has_aliases(&self, collection: CollectionId) -> bool {
+        // Independent of the current collation, which may change while the key's type stays.
+        let schema = self.schemas.iter().find(|schema| schema.collection() == collection);
+        schema.is_some_and(|schema| schema.types().iter().any(|ty| matches!(ty, KeyType::Text(_))))
+    }
+
+    fn watch(&self) -> &'static str {
+        match self.follow {
+            Follow::Changes => "binlog",
+            Follow::Nothing => "none",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! Read plans: one query returns the rows of a collection, the version they reflect, and the log's
+//! end.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use hotrow_types::key::{Key, KeySchema};
+use hotrow_types::version::{GtidSet, Position, Version};
+use mysql_async::{Column, Row as DatabaseRow, Value};
+
+use super::inspect::{KeyColumn, Select, Served, Table, quote};
+use super::json::{self, BODY_BYTES_MAX, Field, JsonError};
+use super::keys::{self, LogKey, Spelling};
+use super::place::LogPosition;
+use super::server::{Flavor, Identity};
+use hotrow_source::pace::Pace;
+use hotrow_source::{Room, Row, mark_unread};
+
+/// Statement of one collection and the parser of its answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ReadPlan {
+    /// `` `database`.`table` ``
+    table: String,
+    /// Unique index of the key, quoted.
+    index: String,
+    /// Selected columns: the served ones, then the key's.
+    columns: String,
+    fields: Vec<Field>,
+    key: Vec<KeyColumn>,
+    /// Collations of the key's columns.
+    collations: Vec<Option<String>>,
+    pub(crate) spelling: Spelling,
+    flavor: Flavor,
+    log_end: &'static str,
+}
+
+/// Method by which a query determines the version that it sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// MariaDB, keys without a change after `from`, up to which everything is known to be visible:
+    /// a plain read.
+    Plain { from: u64 },
+    /// MariaDB, other keys: queries first the point of the log up to which everything is visible.
+    SnapshotPoint,
+    /// MySQL: queries first the visible transactions.
+    Gtids,
+    /// Changes are not followed: no version is determined, and no log is needed.
+    Rows,
+}
+
+impl Form {
+    /// Returns the index of the statement that selects the records.
+    pub(crate) fn rows_at(self) -> usize {
+        usize::from(matches!(self, Self::SnapshotPoint | Self::Gtids))
+    }
+}
+
+/// Columns and rows of one statement. The columns are none for a statement without rows.
+pub(crate) type Set = (Option<Arc<[Column]>>, Vec<DatabaseRow>);
+
+/// Version and log end of a query.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub(crate) version: Version,
+    /// None where changes are not followed.
+    pub(crate) position: Option<Position>,
+}
+
+impl ReadPlan {
+    pub(crate) fn new(table: &Table, identity: &Identity) -> Self {
+        let key_columns = table.key.iter().map(|k| format!("t.{}", quote(&k.name)));
+        let columns: Vec<String> = table.served.iter().map(select).chain(key_columns).collect();
+        let collation =
+            |k: &KeyColumn| table.columns.get(k.position).and_then(|c| c.collation.clone());
+        Self {
+            table: table.name.sql(),
+            index: quote(&table.index),
+            columns: columns.join(", "),
+            fields: table.served.iter().map(|s| Field::new(&s.name, s.scalar)).collect(),
+            key: table.key.clone(),
+            collations: table.key.iter().map(collation).collect(),
+            spelling: table.spelling(),
+            flavor: identity.flavor,
+            log_end: identity.log_end_sql(),
+        }
+    }
+
+    /// Returns the form of a query. `plain` is the visible point for a plain read, if one is
+    /// sufficient.
+    pub(crate) fn form(&self, plain: Option<u64>) -> Form {
+        match (self.flavor, plain) {
+            (Flavor::MySql, _) => Form::Gtids,
+            (Flavor::MariaDb, Some(from)) => Form::Plain { from },
+            (Flavor::MariaDb, None) => Form::SnapshotPoint,
+        }
+    }
+
+    /// Returns the statements of one query, sent together.
+    pub(crate) fn sql(&self, keys: &[Key], form: Form) -> String {
+        let select = self.select(keys);
+        let end = self.log_end;
+        match form {
+            // The end after the row, because it must include the changes that the row reflects.
+            Form::Plain { .. } => format!("{select}; {end}"),
+            // Before the row, and not in a snapshot with a point of its own. The server keeps these
+            // values in variables that all sessions fill, so a concurrent session's query may
+            // answer this one. Its point was visible by then, and thus is visible to a later read,
+            // but perhaps not in an earlier snapshot.
+            Form::SnapshotPoint => {
+                format!("SHOW STATUS LIKE 'binlog\\_snapshot\\_%'; {select}; {end}")
+            }
+            Form::Gtids => format!("SELECT @@global.gtid_executed; {select}; {end}"),
+            Form::Rows => select,
+        }
+    }
+
+    fn select(&self, keys: &[Key]) -> String {
+        // Without the query cache of MariaDB, which may return outdated rows.
+        let no_cache = if self.flavor == Flavor::MariaDb { "SQL_NO_CACHE " } else { "" };
+        let columns = &self.columns;
+        let table = &self.table;
+        let index = &self.index;
+        // With several spellings, each row must identify the key that found it.
+        if self.spelling == Spelling::Many && keys.len() > 1 {
+            let keys_table = self.keys_table(keys);
+            let on: Vec<String> = self
+                .key
+                .iter()
+                .enumerate()
+                .map(|(i, k)| format!("t.{} = a.k{i}", quote(&k.name)))
+                .collect();
+            return match keys_table.is_empty() {
+                true => format!("SELECT {no_cache}0, {columns} FROM {table} AS t WHERE 1 = 0"),
+                false => format!(
+                    "SELECT {no_cache}a.i, {columns} FROM ({keys_table}) AS a \
+                     STRAIGHT_JOIN {table} AS t FORCE INDEX ({index}) ON {}",
+                    on.join(" AND ")
+                ),
+            };
+        }
+        format!(
+            "SELECT {no_cache}0, {columns} FROM {table} AS t FORCE INDEX ({index}) WHERE {}",
+            self.condition(keys)
+        )
+    }
+
+    /// Builds the condition. Keys that the columns cannot hold are omitted: no such row exists.
+    fn condition(&self, keys: &[Key]) -> String {
+        let mut sql = String::new();
+        for key in keys {
+            let start = sql.len();
+            match (&self.key[..], start) {
+                ([only], 0) => _ = write!(sql, "t.{} IN (", quote(&only.name)),
+                ([_], _) => sql.push_str(", "),
+                (_, 0) => sql.push('('),
+                (_, _) => sql.push_str(" OR ("),
+            }
+            let mut possible = true;
+            for (i, (column, part)) in self.key.iter().zip(key.parts()).enumerate() {
+                if self.key.len() > 1 {
+                    _ = write!(
+                        sql,
+                        "{}t.{} = ",
+                        if i == 0 { "" } else { " AND " },
+                        quote(&column.name)
+                    );
+                }
+                possible &= column.stored.write_literal(part, &mut sql);
+            }
+            if !possible {
+                sql.truncate(start);
+            } else if self.key.len() > 1 {
+                sql.push(')');
+            }
+        }
+        match sql.is_empty() {
+            true => "1 = 0".into(),
+            false if self.key.len() == 1 => sql + ")",
+            false => sql,
+        }
+    }
+
+    /// Returns the keys as a numbered derived table, in the columns' own collations so that the
+    /// index applies.
+    fn keys_table(&self, keys: &[Key]) -> String {
+        let mut sql = String::new();
+        for (i, key) in keys.iter().enumerate() {
+            let start = sql.len();
+            let (union, name) = if start == 0 { ("", " AS i") } else { (" UNION ALL ", "") };
+            _ = write!(sql, "{union}SELECT {i}{name}");
+            let mut possible = true;
+            for (n, ((column, part), collation)) in
+                self.key.iter().zip(key.parts()).zip(&self.collations).enumerate()
+            {
+                sql.push_str(", ");
+                possible &= column.stored.write_literal(part, &mut sql);
+                if let Some(collation) = collation {
+                    _ = write!(sql, " COLLATE {collation}");
+                }
+                if start == 0 {
+                    _ = write!(sql, " AS k{n}");
+                }
+            }
+            if !possible {
+                sql.truncate(start);
+            }
+        }
+        sql
+    }
+
+    /// Parses the answer of [`Self::sql`]: the rows in the order of `keys`, and their version.
+    ///
+    /// # Errors
+    /// [`JsonError::Shape`] if the table has changed or the server's answer has an unexpected form.
+    pub(crate) async fn answer(
+        &self,
+        mut sets: Vec<Set>,
+        keys: &[Key],
+        schema: &KeySchema,
+        form: Form,
+        incarnation: u64,
+        room: Room,
+    ) -> Result<(Vec<Row>, Observed), JsonError> {
+        let observed = observed(&sets, form, incarnation).ok_or(JsonError::Shape)?;
+        let (columns, found) =
+            sets.get_mut(form.rows_at()).map(std::mem::take).ok_or(JsonError::Shape)?;
+        let columns = columns.as_deref().and_then(|c| c.get(1..)).ok_or(JsonError::Shape)?;
+        if columns.len() != self.fields.len() + self.key.len()
+            || !self.fields.iter().zip(columns).all(|(field, column)| field.fits(column))
+        {
+            return Err(JsonError::Shape);
+        }
+        let rows = match self.spelling {
+            Spelling::One => self.by_key(found, room, keys, schema).await?,
+            Spelling::Many => self.by_spelling(found, room, keys, schema).await?,
+        };
+        Ok((rows, observed))
+    }
+
+    async fn by_key(
+        &self,
+        found: Vec<DatabaseRow>,
+        room: Room,
+        keys: &[Key],
+        schema: &KeySchema,
+    ) -> Result<Vec<Row>, JsonError> {
+        let mut rows = vec![Row::Missing; keys.len()];
+        let row_index = hotrow_source::row_index::RowIndex::new(keys);
+        let mut pace = Pace::default();
+        // By value, so that only one row at a time exists in both forms.
+        for row in found {
+            if let LogKey::Key(key) = self.key_of(&row, schema)?
+                && let Some(index) = row_index.of(&key)
+            {
+                rows[index] = self.record(&row)?;
+                pace.wrote(rows[index].bytes()).await;
+            }
+        }
+        mark_unread(&mut rows, &Row::Missing, room);
+        row_index.spread(&mut rows);
+        Ok(rows)
+    }
+
+    /// Absence is not cached either: a row with another spelling may appear.
+    async fn by_spelling(
+        &self,
+        found: Vec<DatabaseRow>,
+        room: Room,
+        keys: &[Key],
+        schema: &KeySchema,
+    ) -> Result<Vec<Row>, JsonError> {
+        let mut rows = vec![Row::Uncacheable(None); keys.len()];
+        let mut pace = Pace::default();
+        for row in found {
+            let Some(Value::Bytes(number)) = row.as_ref(0) else { return Err(JsonError::Shape) };
+            let number: usize =
+                text(number).and_then(|t| t.parse().ok()).ok_or(JsonError::Shape)?;
+            let (key, slot) = keys.get(number).zip(rows.get_mut(number)).ok_or(JsonError::Shape)?;
+            let same = self.key_of(&row, schema)? == LogKey::Key(key.clone());
+            *slot = match self.record(&row)? {
+                Row::Found(body) if !same => Row::Uncacheable(Some(body)),
+                row => row,
+            };
+            pace.wrote(slot.bytes()).await;
+        }
+        mark_unread(&mut rows, &Row::Uncacheable(None), room);
+        Ok(rows)
+    }
+
+    fn key_of(&self, row: &DatabaseRow, schema: &KeySchema) -> Result<LogKey, JsonError> {
+        let values = (0..self.key.len())
+            .map(|i| row.as_ref(1 + self.fields.len() + i).ok_or(JsonError::Shape));
+        let values: Vec<&Value> = values.collect::<Result<_, _>>()?;
+        match keys::of_answer(&self.key, schema, &values) {
+            LogKey::Mismatch => Err(JsonError::Shape),
+            key => Ok(key),
+        }
+    }
+
+    fn record(&self, row: &DatabaseRow) -> Result<Row, JsonError> {
+        let value = |i: usize| match row.as_ref(1 + i) {
+            Some(Value::NULL) => Ok(None),
+            Some(Value::Bytes(bytes)) => Ok(Some(&bytes[..])),
+            _ => Err(JsonError::Shape),
+        };
+        match json::object(&self.fields, value) {
+            Ok(json) => Ok(Row::Found(json)),
+            Err(JsonError::TooLarge) => Ok(Row::Unreadable(format!(
+                "the record is larger than {BODY_BYTES_MAX} bytes as JSON"
+            ))),
+            Err(JsonError::NoMemory) => Ok(Row::NoRoom),
+            Err(JsonError::Shape) => Err(JsonError::Shape),
+        }
+    }
+}
+
+fn select(served: &Served) -> String {
+    let column = format!("t.{}", quote(&served.name));
+    match served.select {
+        Select::Plain => column,
+        Select::Double => format!("{column} + 0e0"),
+        Select::Wkb => format!("ST_AsBinary({column})"),
+    }
+}
+
+fn observed(sets: &[Set], form: Form, incarnation: u64) -> Option<Observed> {
+    let position = |at| Position { incarnation, at };
+    let end_of = |set: &Set| {
+        let row = set.1.first()?;
+        Some(position(log_point(row.as_ref(0)?, row.as_ref(1)?)?))
+    };
+    let (version, position) = match (form, sets) {
+        (Form::Rows, _) => return Some(Observed { version: Version::Unknown, position: None }),
+        (Form::Plain { from }, [_, end]) => {
+            let end = end_of(end)?;
+            (Version::Span { from: position(from), to: end }, end)
+        }
+        (Form::SnapshotPoint, [status, _, end]) => {
+            let of: HashMap<String, Value> = status
+                .1
+                .iter()
+                .filter_map(|row| {
+                    Some((text_of(row.as_ref(0)?)?.to_lowercase(), row.as_ref(1)?.clone()))
+                })
+                .collect();
+            let at =
+                log_point(of.get("binlog_snapshot_file")?, of.get("binlog_snapshot_position")?)?;
+            let end = end_of(end)?;
+            // Two sessions' files and offsets may be mixed. The version is unknown then.
+            let from = position(at);
+            (
+                if end.reaches(&from) { Version::Span { from, to: end } } else { Version::Unknown },
+                end,
+            )
+        }
+        (Form::Gtids, [before, _, end]) => {
+            let set = GtidSet::parse(text_of(before.1.first()?.as_ref(0)?)?).ok()?;
+            (Version::Gtids(Arc::new(set)), end_of(end)?)
+        }
+        _ => return None,
+    };
+    Some(Observed { version, position: Some(position) })
+}
+
+fn log_point(file: &Value, offset: &Value) -> Option<u64> {
+    let Value::Bytes(file) = file else { return None };
+    Some(LogPosition::new(file, text_of(offset)?.parse().ok()?)?.point())
+}
+
+fn text_of(value: &Value) -> Option<&str> {
+    match value {
+        Value::Bytes(bytes) => text(bytes),
+        _ => None,
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}

@@ -1,0 +1,248 @@
+//! Feed session: from the start of the stream to its end.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+use hotrow_types::version::{Gtid, Position, SourceId, Version};
+use mysql_async::binlog::events::{Event as Raw, GtidEvent};
+use mysql_async::{Conn, Error};
+use tokio::sync::mpsc;
+
+use super::binlog::Event;
+use super::connect::full_text;
+use super::delivery::{Delivery, DeliveryError};
+use super::dump::Dump;
+use super::inspect::Table;
+use super::probe::{self, Advance, Probe, Progress};
+use super::server::Identity;
+use super::shared::Recent;
+use super::tuning::Tuning;
+use hotrow_source::catalog_watermark::CatalogWatermark;
+use hotrow_source::feed_loop::every;
+use hotrow_source::{LossCause, Sink};
+use hotrow_supervisor as supervisor;
+
+/// Number of silence checks of the stream per `silence_max`.
+const SILENCE_CHECKS: u32 = 8;
+
+/// Reason that a session ended or could not begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) cause: LossCause,
+    pub(crate) detail: String,
+}
+
+impl Ended {
+    pub(crate) fn new(cause: LossCause, detail: impl Into<String>) -> Self {
+        Self { cause, detail: detail.into() }
+    }
+
+    /// Reports that `what` did not answer in time.
+    pub(crate) fn silent(what: &str, after: Duration) -> Self {
+        Self::new(LossCause::Unavailable, format!("{what} has not answered for {after:?}"))
+    }
+}
+
+impl From<Error> for Ended {
+    fn from(e: Error) -> Self {
+        Self::new(LossCause::Unavailable, full_text(&e))
+    }
+}
+
+impl From<DeliveryError> for Ended {
+    fn from(e: DeliveryError) -> Self {
+        let cause = match e {
+            DeliveryError::Incident => LossCause::LogPruned,
+            DeliveryError::Anonymous | DeliveryError::TooManyTables => LossCause::NotWatched,
+            DeliveryError::File => LossCause::OtherLog,
+            _ => LossCause::Unavailable,
+        };
+        Self::new(cause, e.to_string())
+    }
+}
+
+/// Result of a catalogue check.
+pub(crate) enum CatalogCheck {
+    /// No change that concerns the feed.
+    Unchanged,
+    /// New tables of the collections.
+    Changed(Vec<Option<Table>>),
+}
+
+/// Reply of a catalogue check.
+struct CatalogReply {
+    /// [`Delivery::doubts`] at the time of the request.
+    doubts: u64,
+    /// Time before the first query of the check.
+    sent_at: Nanos,
+    outcome: CatalogCheck,
+}
+
+/// Checker of the catalogue.
+pub(crate) trait CatalogWatcher {
+    /// Checks once, reports changes to readers and sink, and returns those that concern the feed.
+    fn check(&mut self) -> impl Future<Output = Result<CatalogCheck, Ended>>;
+}
+
+pub(crate) struct Session<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) tuning: &'a Tuning,
+    pub(crate) sink: &'a dyn Sink,
+    pub(crate) recent: &'a Recent,
+    pub(crate) dump: Dump,
+    pub(crate) delivery: Delivery<'a>,
+    pub(crate) progress: Progress,
+    /// Freshness of the known table definitions.
+    pub(crate) catalog: CatalogWatermark,
+    /// Log end by the newest probe, for later sessions.
+    pub(crate) newest_end: &'a Cell<u64>,
+}
+
+impl Session<'_> {
+    /// Delivers changes until the session ends. `probes` is the connection for probes.
+    pub(crate) async fn run(self, probes: &mut Conn, watcher: &mut impl CatalogWatcher) -> Ended {
+        let (probe_tx, probe_rx) = mpsc::channel(1);
+        let (request_tx, request_rx) = mpsc::channel(1);
+        let (reply_tx, reply_rx) = mpsc::channel(1);
+        let identity = self.identity;
+        let tuning = self.tuning;
+        let deliver = pin!(self.deliver(probe_rx, request_tx, reply_rx));
+        tokio::select! {
+            ended = deliver => match ended {
+                Ok(never) => match never {},
+                Err(ended) => ended,
+            },
+            ended = probe::run(probes, identity, tuning, probe_tx) => ended,
+            ended = catalog_checks(watcher, request_rx, reply_tx) => ended,
+        }
+    }
+
+    async fn deliver(
+        mut self,
+        mut probes: mpsc::Receiver<Probe>,
+        requests: mpsc::Sender<u64>,
+        mut replies: mpsc::Receiver<CatalogReply>,
+    ) -> Result<Infallible, Ended> {
+        let mut check_tick = every(self.tuning.catalog_check_every);
+        let mut silence_tick = every(self.tuning.silence_max / SILENCE_CHECKS);
+        let mut reported = None;
+        // Counts ticks, not time: after this process was suspended, buffered events are read first.
+        let mut silent = 0;
+        let mut is_checking = false;
+        loop {
+            supervisor::turn();
+            self.report_progress(&mut reported);
+            if !is_checking && self.delivery.is_doubtful() {
+                is_checking = requests.try_send(self.delivery.doubts()).is_ok();
+            }
+            tokio::select! {
+                event = self.dump.next() => {
+                    silent = 0;
+                    self.take(&event?)?;
+                    while let Some(event) = self.dump.ready() {
+                        self.take(&event?)?;
+                    }
+                }
+                Some(probe) = probes.recv() => {
+                    if let Version::Log(visible) = &probe.visible {
+                        self.recent.mark_visible(visible.at);
+                    }
+                    let end = probe.end;
+                    if !self.progress.probed(probe) {
+                        let detail = "the binary log's end went back: it was reset";
+                        return Err(Ended::new(LossCause::OtherLog, detail));
+                    }
+                    self.newest_end.set(end);
+                }
+                Some(CatalogReply { doubts, sent_at, outcome }) = replies.recv() => {
+                    is_checking = false;
+                    match outcome {
+                        CatalogCheck::Unchanged => self.delivery.confirm(doubts),
+                        CatalogCheck::Changed(tables) => self.delivery.follow(tables, doubts),
+                    }
+                    self.catalog.confirm(sent_at);
+                }
+                _ = check_tick.tick(), if !is_checking => {
+                    is_checking = requests.try_send(self.delivery.doubts()).is_ok();
+                }
+                _ = silence_tick.tick() => {
+                    silent += 1;
+                    if silent > SILENCE_CHECKS {
+                        return Err(Ended::silent("the feed's stream", self.tuning.silence_max));
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, raw: &Raw) -> Result<(), Ended> {
+        let header = raw.header();
+        let kind = header.event_type_raw();
+        self.delivery.ends_at(header.log_pos());
+        let event =
+            if Event::is_mysql_gtid(kind) {
+                Event::Gtid(gtid(raw).ok_or_else(|| {
+                    Ended::new(LossCause::Unavailable, "a GTID event cannot be read")
+                })?)
+            } else {
+                Event::decode(kind, raw.data()).map_err(DeliveryError::from)?
+            };
+        Ok(self.delivery.take(event)?)
+    }
+
+    fn report_progress(&mut self, reported: &mut Option<(Nanos, u64)>) {
+        let delivered = self.delivery.delivered();
+        let Some(Advance { sent_at, to, visible }) = self.progress.advance(delivered) else {
+            return;
+        };
+        let sent_at = self.catalog.effective(sent_at);
+        if reported.replace((sent_at, to)) != Some((sent_at, to)) || visible.is_some() {
+            let position = Position { incarnation: self.identity.incarnation, at: to };
+            self.sink.advance(sent_at, Some(position), visible.as_ref());
+        }
+    }
+}
+
+/// Parses a transaction's number with the driver.
+fn gtid(raw: &Raw) -> Option<Gtid> {
+    let event: GtidEvent = raw.read_event().ok()?;
+    let tag = event.tag().map(ToString::to_string).unwrap_or_default();
+    let source = SourceId::new(u128::from_be_bytes(event.sid()), &tag).ok()?;
+    Some(Gtid { source, number: event.gno() })
+}
+
+/// Checks the catalogue on each request. A reply contains the value of its request.
+async fn catalog_checks(
+    watcher: &mut impl CatalogWatcher,
+    mut requests: mpsc::Receiver<u64>,
+    replies: mpsc::Sender<CatalogReply>,
+) -> Ended {
+    while let Some(doubts) = requests.recv().await {
+        let sent_at = Nanos::now();
+        match watcher.check().await {
+            Ok(outcome) => {
+                if replies.send(CatalogReply { doubts, sent_at, outcome }).await.is_err() {
+                    break;
+                }
+            }
+            Err(ended) => return ended,
+        }
+    }
+    Ended::new(LossCause::Unavailable, "the feed ended")
+}
+
+/// Waits for an answer with a time limit.
+pub(crate) async fn timely<T>(
+    limit: Duration,
+    what: &str,
+    answer: impl Future<Output = Result<T, Ended>>,
+) -> Result<T, Ended> {
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer.map_err(|e| Ended::new(e.cause, format!("{what}: {}", e.detail))),
+        Err(_) => Err(Ended::silent(what, limit)),
+    }
+}

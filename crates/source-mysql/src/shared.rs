@@ -1,0 +1,247 @@
+//! State that the feed publishes to the readers: the server, the read plan of each collection or
+//! the reason that it has none, and recently changed keys whose changes may not be visible to reads
+//! yet.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hotrow_types::key::{Key, KeySchema};
+use parking_lot::RwLock;
+
+use super::inspect::Table;
+use super::plan::ReadPlan;
+use super::server::Identity;
+
+/// Plan that readers use.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Generation of the connections. One of another generation leads to another server or to an
+    /// outdated state of this one.
+    pub(crate) generation: u64,
+    pub(crate) identity: Identity,
+    /// Per collection the statement, or the reason that it has none.
+    pub(crate) collections: Vec<Result<Arc<ReadPlan>, Arc<str>>>,
+    /// Recent changes of the feed's current session.
+    pub(crate) recent: Arc<Recent>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    schemas: Arc<[KeySchema]>,
+    state: RwLock<Result<Arc<Plan>, Arc<str>>>,
+    generation: AtomicU64,
+    /// Queries sent since the start.
+    pub(crate) queries: AtomicU64,
+}
+
+impl Shared {
+    /// Creates the state in which nothing can be read until [`Shared::publish`]. `schemas` are the
+    /// keys of the start. A table whose key has changed since cannot be read.
+    pub(crate) fn new(schemas: Arc<[KeySchema]>) -> Self {
+        Self {
+            schemas,
+            state: RwLock::new(Err("the database has not been inspected yet".into())),
+            generation: AtomicU64::new(0),
+            queries: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the current plan, or the reason that nothing can be read.
+    pub(crate) fn plan(&self) -> Result<Arc<Plan>, Arc<str>> {
+        self.state.read().clone()
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Publishes the server and tables that readers use from now on. Connections to another server
+    /// become outdated. Returns the recent changes of the feed's new session: points of an earlier
+    /// one are meaningless now.
+    pub(crate) fn publish(
+        &self,
+        identity: Identity,
+        tables: &[Result<Table, String>],
+    ) -> Arc<Recent> {
+        let mut state = self.state.write();
+        if state.as_ref().is_ok_and(|plan| plan.identity != identity) {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+        let collections = tables
+            .iter()
+            .enumerate()
+            .map(|(i, table)| self.statement(i, table, &identity))
+            .collect();
+        let recent = Arc::new(Recent::new());
+        let plan = Plan {
+            generation: self.generation(),
+            identity,
+            collections,
+            recent: Arc::clone(&recent),
+        };
+        *state = Ok(Arc::new(plan));
+        recent
+    }
+
+    /// Replaces the plan of one collection. Does nothing if it is unchanged or if nothing can be
+    /// read.
+    pub(crate) fn set_table(&self, collection: usize, table: &Result<Table, String>) {
+        let mut state = self.state.write();
+        let Ok(plan) = state.as_mut() else { return };
+        let statement = self.statement(collection, table, &plan.identity);
+        if plan.collections.get(collection).is_some_and(|current| *current != statement) {
+            Arc::make_mut(plan).collections[collection] = statement;
+        }
+    }
+
+    /// Makes readers open new connections, because the account's privileges changed and open
+    /// connections keep some privileges of their login.
+    pub(crate) fn reconnect(&self) {
+        let mut state = self.state.write();
+        let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
+        if let Ok(plan) = state.as_mut() {
+            Arc::make_mut(plan).generation = generation;
+        }
+    }
+
+    /// Stops all reads and outdates every open connection.
+    pub(crate) fn down(&self, why: &str) {
+        let mut state = self.state.write();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        *state = Err(why.into());
+    }
+
+    /// Replaces the reason that nothing can be read.
+    pub(crate) fn set_reason(&self, why: &str) {
+        let mut state = self.state.write();
+        if state.is_err() {
+            *state = Err(why.into());
+        }
+    }
+
+    pub(crate) fn schemas(&self) -> &[KeySchema] {
+        &self.schemas
+    }
+
+    fn statement(
+        &self,
+        collection: usize,
+        table: &Result<Table, String>,
+        identity: &Identity,
+    ) -> Result<Arc<ReadPlan>, Arc<str>> {
+        match table {
+            // Ids in flight and the feed's keys use the key types of the start.
+            Ok(table)
+                if self
+                    .schemas
+                    .get(collection)
+                    .is_none_or(|schema| schema.types() != table.key_schema().types()) =>
+            {
+                Err(format!(
+                    "the key of `{}` changed its type since the start; restart to serve it by the \
+                     new one",
+                    table.name.table
+                )
+                .into())
+            }
+            Ok(table) => Ok(Arc::new(ReadPlan::new(table, identity))),
+            Err(why) => Err(why.as_str().into()),
+        }
+    }
+}
+
+/// Hash slots for recently changed keys. Further keys share them.
+const SLOTS: usize = 4096;
+
+/// Changes between log and visibility on MariaDB, in one session of the feed: the log has a commit
+/// before other sessions see it. A read of a key that changed after the newest visible point must
+/// query the visible point itself. That costs the server about ten times as much as a plain read.
+/// All other reads are plain.
+///
+/// Points are those of [`hotrow_types::version::Position`]. A shared or forgotten slot only makes
+/// reads more expensive. Correctness does not depend on it: the version of an answer decides if the
+/// answer may be cached.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    /// Point up to which every commit is visible to a read that begins now.
+    visible: AtomicU64,
+    /// Per slot, the end of the newest commit that changed one of its keys.
+    changed: Box<[AtomicU64]>,
+    /// End of the newest commit that flushed a collection.
+    flushed: AtomicU64,
+}
+
+impl Recent {
+    fn new() -> Self {
+        let changed = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
+        Self { visible: AtomicU64::new(0), changed, flushed: AtomicU64::new(0) }
+    }
+
+    /// Records that `key` changed in the commit that ends at `at`. Call it before the sink receives
+    /// the change.
+    pub(crate) fn record_change(&self, key: &Key, at: u64) {
+        self.changed[slot(key)].fetch_max(at, Ordering::AcqRel);
+    }
+
+    /// Records a flush for a commit that ends at `at`. Call it before the sink receives the flush.
+    pub(crate) fn record_flush(&self, at: u64) {
+        self.flushed.fetch_max(at, Ordering::AcqRel);
+    }
+
+    /// Records that every commit up to `at` of this session's log is visible.
+    pub(crate) fn mark_visible(&self, at: u64) {
+        self.visible.fetch_max(at, Ordering::AcqRel);
+    }
+
+    /// Returns the point that a plain read of these keys sees at least, if its answer may be
+    /// cached.
+    pub(crate) fn plain_read_point(&self, keys: &[Key]) -> Option<u64> {
+        let visible = self.visible.load(Ordering::Acquire);
+        let quiet = |slot: &AtomicU64| slot.load(Ordering::Acquire) <= visible;
+        (quiet(&self.flushed) && keys.iter().all(|key| quiet(&self.changed[slot(key)])))
+            .then_some(visible)
+    }
+}
+
+fn slot(key: &Key) -> usize {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    // The slots need fewer than 32 bits.
+    hasher.finish() as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_types::key::{CollectionId, KeyPart, KeyType};
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_plainly_once_its_commit_was_seen() {
+        let schema = KeySchema::new(CollectionId(0), vec![KeyType::Integer]);
+        let key = |id| schema.key(&[KeyPart::Integer(id)]).unwrap();
+        let a = key(1);
+        let b = (2..).map(key).find(|b| slot(b) != slot(&a)).unwrap();
+        let recent = Recent::new();
+        assert_eq!(recent.plain_read_point(std::slice::from_ref(&a)), Some(0));
+        recent.record_change(&a, 40);
+        recent.mark_visible(30);
+        assert_eq!(recent.plain_read_point(std::slice::from_ref(&b)), Some(30));
+        assert_eq!(
+            (
+                recent.plain_read_point(std::slice::from_ref(&a)),
+                recent.plain_read_point(&[b.clone(), a.clone()])
+            ),
+            (None, None)
+        );
+        recent.mark_visible(40);
+        assert_eq!(recent.plain_read_point(&[a.clone(), b.clone()]), Some(40));
+        recent.record_flush(50);
+        assert_eq!(recent.plain_read_point(std::slice::from_ref(&b)), None);
+        recent.mark_visible(60);
+        // The visible point never goes back.
+        recent.mark_visible(10);
+        assert_eq!(recent.plain_read_point(&[a, b]), Some(60));
+    }
+}

@@ -1,0 +1,97 @@
+//! Start of a session in the log, chosen so that no change falls between reads and the feed.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use mysql_async::Conn;
+
+use super::catalog_row;
+use super::probe::{self, LogEnd};
+use super::server::{Flavor, Identity};
+use super::session::{Ended, timely};
+use super::tuning::Tuning;
+
+/// Returns the position to begin at. Everything before it is visible to reads sent from now on, and
+/// everything after it will be delivered.
+///
+/// MariaDB reports the end of what is visible. MySQL reports the log's end, before which
+/// transactions may still be in commit. It waits for those.
+///
+/// # Errors
+/// Fails if the server fails or the transactions in commit do not end in time.
+pub(crate) async fn log_position(
+    conn: &mut Conn,
+    identity: &Identity,
+    tuning: &Tuning,
+) -> Result<LogEnd, Ended> {
+    let end =
+        timely(tuning.silence_max, "reading the log's end", probe::log_end(conn, identity)).await?;
+    if identity.flavor == Flavor::MySql {
+        timely(
+            tuning.silence_max,
+            "waiting for transactions in commit",
+            fence(conn, tuning.fence_every),
+        )
+        .await?;
+    }
+    Ok(end)
+}
+
+/// Waits for the end of all transactions that are in commit now. A thread owns the number of a
+/// transaction from its write to the log until it is visible.
+async fn fence(conn: &mut Conn, every: Duration) -> Result<(), Ended> {
+    let mut waiting: Option<HashSet<String>> = None;
+    loop {
+        let row = catalog_row::first(conn, "SELECT @@GLOBAL.gtid_owned").await?;
+        let owned = row.map_or_else(|| Ok(String::new()), |row| row.text(0, "gtid_owned"))?;
+        let owned: HashSet<String> = numbers(&owned);
+        let left: HashSet<String> = match waiting {
+            None => owned,
+            Some(before) => before.intersection(&owned).cloned().collect(),
+        };
+        if left.is_empty() {
+            return Ok(());
+        }
+        waiting = Some(left);
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Parses the numbers of `uuid:5#12:6#13,uuid2:7#14`, where a thread id follows each `#`.
+fn numbers(owned: &str) -> HashSet<String> {
+    let mut numbers = HashSet::new();
+    for part in owned.split(',') {
+        let mut words = part.trim().split(':');
+        let mut source = words.next().unwrap_or("").to_owned();
+        for word in words {
+            match word.split_once('#') {
+                Some((number, _)) => drop(numbers.insert(format!("{source}:{number}"))),
+                // A GTID's tag.
+                None => source = format!("{source}:{word}"),
+            }
+        }
+    }
+    numbers
+}
+
+/// Returns a random replica number for the feed: neither 0 nor the server's own.
+pub(crate) fn random_server_id(identity: &Identity) -> u32 {
+    // Any 32 bits of the hash are random.
+    let id = (RandomState::new().hash_one("server_id") as u32).max(1);
+    if id == identity.server_id { id ^ 0x8000_0000 | 1 } else { id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owned_numbers_are_parsed() {
+        let set =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<HashSet<_>>();
+        assert_eq!(numbers(""), set(&[]));
+        assert_eq!(numbers("u:5#12:6#13,\nv:7#1"), set(&["u:5", "u:6", "v:7"]));
+        assert_eq!(numbers("u:tag:5#12"), set(&["u:tag:5"]));
+    }
+}

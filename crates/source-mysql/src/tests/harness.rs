@@ -1,0 +1,135 @@
+//! Source on a server, and helpers to read from it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hotrow_types::key::CollectionId;
+use serde_json::Value;
+
+use super::server::Server;
+use crate::config::Config;
+use crate::{Hooks, MysqlSource, OpenError, open};
+use hotrow_source::spec::{CollectionConfig, Follow};
+use hotrow_source::{ReadSet, Row, Source as _, SourceError};
+
+/// Time after which an unmet condition fails the test.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Parses `table(key, key)`.
+pub(super) fn spec(text: &str) -> CollectionConfig {
+    let (table, key) = text.strip_suffix(')').unwrap().rsplit_once('(').unwrap();
+    CollectionConfig {
+        name: table.into(),
+        table: table.into(),
+        key: key.split(", ").map(Into::into).collect(),
+        key_types: Vec::new(),
+        columns: None,
+        exclude: Vec::new(),
+    }
+}
+
+pub(super) fn config(url: &str, collections: &[&str]) -> Config {
+    Config {
+        url: url.into(),
+        feed_url: None,
+        server_id: None,
+        reads_in_flight: 2,
+        read_timeout: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(10),
+        max_staleness: Duration::from_secs(1),
+        schema_poll: Duration::from_secs(1),
+        follow: Follow::Changes,
+        collections: collections.iter().map(|text| spec(text)).collect(),
+    }
+}
+
+/// Source and a runtime to read from it.
+pub(super) struct Reader {
+    pub(super) source: Arc<MysqlSource>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Reader {
+    pub(super) fn open(config: Config) -> Self {
+        Self::try_open(config).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Opens these tables with the service's account.
+    pub(super) fn on(server: &Server, collections: &[&str]) -> Self {
+        Self::open(config(&server.url(), collections))
+    }
+
+    pub(super) fn try_open(config: Config) -> Result<Self, OpenError> {
+        let source = open(config, Hooks::default())?.source;
+        Ok(Self {
+            source,
+            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
+        })
+    }
+
+    pub(super) fn read(&self, collection: u16, ids: &[&str]) -> Result<ReadSet, SourceError> {
+        let schema = &self.source.schemas()[usize::from(collection)];
+        let keys = ids
+            .iter()
+            .map(|id| schema.parse_url(id).unwrap_or_else(|e| panic!("{id}: {e}")))
+            .collect();
+        self.runtime.block_on(self.source.read(CollectionId(collection), keys))
+    }
+
+    /// Same as [`Self::answers`], for a query limited to `query_bytes` in a budget of `total`
+    /// bytes.
+    pub(super) fn answers_within(&self, ids: &[&str], query_bytes: u64, total: u64) -> Vec<String> {
+        let schema = &self.source.schemas()[0];
+        let keys = ids.iter().map(|id| schema.parse_url(id).unwrap()).collect();
+        let rows = hotrow_source::RowBudget::new(
+            &hotrow_admission::byte_budget::ByteBudget::new(total),
+            query_bytes,
+            || true,
+        );
+        let read = self.runtime.block_on(self.source.read_within(CollectionId(0), keys, rows));
+        read.unwrap().rows.iter().map(answer_text).collect()
+    }
+
+    /// Returns the answer per id: the record as text, `missing`, or `alias …` if it must not be
+    /// cached.
+    pub(super) fn answers(&self, collection: u16, ids: &[&str]) -> Vec<String> {
+        self.read(collection, ids).unwrap().rows.iter().map(answer_text).collect()
+    }
+
+    pub(super) fn json(&self, collection: u16, id: &str) -> Value {
+        let text = self.answers(collection, &[id]).remove(0);
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+
+    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+}
+
+fn answer_text(row: &Row) -> String {
+    let text = |json: &Vec<u8>| String::from_utf8(json.clone()).unwrap();
+    match row {
+        Row::Found(json) => text(json),
+        Row::Missing => "missing".into(),
+        Row::Uncacheable(None) => "alias".into(),
+        Row::Uncacheable(Some(json)) => format!("alias {}", text(json)),
+        Row::NotRead => "not read".into(),
+        Row::NoRoom => "no room".into(),
+        Row::Unreadable(why) => format!("unreadable {why}"),
+    }
+}
+
+/// Returns the error of opening a database.
+pub(super) fn refusal(config: Config) -> String {
+    Reader::try_open(config).map(|_| ()).unwrap_err().to_string()
+}
+
+/// Waits until `condition` is true.
+#[track_caller]
+pub(super) fn wait(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,99 @@
+//! Checks of the feed's preconditions, before anything is served.
+
+use tokio_postgres::Client;
+
+use super::config::{Config, Follow};
+use super::connect;
+use super::error::{Finding, OpenError};
+use super::link::{Connector, attempt_finding};
+use super::publication::Repair;
+use super::server::Identity;
+use super::survey::Survey;
+use super::target::Target;
+use super::tuning::Tuning;
+
+/// Returns all findings that keep the feed from running, including `others`. Only if `others` is
+/// empty is the publication created or completed, so that nothing is left behind in a database that
+/// is not served. Without a feed there are no preconditions.
+///
+/// # Errors
+/// A failure of the server during the checks.
+pub(super) async fn feed(
+    config: &Config,
+    target: &Target,
+    readers: &Identity,
+    others: Vec<Finding>,
+) -> Result<Vec<Finding>, OpenError> {
+    if config.follow == Follow::Nothing {
+        return Ok(others);
+    }
+    let tuning = Tuning::new(config);
+    let connector = Connector { config, target, tuning: &tuning };
+    let mut findings = others;
+    let session = match connector.connect_sql().await {
+        Ok(session) => session,
+        Err(ended) => {
+            findings.push(Finding::new(
+                format!("the feed cannot connect: {}", ended.detail),
+                "correct `feed_url` (or `url`)",
+            ));
+            return Ok(findings);
+        }
+    };
+    if session.identity != *readers {
+        findings.push(Finding::new(
+            format!("`feed_url` leads to {}, and `url` to {readers}", session.identity),
+            "let both lead to one server and one database; only `url` may go through a pooler",
+        ));
+        return Ok(findings);
+    }
+    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    findings.extend(settings(&session.client).await.map_err(failed)?);
+    if let Err(attempt) = connector.connect_replication(&session.host, &session.identity).await {
+        findings.push(attempt_finding(&attempt));
+    }
+    let repair = if findings.is_empty() { Repair::Yes } else { Repair::Later };
+    let survey = Survey::take(&session.client, config, repair).await.map_err(failed)?;
+    findings.extend(survey.findings);
+    for refused in survey.tables.into_iter().filter_map(Result::err).flatten() {
+        // The findings of a table are in `others` already.
+        if !findings.contains(&refused) {
+            findings.push(refused);
+        }
+    }
+    Ok(findings)
+}
+
+/// Checks the server's settings.
+async fn settings(client: &Client) -> Result<Vec<Finding>, tokio_postgres::Error> {
+    const SQL: &str = "SELECT current_setting('wal_level'), \
+                       current_setting('max_replication_slots')::int8, \
+         (SELECT count(*) FROM pg_catalog.pg_replication_slots)";
+    let row = client.query_one(SQL, &[]).await?;
+    let level: String = row.try_get(0)?;
+    let slots_max: i64 = row.try_get(1)?;
+    let slots: i64 = row.try_get(2)?;
+    let mut findings = Vec::new();
+    if level != "logical" {
+        findings.push(Finding::new(
+            format!("`wal_level` is `{level}`; the feed needs `logical`"),
+            "ALTER SYSTEM SET wal_level = 'logical';\nthen restart the server (managed services \
+             have a parameter for it)",
+        ));
+    }
+    if slots >= slots_max {
+        findings.push(Finding::new(
+            format!(
+                "all {slots_max} replication slots (`max_replication_slots`) are in use; \
+                 each instance needs one"
+            ),
+            format!(
+                "drop one that is not needed (SELECT slot_name, active \
+                 FROM pg_replication_slots), or \
+                 ALTER SYSTEM SET max_replication_slots = {};\nthen restart the server",
+                slots_max + 5
+            ),
+        ));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,214 @@
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::{CollectionId, KeyPart, KeyType};
+use hotrow_types::version::{Position, Version};
+use parking_lot::Mutex;
+
+use super::*;
+use hotrow_source::LossCause;
+
+#[derive(Default)]
+struct RecordingSink(Mutex<Vec<String>>);
+
+impl Sink for RecordingSink {
+    fn changes(&self, changes: &[Change]) {
+        self.0.lock().extend(changes.iter().map(|c| format!("{:?} {:?}", c.key, c.mark)));
+    }
+    fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
+        self.0.lock().push(format!("flush {} {cause:?} {mark:?}", collection.0));
+    }
+    fn open_gap(&self, _: CollectionId, _: &str) {}
+    fn close_gap(&self, _: CollectionId) {}
+    fn loss(&self, _: LossCause, _: &str) {}
+    fn started(&self, _: Option<Position>) {}
+    fn advance(&self, _: Nanos, _: Option<Position>, _: Option<&Version>) {}
+}
+
+fn begin(xid: u32) -> Vec<u8> {
+    [&b"B"[..], &[0; 16], &xid.to_be_bytes()].concat()
+}
+
+fn commit(end: u64) -> Vec<u8> {
+    [&b"C\0"[..], &[0; 8], &end.to_be_bytes(), &[0; 8]].concat()
+}
+
+/// Returns the description of a table `public.NAME` with these columns.
+fn relation(oid: u32, name: &str, columns: &[&str]) -> Vec<u8> {
+    let mut bytes = [&b"R"[..], &oid.to_be_bytes(), b"public\0", name.as_bytes(), b"\0d"].concat();
+    bytes.extend(u16::try_from(columns.len()).unwrap().to_be_bytes());
+    for column in columns {
+        bytes.extend([&[1][..], column.as_bytes(), b"\0\0\0\0\x17\xff\xff\xff\xff"].concat());
+    }
+    bytes
+}
+
+/// Returns a row of texts. `n` is NULL, `u` an unchanged value.
+fn tuple(values: &[&str]) -> Vec<u8> {
+    let mut bytes = u16::try_from(values.len()).unwrap().to_be_bytes().to_vec();
+    for value in values {
+        match *value {
+            "n" | "u" => bytes.extend(value.as_bytes()),
+            text => bytes.extend(
+                [&b"t"[..], &u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()]
+                    .concat(),
+            ),
+        }
+    }
+    bytes
+}
+
+fn row(kind: &[u8], oid: u32, parts: &[(&[u8], &[&str])]) -> Vec<u8> {
+    let mut bytes = [kind, &oid.to_be_bytes()].concat();
+    for (kind, values) in parts {
+        bytes.extend_from_slice(kind);
+        bytes.extend(tuple(values));
+    }
+    bytes
+}
+
+fn schemas() -> Vec<KeySchema> {
+    vec![
+        KeySchema::new(CollectionId(0), vec![KeyType::Integer]),
+        KeySchema::new(CollectionId(1), vec![KeyType::Integer, KeyType::Integer]),
+    ]
+}
+
+fn followed() -> Vec<Option<Followed>> {
+    let follow = |oid, name: &str, key: &[&str]| {
+        let key = key.iter().map(|k| (*k).to_owned()).collect();
+        Some(Followed { oids: vec![oid], namespace: "public".into(), name: name.into(), key })
+    };
+    vec![follow(10, "a", &["id"]), follow(20, "b", &["x", "y"])]
+}
+
+/// Returns the calls that the sink receives for these messages.
+fn deliver(messages: &[Vec<u8>]) -> Result<Vec<String>, DeliveryError> {
+    let schemas = schemas();
+    let sink = RecordingSink::default();
+    let mut delivery = Delivery::new(&schemas, &sink, followed(), 1000);
+    for message in messages {
+        delivery.process(message)?;
+    }
+    delivery.flush_portion();
+    Ok(sink.0.into_inner())
+}
+
+#[test]
+fn numbers_are_widened_on_both_sides_of_the_wrap() {
+    let wrap = 1_u64 << 32;
+    for (xid, xmax, full) in [
+        (999_u32, 1000_u64, 999),
+        (1005, 1000, 1005),
+        (3, wrap - 5, wrap + 3),
+        (u32::MAX, wrap + 3, wrap - 1),
+        (u32::MAX, wrap * 7 + 3, wrap * 7 - 1),
+        (0, wrap * 7 - 1, wrap * 7),
+        (5, wrap * 7 + 2_000_000_000, wrap * 7 + 5),
+        // No number is negative.
+        (u32::MAX, 3, 0),
+    ] {
+        assert_eq!(widen(xid, xmax), full, "{xid} {xmax}");
+    }
+}
+
+#[test]
+fn a_key_is_delivered_once_per_transaction() {
+    let r = relation(10, "a", &["id", "v"]);
+    let insert = || row(b"I", 10, &[(b"N", &["7", "x"])]);
+    let update = row(b"U", 10, &[(b"K", &["7", "n"]), (b"N", &["8", "x"])]);
+    let delete = row(b"D", 10, &[(b"O", &["8", "x"])]);
+    let messages = [
+        begin(5),
+        r,
+        insert(),
+        insert(),
+        update,
+        delete,
+        commit(9),
+        begin(6),
+        insert(),
+        commit(10),
+    ];
+    let seven = |xid| format!("0:[Integer(7)] Transaction({xid})");
+    assert_eq!(
+        deliver(&messages).unwrap(),
+        [seven(5), "0:[Integer(8)] Transaction(5)".into(), seven(6)]
+    );
+}
+
+#[test]
+fn an_unsent_value_comes_from_the_old_row_or_causes_a_flush() {
+    let r = || relation(20, "b", &["v", "y", "x"]);
+    let both = row(b"U", 20, &[(b"O", &["n", "2", "1"]), (b"N", &["n", "u", "3"])]);
+    let deliver_update = |message: Vec<u8>| deliver(&[begin(5), r(), message]).unwrap();
+    let keys =
+        ["1:[Integer(1), Integer(2)] Transaction(5)", "1:[Integer(3), Integer(2)] Transaction(5)"];
+    assert_eq!(deliver_update(both), keys);
+    let flush = ["flush 1 Bulk Some(Transaction(5))"];
+    assert_eq!(deliver_update(row(b"U", 20, &[(b"N", &["n", "u", "3"])])), flush);
+    // A key without all its parts is ambiguous.
+    assert_eq!(deliver_update(row(b"D", 20, &[(b"K", &["n", "2", "n"])])), flush);
+    // A row with a NULL in its key cannot be requested.
+    assert!(deliver_update(row(b"D", 20, &[(b"O", &["n", "2", "n"])])).is_empty());
+    assert!(deliver_update(row(b"I", 20, &[(b"N", &["n", "2", "x1"])])).is_empty());
+    // Fewer columns than described.
+    assert_eq!(deliver_update(row(b"I", 20, &[(b"N", &["n"])])), flush);
+}
+
+#[test]
+fn too_many_keys_become_one_flush() {
+    let mut messages = vec![begin(5), relation(10, "a", &["id"]), relation(20, "b", &["x", "y"])];
+    let count = KEYS_PER_TRANSACTION_MAX + 500;
+    messages.extend((0..count).map(|id| row(b"I", 10, &[(b"N", &[&id.to_string()])])));
+    messages.push(row(b"I", 20, &[(b"N", &["1", "2"])]));
+    let delivered = deliver(&messages).unwrap();
+    assert_eq!(delivered.len(), KEYS_PER_TRANSACTION_MAX + 2);
+    assert_eq!(delivered[KEYS_PER_TRANSACTION_MAX], "flush 0 Bulk Some(Transaction(5))");
+    assert_eq!(
+        delivered[KEYS_PER_TRANSACTION_MAX + 1],
+        "1:[Integer(1), Integer(2)] Transaction(5)"
+    );
+}
+
+#[test]
+fn a_table_that_lost_its_key_column_flushes() {
+    let messages = [begin(5), relation(10, "a", &["other"]), row(b"I", 10, &[(b"N", &["7"])])];
+    assert_eq!(deliver(&messages).unwrap(), ["flush 0 Bulk Some(Transaction(5))"]);
+}
+
+#[test]
+fn an_equal_description_changes_nothing() {
+    let r = |columns: &[&str]| relation(10, "a", columns);
+    let same = [begin(5), r(&["id"]), commit(1), begin(6), r(&["id"]), commit(2)];
+    assert!(deliver(&same).unwrap().is_empty());
+    let other = [begin(5), r(&["id"]), commit(1), begin(6), r(&["id", "new"]), commit(2)];
+    assert_eq!(deliver(&other).unwrap(), ["flush 0 Schema Some(Transaction(6))"]);
+    let again = [begin(5), relation(11, "a", &["id"]), row(b"I", 11, &[(b"N", &["7"])]), commit(1)];
+    // The flush covers the rows that follow it in its transaction.
+    assert_eq!(deliver(&again).unwrap(), ["flush 0 Schema Some(Transaction(5))"]);
+}
+
+#[test]
+fn a_message_at_the_wrong_place_ends_the_session() {
+    let insert = row(b"I", 10, &[(b"N", &["7"])]);
+    assert_eq!(deliver(&[begin(5), insert.clone()]), Err(DeliveryError::Undescribed(10)));
+    assert_eq!(
+        deliver(&[relation(10, "a", &["id"]), insert]),
+        Err(DeliveryError::OutsideTransaction)
+    );
+    assert!(matches!(deliver(&[b"?".to_vec()]), Err(DeliveryError::Decode(_))));
+}
+
+#[test]
+fn the_front_of_a_huge_row_flushes_its_table() {
+    let schemas = schemas();
+    let sink = RecordingSink::default();
+    let mut delivery = Delivery::new(&schemas, &sink, followed(), 1000);
+    delivery.process(&begin(5)).unwrap();
+    delivery.process(&relation(10, "a", &["id"])).unwrap();
+    let insert = row(b"I", 10, &[(b"N", &["7"])]);
+    delivery.process_front(&insert[..7]).unwrap();
+    assert_eq!(*sink.0.lock(), ["flush 0 Bulk Some(Transaction(5))"]);
+    assert_eq!(delivery.process_front(b"M\0"), Err(DeliveryError::HugeMessage));
+    let schema = &schemas[0];
+    assert!(schema.key(&[KeyPart::Integer(7)]).is_ok());
+}

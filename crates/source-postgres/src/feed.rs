@@ -1,0 +1,380 @@
+//! The feed: one session after another, for the lifetime of the process.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::{CollectionId, KeySchema};
+use hotrow_types::version::Position;
+use parking_lot::Mutex;
+use tokio_postgres::Client;
+
+use super::config::{Config, Follow};
+use super::error::{Finding, PreflightErrors};
+use super::inspect::{Refused, Table};
+use super::link::{self, Connector};
+use super::publication::Repair;
+use super::server::Identity;
+use super::session::{
+    CatalogCheck, CatalogWatcher, CheckResult, Ended, Session, SessionStart, timely,
+};
+use super::shared::Shared;
+use super::survey::Survey;
+use super::survey::fingerprint::{Fingerprint, Scanner, Surveyed};
+use super::target::Target;
+use super::tuning::Tuning;
+use super::wire::deadline;
+use super::wire::replication::{Lsn, SlotName};
+use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
+use hotrow_source::feed_loop::{self, Pauses};
+use hotrow_source::{FlushCause, LossCause, Sink};
+use hotrow_supervisor as supervisor;
+
+/// Follows the database and delivers its changes.
+#[derive(Debug)]
+pub struct PostgresFeed {
+    pub(crate) config: Arc<Config>,
+    /// Server and role of the feed's sessions.
+    pub(crate) target: Arc<Target>,
+    pub(crate) tuning: Tuning,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) schemas: Arc<[KeySchema]>,
+}
+
+impl PostgresFeed {
+    /// Runs until `shutdown` is set. Blocks; call it on a thread of its own. After an error or a
+    /// panic it may be run again once the sink has been informed of the loss: it starts anew.
+    ///
+    /// # Errors
+    /// The system has no event loop left. Nothing was delivered in that case.
+    // The feed owns both and is the last to drop them.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
+        feed_loop::run(&shutdown, self.follow(&*sink))
+    }
+
+    async fn follow(&self, sink: &dyn Sink) -> Infallible {
+        let mut feed_loop = FeedLoop {
+            feed: self,
+            sink,
+            server: None,
+            incarnation: None,
+            gaps: Mutex::default(),
+            logged_failure: String::new(),
+        };
+        let mut pauses = Pauses::new();
+        loop {
+            let began_at = Instant::now();
+            match feed_loop.session(pauses.random()).await {
+                SessionOutcome { ended, began: Began::Yes } => {
+                    tracing::warn!(
+                        cause = ?ended.cause,
+                        detail = %ended.detail,
+                        "the change feed lost its position; every entry is stale"
+                    );
+                    sink.loss(ended.cause, &ended.detail);
+                    pauses.worked(began_at.elapsed());
+                }
+                SessionOutcome { ended, began: Began::No } => feed_loop.report_failure(&ended),
+            }
+            pauses.wait().await;
+        }
+    }
+}
+
+struct SessionOutcome {
+    ended: Ended,
+    began: Began,
+}
+
+/// Set once [`Sink::started`] was called in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Began {
+    Yes,
+    No,
+}
+
+/// State that outlives a session.
+struct FeedLoop<'a> {
+    feed: &'a PostgresFeed,
+    sink: &'a dyn Sink,
+    server: Option<Identity>,
+    /// Incarnation of that session's positions.
+    incarnation: Option<u64>,
+    /// Collections whose gaps the last session opened.
+    gaps: Mutex<Vec<CollectionId>>,
+    /// Detail of the last failed attempt that was logged.
+    logged_failure: String,
+}
+
+impl FeedLoop<'_> {
+    /// Runs one session, from the connection to its end.
+    async fn session(&mut self, random: u64) -> SessionOutcome {
+        match self.try_session(random).await {
+            Ok(ended) => SessionOutcome { ended, began: Began::Yes },
+            Err(ended) => SessionOutcome { ended, began: Began::No },
+        }
+    }
+
+    async fn try_session(&mut self, random: u64) -> Result<Ended, Ended> {
+        let PostgresFeed { config, target, tuning, shared, schemas } = self.feed;
+        let connector = Connector { config, target, tuning };
+        let sql = connector.connect_sql().await?;
+        self.record_server(&sql.identity);
+        let client = &sql.client;
+        self.check_log(client, sql.incarnation, random).await?;
+        let prepared = Scanner::prepare(client, config);
+        let scanner = timely(tuning.silence_max, "preparing the catalogue check", prepared).await?;
+        let check_sent_at = Nanos::now();
+        let print = self.scan(client, &scanner).await?;
+        let survey = self.take_survey(client, Repair::Yes).await?;
+        // Readers first: they can answer, by policy, while the feed waits for its start.
+        shared.publish(sql.identity, &readable(&survey));
+        shared.confirm_shapes(check_sent_at);
+        if !survey.findings.is_empty() {
+            return Err(Ended::new(LossCause::NotWatched, describe_all(&survey.findings)));
+        }
+        if config.follow == Follow::Nothing {
+            self.logged_failure.clear();
+            self.sink.started(None);
+            let identity = sql.identity;
+            let surveyed = Mutex::new(Surveyed::once(print));
+            let survey = Mutex::new(survey);
+            return Ok(Catalogue { feed_loop: self, identity, scanner, surveyed, survey }
+                .watch(client)
+                .await);
+        }
+        let mut wire = connector.connect_replication(&sql.host, &sql.identity).await?;
+        let layout = link::log_layout(client, tuning).await?;
+        let slot = SlotName::new(random);
+        let start = link::slot(&mut wire, client, &slot, &target.user, tuning).await?;
+        let snapshot = link::listing_snapshot(client, tuning).await?;
+        link::fence(client, &snapshot, tuning).await?;
+        wire.start_replication(&slot, &config.publication, deadline(tuning.silence_max)).await?;
+        let incarnation = sql.incarnation ^ shared.history();
+        tracing::info!(
+            host = %sql.host,
+            server = %sql.identity,
+            position = %start,
+            "the change feed starts"
+        );
+        self.logged_failure.clear();
+        // The start of this session closes the gaps of the last one.
+        self.gaps.get_mut().drain(..).for_each(|collection| self.sink.close_gap(collection));
+        self.sink.started(Some(Position { incarnation, at: start.0 }));
+        let catalog =
+            CatalogWatermark::new(tuning.schema_poll, tuning.max_staleness, check_sent_at);
+        let session_start =
+            SessionStart { client, wire: &mut wire, incarnation, layout, start, snapshot, catalog };
+        let followed = survey.followed();
+        let surveyed = Mutex::new(Surveyed::once(print));
+        let catalogue = Catalogue {
+            feed_loop: self,
+            identity: sql.identity,
+            scanner,
+            surveyed,
+            survey: Mutex::new(survey),
+        };
+        let session = Session::new(session_start, tuning, schemas, self.sink, shared, followed);
+        Ok(session.run(&catalogue).await)
+    }
+
+    /// Records the server's identity. With a server other than the last one everything is stale,
+    /// including what was read since the last one was lost.
+    fn record_server(&mut self, identity: &Identity) {
+        let Some(before) = self.server.replace(*identity).filter(|before| before != identity)
+        else {
+            return;
+        };
+        let is_same = before.system == identity.system && before.database == identity.database;
+        let cause = if is_same { LossCause::OtherLog } else { LossCause::OtherDatabase };
+        let detail = format!("{before} was followed, {identity} answers now");
+        tracing::warn!(?cause, %detail, "another server answers; every entry is stale");
+        // Readers first: a read that begins after the loss must not see the old server's state.
+        self.feed.shared.down(&detail);
+        self.sink.loss(cause, &detail);
+    }
+
+    /// Records where the log ends at the start of a session. A log that went backwards without a
+    /// restart of the server is another history.
+    async fn check_log(
+        &mut self,
+        client: &Client,
+        incarnation: u64,
+        random: u64,
+    ) -> Result<(), Ended> {
+        let PostgresFeed { tuning, shared, .. } = self.feed;
+        // In this order: a reader may record a newer end between the two.
+        let before = shared.log_end();
+        let end = link::log_end(client, tuning).await?.0;
+        if self.incarnation.replace(incarnation) != Some(incarnation) {
+            shared.begin_log(end);
+        } else if end < before {
+            let detail = format!("its log ended at {} and ends at {} now", Lsn(before), Lsn(end));
+            tracing::warn!(%detail, "the server lost the end of its log; every entry is stale");
+            shared.down(&detail);
+            shared.begin_history(end, random);
+            self.sink.loss(LossCause::OtherLog, &detail);
+        }
+        Ok(())
+    }
+
+    async fn scan(&self, client: &Client, scanner: &Scanner) -> Result<Fingerprint, Ended> {
+        timely(
+            self.feed.tuning.silence_max,
+            "checking the catalogue for changes",
+            scanner.scan(client),
+        )
+        .await
+    }
+
+    async fn take_survey(&self, client: &Client, repair: Repair) -> Result<Survey, Ended> {
+        let limit = self.feed.tuning.silence_max;
+        match tokio::time::timeout(limit, Survey::take(client, &self.feed.config, repair)).await {
+            Ok(Ok(mut survey)) => {
+                pin_key_types(&mut survey, &self.feed.schemas, &self.feed.config);
+                Ok(survey)
+            }
+            Ok(Err(e)) => Err(Ended::sql("reading the catalogue", &e)),
+            Err(_) => Err(Ended::silent("the feed's SQL connection", limit)),
+        }
+    }
+
+    /// Reports to the log and the readers why there is no feed, once for each reason.
+    fn report_failure(&mut self, ended: &Ended) {
+        if self.logged_failure != ended.detail {
+            tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
+            self.feed.shared.explain(&ended.detail);
+            self.logged_failure.clone_from(&ended.detail);
+        }
+    }
+}
+
+fn describe_all(findings: &[Finding]) -> String {
+    format!("to correct:{}", PreflightErrors(findings.to_vec()))
+}
+
+/// Returns the tables in the form that readers use.
+fn readable(survey: &Survey) -> Vec<Result<Table, String>> {
+    let why = |findings: &Refused| {
+        findings.iter().map(|f| f.problem.clone()).collect::<Vec<_>>().join("; ")
+    };
+    survey.tables.iter().map(|table| table.clone().map_err(|findings| why(&findings))).collect()
+}
+
+/// Refuses tables whose key has another type than at the start: ids are parsed by the schemas of
+/// the start.
+fn pin_key_types(survey: &mut Survey, schemas: &[KeySchema], config: &Config) {
+    for ((table, schema), spec) in survey.tables.iter_mut().zip(schemas).zip(&config.collections) {
+        if table.as_ref().is_ok_and(|t| t.key_schema().types() != schema.types()) {
+            let what =
+                format!("collection `{}`: the key of `{}` changed its type", spec.name, spec.table);
+            *table = Err(vec![Finding::new(what, "restart to use the new type")]);
+        }
+    }
+}
+
+/// The catalogue as last seen by a session.
+struct Catalogue<'a> {
+    feed_loop: &'a FeedLoop<'a>,
+    identity: Identity,
+    scanner: Scanner,
+    surveyed: Mutex<Surveyed>,
+    survey: Mutex<Survey>,
+}
+
+impl CatalogWatcher for Catalogue<'_> {
+    fn check<'a>(&'a self, client: &'a Client) -> Pin<Box<dyn Future<Output = CatalogCheck> + 'a>> {
+        Box::pin(async move {
+            let sent_at = Nanos::now();
+            let result = async {
+                let print = self.feed_loop.scan(client, &self.scanner).await?;
+                if !self.surveyed.lock().needs_survey(print) {
+                    return Ok(CheckResult::Same);
+                }
+                let seen = self.feed_loop.take_survey(client, Repair::No).await?;
+                // A problem that cannot be repaired is attempted once, not at every check.
+                if seen == *self.survey.lock() {
+                    return Ok(CheckResult::Same);
+                }
+                self.feed_loop.take_survey(client, Repair::Yes).await.map(|now| self.compare(now))
+            };
+            let result = result.await.unwrap_or_else(CheckResult::Ended);
+            if !matches!(result, CheckResult::Ended(_)) {
+                self.feed_loop.feed.shared.confirm_shapes(sent_at);
+            }
+            CatalogCheck { sent_at, result }
+        })
+    }
+}
+
+impl Catalogue<'_> {
+    /// Checks the catalogue at intervals, for a database without a feed.
+    async fn watch(&self, client: &Client) -> Ended {
+        loop {
+            supervisor::turn();
+            tokio::time::sleep(look_every(self.feed_loop.feed.tuning.schema_poll)).await;
+            if let CheckResult::Ended(ended) = self.check(client).await.result {
+                return ended;
+            }
+        }
+    }
+
+    fn compare(&self, now: Survey) -> CheckResult {
+        let FeedLoop { feed, sink, .. } = self.feed_loop;
+        if !now.findings.is_empty() {
+            return CheckResult::Ended(Ended::new(
+                LossCause::NotWatched,
+                describe_all(&now.findings),
+            ));
+        }
+        let mut before = self.survey.lock();
+        if now.publication != before.publication {
+            return CheckResult::Ended(Ended::new(
+                LossCause::NotWatched,
+                "the publication changed",
+            ));
+        }
+        if now == *before {
+            return CheckResult::Same;
+        }
+        let gaps = now.gaps_since(&before);
+        if let Some((_, why)) = gaps.first().filter(|_| !self.scanner.streams_take_new_tables()) {
+            let detail = format!(
+                "{why}, and this minor version of PostgreSQL delivers it only in a new stream"
+            );
+            return CheckResult::Ended(Ended::new(LossCause::NotWatched, detail));
+        }
+        // Gaps first: what is read from now on is not cached, with the old shape or the new one.
+        for (i, why) in &gaps {
+            sink.open_gap(feed.schemas[*i].collection(), why);
+            self.feed_loop.gaps.lock().push(feed.schemas[*i].collection());
+        }
+        // Readers first, then the flush: a read that begins after the flush uses the new shape.
+        feed.shared.publish(self.identity, &readable(&now));
+        for i in (0..feed.schemas.len()).filter(|i| now.differs(&before, *i)) {
+            let name = &feed.config.collections[i].name;
+            match &now.tables[i] {
+                Ok(_) => tracing::info!(collection = %name, "the table changed its shape"),
+                Err(why) => {
+                    tracing::error!(
+                        collection = %name,
+                        error = %describe_all(why),
+                        "the collection cannot be served any more"
+                    );
+                }
+            }
+            sink.flush(feed.schemas[i].collection(), FlushCause::Schema, None);
+        }
+        let followed = now.followed();
+        *before = now;
+        CheckResult::Follow {
+            followed,
+            gaps: gaps.into_iter().map(|(i, _)| feed.schemas[i].collection()).collect(),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Shape of a collection's table in the database: columns to serve, key, and the feed's old row
+//! values. Used at the start, by the schema poll, and by a reader whose statement no longer fits.
+
+mod catalog;
+mod keys;
+mod rules;
+mod types;
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use hotrow_source::preflight::listed;
+use hotrow_types::key::{CollectionId, KeySchema, KeyType};
+use tokio_postgres::{Client, Error};
+
+use self::catalog::Facts;
+use super::config::CollectionConfig;
+use super::error::Finding;
+use super::json::{Scalar, Shape};
+
+/// A collection's table as needed for reading and following it. Two equal values are read alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) collection: CollectionId,
+    /// Changes with DROP and CREATE.
+    pub(crate) oid: u32,
+    pub(crate) schema: String,
+    pub(crate) name: String,
+    pub(crate) kind: TableKind,
+    pub(crate) replica_identity: ReplicaIdentity,
+    /// All columns in the table's order, including those not served.
+    pub(crate) columns: Vec<Column>,
+    /// In the order of the configuration.
+    pub(crate) key: Vec<KeyColumn>,
+    /// Columns to serve, in order.
+    pub(crate) served: Vec<Served>,
+}
+
+/// Storage of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableKind {
+    Plain,
+    Partitioned,
+}
+
+/// Columns of the old row in the feed's changes and deletions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplicaIdentity {
+    /// The collection's key columns, by the primary key or another unique index.
+    Key,
+    /// The whole old row.
+    Full,
+}
+
+/// A column as described by the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    /// `attnum`: unchanged when the column is renamed.
+    pub(crate) number: i16,
+    pub(crate) name: String,
+    pub(crate) type_oid: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyColumn {
+    pub(crate) name: String,
+    /// `attnum`.
+    pub(crate) number: i16,
+    /// Type of the key in an id.
+    pub(crate) ty: KeyType,
+    /// Type of the column, domains resolved.
+    pub(crate) stored: KeyStored,
+    /// Name of the stored type in SQL, with its schema.
+    pub(crate) sql_type: String,
+    /// Labels of an enum; empty for the other types.
+    pub(crate) labels: Vec<String>,
+}
+
+/// Types of the database that a key can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyStored {
+    Int2,
+    Int4,
+    Int8,
+    /// `text` and `varchar`, which compare alike.
+    Text,
+    /// `char(n)`: trailing blanks are ignored.
+    Bpchar,
+    Uuid,
+    Bytea,
+    Boolean,
+    Numeric,
+    Date,
+    Timestamp,
+    TimestampTz,
+    /// An enum: one of its labels.
+    Enum,
+    /// `citext`, or a text with a nondeterministic collation: equal values may differ in their
+    /// bytes.
+    Folded,
+}
+
+impl KeyStored {
+    /// Returns whether different ids may name one row. The feed reports the stored spelling.
+    pub(crate) fn has_aliases(self) -> bool {
+        self == Self::Folded
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) type_oid: u32,
+    /// Form in the SELECT list.
+    pub(crate) select: Select,
+    /// Layout of the answer's value.
+    pub(crate) shape: Shape,
+}
+
+/// Form of a column in the SELECT list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Select {
+    /// The column itself, in binary form.
+    Plain,
+    /// The server's text: the binary form is not known here.
+    Text,
+    /// An array of such texts.
+    TextArray,
+    /// The server's JSON: the type contains one whose binary form is not known here.
+    ToJson,
+}
+
+/// All reasons that a collection cannot be served.
+pub(crate) type Refused = Vec<Finding>;
+
+impl Table {
+    /// Returns whether different ids may name one row.
+    pub(crate) fn has_aliases(&self) -> bool {
+        self.key.iter().any(|k| k.stored.has_aliases())
+    }
+
+    pub(crate) fn key_schema(&self) -> KeySchema {
+        KeySchema::new(self.collection, self.key.iter().map(|k| k.ty).collect())
+    }
+
+    /// Returns `"schema"."table"`.
+    pub(crate) fn sql_name(&self) -> String {
+        format!("{}.{}", quote(&self.schema), quote(&self.name))
+    }
+}
+
+/// Inspects the tables of all collections. Each result is a table, or the reasons that it cannot be
+/// served.
+///
+/// # Errors
+/// An error of the driver. Nothing is known then.
+pub(crate) async fn tables(
+    client: &Client,
+    specs: &[CollectionConfig],
+) -> Result<Vec<Result<Table, Refused>>, Error> {
+    // The configuration allows fewer collections than a number of 16 bits has values.
+    let inspections =
+        specs.iter().enumerate().map(|(i, spec)| table(client, CollectionId(i as u16), spec));
+    concurrently(inspections).await.into_iter().collect()
+}
+
+/// Runs queries of one connection concurrently: they are sent without waiting for each other's
+/// answers. The results are in the order of the queries.
+pub(crate) async fn concurrently<T>(
+    queries: impl Iterator<Item = impl Future<Output = T>>,
+) -> Vec<T> {
+    let mut running: Vec<_> = queries.map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (query, slot) in running.iter_mut().zip(&mut done).filter(|(_, slot)| slot.is_none()) {
+            if let Poll::Ready(answer) = query.as_mut().poll(context) {
+                *slot = Some(answer);
+            }
+        }
+        if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+/// Inspects the table of one collection.
+///
+/// # Errors
+/// An error of the driver.
+pub(crate) async fn table(
+    client: &Client,
+    collection: CollectionId,
+    spec: &CollectionConfig,
+) -> Result<Result<Table, Refused>, Error> {
+    let facts = match catalog::facts(client, spec).await? {
+        Ok(facts) => facts,
+        Err(missing) => return Ok(Err(vec![missing])),
+    };
+    let types = types::load(client, facts.columns.iter().map(|c| c.type_oid)).await?;
+    let mut findings = rules::check(spec, &facts);
+    let mut note = |result: Result<_, Refused>| result.map_err(|more| findings.extend(more)).ok();
+    let key = note(keys::columns(spec, &facts, &types));
+    let chosen = served(spec, &facts).map_err(|more| findings.extend(more)).ok();
+    if let Some(key) = &key {
+        findings.extend(keys::check_identity(spec, &facts, key));
+        findings.extend(rules::check_privileges(
+            spec,
+            &facts,
+            key,
+            chosen.as_deref().unwrap_or_default(),
+        ));
+    }
+    let (Some(key), Some(chosen), true) = (key, chosen, findings.is_empty()) else {
+        return Ok(Err(findings));
+    };
+    let served = chosen.into_iter().map(|column| {
+        let (select, mut shape) = types.shape(column.type_oid);
+        if key.iter().any(|k| k.number == column.number && k.stored == KeyStored::Bytea) {
+            shape = Shape::Scalar(Scalar::Hex);
+        }
+        Served { name: column.name.clone(), type_oid: column.type_oid, select, shape }
+    });
+    Ok(Ok(Table {
+        collection,
+        oid: facts.oid,
+        schema: facts.schema.clone(),
+        name: facts.name.clone(),
+        kind: if facts.relkind == 'p' { TableKind::Partitioned } else { TableKind::Plain },
+        replica_identity: if facts.relreplident == 'f' {
+            ReplicaIdentity::Full
+        } else {
+            ReplicaIdentity::Key
+        },
+        columns: facts
+            .columns
+            .iter()
+            .map(|c| Column { number: c.number, name: c.name.clone(), type_oid: c.type_oid })
+            .collect(),
+        served: served.collect(),
+        key,
+    }))
+}
+
+fn served<'a>(
+    spec: &CollectionConfig,
+    facts: &'a Facts,
+) -> Result<Vec<&'a catalog::Column>, Refused> {
+    let mut unknown = Vec::new();
+    let mut find = |setting: &str, name: &String| {
+        let found = facts.column(name);
+        if found.is_none() {
+            unknown.push(facts.no_column(spec, setting, name));
+        }
+        found
+    };
+    let mut chosen: Vec<&catalog::Column> = match &spec.columns {
+        None => facts.columns.iter().collect(),
+        Some(names) => names.iter().filter_map(|name| find("columns", name)).collect(),
+    };
+    let excluded: Vec<i16> =
+        spec.exclude.iter().filter_map(|n| find("exclude", n)).map(|c| c.number).collect();
+    let mut seen = std::collections::HashSet::new();
+    chosen.retain(|c| !excluded.contains(&c.number) && seen.insert(c.number));
+    if chosen.is_empty() && unknown.is_empty() {
+        unknown.push(Finding::new(
+            format!(
+                "collection `{}`: `columns` and `exclude` leave no column of `{}` to serve",
+                spec.name, spec.table
+            ),
+            "name columns that the table has",
+        ));
+    }
+    if unknown.is_empty() { Ok(chosen) } else { Err(unknown) }
+}
+
+/// Returns a quoted identifier.
+pub(crate) fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,106 @@
+//! Conditions on a table and on the user's privileges.
+
+use super::super::config::CollectionConfig;
+use super::super::error::Finding;
+use super::catalog::{Column, Facts};
+use super::{KeyColumn, listed, quote};
+
+/// Returns the reasons that the table itself cannot be served.
+pub(super) fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let table = format!("{}.{}", quote(&facts.schema), quote(&facts.name));
+    let mut refuse = |what: &str, remedy: String| {
+        findings.push(Finding::new(
+            format!("collection `{}`: `{}` {what}", spec.name, spec.table),
+            remedy,
+        ));
+    };
+    match facts.relkind {
+        'v' => refuse(
+            "is a view: the change feed contains no changes of views",
+            "serve the tables behind it".into(),
+        ),
+        'm' => refuse(
+            "is a materialized view: the change feed contains no changes of it",
+            "serve an ordinary table".into(),
+        ),
+        'f' => refuse(
+            "is a foreign table: its changes happen elsewhere",
+            "serve it from the database where it lives".into(),
+        ),
+        _ => {}
+    }
+    match facts.relpersistence {
+        'u' => refuse(
+            "is unlogged: its changes are not in the log",
+            format!("ALTER TABLE {table} SET LOGGED;"),
+        ),
+        't' => refuse("is a temporary table of one session", "serve an ordinary table".into()),
+        _ => {}
+    }
+    if facts.schema == "pg_catalog" || facts.schema == "information_schema" {
+        refuse(
+            "belongs to the system: its changes are not in the feed",
+            "serve a table of your own".into(),
+        );
+    }
+    if facts.is_partition {
+        refuse(
+            "is a partition: its changes are published under the name of the whole table",
+            "serve the partitioned table".into(),
+        );
+    }
+    if facts.has_children {
+        refuse(
+            "has child tables (INHERITS): their rows are read with it, \
+             but their changes have other names",
+            "use declarative partitioning, or serve a table without children".into(),
+        );
+    }
+    if facts.row_security {
+        refuse(
+            "has row-level security that applies to this user: a record could change without \
+             a change of its row",
+            format!("ALTER ROLE {} BYPASSRLS;", quote(&facts.user)),
+        );
+    }
+    findings
+}
+
+/// Returns the missing privileges, each with the GRANT that gives it.
+pub(super) fn check_privileges(
+    spec: &CollectionConfig,
+    facts: &Facts,
+    key: &[KeyColumn],
+    served: &[&Column],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let schema = quote(&facts.schema);
+    let user = quote(&facts.user);
+    if !facts.schema_usage {
+        findings.push(Finding::new(
+            format!(
+                "collection `{}`: user `{}` may not use schema `{}`",
+                spec.name, facts.user, facts.schema
+            ),
+            format!("GRANT USAGE ON SCHEMA {schema} TO {user};"),
+        ));
+    }
+    let needed = facts.columns.iter().filter(|c| {
+        served.iter().any(|s| s.number == c.number) || key.iter().any(|k| k.number == c.number)
+    });
+    let forbidden: Vec<&str> = needed.filter(|c| !c.selectable).map(|c| c.name.as_str()).collect();
+    if !forbidden.is_empty() {
+        findings.push(Finding::new(
+            format!(
+                "collection `{}`: user `{}` may not read {} of `{}`",
+                spec.name,
+                facts.user,
+                listed(&forbidden),
+                spec.table
+            ),
+            format!("GRANT SELECT ON {schema}.{} TO {user};", quote(&facts.name)),
+        ));
+    }
+    findings
+}

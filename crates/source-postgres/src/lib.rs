@@ -1,0 +1,264 @@
+//! PostgreSQL engine: reads through a pool of connections and a feed by logical replication.
+//!
+//! Each read returns rows together with the snapshot in which they were read and the end of the
+//! log, so that every answer carries the position it reflects. docs/postgres.md lists what the
+//! database must allow and what that costs.
+//!
+//! Reading order:
+//! - reaching a server: [`config`], `target`, `tls`, `stream`; a session and the server's identity:
+//!   `connect`, `server`;
+//! - the tables and the checks at the start: `inspect`, `checks`;
+//! - a read: `key_text`, `plan`, `pool`, `reader`, `json`; state shared by feed and readers:
+//!   `shared`;
+//! - the feed: `feed`, `link` (from a connection to a replication slot), `session`, `gap`,
+//!   `delivery`, `probe`;
+//! - the protocol: `wire`, [`pgoutput`]; the catalogue: `survey` with its fingerprint,
+//!   `publication`.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hotrow_types::key::{Collation, CollectionId, Key, KeySchema, KeyType};
+
+use hotrow_measure::clock::Nanos;
+
+use self::config::{CollectionConfig, Config};
+use self::connect::Settings;
+use self::inspect::Table;
+use self::pool::Pool;
+use self::shared::Shared;
+use self::target::Target;
+use self::tuning::Tuning;
+use hotrow_source::background::Background;
+use hotrow_source::catalog_watermark;
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_supervisor::Supervisor;
+
+pub use self::error::{Finding, OpenError, PreflightErrors};
+pub use self::feed::PostgresFeed;
+pub use self::stream::ConnectError;
+pub use self::target::TargetError;
+pub use self::tls::TlsSetupError;
+pub use hotrow_source::hooks::{Hook, Hooks};
+
+mod checks;
+pub mod config;
+mod connect;
+mod delivery;
+mod error;
+mod feed;
+mod gap;
+mod inspect;
+mod json;
+mod key_text;
+mod link;
+pub mod pgoutput;
+mod plan;
+mod pool;
+mod probe;
+mod publication;
+mod reader;
+mod server;
+mod session;
+mod shared;
+mod stream;
+mod survey;
+mod target;
+mod tls;
+mod tuning;
+mod visibility;
+mod wire;
+
+/// Time limit of the checks at the start, once a server is reached.
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One database.
+#[derive(Debug)]
+pub struct Postgres {
+    /// Reads records. It answers from the start; freshness is known only while the feed runs.
+    pub source: Arc<PostgresSource>,
+    /// Delivers changes; run it on a thread of its own.
+    pub feed: PostgresFeed,
+}
+
+/// Reads records through a pool of connections.
+pub struct PostgresSource {
+    shared: Arc<Shared>,
+    pool: Arc<Pool>,
+    schemas: Arc<[KeySchema]>,
+    specs: Vec<CollectionConfig>,
+    read_timeout: Duration,
+    hooks: Hooks,
+    /// Drives the connections.
+    _background: Background,
+}
+
+impl fmt::Debug for PostgresSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresSource")
+            .field("schemas", &self.schemas)
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connects to the database and checks all preconditions. Blocks for up to the connection time-out
+/// of each host plus half a minute.
+///
+/// # Errors
+/// All problems found, in one [`OpenError`].
+pub fn open(config: Config, hooks: Hooks) -> Result<Postgres, OpenError> {
+    open_supervised(config, hooks, &Supervisor::default())
+}
+
+/// Like [`open`]; the thread that drives the connections runs under `supervisor`.
+///
+/// # Errors
+/// All problems found, in one [`OpenError`].
+pub fn open_supervised(
+    config: Config,
+    hooks: Hooks,
+    supervisor: &Supervisor,
+) -> Result<Postgres, OpenError> {
+    let target = |setting, url: &str| {
+        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
+    };
+    let readers = target("url", &config.url)?;
+    let mut for_feed = config
+        .feed_url
+        .as_ref()
+        .map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    // Distinguishes the feed's session from those of the readers in pg_stat_activity.
+    for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
+    let config = Arc::new(config);
+    let background = Background::start("postgres", supervisor)?;
+    let settings = Settings {
+        statement_timeout: config.read_timeout,
+        connect_timeout: config.connect_timeout,
+    };
+    let check_sent_at = Nanos::now();
+    let (session, tables) = {
+        let target = readers.clone();
+        let feed_target = for_feed.clone();
+        let config = Arc::clone(&config);
+        background.run(async move {
+            let session =
+                connect::primary(&target, settings, None).await.map_err(OpenError::Unreachable)?;
+            let checks = async {
+                // A check may take longer than a read: the catalogue of a busy server is slow.
+                set(&session, &format!("SET statement_timeout = {}", CHECKS_TIMEOUT.as_millis()))
+                    .await?;
+                let tables = check(&session, &config, &feed_target).await?;
+                set(&session, "RESET statement_timeout").await?;
+                Ok::<_, OpenError>(tables)
+            };
+            let tables = tokio::time::timeout(CHECKS_TIMEOUT, checks).await;
+            let tables = tables.map_err(|_| OpenError::Failed {
+                detail: format!("no result within {CHECKS_TIMEOUT:?}"),
+            })??;
+            Ok::<_, OpenError>((session, tables))
+        })?
+    };
+    let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
+    let shape_age_max = catalog_watermark::shape_age_max(config.schema_poll, config.max_staleness);
+    let shared = Arc::new(Shared::new(Arc::clone(&schemas), shape_age_max));
+    shared.publish(session.identity, &tables.into_iter().map(Ok).collect::<Vec<_>>());
+    shared.confirm_shapes(check_sent_at);
+    let runtime = background.handle();
+    let pool = Arc::new(Pool::new(
+        readers,
+        settings,
+        Arc::clone(&shared),
+        runtime,
+        config.reads_in_flight,
+    ));
+    pool.add(session);
+    let pruned = Arc::downgrade(&pool);
+    background.keep(move || Pool::keep_pruned(Weak::clone(&pruned)));
+    let feed = PostgresFeed {
+        config: Arc::clone(&config),
+        target: Arc::new(for_feed),
+        tuning: Tuning::new(&config),
+        shared: Arc::clone(&shared),
+        schemas: Arc::clone(&schemas),
+    };
+    let source = PostgresSource {
+        shared,
+        pool,
+        schemas,
+        specs: config.collections.clone(),
+        read_timeout: config.read_timeout,
+        hooks,
+        _background: background,
+    };
+    Ok(Postgres { source: Arc::new(source), feed })
+}
+
+/// Runs a statement that changes the session.
+async fn set(session: &connect::Session, sql: &str) -> Result<(), OpenError> {
+    let done = session.client.batch_execute(sql).await;
+    done.map_err(|e| OpenError::Failed { detail: connect::full_text(&e) })
+}
+
+/// Runs all checks before it returns an error.
+async fn check(
+    session: &connect::Session,
+    config: &Config,
+    for_feed: &Target,
+) -> Result<Vec<Table>, OpenError> {
+    let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
+    let mut findings = Vec::new();
+    let inspected = inspect::tables(&session.client, &config.collections).await.map_err(failed)?;
+    let tables: Vec<Table> =
+        inspected.into_iter().filter_map(|t| t.map_err(|f| findings.extend(f)).ok()).collect();
+    let findings = checks::feed(config, for_feed, &session.identity, findings).await?;
+    if findings.is_empty() {
+        Ok(tables)
+    } else {
+        Err(OpenError::PreflightErrors(PreflightErrors(findings)))
+    }
+}
+
+impl Source for PostgresSource {
+    fn read_within(
+        &self,
+        collection: CollectionId,
+        keys: Vec<Key>,
+        rows: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        Box::pin(async move { self.read_keys(collection, &keys, &rows).await })
+    }
+
+    fn schemas(&self) -> &[KeySchema] {
+        &self.schemas
+    }
+
+    fn queries_total(&self) -> u64 {
+        self.shared.queries.load(Ordering::Relaxed)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.shared.plan().map_err(|why| why.to_string())?;
+        self.pool.outage().map_or(Ok(()), |why| Err(why.to_string()))
+    }
+
+    fn unseen_changes(&self) -> &'static str {
+        "row-level security; settings, collations and functions of extensions that change how a \
+         value prints \
+         (docs/postgres.md, \"What no feed shows\")"
+    }
+
+    fn has_aliases(&self, collection: CollectionId) -> bool {
+        let schema = self.schemas.get(usize::from(collection.0));
+        schema.is_some_and(|schema| schema.types().contains(&KeyType::Text(Collation::Database)))
+    }
+
+    fn watch(&self) -> &'static str {
+        "replication"
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Survey of the catalogue: the tables served, their publication, and all else that determines a
+//! record's content.
+
+use tokio_postgres::types::Type;
+pub(crate) mod fingerprint;
+
+use tokio_postgres::{Client, Error};
+
+use super::config::{Config, Follow};
+use super::delivery::Followed;
+use super::error::Finding;
+use super::inspect::{self, Refused, Table, TableKind};
+use super::publication::{self, Checked, Partitioned, Repair, Wanted};
+
+/// State of the catalogue. Equal surveys are served alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Survey {
+    /// Per collection its table, or the reasons that it cannot be served.
+    pub(crate) tables: Vec<Result<Table, Refused>>,
+    /// Per collection the other objects that its rows depend on, in a form for comparison only.
+    pub(crate) depends: Vec<String>,
+    /// Per collection the OIDs under which its changes may arrive.
+    pub(crate) oids: Vec<Vec<u32>>,
+    /// Changes with every change of the publication as a whole.
+    pub(crate) publication: String,
+    /// Per collection the same for its table's part of the publication; `None` without a table.
+    pub(crate) published: Vec<Option<String>>,
+    /// Findings about the publication as a whole: nothing can be followed.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Survey {
+    /// Reads the catalogue.
+    ///
+    /// # Errors
+    /// An error of the driver. Nothing is known then.
+    pub(crate) async fn take(
+        client: &Client,
+        config: &Config,
+        repair: Repair,
+    ) -> Result<Self, Error> {
+        let mut tables = inspect::tables(client, &config.collections).await?;
+        let wanted: Vec<Wanted> = tables
+            .iter()
+            .zip(&config.collections)
+            .filter_map(|(table, spec)| table.as_ref().ok().map(|table| wanted(&spec.name, table)))
+            .collect();
+        let Checked { version, versions, findings, lacking, narrowed } = match config.follow {
+            Follow::Changes => {
+                publication::check(client, &config.publication, &wanted, repair).await?
+            }
+            Follow::Nothing => Checked::default(),
+        };
+        let mut versions = versions.into_iter();
+        let mut published: Vec<Option<String>> =
+            tables.iter().map(|table| table.as_ref().ok().and_then(|_| versions.next())).collect();
+        for (collection, finding) in lacking.into_iter().chain(narrowed) {
+            let place = config.collections.iter().position(|spec| spec.name == collection);
+            if let Some(i) = place {
+                tables[i] = Err(vec![finding]);
+                published[i] = None;
+            }
+        }
+        let mut oids = Vec::with_capacity(tables.len());
+        let mut depends = Vec::with_capacity(tables.len());
+        let found = tables.iter().map(async |table| match table {
+            Ok(table) => dependencies(client, table).await,
+            Err(_) => Ok((Vec::new(), String::new())),
+        });
+        for found in inspect::concurrently(found).await {
+            let (of, on) = found?;
+            oids.push(of);
+            depends.push(on);
+        }
+        Ok(Self { tables, depends, oids, publication: version, published, findings })
+    }
+
+    /// Returns the tables to follow.
+    pub(crate) fn followed(&self) -> Vec<Option<Followed>> {
+        let follow = |(table, oids): (&Result<Table, Refused>, &Vec<u32>)| {
+            let table = table.as_ref().ok()?;
+            Some(Followed {
+                oids: oids.clone(),
+                namespace: table.schema.clone(),
+                name: table.name.clone(),
+                key: table.key.iter().map(|k| k.name.clone()).collect(),
+            })
+        };
+        self.tables.iter().zip(&self.oids).map(follow).collect()
+    }
+
+    /// Returns the collections whose changes may have been missed since `before`, with the reasons.
+    /// The writes of a transaction that is open across a change of the publication are published by
+    /// the old rule, whenever it commits.
+    pub(crate) fn gaps_since(&self, before: &Self) -> Vec<(usize, String)> {
+        let collections =
+            self.published.iter().zip(&before.published).zip(&self.tables).enumerate();
+        let changed = collections.filter(|(_, ((now, before), _))| now.is_some() && now != before);
+        let gap = |(i, (_, table)): (usize, (_, &Result<Table, Refused>))| {
+            let Table { schema, name, .. } = table.as_ref().ok()?;
+            Some((
+                i,
+                format!(
+                    "`{schema}.{name}` was added to the publication, \
+                     or was missing in it for some time"
+                ),
+            ))
+        };
+        changed.filter_map(gap).collect()
+    }
+
+    /// Returns whether a collection's records may differ from those of `before`.
+    pub(crate) fn differs(&self, before: &Self, collection: usize) -> bool {
+        self.tables.get(collection) != before.tables.get(collection)
+            || self.depends.get(collection) != before.depends.get(collection)
+    }
+}
+
+fn wanted(collection: &str, table: &Table) -> Wanted {
+    Wanted {
+        collection: collection.to_owned(),
+        oid: table.oid,
+        namespace: table.schema.clone(),
+        name: table.name.clone(),
+        is_partitioned: if table.kind == TableKind::Partitioned {
+            Partitioned::Yes
+        } else {
+            Partitioned::No
+        },
+    }
+}
+
+/// Returns the OIDs under which a table's changes may arrive (its own and those of the tables that
+/// it is a partition of), and its dependencies: its partitions with their files, and its types with
+/// their components. A TRUNCATE, an ATTACH or a DETACH of one partition is missing in a feed that
+/// publishes by the root.
+async fn dependencies(client: &Client, table: &Table) -> Result<(Vec<u32>, String), Error> {
+    const SQL: &str = "WITH RECURSIVE types(oid) AS (\
+             SELECT atttypid FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0 \
+             AND NOT attisdropped \
+           UNION SELECT next.oid FROM types JOIN pg_catalog.pg_type t ON t.oid = types.oid \
+             CROSS JOIN LATERAL (SELECT t.typelem AS oid UNION ALL SELECT t.typbasetype \
+               UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a \
+                 WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped \
+               UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r \
+               WHERE r.rngtypid = t.oid) AS next \
+             WHERE next.oid <> 0) \
+         SELECT ARRAY(SELECT $1::oid UNION SELECT relid::oid \
+         FROM pg_catalog.pg_partition_ancestors($1)), \
+         (SELECT coalesce(string_agg(c.oid || ':' || pg_relation_filenode(c.oid), ',' \
+         ORDER BY c.oid), '') \
+            FROM pg_catalog.pg_partition_tree($1) p JOIN pg_catalog.pg_class c ON c.oid = p.relid \
+            WHERE p.isleaf \
+            AND (SELECT relkind FROM pg_catalog.pg_class WHERE oid = $1) = 'p') || ';' || \
+         (SELECT coalesce(string_agg(e.oid || ':' || e.xmin::text, ',' ORDER BY e.oid), '') \
+            FROM pg_catalog.pg_enum e JOIN types ON types.oid = e.enumtypid) || ';' || \
+         (SELECT coalesce(string_agg(t.oid || ':' || a.attnum || ':' || a.xmin::text, ',' \
+         ORDER BY t.oid, a.attnum), '') \
+            FROM types JOIN pg_catalog.pg_type t ON t.oid = types.oid \
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = t.typrelid WHERE a.attnum > 0)";
+    let rows = client.query_typed(SQL, &[(&table.oid, Type::OID)]).await?;
+    // The query always returns one row.
+    rows.first()
+        .map_or_else(|| Ok(Default::default()), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
+}

@@ -1,0 +1,127 @@
+//! Thread of a feed, for all engines: runs session after session until shutdown.
+
+use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::backoff;
+
+/// Longest wait between two checks of the shutdown flag.
+const SHUTDOWN_CHECK_EVERY: Duration = Duration::from_millis(20);
+
+/// Runs `follow` on this thread until `shutdown` is set.
+///
+/// # Errors
+/// Fails if the system has no event loop left; nothing was delivered then.
+pub fn run(shutdown: &AtomicBool, follow: impl Future<Output = Infallible>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = EventLoop(Some(runtime));
+    if let Some(runtime) = &runtime.0 {
+        runtime.block_on(async {
+            tokio::select! {
+                never = follow => match never {},
+                () = stopped(shutdown) => {}
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Runtime that shuts down without waiting for its tasks, also after a panic. Tasks of connections
+/// and drivers need no orderly shutdown, and name resolution can take long.
+struct EventLoop(Option<tokio::runtime::Runtime>);
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Waits until `shutdown` is set.
+async fn stopped(shutdown: &AtomicBool) {
+    while !shutdown.load(Ordering::Relaxed) {
+        tokio::time::sleep(SHUTDOWN_CHECK_EVERY).await;
+    }
+}
+
+/// Pauses between sessions. They grow until a session has lasted.
+pub struct Pauses {
+    random: RandomState,
+    attempt: u32,
+    sessions: u64,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pauses {
+    /// Creates the pauses of a feed that has not failed yet.
+    pub fn new() -> Self {
+        Self { random: RandomState::new(), attempt: 0, sessions: 0 }
+    }
+
+    /// Returns an evenly distributed number, a different one after each pause.
+    pub fn random(&self) -> u64 {
+        self.random.hash_one(("session", self.sessions))
+    }
+
+    /// Records the duration of a session. Only a session that lasted resets the pauses.
+    pub fn worked(&mut self, lasted: Duration) {
+        if lasted > backoff::LONGEST {
+            self.attempt = 0;
+        }
+    }
+
+    /// Waits until the next session may start.
+    pub async fn wait(&mut self) {
+        self.sessions += 1;
+        tokio::time::sleep(backoff::pause(self.attempt, self.random.hash_one(self.sessions))).await;
+        self.attempt = self.attempt.saturating_add(1);
+    }
+}
+
+/// Returns an interval that first ticks after one `period` (at least 1 ms). A missed tick delays
+/// all later ticks.
+pub fn every(period: Duration) -> Interval {
+    let period = period.max(Duration::from_millis(1));
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// Work that runs beside a feed's stream, at most one at a time.
+pub struct BackgroundTask<'a, T>(Option<Pin<Box<dyn Future<Output = T> + 'a>>>);
+
+impl<'a, T> BackgroundTask<'a, T> {
+    /// Creates a task that does nothing.
+    pub fn idle() -> Self {
+        Self(None)
+    }
+
+    /// Returns whether nothing runs.
+    pub fn is_idle(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Starts work; what ran before is dropped.
+    pub fn start(&mut self, work: impl Future<Output = T> + 'a) {
+        self.0 = Some(Box::pin(work));
+    }
+
+    /// Waits for the result; never completes while idle. Dropping this future loses nothing.
+    pub async fn done(&mut self) -> T {
+        let Some(work) = &mut self.0 else { return std::future::pending().await };
+        let result = work.await;
+        self.0 = None;
+        result
+    }
+}

@@ -1,0 +1,86 @@
+//! Driver of the real binary: starts it on a generated configuration, exchanges exact HTTP bytes
+//! with it, reads its metrics, and writes to its database as another process would. Shares no code
+//! with the tested program.
+//!
+//! Every wait has a deadline and ends with a condition, never after a fixed time.
+// Two test binaries include this module, and each uses a part of it.
+
+pub mod account;
+pub mod answer;
+pub mod client;
+pub mod config;
+pub mod database;
+pub mod gate;
+pub mod metrics;
+pub mod panics;
+pub mod server;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use account::Account;
+pub use answer::Answer;
+pub use client::Client;
+pub use config::Config;
+pub use database::Database;
+pub use gate::Gate;
+pub use server::{Ended, Server};
+
+/// Time limit of conditions that should hold soon. Generous, because tests run in parallel on two
+/// cores.
+pub const SOON: Duration = Duration::from_secs(15);
+
+/// Checks repeatedly for `time`, until nine of ten checks in such a period succeed. A machine that
+/// pauses makes a few checks late; a systematic delay makes most of them late.
+///
+/// # Panics
+/// Panics if this is not reached within 15 s plus three times `time`; `what` is named.
+#[track_caller]
+pub fn await_mostly(what: &str, time: Duration, mut in_time: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON + 3 * time;
+    loop {
+        let begun = Instant::now();
+        let mut checks = 0;
+        let mut late = 0;
+        while begun.elapsed() < time {
+            checks += 1;
+            late += u32::from(!in_time());
+        }
+        if late * 10 <= checks {
+            return;
+        }
+        assert!(Instant::now() < end, "{what}: {late} of {checks} checks in {time:?} were late");
+    }
+}
+
+/// Checks every millisecond until `condition` holds.
+#[track_caller]
+pub fn await_until(what: &str, deadline: Duration, mut condition: impl FnMut() -> bool) {
+    await_some(what, deadline, || condition().then_some(()));
+}
+
+/// Checks every millisecond until `find` returns a value.
+#[track_caller]
+pub fn await_some<T>(what: &str, deadline: Duration, mut find: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + deadline;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The path of a program of this workspace, built beside the running test.
+///
+/// # Panics
+/// When it is not built.
+#[track_caller]
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let built = test.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
+    let program = built.join(name);
+    assert!(program.is_file(), "{} is missing: build the workspace first", program.display());
+    program
+}

@@ -1,0 +1,85 @@
+//! MariaDB's programs: their location, and how to run them as an unprivileged user.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::process::{self, run};
+
+/// Folders of programs that only root has in PATH.
+const ROOT_FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
+
+/// Returns a command for a program of MariaDB without the system's settings. It runs as the owner
+/// of the servers, because the server refuses to run as root.
+pub fn as_owner(program: &str) -> Command {
+    let mut command = plain(program);
+    if let Some((user, group)) = owner() {
+        command.uid(user).gid(group);
+    }
+    command.current_dir("/").env("LC_ALL", "C");
+    command
+}
+
+/// Returns a command for the SQL client of MariaDB, or else of MySQL.
+pub fn client() -> Command {
+    let name = if find("mariadb").is_some() { "mariadb" } else { "mysql" };
+    plain(name)
+}
+
+fn plain(program: &str) -> Command {
+    let path = find(program).unwrap_or_else(|| {
+        panic!(
+            "{program} is neither in PATH nor in /usr/sbin; install mariadb-server (./test does)"
+        )
+    });
+    let mut command = Command::new(path);
+    // Without the environment's settings: MYSQL_HOST and the like would lead to another server.
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MYSQL_"))
+    {
+        command.env_remove(name);
+    }
+    command.arg("--no-defaults");
+    command
+}
+
+/// Returns the data folder that servers are copied from.
+#[track_caller]
+pub fn template() -> PathBuf {
+    static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
+    let create = || process::template("mariadb", plain("mariadbd"), owner(), install);
+    TEMPLATE.get_or_init(create).clone()
+}
+
+/// Gives `path` to the owner of the servers.
+pub fn give_to_owner(path: &Path) {
+    process::give_to(owner(), path);
+}
+
+/// Returns the owner of the servers if we are root.
+fn owner() -> Option<(u32, u32)> {
+    process::owner("mysql")
+}
+
+/// Creates a data folder whose root account needs no password.
+#[track_caller]
+fn install(data: &Path) {
+    let mut install = as_owner("mariadb-install-db");
+    install.args([
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        "--skip-name-resolve",
+    ]);
+    install.args(super::SMALL_FILES);
+    run(install.arg(format!("--datadir={}", data.display())));
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ROOT_FOLDERS.into_iter().map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(more)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}

@@ -1,0 +1,473 @@
+//! Keys: the names of records, in memory and in URLs.
+//!
+//! [`KeySchema`] alone makes keys, from a URL, a batch or the change feed. Invalidation depends on
+//! it: all spellings of one row's key must become the same bytes.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+mod canonical;
+
+pub use self::canonical::CanonicalForm;
+
+/// Longest key in bytes as encoded, collection included: what a length of 16 bits can name. The
+/// server bounds ids by their URL form before (`limits.target_bytes`, at most 64 KiB).
+pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+/// Most columns that a composite key may have.
+pub const KEY_PARTS_MAX: usize = 4;
+const INLINE: usize = 22;
+const OBJECT_ID_BYTES: usize = 12;
+const UNSIGNED_BYTES: usize = 8;
+
+/// The number of a collection within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CollectionId(pub u16);
+
+/// One column's value in a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPart<'a> {
+    /// A signed 64-bit integer.
+    Integer(i64),
+    /// Valid UTF-8 without NUL.
+    Text(&'a str),
+    /// Raw bytes; a UUID is 16 of them, an ObjectId 12, an unsigned integer 8 in big-endian order.
+    Bytes(&'a [u8]),
+}
+
+/// Comparison of a text key in the database; the cache must agree with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collation {
+    /// Byte by byte.
+    Binary,
+    /// ASCII letters compared without case (SQLite's `NOCASE`).
+    NoCaseAscii,
+    /// Trailing spaces ignored (SQLite's `RTRIM`, PostgreSQL's `char(n)`).
+    RightTrim,
+    /// By rules of the database alone: texts that differ may name one row, and the feed reports the
+    /// stored one.
+    Database,
+}
+
+/// Type of one key column: decides which URL texts can name a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// Decimal, no sign but `-`, no leading zeros: each integer has one spelling.
+    Integer,
+    /// Decimal, 0 to 2^64 - 1, no sign, no leading zeros; 8 bytes, the highest first.
+    Unsigned,
+    /// Any UTF-8 text without NUL.
+    Text(Collation),
+    /// Hyphenated or plain hexadecimal, any case; 16 bytes in the database.
+    Uuid,
+    /// 24 hexadecimal digits, any case; 12 bytes in the database (MongoDB).
+    ObjectId,
+    /// Hexadecimal of whole bytes.
+    Bytes,
+    /// A value with one canonical text.
+    Canonical(CanonicalForm),
+}
+
+/// Error of a text that cannot be a key of its collection. The message is safe to show to a client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The percent-encoding is broken.
+    #[error("the id has bad percent-encoding; write % followed by two hexadecimal digits")]
+    Encoding,
+    /// The decoded bytes are not UTF-8.
+    #[error("the id is not valid UTF-8 after percent-decoding")]
+    Utf8,
+    /// A NUL byte.
+    #[error("the id contains a NUL byte, which no key can")]
+    Nul,
+    /// Wrong number of columns.
+    #[error("the id has {got} parts, this collection's key has {want}; separate them with commas")]
+    Parts {
+        /// Parts in the key of this collection.
+        want: usize,
+        /// Parts in the id.
+        got: usize,
+    },
+    /// The text does not fit the column's type.
+    #[error("part {part} of the id is not {want}")]
+    Type {
+        /// Index of the part, from 1.
+        part: usize,
+        /// Description of a valid value.
+        want: &'static str,
+    },
+    /// Longer than [`KEY_BYTES_MAX`].
+    #[error("the id is longer than {KEY_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// Name of a record: collection and key columns, encoded so that equal keys are equal bytes. Cheap
+/// to hash and compare; up to 22 bytes (every integer and UUID key) need no allocation.
+#[derive(Clone)]
+pub struct Key(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, buf: [u8; INLINE] },
+    Heap(Box<[u8]>),
+}
+
+impl Key {
+    /// Returns the encoded form; equal keys have equal bytes.
+    #[must_use]
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, buf } => &buf[..usize::from(*len)],
+            Repr::Heap(bytes) => bytes,
+        }
+    }
+
+    /// Returns the collection of the key.
+    #[must_use]
+    pub fn collection(&self) -> CollectionId {
+        collection_of(self.as_bytes())
+    }
+
+    /// Returns the key's columns, in the order of the schema.
+    #[must_use]
+    pub fn parts(&self) -> Parts<'_> {
+        Parts { rest: &self.as_bytes()[2..] }
+    }
+}
+
+fn collection_of(encoded: &[u8]) -> CollectionId {
+    CollectionId(u16::from_be_bytes([encoded[0], encoded[1]]))
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+impl Eq for Key {}
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.as_bytes());
+    }
+}
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.collection().0)?;
+        f.debug_list().entries(self.parts()).finish()
+    }
+}
+
+/// Iterator over a key's columns.
+pub struct Parts<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = KeyPart<'a>;
+
+    fn next(&mut self) -> Option<KeyPart<'a>> {
+        let (&tag, rest) = self.rest.split_first()?;
+        if tag == TAG_INTEGER {
+            let (int, rest) = rest.split_first_chunk::<8>()?;
+            self.rest = rest;
+            return Some(KeyPart::Integer(i64::from_be_bytes(*int)));
+        }
+        let (len, rest) = rest.split_first_chunk::<2>()?;
+        let (bytes, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+        self.rest = rest;
+        Some(match tag {
+            // Only `KeySchema` writes this tag, and only for a `&str`.
+            TAG_TEXT => KeyPart::Text(std::str::from_utf8(bytes).unwrap_or_default()),
+            _ => KeyPart::Bytes(bytes),
+        })
+    }
+}
+
+const TAG_INTEGER: u8 = 1;
+const TAG_TEXT: u8 = 2;
+const TAG_BYTES: u8 = 3;
+
+/// Shape of a collection's keys, and the only constructor of [`Key`]s.
+#[derive(Clone, Debug)]
+pub struct KeySchema {
+    collection: CollectionId,
+    types: Vec<KeyType>,
+}
+
+impl KeySchema {
+    /// Creates a schema of one to [`KEY_PARTS_MAX`] columns; the inspection of the table rejects
+    /// more.
+    #[must_use]
+    pub fn new(collection: CollectionId, types: Vec<KeyType>) -> Self {
+        debug_assert!((1..=KEY_PARTS_MAX).contains(&types.len()));
+        Self { collection, types }
+    }
+
+    /// Returns the types of the columns.
+    #[must_use]
+    pub fn types(&self) -> &[KeyType] {
+        &self.types
+    }
+
+    /// Returns the collection of the keys.
+    #[must_use]
+    pub fn collection(&self) -> CollectionId {
+        self.collection
+    }
+
+    /// Returns whether an id's text may contain a comma, so that `%2C` in a list of ids is data.
+    #[must_use]
+    pub fn can_contain_comma(&self) -> bool {
+        self.types.iter().any(|t| matches!(t, KeyType::Text(_)))
+    }
+
+    /// Makes a key from typed values, as the feed does. Values are normalised as the database
+    /// compares them.
+    ///
+    /// # Errors
+    /// For a value that cannot be a key of this collection; such a row cannot be requested either.
+    pub fn key(&self, parts: &[KeyPart<'_>]) -> Result<Key, KeyError> {
+        let mut writer = self.writer(parts.len())?;
+        for (i, (part, ty)) in parts.iter().zip(&self.types).enumerate() {
+            let wrong = KeyError::Type { part: i + 1, want: ty.name() };
+            match (ty, part) {
+                (KeyType::Integer, KeyPart::Integer(v)) => writer.integer(*v)?,
+                (KeyType::Unsigned, KeyPart::Bytes(b)) if b.len() == UNSIGNED_BYTES => {
+                    writer.tagged(TAG_BYTES, b)?
+                }
+                (KeyType::Text(c), KeyPart::Text(t)) => writer.text(*c, t)?,
+                (KeyType::Uuid, KeyPart::Bytes(b)) if b.len() == 16 => {
+                    writer.tagged(TAG_BYTES, b)?
+                }
+                (KeyType::ObjectId, KeyPart::Bytes(b)) if b.len() == OBJECT_ID_BYTES => {
+                    writer.tagged(TAG_BYTES, b)?
+                }
+                (KeyType::Bytes, KeyPart::Bytes(b)) => writer.tagged(TAG_BYTES, b)?,
+                (KeyType::Canonical(form), KeyPart::Text(t)) => {
+                    writer.tagged(TAG_TEXT, form.canonical(t).ok_or(wrong)?.as_bytes())?;
+                }
+                _ => return Err(wrong),
+            }
+        }
+        Ok(writer.finish())
+    }
+
+    /// Makes a key from one path segment of a URL, still percent-encoded. Commas separate the
+    /// columns of a composite key; in a key of one column a comma is data.
+    ///
+    /// # Errors
+    /// For a text that cannot be a key of this collection.
+    pub fn parse_url(&self, raw: &str) -> Result<Key, KeyError> {
+        if let [KeyType::Integer] = self.types[..]
+            && let Some(int) = parse_integer(raw)
+        {
+            let mut writer = self.writer(1)?;
+            writer.integer(int)?;
+            return Ok(writer.finish());
+        }
+        if let [ty] = self.types[..] {
+            let mut writer = self.writer(1)?;
+            writer.parse(ty, &percent_decode(raw)?, 1)?;
+            return Ok(writer.finish());
+        }
+        let mut writer = self.writer(raw.split(',').count())?;
+        for (i, (text, ty)) in raw.split(',').zip(&self.types).enumerate() {
+            writer.parse(*ty, &percent_decode(text)?, i + 1)?;
+        }
+        Ok(writer.finish())
+    }
+
+    /// Makes a key from decoded texts, one per column, as a batch does.
+    ///
+    /// # Errors
+    /// For a text that cannot be a key of this collection.
+    pub fn parse_texts(&self, texts: &[&str]) -> Result<Key, KeyError> {
+        let mut writer = self.writer(texts.len())?;
+        for (i, (text, ty)) in texts.iter().zip(&self.types).enumerate() {
+            writer.parse(*ty, text, i + 1)?;
+        }
+        Ok(writer.finish())
+    }
+
+    fn writer(&self, got: usize) -> Result<Writer, KeyError> {
+        if got != self.types.len() {
+            return Err(KeyError::Parts { want: self.types.len(), got });
+        }
+        let mut writer = Writer { len: 0, inline: [0; INLINE], heap: Vec::new() };
+        writer.push(&self.collection.0.to_be_bytes())?;
+        Ok(writer)
+    }
+}
+
+impl KeyType {
+    /// Returns the description of the type for an error.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Integer => "a decimal integer of 64 bits without leading zeros",
+            Self::Unsigned => {
+                "a decimal integer from 0 to 18446744073709551615 without leading zeros"
+            }
+            Self::Text(_) => "text",
+            Self::Uuid => "a UUID",
+            Self::ObjectId => "an ObjectId of 24 hexadecimal digits",
+            Self::Bytes => "an even number of hexadecimal digits",
+            Self::Canonical(form) => form.name(),
+        }
+    }
+}
+
+/// Builder of an encoded key; does not allocate for short keys.
+struct Writer {
+    len: usize,
+    inline: [u8; INLINE],
+    heap: Vec<u8>,
+}
+
+impl Writer {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), KeyError> {
+        let end = self.len + bytes.len();
+        if end > KEY_BYTES_MAX {
+            return Err(KeyError::TooLong);
+        }
+        if end <= INLINE {
+            self.inline[self.len..end].copy_from_slice(bytes);
+        } else {
+            if self.heap.is_empty() {
+                self.heap.extend_from_slice(&self.inline[..self.len]);
+            }
+            self.heap.extend_from_slice(bytes);
+        }
+        self.len = end;
+        Ok(())
+    }
+
+    fn integer(&mut self, v: i64) -> Result<(), KeyError> {
+        self.push(&[TAG_INTEGER])?;
+        self.push(&v.to_be_bytes())
+    }
+
+    fn text(&mut self, collation: Collation, text: &str) -> Result<(), KeyError> {
+        if text.bytes().any(|b| b == 0) {
+            return Err(KeyError::Nul);
+        }
+        match collation {
+            Collation::Binary | Collation::Database => self.tagged(TAG_TEXT, text.as_bytes()),
+            Collation::NoCaseAscii => self.tagged(TAG_TEXT, text.to_ascii_lowercase().as_bytes()),
+            Collation::RightTrim => self.tagged(TAG_TEXT, text.trim_end_matches(' ').as_bytes()),
+        }
+    }
+
+    fn tagged(&mut self, tag: u8, bytes: &[u8]) -> Result<(), KeyError> {
+        let len = u16::try_from(bytes.len()).map_err(|_| KeyError::TooLong)?;
+        self.push(&[tag])?;
+        self.push(&len.to_be_bytes())?;
+        self.push(bytes)
+    }
+
+    fn parse(&mut self, ty: KeyType, text: &str, part: usize) -> Result<(), KeyError> {
+        let wrong = KeyError::Type { part, want: ty.name() };
+        if text.bytes().any(|b| b == 0) {
+            return Err(KeyError::Nul);
+        }
+        // Decoding halves hexadecimal text and drops hyphens: a text much longer than the bound
+        // cannot fit in any type.
+        if text.len() > 2 * KEY_BYTES_MAX {
+            return Err(KeyError::TooLong);
+        }
+        match ty {
+            KeyType::Integer => self.integer(parse_integer(text).ok_or(wrong)?),
+            KeyType::Unsigned => {
+                self.tagged(TAG_BYTES, &parse_unsigned(text).ok_or(wrong)?.to_be_bytes())
+            }
+            KeyType::Text(collation) => self.text(collation, text),
+            KeyType::Uuid => self.tagged(TAG_BYTES, &parse_uuid(text).ok_or(wrong)?),
+            KeyType::ObjectId => {
+                let id = parse_hex(text.as_bytes()).filter(|id| id.len() == OBJECT_ID_BYTES);
+                self.tagged(TAG_BYTES, &id.ok_or(wrong)?)
+            }
+            KeyType::Bytes => self.tagged(TAG_BYTES, &parse_hex(text.as_bytes()).ok_or(wrong)?),
+            KeyType::Canonical(form) => {
+                self.tagged(TAG_TEXT, form.canonical(text).ok_or(wrong)?.as_bytes())
+            }
+        }
+    }
+
+    fn finish(self) -> Key {
+        if self.len <= INLINE {
+            // INLINE is far below 256.
+            Key(Repr::Inline { len: self.len as u8, buf: self.inline })
+        } else {
+            Key(Repr::Heap(self.heap.into_boxed_slice()))
+        }
+    }
+}
+
+/// Parses the one canonical spelling of an integer: `-?(0|[1-9][0-9]*)`, no `-0`, within 64 bits.
+fn parse_integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let canonical = match digits {
+        [b'0'] => text.len() == 1,
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if canonical { text.parse().ok() } else { None }
+}
+
+/// Parses the one canonical spelling of an unsigned integer: `0|[1-9][0-9]*`, within 64 bits.
+fn parse_unsigned(text: &str) -> Option<u64> {
+    let is_canonical = match text.as_bytes() {
+        [b'0'] => true,
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if is_canonical { text.parse().ok() } else { None }
+}
+
+fn parse_uuid(text: &str) -> Option<Vec<u8>> {
+    let bytes = text.as_bytes();
+    let hyphens_right = bytes.len() == 36 && [8, 13, 18, 23].iter().all(|&i| bytes[i] == b'-');
+    match bytes.len() {
+        36 if hyphens_right => {
+            let plain: Vec<u8> = bytes.iter().copied().filter(|b| *b != b'-').collect();
+            if plain.len() == 32 { parse_hex(&plain) } else { None }
+        }
+        32 => parse_hex(bytes),
+        _ => None,
+    }
+}
+
+fn parse_hex(text: &[u8]) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_chunks::<2>() else { return None };
+    let digit = |b: u8| char::from(b).to_digit(16);
+    // Two hexadecimal digits fit a byte.
+    pairs.iter().map(|[high, low]| Some((digit(*high)? * 16 + digit(*low)?) as u8)).collect()
+}
+
+/// Decodes percent-encoding as in RFC 3986: every `%XX` is data, `+` is a plus.
+///
+/// # Errors
+/// [`KeyError::Encoding`] for a `%` without two hexadecimal digits, [`KeyError::Utf8`] when the
+/// result is not text.
+pub fn percent_decode(raw: &str) -> Result<std::borrow::Cow<'_, str>, KeyError> {
+    if !raw.contains('%') {
+        return Ok(raw.into());
+    }
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if first == b'%' {
+            let pair = tail.get(..2).ok_or(KeyError::Encoding)?;
+            bytes.extend(parse_hex(pair).ok_or(KeyError::Encoding)?);
+            rest = &tail[2..];
+        } else {
+            bytes.push(first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).map(Into::into).map_err(|_| KeyError::Utf8)
+}
+
+#[cfg(test)]
+mod tests;

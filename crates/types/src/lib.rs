@@ -1,0 +1,9 @@
+//! Keys, positions and versions: how a record is named, the place of a change in the log of its
+//! database, and which changes a read has seen.
+//!
+//! Pure values without I/O. `cache` decides by them, each engine makes them, `server` writes them
+//! into URLs and tokens.
+
+pub mod gtid;
+pub mod key;
+pub mod version;

@@ -1,0 +1,89 @@
+//! Capabilities of a target, probed before the run writes concurrently.
+
+use std::time::{Duration, Instant};
+
+use crate::http::{Client, Request, RequestError, Response};
+use crate::observation::{Outcome, Position};
+use crate::read_request::{ReadRequest, RecordSchema};
+
+/// Time limit for an instance to be reached and to serve the row.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Time limit for a response from memory; some collections are configured not to cache.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(3);
+/// Polling interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Capabilities that cost database reads and therefore depend on the collection's configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `Cache-Control: no-cache` reads the database.
+    pub no_cache: bool,
+    /// `Hotrow-Min-Position` is honoured.
+    pub min_position: bool,
+}
+
+/// Probes a target with an existing row.
+///
+/// # Errors
+/// The reason the collection cannot be checked there, as a message for the user.
+pub(crate) fn probe(
+    client: &mut Client,
+    schema: &RecordSchema,
+    key: u32,
+) -> Result<Capabilities, String> {
+    let plain = ReadRequest::plain(key).request(schema);
+    let began = Instant::now();
+    // A response from memory, so that one with `no-cache` differs.
+    let position = loop {
+        let wrong = match client.ask(&plain, |_| {}) {
+            Ok(response) if response.status() == 200 => match version(&response, schema, key) {
+                Ok(())
+                    if outcome(&response) == Outcome::Hit || began.elapsed() > MEMORY_WAIT_MAX =>
+                {
+                    break response.header("hotrow-position").and_then(Position::parse);
+                }
+                Ok(()) => "it serves nothing from memory".to_owned(),
+                Err(what) => format!("it serves the row {}, but {what}", schema.key_type.text(key)),
+            },
+            Ok(response) => format!(
+                "it returned {} for the row {}",
+                response.status(),
+                schema.key_type.text(key)
+            ),
+            Err(lost) => format!("there was no response ({})", lost.name()),
+        };
+        if began.elapsed() > WAIT_MAX {
+            return Err(wrong);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    };
+    let no_cache = ask_with(client, &plain, ("Cache-Control", "no-cache".to_owned()))
+        .map_err(|lost| lost.name());
+    let no_cache = outcome(&no_cache?) != Outcome::Hit;
+    let Some(position) = position else {
+        return Ok(Capabilities { no_cache, min_position: false });
+    };
+    let response = ask_with(client, &plain, ("Hotrow-Min-Position", position.to_string()))
+        .map_err(|lost| lost.name())?;
+    Ok(Capabilities { no_cache, min_position: response.status() != 400 })
+}
+
+/// Checks that the record has all three columns as written.
+fn version(response: &Response, schema: &RecordSchema, key: u32) -> Result<(), String> {
+    let record = serde_json::from_slice(&response.body).map_err(|error| error.to_string())?;
+    crate::row::version_of(&record, &schema.key, schema.key_type, key).map(|_| ())
+}
+
+fn ask_with(
+    client: &mut Client,
+    plain: &Request,
+    header: (&'static str, String),
+) -> Result<Response, RequestError> {
+    let mut request = plain.clone();
+    request.headers.push(header);
+    client.ask(&request, |_| {})
+}
+
+fn outcome(response: &Response) -> Outcome {
+    Outcome::parse(response.header("hotrow-cache"))
+}

@@ -1,0 +1,202 @@
+//! Checker: takes the readers' observations in the order of their receipt, checks them against the
+//! rules, counts, and keeps the evidence of the first violation.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+
+use crate::counterexample::Evidence;
+use crate::history::Ns;
+use crate::ledger::{Ledger, READS_KEPT};
+use crate::observation::{Claim, Form, Observation, Origin, Outcome, Requirement};
+use crate::rules::{ContractTerms, Rule, Violation};
+
+/// Delay between receipt and check, by which earlier responses and commits are recorded too. A
+/// response recorded still later is checked correctly, but others may be checked too leniently.
+const LAG: Duration = Duration::from_millis(100);
+/// Distance from a change within which a read counts as near it.
+const NEAR_NS: Ns = 10_000_000;
+/// Interval of pruning.
+const PRUNE_EVERY: Duration = Duration::from_millis(500);
+/// Reads of the key after a violation that belong to its counterexample.
+const READS_AFTER: usize = 12;
+
+/// Counts of reads, per key of each response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// All reads.
+    pub reads: u64,
+    /// Reads within 10 ms of a change of their key.
+    pub near_a_change: u64,
+    /// Counts by form of the request.
+    pub forms: BTreeMap<Form, u64>,
+    /// Counts by `Hotrow-Cache`.
+    pub outcomes: BTreeMap<Outcome, u64>,
+    /// Counts by instance and balancer.
+    pub origins: BTreeMap<Origin, u64>,
+    /// Reads with `no-cache`.
+    pub no_cache: u64,
+    /// Reads with the token of an earlier response.
+    pub sessions: u64,
+    /// Reads with the position of a commit.
+    pub own_writes: u64,
+    /// 404 responses.
+    pub absent: u64,
+    /// Refusals by status.
+    pub refused: BTreeMap<u16, u64>,
+    /// 400 responses to positions.
+    pub positions_refused: u64,
+    /// Rows of unknown version.
+    pub unknown_versions: u64,
+    /// Responses to which each rule applied.
+    pub applied: BTreeMap<Rule, u64>,
+    /// Violations by rule; a response counts once.
+    pub violations: BTreeMap<Rule, u64>,
+    /// Longest time from the return of a commit to the sending of a request whose response did not
+    /// show it, in nanoseconds; responses marked stale do not count.
+    pub worst_lag_ns: Ns,
+}
+
+/// The checker of a run.
+pub(crate) struct Checker {
+    ledger: Arc<Ledger>,
+    terms: ContractTerms,
+    pub(crate) counts: ReadCounts,
+    waiting: Vec<Observation>,
+    forgot: Nanos,
+    pub(crate) evidence: Option<Evidence>,
+    followed: usize,
+}
+
+impl Checker {
+    pub(crate) fn new(ledger: Arc<Ledger>, terms: ContractTerms) -> Self {
+        let counts = ReadCounts::default();
+        Self {
+            ledger,
+            terms,
+            counts,
+            waiting: Vec::new(),
+            forgot: Nanos::ZERO,
+            evidence: None,
+            followed: 0,
+        }
+    }
+
+    /// Checks due observations.
+    pub(crate) fn sweep(&mut self) {
+        self.check_until(Nanos::now().before(LAG).0);
+        if Nanos::now().since(self.forgot) > PRUNE_EVERY {
+            self.forgot = Nanos::now();
+            let horizon = self.ledger.horizon(LAG, &self.waiting);
+            for key in self.ledger.keys() {
+                self.ledger.with(key, |entry| entry.checker.prune_before(horizon, &self.terms));
+            }
+        }
+    }
+
+    /// Checks all observations, after the last reader has stopped.
+    pub(crate) fn finish(&mut self) {
+        self.check_until(Ns::MAX);
+    }
+
+    /// Returns whether the first violation was found, with the reads after it.
+    pub(crate) fn has_counterexample(&self) -> bool {
+        self.evidence.is_some() && self.followed >= READS_AFTER
+    }
+
+    fn check_until(&mut self, until: Ns) {
+        self.ledger.take(&mut self.waiting);
+        // Stable, and nearly sorted already.
+        self.waiting.sort_by_key(|observation| observation.received_ns);
+        let due = self.waiting.partition_point(|observation| observation.received_ns <= until);
+        let later = self.waiting.split_off(due);
+        for observation in std::mem::replace(&mut self.waiting, later) {
+            self.check(observation);
+        }
+    }
+
+    fn check(&mut self, observation: Observation) {
+        let (terms, ledger) = (self.terms, self.ledger.clone());
+        let judged = ledger.with(observation.key, |entry| {
+            let near = entry.checker.history.changed_near(
+                observation.sent_ns,
+                observation.received_ns,
+                NEAR_NS,
+            );
+            let result = entry.checker.check(&observation, &terms);
+            (near, result)
+        });
+        let Some((near, result)) = judged else { return };
+        self.count(&observation, near);
+        for rule in result.applied {
+            *self.counts.applied.entry(rule).or_default() += 1;
+        }
+        self.counts.worst_lag_ns = self.counts.worst_lag_ns.max(result.lag_ns);
+        self.follow(&observation);
+        let key = observation.key;
+        ledger.with(key, |entry| {
+            if entry.reads.len() == READS_KEPT {
+                entry.reads.pop_front();
+            }
+            entry.reads.push_back(observation);
+        });
+        result.violation.into_iter().for_each(|violation| self.violated(violation));
+    }
+
+    /// Records a violation; the first is kept with all that is known about its key.
+    pub(crate) fn violated(&mut self, violation: Violation) {
+        *self.counts.violations.entry(violation.rule).or_default() += 1;
+        if self.evidence.is_none() {
+            self.evidence = self.ledger.with(violation.observation.key, |entry| Evidence {
+                states: entry.checker.history.iter().copied().collect(),
+                reads: entry.reads.iter().cloned().collect(),
+                purges: entry.checker.purges().copied().collect(),
+                violation,
+            });
+        }
+    }
+
+    /// Adds reads and writes after the violation.
+    fn follow(&mut self, observation: &Observation) {
+        let Some(evidence) = &mut self.evidence else { return };
+        if evidence.violation.observation.key != observation.key || self.followed >= READS_AFTER {
+            return;
+        }
+        self.followed += 1;
+        evidence.reads.push(observation.clone());
+        let known = evidence.states.first().map_or(0, |state| state.version);
+        let states = self.ledger.with(observation.key, |entry| {
+            entry.checker.history.iter().copied().collect::<Vec<_>>()
+        });
+        for state in states.into_iter().flatten().filter(|state| state.version >= known) {
+            match evidence.states.iter_mut().find(|old| old.version == state.version) {
+                Some(old) => *old = state,
+                None => evidence.states.push(state),
+            }
+        }
+    }
+
+    fn count(&mut self, observation: &Observation, near: bool) {
+        let counts = &mut self.counts;
+        counts.reads += 1;
+        counts.near_a_change += u64::from(near);
+        *counts.forms.entry(observation.form).or_default() += 1;
+        *counts.outcomes.entry(observation.outcome).or_default() += 1;
+        *counts.origins.entry(observation.origin).or_default() += 1;
+        match observation.requirement {
+            Requirement::Any => {}
+            Requirement::NoCache => counts.no_cache += 1,
+            Requirement::Session { .. } => counts.sessions += 1,
+            Requirement::OwnWrite { .. } => counts.own_writes += 1,
+        }
+        match observation.seen {
+            Claim::Absent => counts.absent += 1,
+            Claim::Refused(status) => *counts.refused.entry(status).or_default() += 1,
+            Claim::PositionRefused => counts.positions_refused += 1,
+            Claim::UnknownVersion => counts.unknown_versions += 1,
+            Claim::Version(_) | Claim::Invalid(_) => {}
+        }
+    }
+}

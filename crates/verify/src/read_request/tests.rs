@@ -1,0 +1,105 @@
+use super::*;
+use crate::row::payload;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0";
+const AT: Position = Position { log: 0xab, at: 7 };
+
+fn schema() -> RecordSchema {
+    RecordSchema { collection: "c".to_owned(), key: "id".to_owned(), key_type: KeyType::Text }
+}
+
+fn row(key: u32, version: u64) -> String {
+    format!(r#"{{"id":"k{key}","version":{version},"payload":"{}"}}"#, payload(key, version))
+}
+
+fn read(ask: &ReadRequest, head: &str, body: &str) -> Vec<Claim> {
+    let known = |_, etag: &str| (etag == "\"5\"").then_some(5);
+    ask.read(&Response::of(head, body), &schema(), Origin::Instance(0), known)
+}
+
+fn is_invented(seen: &[Claim]) -> bool {
+    seen.iter().all(|seen| matches!(seen, Claim::Invalid(_)))
+}
+
+#[test]
+fn records_absences_and_refusals_are_distinguished() {
+    let plain = ReadRequest::plain(1);
+    assert_eq!(read(&plain, OK, &row(1, 5)), [Claim::Version(5)]);
+    assert_eq!(read(&plain, "HTTP/1.1 404 Not Found", ""), [Claim::Absent]);
+    assert_eq!(read(&plain, "HTTP/1.1 503 Busy", ""), [Claim::Refused(503)]);
+    for (head, body) in [
+        (OK, row(2, 5)),
+        (OK, "[]".to_owned()),
+        (OK, String::new()),
+        ("HTTP/1.1 500 Oops", String::new()),
+        ("HTTP/1.1 400 Bad", String::new()),
+        ("HTTP/1.1 304 Same", String::new()),
+        ("HTTP/1.1 502 Bad Gateway", String::new()),
+    ] {
+        assert!(is_invented(&read(&plain, head, &body)), "{head} {body}");
+    }
+    let bad_gateway = Response::of("HTTP/1.1 502 Bad Gateway", "");
+    let balanced = plain.read(&bad_gateway, &schema(), Origin::Balancer(0), |_, _| None);
+    assert_eq!(balanced, [Claim::Refused(502)]);
+    let session =
+        ReadRequest { keys: vec![(1, Requirement::Session { position: AT, floor: 1 })], ..plain };
+    assert_eq!(read(&session, "HTTP/1.1 400 Bad", ""), [Claim::PositionRefused]);
+}
+
+#[test]
+fn etags_map_to_versions() {
+    let head = ReadRequest { form: Form::Head, ..ReadRequest::plain(1) };
+    assert_eq!(read(&head, "HTTP/1.1 200 OK\r\nETag: \"5\"", ""), [Claim::Version(5)]);
+    assert_eq!(read(&head, "HTTP/1.1 200 OK\r\nETag: \"6\"", ""), [Claim::UnknownVersion]);
+    let known = Some((9, "\"9\"".to_owned()));
+    let conditional = ReadRequest { form: Form::Conditional, known, ..ReadRequest::plain(1) };
+    assert_eq!(read(&conditional, "HTTP/1.1 304 Same\r\nETag: \"9\"", ""), [Claim::Version(9)]);
+    assert!(is_invented(&read(&conditional, "HTTP/1.1 304 Same\r\nETag: \"8\"", "")));
+    assert_eq!(read(&conditional, OK, &row(1, 5)), [Claim::Version(5)]);
+    assert!(
+        conditional.request(&schema()).headers.contains(&("If-None-Match", "\"9\"".to_owned()))
+    );
+}
+
+#[test]
+fn a_batch_has_each_id_once() {
+    let keys = vec![(1, Requirement::NoCache), (2, Requirement::NoCache)];
+    let batch = ReadRequest { form: Form::BatchPost, keys, known: None };
+    let body =
+        |items: &str, missing: &str| format!(r#"{{"items":{{{items}}},"missing":[{missing}]}}"#);
+    let one = format!(r#""k1":{}"#, row(1, 5));
+    assert_eq!(read(&batch, OK, &body(&one, r#""k2""#)), [Claim::Version(5), Claim::Absent]);
+    assert_eq!(read(&batch, "HTTP/1.1 504 Late", ""), [Claim::Refused(504), Claim::Refused(504)]);
+    // Neither, both, another key's record, not a batch.
+    for wrong in [
+        body(&one, ""),
+        body(&one, r#""k1","k2""#),
+        body(&format!(r#""k1":{}"#, row(2, 5)), r#""k2""#),
+    ] {
+        assert!(
+            read(&batch, OK, &wrong).iter().any(|seen| matches!(seen, Claim::Invalid(_))),
+            "{wrong}"
+        );
+    }
+    assert!(
+        is_invented(&read(&batch, OK, "{}")) && is_invented(&read(&batch, "HTTP/1.1 404 No", ""))
+    );
+    let request = batch.request(&schema());
+    assert_eq!((request.method, request.path.as_str()), ("POST", "/c"));
+    assert_eq!(request.body.as_deref(), Some(r#"{"ids":["k1","k2"]}"#));
+    assert_eq!(request.headers, [("Cache-Control", "no-cache".to_owned())]);
+    let get = ReadRequest { form: Form::BatchGet, ..batch };
+    assert_eq!(get.request(&schema()).path, "/c?ids=k1,k2");
+}
+
+#[test]
+fn headers_are_recorded() {
+    let head = format!("{OK}\r\nHotrow-Cache: stale\r\nAge: 3\r\nHotrow-Position: {AT}");
+    let ask = ReadRequest::plain(1);
+    let noted =
+        ask.observations(&Response::of(&head, ""), vec![Claim::Absent], Origin::Balancer(2), 4);
+    let [noted] = noted.as_slice() else { panic!("one key, one observation") };
+    assert_eq!((noted.outcome, noted.age_s, noted.position), (Outcome::Stale, Some(3), Some(AT)));
+    assert_eq!((noted.key, noted.reader, noted.origin), (1, 4, Origin::Balancer(2)));
+    assert_eq!((noted.sent_ns, noted.received_ns), (1, 2));
+}

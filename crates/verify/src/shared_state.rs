@@ -1,0 +1,123 @@
+//! State shared by writers and readers during a run.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::observation::Position;
+use crate::random::Random;
+
+/// Recently changed keys that readers prefer.
+const RECENT: usize = 8;
+/// Most commit positions offered to readers.
+const COMMITS_MAX: usize = 32;
+/// Longest sleep without checking the stop flags.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+
+/// State shared by all threads of a run.
+#[derive(Debug, Default)]
+pub(crate) struct SharedState {
+    recent: [AtomicU32; RECENT],
+    cursor: AtomicUsize,
+    /// The log of positions, known from a response; 0 before.
+    log: AtomicU64,
+    commits: Mutex<VecDeque<(u64, u32)>>,
+    writers_stop: AtomicBool,
+    readers_stop: AtomicBool,
+}
+
+impl SharedState {
+    /// Records that a writer is about to change the key, or just has.
+    pub(crate) fn touched(&self, key: u32) {
+        let at = self.cursor.fetch_add(1, Ordering::Relaxed) % RECENT;
+        self.recent[at].store(key, Ordering::Relaxed);
+    }
+
+    /// Returns a key that was or will be changed about now; `None` before the first.
+    pub(crate) fn recent(&self, random: &mut Random) -> Option<u32> {
+        let back = random.below(4).min(random.below(4)) as usize + 1;
+        let at = self.cursor.load(Ordering::Relaxed).wrapping_add(RECENT - back);
+        Some(self.recent[at % RECENT].load(Ordering::Relaxed)).filter(|key| *key != 0)
+    }
+
+    /// Records the log named by a response.
+    pub(crate) fn saw_log(&self, log: u64) {
+        self.log.store(log, Ordering::Relaxed);
+    }
+
+    /// Records that the log up to this point contains a commit of this key.
+    pub(crate) fn committed(&self, at: u64, key: u32) {
+        let mut commits = lock(&self.commits);
+        if commits.len() == COMMITS_MAX {
+            commits.pop_front();
+        }
+        commits.push_back((at, key));
+    }
+
+    /// Returns the position of a recent commit, and a key that it changed.
+    pub(crate) fn commit(&self, random: &mut Random) -> Option<(Position, u32)> {
+        let log = Some(self.log.load(Ordering::Relaxed)).filter(|log| *log != 0)?;
+        let commits = lock(&self.commits);
+        let (at, key) = *commits.get(random.below(commits.len() as u64) as usize)?;
+        Some((Position { log, at }, key))
+    }
+
+    pub(crate) fn stop_writers(&self) {
+        self.writers_stop.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stop_readers(&self) {
+        self.readers_stop.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn writers_stopped(&self) -> bool {
+        self.writers_stop.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn readers_stopped(&self) -> bool {
+        self.readers_stop.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a time, or until `stopped` returns true.
+    pub(crate) fn sleep_until(until: Instant, stopped: impl Fn() -> bool) {
+        while !stopped() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(SLEEP_MAX));
+        }
+    }
+}
+
+/// Locks. After a panic the data is consistent: no lock is held across a fallible operation.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Back-off that doubles with each consecutive failure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackOff {
+    next: Duration,
+}
+
+/// Range of the pause.
+const PAUSE: std::ops::Range<Duration> = Duration::from_millis(10)..Duration::from_millis(500);
+
+impl BackOff {
+    pub(crate) fn new() -> Self {
+        Self { next: PAUSE.start }
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        self.next = PAUSE.start;
+    }
+
+    /// Returns the end of the pause that starts now.
+    pub(crate) fn failed(&mut self) -> Instant {
+        let until = Instant::now() + self.next;
+        self.next = (self.next * 2).min(PAUSE.end);
+        until
+    }
+}
