@@ -17,7 +17,7 @@ use crate::{Counts, ENGINES, Engine};
 
 const STEPS: u64 = 3_000;
 /// Seeds of each engine in the short run.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 200;
 /// Reads of the short run, at least.
 const READS_MIN: u64 = 2_000_000;
 fn scenario(engine: Engine, seed: u64) -> Scenario {
