@@ -45,6 +45,8 @@ pub struct View {
     pub workers: Vec<Arc<WorkerMetrics>>,
     /// Lookups of each worker, in the same order.
     pub lookups: Vec<Arc<WorkerLookups>>,
+    /// Name of the source.
+    pub source_name: String,
     /// Counters of the feed.
     pub feed: Arc<FeedCounts>,
     /// Token required by everything but health checks.

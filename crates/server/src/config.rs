@@ -18,6 +18,8 @@ pub struct Config {
     pub admin_token: Option<String>,
     /// Host names accepted in admin requests, beside `localhost` and IP addresses.
     pub admin_hosts: Vec<String>,
+    /// Name of the source, by which `/status` lists it.
+    pub source_name: String,
     /// Worker threads, each with its own listener and runtime; at least 1.
     pub workers: usize,
     /// The limits of one process.

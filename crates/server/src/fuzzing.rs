@@ -102,6 +102,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         admin: address,
         admin_token: None,
         admin_hosts: Vec::new(),
+        source_name: "default".to_owned(),
         workers: 1,
         limits: limits(),
         concurrency: Concurrency {

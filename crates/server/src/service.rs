@@ -104,6 +104,7 @@ impl Service {
             shared: shared.clone(),
             workers: workers.metrics().to_vec(),
             lookups,
+            source_name: config.source_name.clone(),
             feed,
             token: config.admin_token.clone(),
             hosts: config.admin_hosts.clone(),

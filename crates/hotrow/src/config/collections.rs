@@ -13,7 +13,8 @@ use super::reader::Section;
 use super::resolve::{TTL, Ttl};
 
 const COLLECTIONS_MAX: usize = 1_000;
-const NAME_BYTES_MAX: usize = 64;
+/// Longest name of a collection or a source.
+pub(super) const NAME_BYTES_MAX: usize = 64;
 const IDENTIFIER_BYTES_MAX: usize = 256;
 /// Most columns of a table in SQLite (SQLITE_MAX_COLUMN).
 const COLUMNS_MAX: usize = 2_000;
@@ -28,7 +29,8 @@ pub(super) struct Collections {
 }
 
 /// Properties of the source that the rules for collections depend on.
-pub(super) struct SourceTraits {
+pub(super) struct SourceTraits<'a> {
+    pub(super) name: &'a str,
     pub(super) has_positions: bool,
     /// Key column where the file names none.
     pub(super) default_key: &'static str,
@@ -37,7 +39,7 @@ pub(super) struct SourceTraits {
 pub(super) fn collections(
     mut section: Section<'_>,
     defaults: &Ttl,
-    source_traits: &SourceTraits,
+    source_traits: &SourceTraits<'_>,
 ) -> Collections {
     let mut all = Collections::default();
     let tables = section.sections();
@@ -65,7 +67,7 @@ fn collection(
     name: String,
     mut section: Section<'_>,
     defaults: &Ttl,
-    source_traits: &SourceTraits,
+    source_traits: &SourceTraits<'_>,
     all: &mut Collections,
 ) {
     if !name_is_valid(&name) {
@@ -75,6 +77,7 @@ fn collection(
             shown(&name)
         ));
     }
+    check_source(&mut section, source_traits.name);
     let table = section
         .text("table", "NAME", "1 to 256 bytes")
         .map_or_else(|| name.clone(), |text| text.value);
@@ -133,7 +136,21 @@ fn collection(
     });
 }
 
-fn name_is_valid(name: &str) -> bool {
+/// Checks the optional name of the collection's source.
+fn check_source(section: &mut Section<'_>, source: &str) {
+    let Some(named) = section.text("source", "the only source", "the name of a source") else {
+        return;
+    };
+    if named.value != source {
+        section.refuse(
+            "source",
+            format!("must name a source of this file ({}), not {}", shown(source), named.shown),
+        );
+    }
+}
+
+/// Returns whether a collection or a source may have this name.
+pub(super) fn name_is_valid(name: &str) -> bool {
     let rest_is_valid = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
     rest_is_valid
         && name.len() <= NAME_BYTES_MAX

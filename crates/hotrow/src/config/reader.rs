@@ -213,6 +213,11 @@ impl<'a> Section<'a> {
         self.ctx.refuse(self.path.clone(), self.at, what.to_owned());
     }
 
+    /// Returns whether the file has this table.
+    pub(super) fn is_present(&self) -> bool {
+        self.at.is_some()
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }

@@ -51,12 +51,13 @@ pub(super) fn resolve<'a>(
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
-    let source = source(root.section("source"), limits.max_batch);
+    let (source_name, section) = super::source::named_section(&mut root);
+    let source = source(section, limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
     let collections = collections::collections(
         root.section("collections"),
         &cache_section.ttl,
-        &source.source_traits(),
+        &source.source_traits(&source_name),
     );
     let log = log(root.section("log"));
     root.finish();
@@ -81,6 +82,7 @@ pub(super) fn resolve<'a>(
         admin,
         admin_token: admin_access.token,
         admin_hosts: admin_access.hosts,
+        source_name,
         workers,
         limits,
         breaker,

@@ -1,4 +1,5 @@
-//! `[source]`: the database, and how it is read and followed.
+//! `[sources.NAME]`, or `[source]` for the one named `default`: the database, and how it is read
+//! and followed.
 #![cfg_attr(
     not(all(feature = "mongodb", feature = "mysql", feature = "postgres")),
     allow(
@@ -21,7 +22,7 @@ use hotrow_source_postgres as postgres;
 use hotrow_source_sqlite::{self as sqlite, config::Watch};
 
 use super::SourceConfig;
-use super::collections::SourceTraits;
+use super::collections::{NAME_BYTES_MAX, SourceTraits, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
 use super::resolve::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
@@ -83,6 +84,32 @@ struct Server {
     schema_poll: Duration,
 }
 
+/// Name of the source in `[source]`.
+const DEFAULT_NAME: &str = "default";
+
+/// Returns the table of the source with its name. There is exactly one source in this version;
+/// names are part of the file so that it stays valid when there can be more.
+pub(super) fn named_section<'a>(root: &mut Section<'a>) -> (String, Section<'a>) {
+    let unnamed = root.section("source");
+    let mut sources = root.section("sources");
+    let mut named = sources.sections();
+    if named.len() + usize::from(unnamed.is_present()) > 1 {
+        sources.refuse_whole(
+            "there must be one source: this version serves one database per process; [source] is \
+             short for [sources.default]",
+        );
+    }
+    let Some((name, section)) = named.pop() else { return (DEFAULT_NAME.to_owned(), unnamed) };
+    if !name_is_valid(&name) {
+        section.refuse_whole(&format!(
+            "the name of a source must begin with a letter a to z and have at most \
+             {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -, not {}",
+            shown(&name)
+        ));
+    }
+    (name, section)
+}
+
 pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
     let follow = section.choice("feed", [("changes", Follow::Changes), ("none", Follow::Nothing)]);
     let engine = engine(&mut section, follow);
@@ -139,8 +166,7 @@ fn engine(section: &mut Section<'_>, follow: Follow) -> Option<Engine> {
         ENGINE_SPECIFIC_KEYS.iter().filter(|(_, known_to, _)| !known_to.contains(&scheme))
     {
         if section.has(name) {
-            section
-                .refuse(name, format!("is for {engines} databases, and source.url names another"));
+            section.refuse(name, format!("is for {engines} databases, and url names another"));
         }
     }
     let of_a_feed = ["watch", "feed_url", "publication", "server_id"];
@@ -211,9 +237,10 @@ fn check_url(section: &Section<'_>, scheme: Scheme, name: &str, url: &str) {
 
 impl Source {
     /// Returns the properties that the rules for collections depend on.
-    pub(super) fn source_traits(&self) -> SourceTraits {
+    pub(super) fn source_traits<'a>(&self, name: &'a str) -> SourceTraits<'a> {
         let is_listed = !matches!(self.engine, Some(Engine::Sqlite { watch: Watch::None, .. }));
         SourceTraits {
+            name,
             has_positions: self.follow == Follow::Changes && is_listed,
             default_key: match self.engine {
                 #[cfg(feature = "mongodb")]

@@ -69,6 +69,24 @@ fn the_shortest_file_gets_every_default() {
 }
 
 #[test]
+fn a_source_has_a_name() {
+    let named = "[sources.shop]\nurl = 'sqlite:shop.db'\nwatch = 'triggers'\n\
+        [collections.products]\nsource = 'shop'\n";
+    let resolved = parse_text(named).expect("valid");
+    assert_eq!(resolved.server.source_name, "shop");
+    assert_eq!(sqlite(&resolved).watch, Watch::Triggers);
+    assert_eq!(parse_text(GOOD).expect("valid").server.source_name, "default");
+    for (file, refusal) in [
+        (named.replace("url", "uri"), "f.toml:2: sources.shop.uri: unknown key; did you mean url?"),
+        (named.replace("sources.shop", "sources.Shop"), "the name of a source must begin with"),
+        (format!("{named}[sources.b]\nurl = 'sqlite:b.db'\n"), "sources: there must be one source"),
+    ] {
+        let error = parse_text(&file).expect_err("refused").to_string();
+        assert!(error.contains(refusal), "{error}");
+    }
+}
+
+#[test]
 fn the_settings_of_the_file_are_applied() {
     let r = parse_text(
         "listen = {data = '[::1]:0', admin = '0.0.0.0:9', workers = '${WORKERS}'}\n\

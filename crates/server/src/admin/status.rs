@@ -31,7 +31,6 @@ impl View {
         let totals = self
             .snapshots()
             .fold((0, 0), |(entries, bytes), s| (entries + s.entries, bytes + s.bytes));
-        let followed = config.invalidation_mode == InvalidationMode::Feed;
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(self.started_at).as_secs(),
@@ -41,6 +40,27 @@ impl View {
                 "bytes": totals.1,
                 "capacity_bytes": config.capacity_bytes,
             },
+            "sources": { &self.source_name: self.source(now) },
+            "requests": {
+                "waiting": shared.waiting.get(), "privileged_waiting": shared.privileged.get(),
+            },
+            "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
+            "limits": self.limits(),
+            "budgets": self.budgets(),
+            "overload": self.overload_status(now),
+            "concurrency": self.concurrency(),
+            "collections": collections,
+        })
+    }
+
+    fn source(&self, now: Nanos) -> Value {
+        let cache = &self.shared.cache;
+        let config = cache.config();
+        let source = &self.shared.source;
+        let followed = config.invalidation_mode == InvalidationMode::Feed;
+        json!({
+            "reachable": source.health().is_ok(),
+            "queries": source.queries_total(),
             "feed": {
                 "followed": followed,
                 "current": followed.then(|| cache.is_current(now)),
@@ -51,21 +71,8 @@ impl View {
                 "changes": self.feed.changes_total(),
                 "starts": self.feed.starts_total(),
                 "losses": self.feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
-                "watch": if followed { shared.source.watch() } else { "none" },
+                "watch": if followed { source.watch() } else { "none" },
             },
-            "source": {
-                "reachable": shared.source.health().is_ok(),
-                "queries": shared.source.queries_total(),
-            },
-            "requests": {
-                "waiting": shared.waiting.get(), "privileged_waiting": shared.privileged.get(),
-            },
-            "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
-            "limits": self.limits(),
-            "budgets": self.budgets(),
-            "overload": self.overload_status(now),
-            "concurrency": self.concurrency(),
-            "collections": collections,
         })
     }
 

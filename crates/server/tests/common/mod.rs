@@ -94,6 +94,7 @@ impl Server {
             admin: address,
             admin_token: None,
             admin_hosts: Vec::new(),
+            source_name: "default".to_owned(),
             workers,
             limits,
             concurrency,

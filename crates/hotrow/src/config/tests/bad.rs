@@ -2,6 +2,16 @@
 
 /// Cases: a line that is added to a good file, and a fragment of the refusal.
 pub(super) const BAD: &[(&str, &str)] = &[
+    (
+        "[sources.main]\nurl = 'sqlite:x.db'",
+        "f.toml:4: sources: there must be one source: this version serves one database per process",
+    ),
+    ("[sources]\nmain = 1", "sources.main: must be a table, [sources.main], not a number"),
+    (
+        "source = 'main'",
+        "collections.products.source: must name a source of this file (\"default\"), not \"main\"",
+    ),
+    ("source = 5", "collections.products.source: must be a text, not 5"),
     ("[lisen]\ndata = '1.1.1.1:1'", "f.toml:4: lisen: unknown table; did you mean listen?"),
     ("[zzz]", "zzz: unknown table; known here: listen, admin, limits"),
     (

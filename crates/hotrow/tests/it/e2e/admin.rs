@@ -72,17 +72,17 @@ fn status_has_its_documented_shape() {
         ("/cache/entries", "number"),
         ("/cache/bytes", "number"),
         ("/cache/capacity_bytes", "number"),
-        ("/feed/current", "bool"),
-        ("/feed/staleness_ms", "number"),
-        ("/feed/max_staleness_ms", "number"),
-        ("/feed/when_stale", "string"),
-        ("/feed/position", "string"),
-        ("/feed/changes", "number"),
-        ("/feed/starts", "number"),
-        ("/feed/losses", "number"),
-        ("/feed/watch", "string"),
-        ("/source/reachable", "bool"),
-        ("/source/queries", "number"),
+        ("/sources/default/feed/current", "bool"),
+        ("/sources/default/feed/staleness_ms", "number"),
+        ("/sources/default/feed/max_staleness_ms", "number"),
+        ("/sources/default/feed/when_stale", "string"),
+        ("/sources/default/feed/position", "string"),
+        ("/sources/default/feed/changes", "number"),
+        ("/sources/default/feed/starts", "number"),
+        ("/sources/default/feed/losses", "number"),
+        ("/sources/default/feed/watch", "string"),
+        ("/sources/default/reachable", "bool"),
+        ("/sources/default/queries", "number"),
         ("/requests/waiting", "number"),
         ("/requests/privileged_waiting", "number"),
         ("/connections", "number"),
@@ -111,7 +111,7 @@ fn status_has_its_documented_shape() {
         assert_eq!(products[member], expected, "{member} in {status:#}");
     }
     assert_eq!(
-        (&status["feed"]["when_stale"], &status["limits"]["max_batch"]),
+        (&status["sources"]["default"]["feed"]["when_stale"], &status["limits"]["max_batch"]),
         (&"stale".into(), &7.into())
     );
     assert!(

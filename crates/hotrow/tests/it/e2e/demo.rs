@@ -39,9 +39,9 @@ fn it_serves_100_000_products_and_cleans_up() {
         "granted here"
     );
     await_until("the writes to be received", SOON, || {
-        server.status()["feed"]["changes"].as_u64().unwrap() > 50
+        server.status()["sources"]["default"]["feed"]["changes"].as_u64().unwrap() > 50
     });
-    assert_eq!(server.status()["feed"]["current"], true);
+    assert_eq!(server.status()["sources"]["default"]["feed"]["current"], true);
     assert_eq!(files(folder.path()).len(), 1, "one folder of its own");
     server.signal(Signal::TERM);
     let ended = server.ended(SOON);

@@ -47,10 +47,16 @@ fn a_missing_feed_is_logged_as_a_warning() {
     });
     let status = server.status();
     assert_eq!(
-        (&status["feed"]["followed"], &status["feed"]["watch"]),
+        (
+            &status["sources"]["default"]["feed"]["followed"],
+            &status["sources"]["default"]["feed"]["watch"]
+        ),
         (&false.into(), &"none".into())
     );
-    assert!(status["feed"]["staleness_ms"].is_null() && status["feed"]["current"].is_null());
+    assert!(
+        status["sources"]["default"]["feed"]["staleness_ms"].is_null()
+            && status["sources"]["default"]["feed"]["current"].is_null()
+    );
     let ready = server.admin_client().get("/readyz");
     assert_eq!((ready.status, &ready.json()["feed"]), (200, &"none".into()));
     let metrics = server.metrics();

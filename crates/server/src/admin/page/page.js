@@ -7,14 +7,14 @@ function tile(name,value,bad){const d=document.createElement("div"),t=document.c
 const requested=c=>c.hits+c.negative+c.misses+c.coalesced+c.stale+c.bypass;
 function show(s,now){
  $("v").textContent=s.version+", up "+n(s.uptime_s)+" s";$("top").replaceChildren();
- if(s.feed.followed){tile("staleness",s.feed.staleness_ms.toFixed(1)+" ms",!s.feed.current);
- tile("feed",s.feed.current?"follows":"behind: "+s.feed.when_stale,!s.feed.current)}
- else tile("feed","none: answers may be as old as their TTL",true);
- tile("changes",n(s.feed.changes));tile("losses",n(s.feed.losses),s.feed.losses>0);
- tile("source",s.source.reachable?"reachable":"unreachable",!s.source.reachable);
- tile("queries",n(s.source.queries));tile("cache",mib(s.cache.bytes)+" of "+mib(s.cache.capacity_bytes)+" MiB");
+ for(const[name,source]of Object.entries(s.sources)){const f=source.feed;
+  if(f.followed){tile("staleness",f.staleness_ms.toFixed(1)+" ms",!f.current);
+  tile("feed",f.current?"follows":"behind: "+f.when_stale,!f.current)}
+  else tile("feed","none: answers may be as old as their TTL",true);
+  tile("changes",n(f.changes));tile("losses",n(f.losses),f.losses>0);tile("position",f.position??"none");
+  tile("source "+name,source.reachable?"reachable":"unreachable",!source.reachable);tile("queries",n(source.queries))}
+ tile("cache",mib(s.cache.bytes)+" of "+mib(s.cache.capacity_bytes)+" MiB");
  tile("entries",n(s.cache.entries));tile("connections",n(s.connections));tile("requests waiting",n(s.requests.waiting));
- tile("position",s.feed.position??"none");
  const rows=Object.entries(s.collections).map(([name,c])=>{const r=document.createElement("tr"),before=last&&last.collections[name];
   cell(r,name);cell(r,before?n(Math.round((requested(c)-requested(before))*1000/(now-at))):"");
   cell(r,c.hit_ratio===null?"":(100*c.hit_ratio).toFixed(2)+" %");
