@@ -17,11 +17,9 @@
 //! A key with a slot is charged by one compare-and-swap. Only newcomers take a lock, one of
 //! [`SHARDS`].
 
-mod hash;
-
 use hotrow_measure::clock::Nanos;
+use siphasher::sip128::SipHasher13;
 
-use self::hash::SipKey;
 use super::sync::{AtomicU64, Mutex, Ordering};
 use super::{Decision, Policy};
 
@@ -37,7 +35,8 @@ const NO_KEY: u64 = 0;
 pub struct Keyed {
     sets: Box<[Set]>,
     shards: Box<[Mutex<Counts>]>,
-    key: SipKey,
+    /// With the secret. One and three rounds, as in the standard library against hash flooding.
+    hasher: SipHasher13,
 }
 
 /// A hashed key: 64 bits choose the set and 64 others are the tag, so that two keys collide once in
@@ -71,7 +70,7 @@ impl Keyed {
         Self {
             sets: (0..sets).map(|_| Set::default()).collect(),
             shards: (0..SHARDS.min(sets)).map(|_| Mutex::new(Counts::default())).collect(),
-            key: SipKey(seed),
+            hasher: SipHasher13::new_with_keys(seed[0], seed[1]),
         }
     }
 
@@ -93,7 +92,7 @@ impl Keyed {
     #[inline]
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        KeyHash(self.key.hash::<1, 3>(key))
+        KeyHash(self.hasher.hash(key).as_u128())
     }
 
     /// Hashes one more part of a key.

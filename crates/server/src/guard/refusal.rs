@@ -1,6 +1,9 @@
 //! Rejection of a connection's further input, and its answer to the client.
 
 use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use httpdate::HttpDate;
 
 use crate::config::Limits;
 
@@ -177,9 +180,12 @@ impl Rejection {
             "HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{retry}"
         );
         // Writing to a String cannot fail.
-        let _ = write!(answer, "content-length: {}\r\nconnection: close\r\ndate: ", body.len());
-        push_http_date(&mut answer, unix_s);
-        answer.push_str("\r\n\r\n");
+        let _ = write!(
+            answer,
+            "content-length: {}\r\nconnection: close\r\ndate: {}\r\n\r\n",
+            body.len(),
+            http_date(unix_s)
+        );
         if !to_head {
             answer.push_str(&body);
         }
@@ -187,44 +193,20 @@ impl Rejection {
     }
 }
 
-/// Appends an IMF-fixdate (RFC 9110 section 5.6.7). The date is Howard Hinnant's `civil_from_days`.
-fn push_http_date(out: &mut String, unix_s: u64) {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (days, s) = (unix_s / 86_400, unix_s % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = (march_month + 2) % 12;
-    let year = year_of_era + era * 400 + u64::from(month < 2);
-    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize]);
-    let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
-    // Writing to a String cannot fail.
-    let _ = write!(out, "{weekday}, {day:02} {month} {year} {h:02}:{m:02}:{s:02} GMT");
+/// Returns an IMF-fixdate (RFC 9110 section 5.6.7). It ends with the year 9999.
+fn http_date(unix_s: u64) -> HttpDate {
+    const LAST_UNIX_S: u64 = 253_402_300_799;
+    (UNIX_EPOCH + Duration::from_secs(unix_s.min(LAST_UNIX_S))).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn date(unix_s: u64) -> String {
-        let mut out = String::new();
-        push_http_date(&mut out, unix_s);
-        out
-    }
-
     #[test]
     fn dates_are_those_of_the_standard() {
-        assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(date(951_782_399), "Mon, 28 Feb 2000 23:59:59 GMT");
-        assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
-        assert_eq!(date(4_107_542_400), "Mon, 01 Mar 2100 00:00:00 GMT");
+        assert_eq!(http_date(784_111_777).to_string(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(u64::MAX).to_string(), "Fri, 31 Dec 9999 23:59:59 GMT");
     }
 
     #[test]
