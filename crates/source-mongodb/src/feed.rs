@@ -221,7 +221,7 @@ impl FeedLoop<'_> {
                 let greeting = timely(limit, "the deployment", greet(database.client())).await?;
                 let identity_now =
                     timely(limit, "the deployment", identify(database.client(), &greeting)).await?;
-                self.feed.shared.answered();
+                self.feed.shared.outage.connected();
                 self.check_identity(&identity_now)
             };
             if let Err(ended) = check.await {

@@ -289,7 +289,7 @@ impl Source for MongoSource {
 
     fn health(&self) -> Result<(), String> {
         self.shared.deployment().map_err(|why| why.to_string())?;
-        self.shared.outage()
+        self.shared.outage.health()
     }
 
     fn unseen_changes(&self) -> &'static str {

@@ -27,7 +27,7 @@ use super::target::Target;
 use super::tuning::Tuning;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, Pauses, every};
-use hotrow_source::preflight::PreflightErrors;
+use hotrow_source::preflight::{self, PreflightErrors};
 use hotrow_source::spec::Follow;
 use hotrow_source::{FlushCause, LossCause, Sink};
 use hotrow_supervisor as supervisor;
@@ -129,7 +129,7 @@ impl FeedLoop<'_> {
         let privileges = privileges.await?;
         if config.follow == Follow::Nothing {
             let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
-            shared.publish(identity.clone(), &readable(&tables));
+            shared.publish(identity.clone(), &preflight::readable(&tables));
             self.last_error.clear();
             self.sink.started(None);
             let conn = catalog_session.conn;
@@ -150,7 +150,7 @@ impl FeedLoop<'_> {
         let catalog_sent_at = Nanos::now();
         let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
         // Readers first, so that they can answer by policy while the feed still starts.
-        let recent = shared.publish(identity.clone(), &readable(&tables));
+        let recent = shared.publish(identity.clone(), &preflight::readable(&tables));
         let server_id = config.server_id.unwrap_or_else(|| start::random_server_id(&identity));
         let dump = Dump::start(
             raw,
@@ -268,16 +268,7 @@ pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {
 }
 
 pub(crate) fn unreachable(errors: &[ConnectError]) -> Ended {
-    let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    Ended::new(LossCause::Unavailable, text)
-}
-
-/// Returns the tables with the errors as text for readers.
-fn readable(tables: &[Result<Table, Refused>]) -> Vec<Result<Table, String>> {
-    let why = |findings: &Refused| {
-        findings.iter().map(|f| f.problem.clone()).collect::<Vec<_>>().join("; ")
-    };
-    tables.iter().map(|table| table.clone().map_err(|findings| why(&findings))).collect()
+    Ended::new(LossCause::Unavailable, preflight::joined(errors))
 }
 
 fn followed(tables: &[Result<Table, Refused>]) -> Vec<Option<Table>> {
@@ -347,7 +338,7 @@ impl CatalogWatcher for Catalogue<'_, '_> {
             return Ok(CatalogCheck::Unchanged);
         }
         // Readers first, then the flush: a read that begins after it uses the new definition.
-        for (i, table) in readable(&now).iter().enumerate() {
+        for (i, table) in preflight::readable(&now).iter().enumerate() {
             shared.set_table(i, table);
         }
         for (i, (table, before)) in

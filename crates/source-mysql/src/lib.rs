@@ -12,8 +12,8 @@
 //! - preflight checks: `checks`
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
@@ -21,7 +21,7 @@ use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 use self::config::Config;
 use self::connect::Settings;
 use self::inspect::Table;
-use self::pool::Pool;
+use self::pool::{Connector, Pool};
 use self::shared::Shared;
 use self::target::Target;
 use self::tuning::Tuning;
@@ -146,17 +146,8 @@ pub fn open_supervised(
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
     let shared = Arc::new(Shared::new(Arc::clone(&schemas)));
     shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
-    let pool = Pool::new(
-        readers,
-        settings,
-        Arc::clone(&shared),
-        background.handle(),
-        config.reads_in_flight,
-    );
-    let pool = Arc::new(pool);
-    pool.adopt(session);
-    let pruned = Arc::downgrade(&pool);
-    background.keep(move || Pool::keep_pruned(Weak::clone(&pruned)));
+    let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
+    let pool = Pool::start(connector, session, config.reads_in_flight, &background);
     let feed = MysqlFeed {
         config: Arc::clone(&config),
         target: Arc::new(feed_target),
@@ -253,7 +244,7 @@ impl Source for MysqlSource {
 
     fn health(&self) -> Result<(), String> {
         self.shared.plan().map_err(|why| why.to_string())?;
-        self.pool.outage().map_or(Ok(()), |why| Err(why.to_string()))
+        self.pool.outage().health()
     }
 
     fn unseen_changes(&self) -> &'static str {

@@ -15,7 +15,7 @@ use tokio_postgres::Client;
 
 use super::config::{Config, Follow};
 use super::error::{Finding, PreflightErrors};
-use super::inspect::{Refused, Table};
+use super::inspect::Refused;
 use super::link::{self, Connector};
 use super::publication::Repair;
 use super::server::Identity;
@@ -31,7 +31,7 @@ use super::wire::deadline;
 use super::wire::replication::{Lsn, SlotName};
 use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
 use hotrow_source::feed_loop::{self, Pauses};
-use hotrow_source::{FlushCause, LossCause, Sink};
+use hotrow_source::{FlushCause, LossCause, Sink, preflight};
 use hotrow_supervisor as supervisor;
 
 /// Follows the database and delivers its changes.
@@ -133,7 +133,7 @@ impl FeedLoop<'_> {
         let print = self.scan(client, &scanner).await?;
         let survey = self.take_survey(client, Repair::Yes).await?;
         // Readers first: they can answer, by policy, while the feed waits for its start.
-        shared.publish(sql.identity, &readable(&survey));
+        shared.publish(sql.identity, &preflight::readable(&survey.tables));
         shared.confirm_shapes(check_sent_at);
         if !survey.findings.is_empty() {
             return Err(Ended::new(LossCause::NotWatched, describe_all(&survey.findings)));
@@ -258,14 +258,6 @@ fn describe_all(findings: &[Finding]) -> String {
     format!("to correct:{}", PreflightErrors(findings.to_vec()))
 }
 
-/// Returns the tables in the form that readers use.
-fn readable(survey: &Survey) -> Vec<Result<Table, String>> {
-    let why = |findings: &Refused| {
-        findings.iter().map(|f| f.problem.clone()).collect::<Vec<_>>().join("; ")
-    };
-    survey.tables.iter().map(|table| table.clone().map_err(|findings| why(&findings))).collect()
-}
-
 /// Refuses tables whose key has another type than at the start: ids are parsed by the schemas of
 /// the start.
 fn pin_key_types(survey: &mut Survey, schemas: &[KeySchema], config: &Config) {
@@ -355,7 +347,7 @@ impl Catalogue<'_> {
             self.feed_loop.gaps.lock().push(feed.schemas[*i].collection());
         }
         // Readers first, then the flush: a read that begins after the flush uses the new shape.
-        feed.shared.publish(self.identity, &readable(&now));
+        feed.shared.publish(self.identity, &preflight::readable(&now.tables));
         for i in (0..feed.schemas.len()).filter(|i| now.differs(&before, *i)) {
             let name = &feed.config.collections[i].name;
             match &now.tables[i] {

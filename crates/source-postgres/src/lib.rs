@@ -16,8 +16,8 @@
 //!   `publication`.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hotrow_types::key::{Collation, CollectionId, Key, KeySchema, KeyType};
@@ -27,7 +27,7 @@ use hotrow_measure::clock::Nanos;
 use self::config::{CollectionConfig, Config};
 use self::connect::Settings;
 use self::inspect::Table;
-use self::pool::Pool;
+use self::pool::{Connection, Connector, Pool};
 use self::shared::Shared;
 use self::target::Target;
 use self::tuning::Tuning;
@@ -166,17 +166,9 @@ pub fn open_supervised(
     let shared = Arc::new(Shared::new(Arc::clone(&schemas), shape_age_max));
     shared.publish(session.identity, &tables.into_iter().map(Ok).collect::<Vec<_>>());
     shared.confirm_shapes(check_sent_at);
-    let runtime = background.handle();
-    let pool = Arc::new(Pool::new(
-        readers,
-        settings,
-        Arc::clone(&shared),
-        runtime,
-        config.reads_in_flight,
-    ));
-    pool.add(session);
-    let pruned = Arc::downgrade(&pool);
-    background.keep(move || Pool::keep_pruned(Weak::clone(&pruned)));
+    let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
+    let first = Connection::new(session);
+    let pool = Pool::start(connector, first, config.reads_in_flight, &background);
     let feed = PostgresFeed {
         config: Arc::clone(&config),
         target: Arc::new(for_feed),
@@ -241,7 +233,7 @@ impl Source for PostgresSource {
 
     fn health(&self) -> Result<(), String> {
         self.shared.plan().map_err(|why| why.to_string())?;
-        self.pool.outage().map_or(Ok(()), |why| Err(why.to_string()))
+        self.pool.outage().health()
     }
 
     fn unseen_changes(&self) -> &'static str {

@@ -17,10 +17,7 @@ pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
         error: Target,
     },
     /// No host of the connection string can be used; one error per host.
-    #[error(
-        "no server can be used: {}",
-        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    )]
+    #[error("no server can be used: {}", joined(.0))]
     Unreachable(Vec<Connect>),
     /// All other problems, reported together.
     #[error("the database cannot be served as it is; to fix ({}):{}", .0.0.len(), .0)]
@@ -55,12 +52,27 @@ impl Finding {
     }
 }
 
+/// Returns errors as one line.
+#[must_use]
+pub fn joined<E: fmt::Display>(errors: &[E]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// Returns findings as one line for a log.
 #[must_use]
 pub fn one_line(findings: &[Finding]) -> String {
     let lines: Vec<String> =
         findings.iter().map(|f| format!("{} ({})", f.problem, f.remedy)).collect();
     lines.join("; ")
+}
+
+/// Returns tables in the form for readers, with the problems of each as one line.
+#[must_use]
+pub fn readable<T: Clone>(tables: &[Result<T, Vec<Finding>>]) -> Vec<Result<T, String>> {
+    let problems = |findings: Vec<Finding>| {
+        joined(&findings.into_iter().map(|finding| finding.problem).collect::<Vec<_>>())
+    };
+    tables.iter().map(|table| table.clone().map_err(problems)).collect()
 }
 
 /// Most names that a message lists.

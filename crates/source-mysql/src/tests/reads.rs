@@ -316,11 +316,11 @@ fn the_readers_sessions_are_read_only_and_in_utc() {
     let reader = Reader::on(&server, &["t(id)"]);
     let plan = reader.source.shared.plan().unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
-    let lease = reader.block_on(reader.source.pool.lease(&plan, deadline)).unwrap();
+    let lease = reader.block_on(reader.source.lease(&plan, deadline)).unwrap();
     let sql = "SELECT @@time_zone, @@character_set_results, @@tx_read_only, @@tx_isolation, \
                @@max_statement_time";
     let rows = (usize::MAX, hotrow_source::RowBudget::unlimited());
-    let (sets, _) = reader.block_on(lease.query(sql.into(), rows, deadline)).unwrap();
+    let (sets, _) = reader.block_on(crate::pool::query(lease, sql.into(), rows, deadline)).unwrap();
     let row = sets[0].1[0].clone();
     let row: (String, String, u8, String, f64) = mysql_async::from_row(row);
     assert_eq!(row, ("+00:00".into(), "utf8mb4".into(), 1, "REPEATABLE-READ".into(), 10.0));
