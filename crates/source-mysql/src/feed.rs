@@ -241,7 +241,7 @@ impl FeedLoop<'_> {
         let detail = format!("{before} was followed, {identity} answers now");
         tracing::warn!(%detail, "another server; everything is read anew");
         // Readers first: a read that begins after the loss must not see the old server.
-        self.feed.shared.down(&detail);
+        self.feed.shared.published.down(&detail);
         self.sink.loss(LossCause::OtherDatabase, &detail);
     }
 
@@ -257,7 +257,7 @@ impl FeedLoop<'_> {
     fn report_error(&mut self, ended: &Ended) {
         if self.last_error != ended.detail {
             tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
-            self.feed.shared.set_reason(&ended.detail);
+            self.feed.shared.published.explain(&ended.detail);
             self.last_error.clone_from(&ended.detail);
         }
     }
@@ -319,7 +319,7 @@ impl Catalogue<'_, '_> {
                 Ok(true)
             }
             Err(ended) => {
-                shared.down(&ended.detail);
+                shared.published.down(&ended.detail);
                 Err(ended)
             }
         }

@@ -243,7 +243,7 @@ impl Source for MysqlSource {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shared.plan().map_err(|why| why.to_string())?;
+        self.shared.published.plan().map_err(|why| why.to_string())?;
         self.pool.outage().health()
     }
 

@@ -47,7 +47,7 @@ impl pool::Connector for Connector {
     }
 
     fn generation(&self) -> u64 {
-        self.shared.generation()
+        self.shared.published.generation()
     }
 
     fn connect_timeout(&self) -> Duration {

@@ -27,11 +27,13 @@ impl MysqlSource {
         let deadline = Instant::now() + self.read_timeout;
         let mut repeated = Repeated::default();
         for _ in 0..ATTEMPTS_MAX {
-            let plan = self.shared.plan().map_err(|why| SourceError::unavailable(&*why))?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
             let lease = self.lease(&plan, deadline).await?;
             // The lease may have taken long. A query after a flush must use the plan that was
             // published before that flush.
-            let plan = self.shared.plan().map_err(|why| SourceError::unavailable(&*why))?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
             if lease.generation() != plan.generation {
                 continue;
             }
@@ -124,7 +126,8 @@ impl MysqlSource {
         deadline: Instant,
     ) -> AttemptError {
         // Another reader was quicker.
-        let current = self.shared.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
+        let current =
+            self.shared.published.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
         if current
             .is_some_and(|current| !current.is_ok_and(|current| Arc::ptr_eq(&current, failed)))
         {

@@ -195,7 +195,7 @@ impl FeedLoop<'_> {
         let detail = format!("{before} was followed, {identity} answers now");
         tracing::warn!(?cause, %detail, "another server answers; every entry is stale");
         // Readers first: a read that begins after the loss must not see the old server's state.
-        self.feed.shared.down(&detail);
+        self.feed.shared.published.down(&detail);
         self.sink.loss(cause, &detail);
     }
 
@@ -216,7 +216,7 @@ impl FeedLoop<'_> {
         } else if end < before {
             let detail = format!("its log ended at {} and ends at {} now", Lsn(before), Lsn(end));
             tracing::warn!(%detail, "the server lost the end of its log; every entry is stale");
-            shared.down(&detail);
+            shared.published.down(&detail);
             shared.begin_history(end, random);
             self.sink.loss(LossCause::OtherLog, &detail);
         }
@@ -248,7 +248,7 @@ impl FeedLoop<'_> {
     fn report_failure(&mut self, ended: &Ended) {
         if self.logged_failure != ended.detail {
             tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
-            self.feed.shared.explain(&ended.detail);
+            self.feed.shared.published.explain(&ended.detail);
             self.logged_failure.clone_from(&ended.detail);
         }
     }

@@ -35,11 +35,13 @@ impl PostgresSource {
         let deadline = Instant::now() + self.read_timeout;
         let mut repeated = Repeated::default();
         for _ in 0..ATTEMPTS_MAX {
-            let plan = self.shared.plan().map_err(|why| SourceError::unavailable(&*why))?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
             let lease = Lease::new(&self.pool, &plan, deadline).await?;
             // The wait may have been long, and a published plan applies to every query that begins
             // after the flush.
-            let plan = self.shared.plan().map_err(|why| SourceError::unavailable(&*why))?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
             if lease.generation() != Some(plan.generation) {
                 lease.discard();
                 continue;
@@ -124,7 +126,8 @@ impl PostgresSource {
         deadline: Instant,
     ) -> AttemptError {
         // Another reader was faster.
-        let current = self.shared.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
+        let current =
+            self.shared.published.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
         if current
             .is_some_and(|current| !current.is_ok_and(|current| Arc::ptr_eq(&current, failed)))
         {

@@ -60,7 +60,7 @@ impl SqliteFeed {
         let first = match std::mem::replace(&mut self.next, Next::Reopened) {
             Next::Opened(link) => Some(*link),
             Next::Reopened => {
-                self.shared.down("the change feed starts again");
+                self.shared.published.down("the change feed starts again");
                 self.shared.set_delivered(None);
                 None
             }
@@ -152,7 +152,7 @@ impl SqliteFeed {
         );
         if matches!(ended.cause, LossCause::OtherDatabase | LossCause::Unavailable) {
             // The readers first: a read that begins after the loss must not see the lost database.
-            self.shared.down(&ended.detail);
+            self.shared.published.down(&ended.detail);
         }
         self.shared.set_delivered(None);
         sink.loss(ended.cause, &ended.detail);
@@ -166,7 +166,7 @@ impl SqliteFeed {
     fn wait_for_readers(&self, shutdown: &AtomicBool) {
         let began = Instant::now();
         let mut has_warned = false;
-        while self.shared.plan().is_err() && self.shared.has_connections() {
+        while self.shared.published.plan().is_err() && self.shared.has_connections() {
             self.queue.nudge();
             if !has_warned && began.elapsed() > LOCKED_IS_LONG {
                 tracing::warn!(
@@ -202,7 +202,7 @@ impl SqliteFeed {
                     let error = e.to_string();
                     if error != last_error {
                         tracing::error!(%error, "the database cannot be opened; trying again");
-                        self.shared.explain(&error);
+                        self.shared.published.explain(&error);
                         last_error = error;
                     }
                 }

@@ -56,7 +56,7 @@ impl Pruner {
 
     fn try_prune_to(&self, old: Position, shutdown: &AtomicBool) -> Result<(), String> {
         // Without a database there is nothing to prune; the feed reports that.
-        let Ok(plan) = self.shared.plan() else { return Ok(()) };
+        let Ok(plan) = self.shared.published.plan() else { return Ok(()) };
         let counted = Counted::open(&self.shared, &plan, self.tuning.prune_busy)?;
         let conn = &counted.conn;
         // A pruning step undone by a power failure is repeated later.

@@ -248,6 +248,7 @@ pub mod outage;
 pub mod pace;
 pub mod pool;
 pub mod preflight;
+pub mod published;
 pub mod row_budget;
 pub mod row_index;
 pub mod spec;
