@@ -241,6 +241,7 @@ pub mod attempts;
 pub mod background;
 pub mod backoff;
 pub mod catalog_watermark;
+pub mod connection_string;
 pub mod feed_loop;
 pub mod hooks;
 pub mod json;
