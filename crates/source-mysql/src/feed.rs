@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hotrow_measure::clock::Nanos;
@@ -30,7 +29,7 @@ use hotrow_source::feed_loop::{self, Pauses, every};
 use hotrow_source::preflight::{self, PreflightErrors};
 use hotrow_source::spec::Follow;
 use hotrow_source::{FlushCause, LossCause, Sink};
-use hotrow_supervisor as supervisor;
+use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
 /// Change feed of the database.
 #[derive(Debug)]
@@ -44,15 +43,15 @@ pub struct MysqlFeed {
 }
 
 impl MysqlFeed {
-    /// Runs until `shutdown` is set. Blocks: use a dedicated thread. It may run again after an
+    /// Runs until everything must end. Blocks: use a dedicated thread. It may run again after an
     /// error or a panic, once a loss was reported to the sink.
     ///
     /// # Errors
     /// Fails if the system cannot create an event loop. Nothing was delivered then.
-    // Owned arguments, because the feed must be the last to drop them.
+    // Owned, because the feed must be the last to drop the sink.
     #[allow(clippy::needless_pass_by_value)]
-    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
-        feed_loop::run(&shutdown, self.follow(&*sink))
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
+        feed_loop::run(shutdown, self.follow(&*sink))
     }
 
     async fn follow(&self, sink: &dyn Sink) -> Infallible {

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hotrow_measure::clock::Nanos;
@@ -32,7 +31,7 @@ use super::wire::replication::{Lsn, SlotName};
 use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
 use hotrow_source::feed_loop::{self, Pauses};
 use hotrow_source::{FlushCause, LossCause, Sink, preflight};
-use hotrow_supervisor as supervisor;
+use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
 /// Follows the database and delivers its changes.
 #[derive(Debug)]
@@ -46,15 +45,15 @@ pub struct PostgresFeed {
 }
 
 impl PostgresFeed {
-    /// Runs until `shutdown` is set. Blocks; call it on a thread of its own. After an error or a
+    /// Runs until everything must end. Blocks; call it on a thread of its own. After an error or a
     /// panic it may be run again once the sink has been informed of the loss: it starts anew.
     ///
     /// # Errors
     /// The system has no event loop left. Nothing was delivered in that case.
-    // The feed owns both and is the last to drop them.
+    // The feed owns the sink and is the last to drop it.
     #[allow(clippy::needless_pass_by_value)]
-    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
-        feed_loop::run(&shutdown, self.follow(&*sink))
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
+        feed_loop::run(shutdown, self.follow(&*sink))
     }
 
     async fn follow(&self, sink: &dyn Sink) -> Infallible {

@@ -3,28 +3,25 @@
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hotrow_supervisor::shutdown::Shutdown;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::backoff;
 
-/// Longest wait between two checks of the shutdown flag.
-const SHUTDOWN_CHECK_EVERY: Duration = Duration::from_millis(20);
-
-/// Runs `follow` on this thread until `shutdown` is set.
+/// Runs `follow` on this thread until everything must end.
 ///
 /// # Errors
 /// Fails if the system has no event loop left; nothing was delivered then.
-pub fn run(shutdown: &AtomicBool, follow: impl Future<Output = Infallible>) -> std::io::Result<()> {
+pub fn run(shutdown: &Shutdown, follow: impl Future<Output = Infallible>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let runtime = EventLoop(Some(runtime));
     if let Some(runtime) = &runtime.0 {
         runtime.block_on(async {
             tokio::select! {
                 never = follow => match never {},
-                () = stopped(shutdown) => {}
+                () = shutdown.ending() => {}
             }
         });
     }
@@ -40,13 +37,6 @@ impl Drop for EventLoop {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// Waits until `shutdown` is set.
-async fn stopped(shutdown: &AtomicBool) {
-    while !shutdown.load(Ordering::Relaxed) {
-        tokio::time::sleep(SHUTDOWN_CHECK_EVERY).await;
     }
 }
 

@@ -8,11 +8,12 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema};
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::{Condvar, Mutex};
@@ -193,25 +194,23 @@ pub fn spec(text: &str) -> CollectionConfig {
 
 /// Feed on a thread of its own; dropping it stops the feed.
 pub struct FeedThread {
-    shutdown: Arc<AtomicBool>,
+    shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for FeedThread {
     fn drop(&mut self) {
-        self.shutdown.store(true, Ordering::Relaxed);
+        self.shutdown.now();
         let joined = self.thread.take().unwrap().join();
         assert!(joined.is_ok() || std::thread::panicking());
     }
 }
 
 impl FeedThread {
-    pub fn start(
-        feed: impl FnOnce(Arc<AtomicBool>) -> std::io::Result<()> + Send + 'static,
-    ) -> Self {
-        let shutdown = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&shutdown);
-        let thread = std::thread::spawn(move || feed(stop).expect("an event loop"));
+    pub fn start(feed: impl FnOnce(&Shutdown) -> std::io::Result<()> + Send + 'static) -> Self {
+        let shutdown = Shutdown::new();
+        let ending = shutdown.clone();
+        let thread = std::thread::spawn(move || feed(&ending).expect("an event loop"));
         Self { shutdown, thread: Some(thread) }
     }
 }
@@ -226,7 +225,7 @@ pub struct Running<S> {
 impl<S: Source> Running<S> {
     pub fn start(
         source: Arc<S>,
-        feed: impl FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) -> std::io::Result<()> + Send + 'static,
+        feed: impl FnOnce(Arc<dyn Sink>, &Shutdown) -> std::io::Result<()> + Send + 'static,
     ) -> Self {
         let sink = Arc::new(Recorder::default());
         let feed_sink = Arc::clone(&sink);

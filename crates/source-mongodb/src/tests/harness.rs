@@ -62,7 +62,10 @@ impl Engine {
         let Mongo { source, mut feed } = open(config, hooks).unwrap_or_else(|e| panic!("{e}"));
         tune(&mut feed.tuning);
         let reader = Reader::new(Arc::clone(&source));
-        Self { reader, running: Running::start(source, move |sink, stop| feed.run(sink, stop)) }
+        Self {
+            reader,
+            running: Running::start(source, move |sink, shutdown| feed.run(sink, shutdown)),
+        }
     }
 
     pub(super) fn key(&self, collection: u16, id: &str) -> Key {
