@@ -27,7 +27,7 @@ use self::target::Target;
 use self::tuning::Tuning;
 use hotrow_source::background::Background;
 use hotrow_source::spec::{CollectionConfig, Follow};
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
 pub use self::connect::ConnectError;
@@ -115,14 +115,8 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Mysql, OpenError> {
-    let target = |setting, url: &str| {
-        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
-    };
-    let readers = target("url", &config.url)?;
-    let feed_target = config
-        .feed_url
-        .as_ref()
-        .map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    let (readers, feed_target) =
+        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
     let config = Arc::new(config);
     let background = Background::start("mysql", supervisor)?;
     let settings = Settings {

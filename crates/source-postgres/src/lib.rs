@@ -33,7 +33,7 @@ use self::target::Target;
 use self::tuning::Tuning;
 use hotrow_source::background::Background;
 use hotrow_source::catalog_watermark;
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
 pub use self::error::{Finding, OpenError, PreflightErrors};
@@ -122,14 +122,8 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Postgres, OpenError> {
-    let target = |setting, url: &str| {
-        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
-    };
-    let readers = target("url", &config.url)?;
-    let mut for_feed = config
-        .feed_url
-        .as_ref()
-        .map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    let (readers, mut for_feed) =
+        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
     // Distinguishes the feed's session from those of the readers in pg_stat_activity.
     for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
     let config = Arc::new(config);

@@ -30,6 +30,25 @@ pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
     },
 }
 
+/// Parses the connection strings of the readers and of the feed. Without a `feed_url` both are the
+/// same.
+///
+/// # Errors
+/// [`OpenError::Target`] with the first error of `parse`.
+pub fn targets<T: Clone, Target: fmt::Display, Connect: fmt::Display>(
+    url: &str,
+    feed_url: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, Target>,
+) -> Result<(T, T), OpenError<Target, Connect>> {
+    let target = |setting, url| parse(url).map_err(|error| OpenError::Target { setting, error });
+    let readers = target("url", url)?;
+    let feed = match feed_url {
+        Some(feed_url) => target("feed_url", feed_url)?,
+        None => readers.clone(),
+    };
+    Ok((readers, feed))
+}
+
 impl<Target: fmt::Display, Connect: fmt::Display> From<ThreadError> for OpenError<Target, Connect> {
     fn from(e: ThreadError) -> Self {
         Self::Failed { detail: e.to_string() }
