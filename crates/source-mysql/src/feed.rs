@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::time::Instant;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::KeySchema;
@@ -19,13 +18,13 @@ use super::error::Finding;
 use super::inspect::{self, Refused, Table};
 use super::probe::Progress;
 use super::server::Identity;
-use super::session::{CatalogCheck, CatalogWatcher, Ended, Session, timely};
+use super::session::{CatalogCheck, CatalogWatcher, Session, driver_error};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;
 use super::tuning::Tuning;
 use hotrow_source::catalog_watermark::CatalogWatermark;
-use hotrow_source::feed_loop::{self, Pauses, every};
+use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
 use hotrow_source::preflight::{self, PreflightErrors};
 use hotrow_source::spec::Follow;
 use hotrow_source::{FlushCause, LossCause, Sink};
@@ -55,34 +54,9 @@ impl MysqlFeed {
     }
 
     async fn follow(&self, sink: &dyn Sink) -> Infallible {
-        let mut feed_loop = FeedLoop {
-            feed: self,
-            sink,
-            server: None,
-            last_error: String::new(),
-            newest_end: Cell::new(0),
-            salt: 0,
-        };
-        let mut pauses = Pauses::new();
-        loop {
-            let began_at = Instant::now();
-            match feed_loop.session().await {
-                Ok(ended) => {
-                    tracing::warn!(
-                        cause = ?ended.cause,
-                        detail = %ended.detail,
-                        "the change feed lost its place; everything is read anew"
-                    );
-                    sink.loss(ended.cause, &ended.detail);
-                    if ended.cause == LossCause::OtherLog {
-                        feed_loop.renumber();
-                    }
-                    pauses.worked(began_at.elapsed());
-                }
-                Err(ended) => feed_loop.report_error(&ended),
-            }
-            pauses.wait().await;
-        }
+        let mut feed_loop =
+            FeedLoop { feed: self, sink, server: None, newest_end: Cell::new(0), salt: 0 };
+        feed_loop::follow(&mut feed_loop, sink).await
     }
 }
 
@@ -92,17 +66,14 @@ struct FeedLoop<'a> {
     sink: &'a dyn Sink,
     /// Server of the last session.
     server: Option<Identity>,
-    /// Last logged error of an attempt to start.
-    last_error: String,
     /// Highest observed end of the server's log.
     newest_end: Cell<u64>,
     /// Salt of positions since the log went back, see [`Identity::renewed`].
     salt: u64,
 }
 
-impl FeedLoop<'_> {
-    /// Runs one session. Fails if the session ended before the sink received its start.
-    async fn session(&mut self) -> Result<Ended, Ended> {
+impl Sessions for FeedLoop<'_> {
+    async fn session(&mut self, _: u64) -> Result<Ended, Ended> {
         let MysqlFeed { config, target, tuning, shared, schemas } = self.feed;
         let settings = settings(config, tuning);
         let mut probes =
@@ -123,13 +94,12 @@ impl FeedLoop<'_> {
             ));
         }
         let privileges = timely(tuning.silence_max, "reading the privileges", async {
-            Ok(connect::privileges(&mut catalog_session.conn).await?)
+            connect::privileges(&mut catalog_session.conn).await.map_err(driver_error)
         });
         let privileges = privileges.await?;
         if config.follow == Follow::Nothing {
             let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
             shared.publish(identity.clone(), &preflight::readable(&tables));
-            self.last_error.clear();
             self.sink.started(None);
             let conn = catalog_session.conn;
             return Ok(Catalogue { feed_loop: self, identity, conn, tables, privileges }
@@ -168,7 +138,6 @@ impl FeedLoop<'_> {
             offset = end.position.offset(),
             "the change feed starts"
         );
-        self.last_error.clear();
         self.sink.started(Some(Position { incarnation: identity.incarnation, at: point }));
         let origin =
             Origin { incarnation: identity.incarnation, names_any_case: identity.names_any_case };
@@ -194,6 +163,18 @@ impl FeedLoop<'_> {
         Ok(session.run(&mut probes.conn, &mut catalogue).await)
     }
 
+    fn explain(&self, why: &str) {
+        self.feed.shared.published.explain(why);
+    }
+
+    fn lost(&mut self, cause: LossCause) {
+        if cause == LossCause::OtherLog {
+            self.renumber();
+        }
+    }
+}
+
+impl FeedLoop<'_> {
     async fn inspect_tables(
         &self,
         conn: &mut Conn,
@@ -201,7 +182,9 @@ impl FeedLoop<'_> {
     ) -> Result<Vec<Result<Table, Refused>>, Ended> {
         let MysqlFeed { config, target, tuning, schemas, .. } = self.feed;
         let inspection = async {
-            Ok(inspect::tables(conn, identity, &target.database, &config.collections).await?)
+            inspect::tables(conn, identity, &target.database, &config.collections)
+                .await
+                .map_err(driver_error)
         };
         let mut tables = timely(tuning.silence_max, "inspecting the catalogue", inspection).await?;
         // Ids are parsed by the schemas of the start. They cannot serve a table whose key type
@@ -251,15 +234,6 @@ impl FeedLoop<'_> {
         // 0 means that the log did not go back.
         self.salt = RandomState::new().hash_one("log went back").max(1);
     }
-
-    /// Reports the reason for a missing feed to log and readers, once per reason.
-    fn report_error(&mut self, ended: &Ended) {
-        if self.last_error != ended.detail {
-            tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
-            self.feed.shared.published.explain(&ended.detail);
-            self.last_error.clone_from(&ended.detail);
-        }
-    }
 }
 
 pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {
@@ -308,8 +282,10 @@ impl Catalogue<'_, '_> {
             if connect::privileges(conn).await.is_ok_and(|now| now == self.privileges) {
                 return Ok(None);
             }
-            connect::log_in_again(conn, self.identity.flavor, settings(config, tuning)).await?;
-            Ok(Some(connect::privileges(conn).await?))
+            connect::log_in_again(conn, self.identity.flavor, settings(config, tuning))
+                .await
+                .map_err(driver_error)?;
+            connect::privileges(conn).await.map(Some).map_err(driver_error)
         };
         match timely(tuning.silence_max, "logging in with the current privileges", refresh).await {
             Ok(None) => Ok(false),

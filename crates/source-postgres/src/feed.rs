@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, KeySchema};
@@ -14,12 +13,11 @@ use tokio_postgres::Client;
 
 use super::config::{Config, Follow};
 use super::error::{Finding, PreflightErrors};
-use super::inspect::Refused;
 use super::link::{self, Connector};
 use super::publication::Repair;
 use super::server::Identity;
 use super::session::{
-    CatalogCheck, CatalogWatcher, CheckResult, Ended, Session, SessionStart, timely,
+    CatalogCheck, CatalogWatcher, CheckResult, Session, SessionStart, sql_error, timely,
 };
 use super::shared::Shared;
 use super::survey::Survey;
@@ -29,7 +27,7 @@ use super::tuning::Tuning;
 use super::wire::deadline;
 use super::wire::replication::{Lsn, SlotName};
 use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
-use hotrow_source::feed_loop::{self, Pauses};
+use hotrow_source::feed_loop::{self, Ended, Sessions};
 use hotrow_source::{FlushCause, LossCause, Sink, preflight};
 use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
@@ -57,44 +55,10 @@ impl PostgresFeed {
     }
 
     async fn follow(&self, sink: &dyn Sink) -> Infallible {
-        let mut feed_loop = FeedLoop {
-            feed: self,
-            sink,
-            server: None,
-            incarnation: None,
-            gaps: Mutex::default(),
-            logged_failure: String::new(),
-        };
-        let mut pauses = Pauses::new();
-        loop {
-            let began_at = Instant::now();
-            match feed_loop.session(pauses.random()).await {
-                SessionOutcome { ended, began: Began::Yes } => {
-                    tracing::warn!(
-                        cause = ?ended.cause,
-                        detail = %ended.detail,
-                        "the change feed lost its position; every entry is stale"
-                    );
-                    sink.loss(ended.cause, &ended.detail);
-                    pauses.worked(began_at.elapsed());
-                }
-                SessionOutcome { ended, began: Began::No } => feed_loop.report_failure(&ended),
-            }
-            pauses.wait().await;
-        }
+        let mut feed_loop =
+            FeedLoop { feed: self, sink, server: None, incarnation: None, gaps: Mutex::default() };
+        feed_loop::follow(&mut feed_loop, sink).await
     }
-}
-
-struct SessionOutcome {
-    ended: Ended,
-    began: Began,
-}
-
-/// Set once [`Sink::started`] was called in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Began {
-    Yes,
-    No,
 }
 
 /// State that outlives a session.
@@ -106,20 +70,10 @@ struct FeedLoop<'a> {
     incarnation: Option<u64>,
     /// Collections whose gaps the last session opened.
     gaps: Mutex<Vec<CollectionId>>,
-    /// Detail of the last failed attempt that was logged.
-    logged_failure: String,
 }
 
-impl FeedLoop<'_> {
-    /// Runs one session, from the connection to its end.
-    async fn session(&mut self, random: u64) -> SessionOutcome {
-        match self.try_session(random).await {
-            Ok(ended) => SessionOutcome { ended, began: Began::Yes },
-            Err(ended) => SessionOutcome { ended, began: Began::No },
-        }
-    }
-
-    async fn try_session(&mut self, random: u64) -> Result<Ended, Ended> {
+impl Sessions for FeedLoop<'_> {
+    async fn session(&mut self, random: u64) -> Result<Ended, Ended> {
         let PostgresFeed { config, target, tuning, shared, schemas } = self.feed;
         let connector = Connector { config, target, tuning };
         let sql = connector.connect_sql().await?;
@@ -138,7 +92,6 @@ impl FeedLoop<'_> {
             return Err(Ended::new(LossCause::NotWatched, describe_all(&survey.findings)));
         }
         if config.follow == Follow::Nothing {
-            self.logged_failure.clear();
             self.sink.started(None);
             let identity = sql.identity;
             let surveyed = Mutex::new(Surveyed::once(print));
@@ -161,7 +114,6 @@ impl FeedLoop<'_> {
             position = %start,
             "the change feed starts"
         );
-        self.logged_failure.clear();
         // The start of this session closes the gaps of the last one.
         self.gaps.get_mut().drain(..).for_each(|collection| self.sink.close_gap(collection));
         self.sink.started(Some(Position { incarnation, at: start.0 }));
@@ -182,6 +134,12 @@ impl FeedLoop<'_> {
         Ok(session.run(&catalogue).await)
     }
 
+    fn explain(&self, why: &str) {
+        self.feed.shared.published.explain(why);
+    }
+}
+
+impl FeedLoop<'_> {
     /// Records the server's identity. With a server other than the last one everything is stale,
     /// including what was read since the last one was lost.
     fn record_server(&mut self, identity: &Identity) {
@@ -238,17 +196,8 @@ impl FeedLoop<'_> {
                 pin_key_types(&mut survey, &self.feed.schemas, &self.feed.config);
                 Ok(survey)
             }
-            Ok(Err(e)) => Err(Ended::sql("reading the catalogue", &e)),
+            Ok(Err(e)) => Err(sql_error("reading the catalogue", &e)),
             Err(_) => Err(Ended::silent("the feed's SQL connection", limit)),
-        }
-    }
-
-    /// Reports to the log and the readers why there is no feed, once for each reason.
-    fn report_failure(&mut self, ended: &Ended) {
-        if self.logged_failure != ended.detail {
-            tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
-            self.feed.shared.published.explain(&ended.detail);
-            self.logged_failure.clone_from(&ended.detail);
         }
     }
 }

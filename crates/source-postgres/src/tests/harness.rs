@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::server::Server;
 use crate::config::{Config, Follow};
 use crate::{Hooks, OpenError, PostgresSource, open};
-pub(super) use hotrow_source::testkit::{DEADLINE, spec, wait};
+pub(super) use hotrow_source::testkit::{spec, wait};
 use hotrow_source::{Row, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {

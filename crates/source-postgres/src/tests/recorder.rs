@@ -17,9 +17,10 @@ pub(crate) use hotrow_source::testkit::{DEADLINE, Event};
 /// Returns a configuration with short times.
 pub(crate) fn config(url: String, collections: &[&str]) -> Config {
     Config {
+        url,
         max_staleness: Duration::from_millis(200),
         schema_poll: Duration::from_millis(50),
-        ..harness::config(&url, collections)
+        ..harness::config("", collections)
     }
 }
 
