@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +13,6 @@ use hotrow_cache::Cache;
 use hotrow_cache::Safeguard;
 use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
-use hotrow_server::drain::Shutdown;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
@@ -27,6 +25,7 @@ use hotrow_source_mysql::{self as mysql, Mysql};
 #[cfg(feature = "postgres")]
 use hotrow_source_postgres::{self as postgres, Postgres};
 use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::sync::watch;
 
@@ -224,36 +223,35 @@ fn compose(
             Arc::new(TtlOnlySink::new(CacheSink::new(shared.clone(), counts.clone())))
         }
     };
-    let stop_feed = Arc::new(AtomicBool::new(false));
-    let following =
-        start_feed(follow, sink, stop_feed.clone(), &host.supervisor).map_err(subsystem)?;
     let shutdown = Shutdown::new();
+    let following =
+        start_feed(follow, sink, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
     drain_on(host.phase, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
     let served =
         service.run(&server, &shared, counts, &shutdown, || ready(addresses)).map_err(subsystem);
-    stop_feed.store(true, Ordering::Release);
-    // The supervisor catches panics; the stop flag applies between two runs too.
+    shutdown.now();
+    // The supervisor catches panics; the shutdown applies between two runs too.
     _ = following.join();
     served
 }
 
-/// Function that runs a feed until the flag is set. It may be called again after a failure.
-type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, Arc<AtomicBool>) -> io::Result<()> + Send>;
+/// Function that runs a feed until everything must end. It may be called again after a failure.
+type RunFeed = Box<dyn FnMut(Arc<dyn Sink>, &Shutdown) -> io::Result<()> + Send>;
 
 /// Starts the thread of the feed. A failure of the feed is a gap: every entry becomes stale.
 fn start_feed(
     mut follow: RunFeed,
     sink: Arc<dyn Sink>,
-    stop: Arc<AtomicBool>,
+    shutdown: Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let stopping = stop.clone();
+    let ending = shutdown.clone();
     let losing = sink.clone();
     supervisor.spawn(
         "feed",
-        move || stopping.load(Ordering::Acquire),
+        move || ending.is_ending(),
         move || losing.loss(LossCause::FeedFailed, "the feed failed; it starts again"),
-        move || follow(sink.clone(), stop.clone()),
+        move || follow(sink.clone(), &shutdown),
     )
 }
 
@@ -266,19 +264,19 @@ fn open(
         SourceConfig::Sqlite(config) => {
             let Sqlite { source, mut feed } =
                 sqlite::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "postgres")]
         SourceConfig::Postgres(config) => {
             let Postgres { source, mut feed } =
                 postgres::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "mysql")]
         SourceConfig::Mysql(config) => {
             let Mysql { source, mut feed } =
                 mysql::open_supervised(config, hooks, &host.supervisor).map_err(subsystem)?;
-            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
         #[cfg(feature = "mongodb")]
         SourceConfig::Mongodb(config) => {
@@ -288,7 +286,7 @@ fn open(
             if host.failpoints.disables(Safeguard::Fence) {
                 source.disable_causality();
             }
-            Ok((source, Box::new(move |sink, stop| feed.run(sink, stop))))
+            Ok((source, Box::new(move |sink, shutdown| feed.run(sink, shutdown))))
         }
     }
 }

@@ -6,6 +6,7 @@
 //! entry must not be served. If the very same one still would be, the service has broken its
 //! promise: it is counted and logged, and the entry is dropped.
 
+use std::convert::Infallible;
 use std::hash::BuildHasher;
 use std::io;
 use std::sync::Arc;
@@ -17,11 +18,12 @@ use hotrow_admission::breaker::State;
 use hotrow_cache::{Freshness, Presence, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::Row;
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use hotrow_types::key::Key;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::admission::breaker;
 use crate::shared::Shared;
@@ -38,7 +40,6 @@ pub(crate) struct ConsistencyCheck {
     wanted: AtomicBool,
     sample: Mutex<Option<(Key, Record)>>,
     bell: Notify,
-    ended: AtomicBool,
     checked: AtomicU64,
     inconsistent: AtomicU64,
 }
@@ -72,12 +73,6 @@ impl ConsistencyCheck {
         }
     }
 
-    /// Ends the thread.
-    pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-        self.bell.notify_one();
-    }
-
     /// Returns the number of checked answers.
     pub(crate) fn checked_total(&self) -> u64 {
         self.checked.load(Ordering::Relaxed)
@@ -88,64 +83,53 @@ impl ConsistencyCheck {
         self.inconsistent.load(Ordering::Relaxed)
     }
 
-    /// Waits for `time`. Returns `false` when the thread must end.
-    async fn pause(&self, time: Duration) -> bool {
-        let until = Nanos::now().after(time);
-        loop {
-            let left = until.since(Nanos::now());
-            if self.ended.load(Ordering::Acquire) {
-                return false;
-            }
-            if left.is_zero() {
-                return true;
-            }
-            // A notification without a waiter is received here once.
-            _ = timeout(left, self.bell.notified()).await;
-        }
-    }
-
-    /// Returns the next answer from memory; `None` when the thread must end.
-    async fn next(&self) -> Option<(Key, Record)> {
+    /// Returns the next answer from memory.
+    async fn next(&self) -> (Key, Record) {
         self.wanted.store(true, Ordering::Release);
         loop {
             self.bell.notified().await;
-            if self.ended.load(Ordering::Acquire) {
-                return None;
-            }
             if let Some(sample) = self.sample.lock().take() {
-                return Some(sample);
+                return sample;
             }
         }
     }
 }
 
 /// Starts the thread that checks up to `per_s` answers a second, one at a time, until
-/// [`ConsistencyCheck::end`].
+/// everything must end.
 pub(crate) fn start(
     shared: Arc<Shared>,
     per_s: u32,
+    shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
     let every = Duration::from_secs(1) / per_s.max(1);
-    let ending = Arc::clone(&shared);
-    let is_stopping = move || ending.consistency_check.ended.load(Ordering::Acquire);
+    let ending = shutdown.clone();
+    let shutdown = shutdown.clone();
+    let is_stopping = move || ending.is_ending();
     supervisor.spawn(
         "check",
         is_stopping,
         || (),
         move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(serve(&shared, every));
+            runtime.block_on(async {
+                tokio::select! {
+                    () = shutdown.ending() => {}
+                    never = serve(&shared, every) => match never {},
+                }
+            });
             Ok(())
         },
     )
 }
 
-async fn serve(shared: &Shared, every: Duration) {
+async fn serve(shared: &Shared, every: Duration) -> Infallible {
     let consistency_check = &shared.consistency_check;
-    while consistency_check.pause(every).await {
+    loop {
+        sleep(every).await;
         supervisor::turn();
-        let Some((key, record)) = consistency_check.next().await else { return };
+        let (key, record) = consistency_check.next().await;
         match check(shared, &key, &record).await {
             CheckResult::Consistent => {
                 _ = consistency_check.checked.fetch_add(1, Ordering::Relaxed)
@@ -197,9 +181,7 @@ async fn check(shared: &Shared, key: &Key, record: &Record) -> CheckResult {
         return CheckResult::Consistent;
     }
     // A row that differs was visible by now.
-    if !shared.consistency_check.pause(shared.cache.config().max_staleness + GRACE).await {
-        return CheckResult::Unknown;
-    }
+    sleep(shared.cache.config().max_staleness + GRACE).await;
     let current = shared.cache.peek(key, Nanos::now());
     // The same bytes at the same address: the record is held here, so no other can be there.
     let is_same = |(now, quality): (Record, Freshness)| {

@@ -16,7 +16,6 @@ pub mod budgets;
 pub mod config;
 pub mod connection;
 mod consistency_check;
-pub mod drain;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod guard;

@@ -3,11 +3,13 @@
 //! The feed's thread queues the reads in the cache and notifies; a separate thread executes them,
 //! merged like all reads. Requests that arrive in the meantime join them.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use hotrow_types::key::CollectionId;
 use tokio::sync::Notify;
@@ -20,13 +22,12 @@ use crate::shared::Shared;
 pub(crate) struct Refresh {
     wanted: Box<[AtomicBool]>,
     bell: Notify,
-    ended: AtomicBool,
 }
 
 impl Refresh {
     pub(crate) fn new(collections: usize) -> Self {
         let wanted = (0..collections).map(|_| AtomicBool::new(false)).collect();
-        Self { wanted, bell: Notify::new(), ended: AtomicBool::new(false) }
+        Self { wanted, bell: Notify::new() }
     }
 
     /// Requests a leader for the queued reads of the collection.
@@ -40,39 +41,36 @@ impl Refresh {
         self.wanted.iter().for_each(|wanted| wanted.store(true, Ordering::Release));
         self.bell.notify_one();
     }
-
-    fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    /// Ends the thread.
-    pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-        self.bell.notify_one();
-    }
 }
 
-/// Starts the thread that executes requested reads until [`Refresh::end`].
+/// Starts the thread that executes requested reads until everything must end.
 pub(crate) fn start(
     shared: Arc<Shared>,
+    shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let ending = Arc::clone(&shared);
     let failed = Arc::clone(&shared);
     let serving = shared;
-    let is_stopping = move || ending.refresh.has_ended();
+    let ending = shutdown.clone();
+    let shutdown = shutdown.clone();
+    let is_stopping = move || ending.is_ending();
     // Reads that the thread had begun have lost their leader.
     let after_failure = move || failed.refresh.want_all();
     supervisor.spawn("refresh", is_stopping, after_failure, move || {
         // A new runtime for each run: tasks of a failed run end, and pass on their leases.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(serve(&serving));
+        runtime.block_on(async {
+            tokio::select! {
+                () = shutdown.ending() => {}
+                never = serve(&serving) => match never {},
+            }
+        });
         Ok(())
     })
 }
 
-async fn serve(shared: &Arc<Shared>) {
-    while !shared.refresh.has_ended() {
+async fn serve(shared: &Arc<Shared>) -> Infallible {
+    loop {
         supervisor::turn();
         for (id, wanted) in (0..).zip(&shared.refresh.wanted) {
             if wanted.swap(false, Ordering::AcqRel) {

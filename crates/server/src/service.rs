@@ -10,12 +10,12 @@ use std::time::Duration;
 use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::Supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
 
 use crate::admin::{Admin, View};
 use crate::admission::pressure;
 use crate::config::{Config, Limits};
 use crate::consistency_check;
-use crate::drain::Shutdown;
 use crate::handle::Handler;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
@@ -129,23 +129,19 @@ impl Service {
                 return Err(error);
             }
         };
-        let helpers =
-            match start_background_threads(shared, workers.metrics(), &self.process.supervisor) {
-                Ok(helpers) => helpers,
-                Err(source) => {
-                    shutdown.now();
-                    admin_shutdown.now();
-                    let _ = workers.join();
-                    return admin
-                        .join()
-                        .and(Err(WorkerError::Start { index: config.workers, source }));
-                }
-            };
+        let supervisor = &self.process.supervisor;
+        let helpers = start_background_threads(shared, workers.metrics(), shutdown, supervisor);
+        let helpers = match helpers {
+            Ok(helpers) => helpers,
+            Err(source) => {
+                admin_shutdown.now();
+                let _ = workers.join();
+                return admin.join().and(Err(WorkerError::Start { index: config.workers, source }));
+            }
+        };
         started();
         let result = workers.join();
-        shared.refresh.end();
-        shared.consistency_check.end();
-        shared.load_shedder.end();
+        shutdown.now();
         helpers.into_iter().for_each(|thread| _ = thread.join());
         admin_shutdown.drain();
         result.and(admin.join())
@@ -155,19 +151,19 @@ impl Service {
 /// A supervised thread; it ends on request.
 type BackgroundThread = JoinHandle<Option<()>>;
 
-/// Starts the configured background threads: prefetch, consistency check and overload detection.
+/// Starts the configured background threads: prefetch, consistency check and overload detection. If
+/// one cannot be started, everything ends.
 fn start_background_threads(
     shared: &Arc<Shared>,
     workers: &[Arc<WorkerMetrics>],
+    shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Vec<BackgroundThread>> {
     let mut helpers = Vec::new();
-    match start_each(shared, workers, supervisor, &mut helpers) {
+    match start_each(shared, workers, (shutdown, supervisor), &mut helpers) {
         Ok(()) => Ok(helpers),
         Err(error) => {
-            shared.refresh.end();
-            shared.consistency_check.end();
-            shared.load_shedder.end();
+            shutdown.now();
             helpers.into_iter().for_each(|thread| _ = thread.join());
             Err(error)
         }
@@ -177,18 +173,19 @@ fn start_background_threads(
 fn start_each(
     shared: &Arc<Shared>,
     workers: &[Arc<WorkerMetrics>],
-    supervisor: &Supervisor,
+    (shutdown, supervisor): (&Shutdown, &Supervisor),
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
     let cache = shared.cache.config();
     if cache.prefetch_on_change {
-        helpers.push(refresh::start(shared.clone(), supervisor)?);
+        helpers.push(refresh::start(shared.clone(), shutdown, supervisor)?);
     }
     // Without a feed there is no promise to check.
     if shared.limits.checks_per_s > 0 && cache.invalidation_mode == InvalidationMode::Feed {
         helpers.push(consistency_check::start(
             shared.clone(),
             shared.limits.checks_per_s,
+            shutdown,
             supervisor,
         )?);
     }
@@ -197,6 +194,7 @@ fn start_each(
             shared.clone(),
             workers.to_vec(),
             config.clone(),
+            shutdown,
             supervisor,
         )?);
     }

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor, TaskGuard};
 use hyper::server::conn::http1;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +25,6 @@ use crate::config::{Config, Limits};
 use crate::connection::{
     Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL, Serve, builder, serve, turn_away,
 };
-use crate::drain::{Shutdown, Stage};
 use crate::guard::Shared;
 use crate::guard::refusal::Rejection;
 use crate::listen::Listeners;

@@ -5,59 +5,26 @@ use std::time::Duration;
 use mongodb::error::{Error, ErrorKind};
 
 use super::target::TargetError;
-use hotrow_source::background::ThreadError;
+use hotrow_source::preflight;
 pub use hotrow_source::preflight::{Finding, PreflightErrors};
 use hotrow_source::{LossCause, SourceError};
 
 /// Failure to serve a deployment.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// The connection string is invalid or unusable.
-    #[error("`{setting}`: {error}")]
-    Target {
-        /// `url` or `feed_url`.
-        setting: &'static str,
-        /// Error of the connection string.
-        error: TargetError,
-    },
-    /// No server answers.
-    #[error("no server can be used: {detail}")]
-    Unreachable {
-        /// Message of the driver, and hints.
-        detail: String,
-    },
-    /// All other problems, reported together.
-    #[error("the database cannot be served as it is; to fix ({}):{}", .0.0.len(), .0)]
-    PreflightErrors(PreflightErrors),
-    /// The server or the system failed during the checks.
-    #[error("the checks at the start failed: {detail}")]
-    Failed {
-        /// Message of the server or the system.
-        detail: String,
-    },
-}
+pub type OpenError = preflight::OpenError<TargetError, String>;
 
-impl From<ThreadError> for OpenError {
-    fn from(e: ThreadError) -> Self {
-        Self::Failed { detail: e.to_string() }
+/// Converts a driver's error during the checks.
+pub(crate) fn open_error(e: &Error) -> OpenError {
+    if !matches!(*e.kind, ErrorKind::ServerSelection { .. }) {
+        return OpenError::Failed { detail: text(e) };
     }
-}
-
-impl OpenError {
-    /// Converts a driver's error during the checks.
-    pub(crate) fn of(e: &Error) -> Self {
-        if !matches!(*e.kind, ErrorKind::ServerSelection { .. }) {
-            return Self::Failed { detail: text(e) };
-        }
-        let detail = text(e);
-        let hint = if detail.contains("RsGhost") {
-            "; the server was started with --replSet and waits for `rs.initiate()`"
-        } else {
-            "; is the address right, does a primary exist (rs.status()), do the members' names in \
-             rs.conf() resolve from here?"
-        };
-        Self::Unreachable { detail: detail + hint }
-    }
+    let detail = text(e);
+    let hint = if detail.contains("RsGhost") {
+        "; the server was started with --replSet and waits for `rs.initiate()`"
+    } else {
+        "; is the address right, does a primary exist (rs.status()), do the members' names in \
+         rs.conf() resolve from here?"
+    };
+    OpenError::Unreachable(vec![detail + hint])
 }
 
 /// Formats a driver's error for the log.

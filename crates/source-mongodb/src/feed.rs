@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hotrow_types::key::KeySchema;
@@ -24,7 +23,7 @@ use super::target::{Settings, Target};
 use super::tuning::Tuning;
 use hotrow_source::feed_loop::{self, Pauses};
 use hotrow_source::{LossCause, Sink};
-use hotrow_supervisor as supervisor;
+use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
 /// Connections of the feed: stream, probe, note, and one to kill an old cursor.
 const CONNECTIONS: u32 = 4;
@@ -41,15 +40,15 @@ pub struct MongoFeed {
 }
 
 impl MongoFeed {
-    /// Runs until `shutdown` is set; it blocks and needs a thread of its own. It may run again
+    /// Runs until everything must end; it blocks and needs a thread of its own. It may run again
     /// after an error or a panic, once the sink has received a loss: it then starts anew.
     ///
     /// # Errors
     /// Fails if the system has no event loop left; nothing was delivered then.
-    // By value: the feed is the last owner of both.
+    // By value: the feed is the last owner of the sink.
     #[allow(clippy::needless_pass_by_value)]
-    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
-        feed_loop::run(&shutdown, self.follow(&*sink))
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
+        feed_loop::run(shutdown, self.follow(&*sink))
     }
 
     async fn follow(&self, sink: &dyn Sink) -> Infallible {
@@ -221,7 +220,7 @@ impl FeedLoop<'_> {
                 let greeting = timely(limit, "the deployment", greet(database.client())).await?;
                 let identity_now =
                     timely(limit, "the deployment", identify(database.client(), &greeting)).await?;
-                self.feed.shared.answered();
+                self.feed.shared.outage.connected();
                 self.check_identity(&identity_now)
             };
             if let Err(ended) = check.await {

@@ -53,7 +53,7 @@ use self::stream::{ChangeStream, Start};
 use self::target::{Settings, Target};
 use self::tuning::Tuning;
 use hotrow_source::background::Background;
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
 pub use self::error::{Finding, OpenError, PreflightErrors};
@@ -149,14 +149,8 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Mongo, OpenError> {
-    let target = |setting, url: &str| {
-        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
-    };
-    let reader_target = target("url", &config.url)?;
-    let feed_target = config
-        .feed_url
-        .as_ref()
-        .map_or_else(|| Ok(reader_target.clone()), |url| target("feed_url", url))?;
+    let (reader_target, feed_target) =
+        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
     let config = Arc::new(config);
     let source = open_source(&config, &reader_target, &feed_target, hooks, supervisor)?;
     let feed = MongoFeed {
@@ -210,7 +204,7 @@ async fn check(
     reader_target: &Target,
     feed_target: &Target,
 ) -> Result<(Database, Identity, Vec<Served>), OpenError> {
-    let failed = |e: mongodb::error::Error| OpenError::of(&e);
+    let failed = |e: mongodb::error::Error| error::open_error(&e);
     let connections_max = u32::try_from(config.reads_in_flight).unwrap_or(u32::MAX).max(1);
     let settings = Settings { connections_max, connect_timeout: config.connect_timeout };
     let database = feed::connect(reader_target, "hotrow", settings).await.map_err(failed)?;
@@ -289,7 +283,7 @@ impl Source for MongoSource {
 
     fn health(&self) -> Result<(), String> {
         self.shared.deployment().map_err(|why| why.to_string())?;
-        self.shared.outage()
+        self.shared.outage.health()
     }
 
     fn unseen_changes(&self) -> &'static str {

@@ -40,9 +40,9 @@ impl MongoSource {
             .map_err(|_| SourceError::Unavailable { detail: "the source is closed".into() })?;
         let answer = self.try_read(collection, keys, budget, deadline).await;
         match &answer {
-            Ok(_) => self.shared.answered(),
+            Ok(_) => self.shared.outage.connected(),
             Err(e @ (SourceError::Unavailable { .. } | SourceError::Timeout { .. })) => {
-                self.shared.failed(&e.to_string())
+                self.shared.outage.failed(&e.to_string())
             }
             Err(SourceError::Broken { .. }) => {}
         }

@@ -134,7 +134,7 @@ impl Session<'_> {
             );
             return Err(Ended::Lost(LossCause::OtherLog, detail));
         }
-        self.shared.answered();
+        self.shared.outage.connected();
         self.progress.probed(answered.probe);
         self.report_progress();
         Ok(())

@@ -8,6 +8,7 @@ use mongodb::ClusterTime;
 use parking_lot::{Mutex, RwLock};
 
 use super::server::{DeploymentKind, Identity};
+use hotrow_source::outage::Outage;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -18,8 +19,8 @@ pub(crate) struct Shared {
     /// Newest signed time of the stream, without which another server would refuse the floor.
     gossip: Mutex<Option<ClusterTime>>,
     is_causality_disabled: AtomicBool,
-    /// Error of the last read or probe, until the deployment answers.
-    outage: Mutex<Option<String>>,
+    /// Begins when a read gets no answer, and ends when the deployment answers a read or a probe.
+    pub(crate) outage: Outage,
     /// Queries sent since the start.
     pub(crate) queries: AtomicU64,
     /// Changes of documents whose `_id` no URL can name.
@@ -53,7 +54,7 @@ impl Shared {
             floor: AtomicU64::new(0),
             gossip: Mutex::new(None),
             is_causality_disabled: AtomicBool::new(false),
-            outage: Mutex::new(None),
+            outage: Outage::default(),
             queries: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
         }
@@ -114,21 +115,6 @@ impl Shared {
         } else {
             self.floor.load(Ordering::Acquire)
         }
-    }
-
-    /// Records that a read got no answer.
-    pub(crate) fn failed(&self, why: &str) {
-        *self.outage.lock() = Some(why.to_owned());
-    }
-
-    /// Records that the deployment has answered a read or a probe.
-    pub(crate) fn answered(&self) {
-        *self.outage.lock() = None;
-    }
-
-    /// Returns the current outage as an error.
-    pub(crate) fn outage(&self) -> Result<(), String> {
-        self.outage.lock().clone().map_or(Ok(()), Err)
     }
 
     pub(crate) fn gossiped(&self, time: ClusterTime) {

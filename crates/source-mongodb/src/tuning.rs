@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::config::Config;
-
-/// Probes per staleness bound. A quarter of the bound leaves room for a late probe.
-const PROBES_PER_STALENESS: u32 = 4;
+use hotrow_source::feed_loop;
 
 /// Times of the feed. Tests use other values.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +19,13 @@ pub(crate) struct Tuning {
 
 impl Tuning {
     pub(crate) fn new(config: &Config) -> Self {
+        // At least 2 ms, so that `wait_max` is at least 1 ms.
         let probe_every =
-            (config.max_staleness / PROBES_PER_STALENESS).max(Duration::from_millis(2));
+            feed_loop::probe_every(config.max_staleness).max(Duration::from_millis(2));
         Self {
             probe_every,
             wait_max: probe_every / 2,
-            silence_max: (config.max_staleness * 10)
-                .clamp(Duration::from_secs(10), Duration::from_secs(60)),
+            silence_max: feed_loop::silence_max(config.max_staleness),
         }
     }
 }

@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 use super::connect::full_text;
 use super::probe::LogEnd;
 use super::server::Flavor;
-use super::session::{Ended, timely};
+use super::session::driver_error;
 use hotrow_source::LossCause;
+use hotrow_source::feed_loop::{Ended, timely};
 
 /// Maximum of received events that wait to be handled.
 const BUFFERED_MAX: usize = 8;
@@ -44,13 +45,14 @@ impl Dump {
         limit: Duration,
     ) -> Result<Self, Ended> {
         let doing = "setting up the stream";
-        timely(limit, doing, async { Ok(conn.query_drop(settings(flavor, heartbeat)).await?) })
-            .await?;
+        let set =
+            async { conn.query_drop(settings(flavor, heartbeat)).await.map_err(driver_error) };
+        timely(limit, doing, set).await?;
         let request = BinlogStreamRequest::new(server_id)
             .with_filename(end.file.as_bytes())
             .with_pos(end.position.offset());
-        let stream =
-            timely(limit, doing, async { Ok(conn.get_binlog_stream(request).await?) }).await?;
+        let opening = async { conn.get_binlog_stream(request).await.map_err(driver_error) };
+        let stream = timely(limit, doing, opening).await?;
         let (sender, events) = mpsc::channel(BUFFERED_MAX);
         // A separate task: if malformed bytes make the driver panic, only this task ends.
         let reader = tokio::spawn(read(stream, sender));

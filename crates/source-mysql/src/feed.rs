@@ -4,8 +4,6 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::KeySchema;
@@ -20,17 +18,17 @@ use super::error::Finding;
 use super::inspect::{self, Refused, Table};
 use super::probe::Progress;
 use super::server::Identity;
-use super::session::{CatalogCheck, CatalogWatcher, Ended, Session, timely};
+use super::session::{CatalogCheck, CatalogWatcher, Session, driver_error};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;
 use super::tuning::Tuning;
 use hotrow_source::catalog_watermark::CatalogWatermark;
-use hotrow_source::feed_loop::{self, Pauses, every};
-use hotrow_source::preflight::PreflightErrors;
+use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
+use hotrow_source::preflight::{self, PreflightErrors};
 use hotrow_source::spec::Follow;
 use hotrow_source::{FlushCause, LossCause, Sink};
-use hotrow_supervisor as supervisor;
+use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
 /// Change feed of the database.
 #[derive(Debug)]
@@ -44,46 +42,21 @@ pub struct MysqlFeed {
 }
 
 impl MysqlFeed {
-    /// Runs until `shutdown` is set. Blocks: use a dedicated thread. It may run again after an
+    /// Runs until everything must end. Blocks: use a dedicated thread. It may run again after an
     /// error or a panic, once a loss was reported to the sink.
     ///
     /// # Errors
     /// Fails if the system cannot create an event loop. Nothing was delivered then.
-    // Owned arguments, because the feed must be the last to drop them.
+    // Owned, because the feed must be the last to drop the sink.
     #[allow(clippy::needless_pass_by_value)]
-    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
-        feed_loop::run(&shutdown, self.follow(&*sink))
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
+        feed_loop::run(shutdown, self.follow(&*sink))
     }
 
     async fn follow(&self, sink: &dyn Sink) -> Infallible {
-        let mut feed_loop = FeedLoop {
-            feed: self,
-            sink,
-            server: None,
-            last_error: String::new(),
-            newest_end: Cell::new(0),
-            salt: 0,
-        };
-        let mut pauses = Pauses::new();
-        loop {
-            let began_at = Instant::now();
-            match feed_loop.session().await {
-                Ok(ended) => {
-                    tracing::warn!(
-                        cause = ?ended.cause,
-                        detail = %ended.detail,
-                        "the change feed lost its place; everything is read anew"
-                    );
-                    sink.loss(ended.cause, &ended.detail);
-                    if ended.cause == LossCause::OtherLog {
-                        feed_loop.renumber();
-                    }
-                    pauses.worked(began_at.elapsed());
-                }
-                Err(ended) => feed_loop.report_error(&ended),
-            }
-            pauses.wait().await;
-        }
+        let mut feed_loop =
+            FeedLoop { feed: self, sink, server: None, newest_end: Cell::new(0), salt: 0 };
+        feed_loop::follow(&mut feed_loop, sink).await
     }
 }
 
@@ -93,17 +66,14 @@ struct FeedLoop<'a> {
     sink: &'a dyn Sink,
     /// Server of the last session.
     server: Option<Identity>,
-    /// Last logged error of an attempt to start.
-    last_error: String,
     /// Highest observed end of the server's log.
     newest_end: Cell<u64>,
     /// Salt of positions since the log went back, see [`Identity::renewed`].
     salt: u64,
 }
 
-impl FeedLoop<'_> {
-    /// Runs one session. Fails if the session ended before the sink received its start.
-    async fn session(&mut self) -> Result<Ended, Ended> {
+impl Sessions for FeedLoop<'_> {
+    async fn session(&mut self, _: u64) -> Result<Ended, Ended> {
         let MysqlFeed { config, target, tuning, shared, schemas } = self.feed;
         let settings = settings(config, tuning);
         let mut probes =
@@ -124,13 +94,12 @@ impl FeedLoop<'_> {
             ));
         }
         let privileges = timely(tuning.silence_max, "reading the privileges", async {
-            Ok(connect::privileges(&mut catalog_session.conn).await?)
+            connect::privileges(&mut catalog_session.conn).await.map_err(driver_error)
         });
         let privileges = privileges.await?;
         if config.follow == Follow::Nothing {
             let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
-            shared.publish(identity.clone(), &readable(&tables));
-            self.last_error.clear();
+            shared.publish(identity.clone(), &preflight::readable(&tables));
             self.sink.started(None);
             let conn = catalog_session.conn;
             return Ok(Catalogue { feed_loop: self, identity, conn, tables, privileges }
@@ -150,7 +119,7 @@ impl FeedLoop<'_> {
         let catalog_sent_at = Nanos::now();
         let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
         // Readers first, so that they can answer by policy while the feed still starts.
-        let recent = shared.publish(identity.clone(), &readable(&tables));
+        let recent = shared.publish(identity.clone(), &preflight::readable(&tables));
         let server_id = config.server_id.unwrap_or_else(|| start::random_server_id(&identity));
         let dump = Dump::start(
             raw,
@@ -169,7 +138,6 @@ impl FeedLoop<'_> {
             offset = end.position.offset(),
             "the change feed starts"
         );
-        self.last_error.clear();
         self.sink.started(Some(Position { incarnation: identity.incarnation, at: point }));
         let origin =
             Origin { incarnation: identity.incarnation, names_any_case: identity.names_any_case };
@@ -195,6 +163,18 @@ impl FeedLoop<'_> {
         Ok(session.run(&mut probes.conn, &mut catalogue).await)
     }
 
+    fn explain(&self, why: &str) {
+        self.feed.shared.published.explain(why);
+    }
+
+    fn lost(&mut self, cause: LossCause) {
+        if cause == LossCause::OtherLog {
+            self.renumber();
+        }
+    }
+}
+
+impl FeedLoop<'_> {
     async fn inspect_tables(
         &self,
         conn: &mut Conn,
@@ -202,7 +182,9 @@ impl FeedLoop<'_> {
     ) -> Result<Vec<Result<Table, Refused>>, Ended> {
         let MysqlFeed { config, target, tuning, schemas, .. } = self.feed;
         let inspection = async {
-            Ok(inspect::tables(conn, identity, &target.database, &config.collections).await?)
+            inspect::tables(conn, identity, &target.database, &config.collections)
+                .await
+                .map_err(driver_error)
         };
         let mut tables = timely(tuning.silence_max, "inspecting the catalogue", inspection).await?;
         // Ids are parsed by the schemas of the start. They cannot serve a table whose key type
@@ -241,7 +223,7 @@ impl FeedLoop<'_> {
         let detail = format!("{before} was followed, {identity} answers now");
         tracing::warn!(%detail, "another server; everything is read anew");
         // Readers first: a read that begins after the loss must not see the old server.
-        self.feed.shared.down(&detail);
+        self.feed.shared.published.down(&detail);
         self.sink.loss(LossCause::OtherDatabase, &detail);
     }
 
@@ -252,15 +234,6 @@ impl FeedLoop<'_> {
         // 0 means that the log did not go back.
         self.salt = RandomState::new().hash_one("log went back").max(1);
     }
-
-    /// Reports the reason for a missing feed to log and readers, once per reason.
-    fn report_error(&mut self, ended: &Ended) {
-        if self.last_error != ended.detail {
-            tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
-            self.feed.shared.set_reason(&ended.detail);
-            self.last_error.clone_from(&ended.detail);
-        }
-    }
 }
 
 pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {
@@ -268,16 +241,7 @@ pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {
 }
 
 pub(crate) fn unreachable(errors: &[ConnectError]) -> Ended {
-    let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    Ended::new(LossCause::Unavailable, text)
-}
-
-/// Returns the tables with the errors as text for readers.
-fn readable(tables: &[Result<Table, Refused>]) -> Vec<Result<Table, String>> {
-    let why = |findings: &Refused| {
-        findings.iter().map(|f| f.problem.clone()).collect::<Vec<_>>().join("; ")
-    };
-    tables.iter().map(|table| table.clone().map_err(|findings| why(&findings))).collect()
+    Ended::new(LossCause::Unavailable, preflight::joined(errors))
 }
 
 fn followed(tables: &[Result<Table, Refused>]) -> Vec<Option<Table>> {
@@ -318,8 +282,10 @@ impl Catalogue<'_, '_> {
             if connect::privileges(conn).await.is_ok_and(|now| now == self.privileges) {
                 return Ok(None);
             }
-            connect::log_in_again(conn, self.identity.flavor, settings(config, tuning)).await?;
-            Ok(Some(connect::privileges(conn).await?))
+            connect::log_in_again(conn, self.identity.flavor, settings(config, tuning))
+                .await
+                .map_err(driver_error)?;
+            connect::privileges(conn).await.map(Some).map_err(driver_error)
         };
         match timely(tuning.silence_max, "logging in with the current privileges", refresh).await {
             Ok(None) => Ok(false),
@@ -328,7 +294,7 @@ impl Catalogue<'_, '_> {
                 Ok(true)
             }
             Err(ended) => {
-                shared.down(&ended.detail);
+                shared.published.down(&ended.detail);
                 Err(ended)
             }
         }
@@ -347,7 +313,7 @@ impl CatalogWatcher for Catalogue<'_, '_> {
             return Ok(CatalogCheck::Unchanged);
         }
         // Readers first, then the flush: a read that begins after it uses the new definition.
-        for (i, table) in readable(&now).iter().enumerate() {
+        for (i, table) in preflight::readable(&now).iter().enumerate() {
             shared.set_table(i, table);
         }
         for (i, (table, before)) in

@@ -12,8 +12,8 @@
 //! - preflight checks: `checks`
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
@@ -21,13 +21,13 @@ use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 use self::config::Config;
 use self::connect::Settings;
 use self::inspect::Table;
-use self::pool::Pool;
+use self::pool::{Connector, Pool};
 use self::shared::Shared;
 use self::target::Target;
 use self::tuning::Tuning;
 use hotrow_source::background::Background;
 use hotrow_source::spec::{CollectionConfig, Follow};
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
 pub use self::connect::ConnectError;
@@ -115,14 +115,8 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Mysql, OpenError> {
-    let target = |setting, url: &str| {
-        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
-    };
-    let readers = target("url", &config.url)?;
-    let feed_target = config
-        .feed_url
-        .as_ref()
-        .map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    let (readers, feed_target) =
+        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
     let config = Arc::new(config);
     let background = Background::start("mysql", supervisor)?;
     let settings = Settings {
@@ -146,17 +140,8 @@ pub fn open_supervised(
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
     let shared = Arc::new(Shared::new(Arc::clone(&schemas)));
     shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
-    let pool = Pool::new(
-        readers,
-        settings,
-        Arc::clone(&shared),
-        background.handle(),
-        config.reads_in_flight,
-    );
-    let pool = Arc::new(pool);
-    pool.adopt(session);
-    let pruned = Arc::downgrade(&pool);
-    background.keep(move || Pool::keep_pruned(Weak::clone(&pruned)));
+    let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
+    let pool = Pool::start(connector, session, config.reads_in_flight, &background);
     let feed = MysqlFeed {
         config: Arc::clone(&config),
         target: Arc::new(feed_target),
@@ -252,8 +237,8 @@ impl Source for MysqlSource {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shared.plan().map_err(|why| why.to_string())?;
-        self.pool.outage().map_or(Ok(()), |why| Err(why.to_string()))
+        self.shared.published.plan().map_err(|why| why.to_string())?;
+        self.pool.outage().health()
     }
 
     fn unseen_changes(&self) -> &'static str {

@@ -21,10 +21,10 @@ use tokio::sync::mpsc;
 use super::catalog_row;
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
-use super::session::{Ended, timely};
+use super::session::driver_error;
 use super::tuning::Tuning;
 use hotrow_source::LossCause;
-use hotrow_source::feed_loop::every;
+use hotrow_source::feed_loop::{Ended, every, timely};
 
 /// Maximum of pending probes. Beyond it the newest is dropped, because the oldest is passed first.
 const WAITING_MAX: usize = 64;
@@ -65,9 +65,11 @@ pub(crate) async fn log_end(conn: &mut Conn, identity: &Identity) -> Result<LogE
         Flavor::MariaDb => Some(visible_end(conn).await?.ok_or_else(missing)?),
         Flavor::MySql => None,
     };
-    let row = catalog_row::first(conn, identity.log_end_sql()).await?.ok_or_else(missing)?;
-    let file: String = row.required(0, "File")?;
-    let end = log_position(&file, row.required(1, "Position")?)?;
+    let row = catalog_row::first(conn, identity.log_end_sql()).await.map_err(driver_error)?;
+    let row = row.ok_or_else(missing)?;
+    let file: String = row.required(0, "File").map_err(driver_error)?;
+    let offset = row.required(1, "Position").map_err(driver_error)?;
+    let end = log_position(&file, offset)?;
     match visible {
         Some((file, offset)) => {
             let position = log_position(&file, offset)?;
@@ -75,7 +77,8 @@ pub(crate) async fn log_end(conn: &mut Conn, identity: &Identity) -> Result<LogE
             Ok(LogEnd { point: end.point().max(at.at), file, position, visible: Version::Log(at) })
         }
         None => {
-            let set = GtidSet::parse(&row.text(4, "Executed_Gtid_Set")?).map_err(|e| {
+            let set = row.text(4, "Executed_Gtid_Set").map_err(driver_error)?;
+            let set = GtidSet::parse(&set).map_err(|e| {
                 Ended::new(
                     LossCause::Unavailable,
                     format!("the server's set of transactions cannot be read: {e}"),
@@ -94,7 +97,8 @@ pub(crate) async fn log_end(conn: &mut Conn, identity: &Identity) -> Result<LogE
 /// Returns MariaDB's visible point. None without a log.
 async fn visible_end(conn: &mut Conn) -> Result<Option<(String, u64)>, Ended> {
     let sql = "SHOW STATUS LIKE 'binlog\\_snapshot\\_%'";
-    let rows = catalog_row::rows(conn, sql, catalog_row::name_and_value).await?;
+    let rows = catalog_row::rows(conn, sql, catalog_row::name_and_value).await;
+    let rows = rows.map_err(driver_error)?;
     let value = |name| {
         rows.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     };

@@ -10,24 +10,12 @@ use tokio::time::Instant;
 use super::MysqlSource;
 use super::inspect;
 use super::plan::{Form, ReadPlan};
-use super::pool::{Age, Fault, Lease, unavailable};
+use super::pool::{self, Lease};
 use super::shared::Plan;
+use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::preflight;
 use hotrow_source::spec::Follow;
 use hotrow_source::{ReadSet, RowBudget, SourceError};
-
-/// Attempts of one read: the first, one after a dead connection, one after a changed table, and one
-/// after a change of the server.
-const ATTEMPTS_MAX: usize = 4;
-
-/// Reason that an attempt ended without an answer.
-enum AttemptError {
-    /// The connection had died. Another one may work.
-    Reconnect(SourceError),
-    /// The table had changed and was inspected again.
-    Replanned(SourceError),
-    Final(SourceError),
-}
 
 impl MysqlSource {
     pub(super) async fn read_keys(
@@ -37,30 +25,35 @@ impl MysqlSource {
         budget: &Arc<RowBudget>,
     ) -> Result<ReadSet, SourceError> {
         let deadline = Instant::now() + self.read_timeout;
-        let mut reconnected = false;
-        let mut replanned = false;
+        let mut repeated = Repeated::default();
         for _ in 0..ATTEMPTS_MAX {
-            let plan = self.shared.plan().map_err(|why| unavailable(&why))?;
-            let lease = self.pool.lease(&plan, deadline).await?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
+            let lease = self.lease(&plan, deadline).await?;
             // The lease may have taken long. A query after a flush must use the plan that was
             // published before that flush.
-            let plan = self.shared.plan().map_err(|why| unavailable(&why))?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
             if lease.generation() != plan.generation {
                 continue;
             }
             budget.restart();
             match self.attempt(lease, &plan, (collection, keys, budget), deadline).await {
                 Ok(set) => return Ok(set),
-                Err(AttemptError::Reconnect(_)) if !reconnected => reconnected = true,
-                Err(AttemptError::Replanned(_)) if !replanned => replanned = true,
-                Err(
-                    AttemptError::Reconnect(e)
-                    | AttemptError::Replanned(e)
-                    | AttemptError::Final(e),
-                ) => return Err(e),
+                Err(error) => repeated.once(error)?,
             }
         }
-        Err(unavailable("the database connection was replaced too often during the read"))
+        Err(SourceError::unavailable(
+            "the database connection was replaced too often during the read",
+        ))
+    }
+
+    /// Leases a connection to the server of the plan.
+    ///
+    /// # Errors
+    /// Same as [`hotrow_source::pool::Pool::lease`].
+    pub(super) async fn lease(&self, plan: &Plan, deadline: Instant) -> Result<Lease, SourceError> {
+        self.pool.lease(plan.generation, &plan.identity, deadline).await
     }
 
     async fn attempt(
@@ -79,11 +72,11 @@ impl MysqlSource {
                     let why = other
                         .and_then(|r| r.as_ref().err())
                         .map_or("there is no such collection", |why| &**why);
-                    return Err(AttemptError::Final(SourceError::Broken { detail: why.into() }));
+                    return Err(AttemptError::Final(SourceError::broken(why)));
                 }
             };
         self.hooks.before_read(collection, keys);
-        let age = lease.age;
+        let age = lease.age();
         // Before the query is sent: a later change invalidates the lease in the cache.
         let form = match self.follow {
             Follow::Changes => statement.form(plan.recent.plain_read_point(keys)),
@@ -91,7 +84,7 @@ impl MysqlSource {
         };
         self.shared.queries.fetch_add(1, Ordering::Relaxed);
         let rows = (form.rows_at(), Arc::clone(budget));
-        let outcome = lease.query(statement.sql(keys, form), rows, deadline).await;
+        let outcome = pool::query(lease, statement.sql(keys, form), rows, deadline).await;
         self.hooks.after_read(collection, keys);
         let fault = match outcome {
             Ok((sets, room)) => match statement
@@ -110,15 +103,15 @@ impl MysqlSource {
                         rows,
                     });
                 }
-                Err(_) => Fault::Stale(SourceError::Broken {
-                    detail: "the database's answer does not match the table's definition".into(),
-                }),
+                Err(_) => Fault::Stale(SourceError::broken(
+                    "the database's answer does not match the table's definition",
+                )),
             },
             Err(fault) => fault,
         };
         Err(match fault {
-            Fault::Connection(e) if age == Age::Used => AttemptError::Reconnect(e),
-            Fault::Connection(e) | Fault::Query(e) => AttemptError::Final(e),
+            Fault::Gone(e) => AttemptError::gone(e, age),
+            Fault::Query(e) => AttemptError::Final(e),
             Fault::Stale(e) => self.replan(plan, index, &statement, e, deadline).await,
         })
     }
@@ -133,23 +126,24 @@ impl MysqlSource {
         deadline: Instant,
     ) -> AttemptError {
         // Another reader was quicker.
-        let current = self.shared.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
+        let current =
+            self.shared.published.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
         if current
             .is_some_and(|current| !current.is_ok_and(|current| Arc::ptr_eq(&current, failed)))
         {
             return AttemptError::Replanned(e);
         }
-        let (Ok(lease), Some(spec)) =
-            (self.pool.lease(plan, deadline).await, self.specs.get(index))
+        let (Ok(lease), Some(spec)) = (self.lease(plan, deadline).await, self.specs.get(index))
         else {
             return AttemptError::Final(e);
         };
         let identity = plan.identity.clone();
-        let database = self.pool.database().to_owned();
+        let database = self.pool.connector().target.database.clone();
         let spec = spec.clone();
         // Collections are numbered with 16 bits.
         let collection = CollectionId(index as u16);
-        let inspection = lease.run(
+        let inspection = pool::run(
+            lease,
             Box::new(move |conn| {
                 Box::pin(async move {
                     inspect::table(conn, &identity, &database, collection, &spec).await

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
-use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::version::{Gtid, Position, SourceId, Version};
@@ -22,35 +21,18 @@ use super::server::Identity;
 use super::shared::Recent;
 use super::tuning::Tuning;
 use hotrow_source::catalog_watermark::CatalogWatermark;
-use hotrow_source::feed_loop::every;
+use hotrow_source::feed_loop::{Ended, every};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
 
 /// Number of silence checks of the stream per `silence_max`.
 const SILENCE_CHECKS: u32 = 8;
 
-/// Reason that a session ended or could not begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) cause: LossCause,
-    pub(crate) detail: String,
-}
-
-impl Ended {
-    pub(crate) fn new(cause: LossCause, detail: impl Into<String>) -> Self {
-        Self { cause, detail: detail.into() }
-    }
-
-    /// Reports that `what` did not answer in time.
-    pub(crate) fn silent(what: &str, after: Duration) -> Self {
-        Self::new(LossCause::Unavailable, format!("{what} has not answered for {after:?}"))
-    }
-}
-
-impl From<Error> for Ended {
-    fn from(e: Error) -> Self {
-        Self::new(LossCause::Unavailable, full_text(&e))
-    }
+/// Returns the end of a session by an error of the driver.
+// By value, for `map_err`.
+#[allow(clippy::needless_pass_by_value)]
+pub(crate) fn driver_error(e: Error) -> Ended {
+    Ended::new(LossCause::Unavailable, full_text(&e))
 }
 
 impl From<DeliveryError> for Ended {
@@ -233,16 +215,4 @@ async fn catalog_checks(
         }
     }
     Ended::new(LossCause::Unavailable, "the feed ended")
-}
-
-/// Waits for an answer with a time limit.
-pub(crate) async fn timely<T>(
-    limit: Duration,
-    what: &str,
-    answer: impl Future<Output = Result<T, Ended>>,
-) -> Result<T, Ended> {
-    match tokio::time::timeout(limit, answer).await {
-        Ok(answer) => answer.map_err(|e| Ended::new(e.cause, format!("{what}: {}", e.detail))),
-        Err(_) => Err(Ended::silent(what, limit)),
-    }
 }

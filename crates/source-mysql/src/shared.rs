@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hotrow_types::key::{Key, KeySchema};
-use parking_lot::RwLock;
 
 use super::inspect::Table;
 use super::plan::ReadPlan;
 use super::server::Identity;
+use hotrow_source::published::Published;
 
 /// Plan that readers use.
 #[derive(Clone, Debug)]
@@ -29,8 +29,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Shared {
     schemas: Arc<[KeySchema]>,
-    state: RwLock<Result<Arc<Plan>, Arc<str>>>,
-    generation: AtomicU64,
+    pub(crate) published: Published<Plan>,
     /// Queries sent since the start.
     pub(crate) queries: AtomicU64,
 }
@@ -41,19 +40,9 @@ impl Shared {
     pub(crate) fn new(schemas: Arc<[KeySchema]>) -> Self {
         Self {
             schemas,
-            state: RwLock::new(Err("the database has not been inspected yet".into())),
-            generation: AtomicU64::new(0),
+            published: Published::nothing("the database has not been inspected yet"),
             queries: AtomicU64::new(0),
         }
-    }
-
-    /// Returns the current plan, or the reason that nothing can be read.
-    pub(crate) fn plan(&self) -> Result<Arc<Plan>, Arc<str>> {
-        self.state.read().clone()
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
     }
 
     /// Publishes the server and tables that readers use from now on. Connections to another server
@@ -64,9 +53,9 @@ impl Shared {
         identity: Identity,
         tables: &[Result<Table, String>],
     ) -> Arc<Recent> {
-        let mut state = self.state.write();
-        if state.as_ref().is_ok_and(|plan| plan.identity != identity) {
-            self.generation.fetch_add(1, Ordering::AcqRel);
+        let mut current = self.published.write();
+        if current.as_ref().is_ok_and(|plan| plan.identity != identity) {
+            self.published.next_generation();
         }
         let collections = tables
             .iter()
@@ -75,22 +64,22 @@ impl Shared {
             .collect();
         let recent = Arc::new(Recent::new());
         let plan = Plan {
-            generation: self.generation(),
+            generation: self.published.generation(),
             identity,
             collections,
             recent: Arc::clone(&recent),
         };
-        *state = Ok(Arc::new(plan));
+        *current = Ok(Arc::new(plan));
         recent
     }
 
     /// Replaces the plan of one collection. Does nothing if it is unchanged or if nothing can be
     /// read.
     pub(crate) fn set_table(&self, collection: usize, table: &Result<Table, String>) {
-        let mut state = self.state.write();
-        let Ok(plan) = state.as_mut() else { return };
+        let mut current = self.published.write();
+        let Ok(plan) = current.as_mut() else { return };
         let statement = self.statement(collection, table, &plan.identity);
-        if plan.collections.get(collection).is_some_and(|current| *current != statement) {
+        if plan.collections.get(collection).is_some_and(|before| *before != statement) {
             Arc::make_mut(plan).collections[collection] = statement;
         }
     }
@@ -98,25 +87,10 @@ impl Shared {
     /// Makes readers open new connections, because the account's privileges changed and open
     /// connections keep some privileges of their login.
     pub(crate) fn reconnect(&self) {
-        let mut state = self.state.write();
-        let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
-        if let Ok(plan) = state.as_mut() {
+        let mut current = self.published.write();
+        let generation = self.published.next_generation();
+        if let Ok(plan) = current.as_mut() {
             Arc::make_mut(plan).generation = generation;
-        }
-    }
-
-    /// Stops all reads and outdates every open connection.
-    pub(crate) fn down(&self, why: &str) {
-        let mut state = self.state.write();
-        self.generation.fetch_add(1, Ordering::AcqRel);
-        *state = Err(why.into());
-    }
-
-    /// Replaces the reason that nothing can be read.
-    pub(crate) fn set_reason(&self, why: &str) {
-        let mut state = self.state.write();
-        if state.is_err() {
-            *state = Err(why.into());
         }
     }
 

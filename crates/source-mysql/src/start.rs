@@ -9,8 +9,9 @@ use mysql_async::Conn;
 use super::catalog_row;
 use super::probe::{self, LogEnd};
 use super::server::{Flavor, Identity};
-use super::session::{Ended, timely};
+use super::session::driver_error;
 use super::tuning::Tuning;
+use hotrow_source::feed_loop::{Ended, timely};
 
 /// Returns the position to begin at. Everything before it is visible to reads sent from now on, and
 /// everything after it will be delivered.
@@ -43,8 +44,10 @@ pub(crate) async fn log_position(
 async fn fence(conn: &mut Conn, every: Duration) -> Result<(), Ended> {
     let mut waiting: Option<HashSet<String>> = None;
     loop {
-        let row = catalog_row::first(conn, "SELECT @@GLOBAL.gtid_owned").await?;
-        let owned = row.map_or_else(|| Ok(String::new()), |row| row.text(0, "gtid_owned"))?;
+        let sql = "SELECT @@GLOBAL.gtid_owned";
+        let row = catalog_row::first(conn, sql).await.map_err(driver_error)?;
+        let owned = row.map_or_else(|| Ok(String::new()), |row| row.text(0, "gtid_owned"));
+        let owned = owned.map_err(driver_error)?;
         let owned: HashSet<String> = numbers(&owned);
         let left: HashSet<String> = match waiting {
             None => owned,

@@ -8,6 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hotrow_source::connection_string::Password;
+pub use hotrow_source::connection_string::TargetError;
 use hotrow_types::key::percent_decode;
 
 /// Default port.
@@ -38,10 +40,6 @@ pub(crate) enum Host {
     Unix { path: PathBuf },
 }
 
-/// Password, hidden from messages.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Password(pub(crate) String);
-
 /// Encryption settings of a connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Encryption {
@@ -62,43 +60,6 @@ pub(crate) enum SslMode {
     Required,
     /// TLS with a certificate of a trusted authority for this host's name.
     VerifyIdentity,
-}
-
-/// Error of a connection string. No message contains a value that could be a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TargetError {
-    /// The text cannot be parsed, or a component is missing.
-    #[error("the connection string {detail}; write `mysql://user:password@host:3306/database`")]
-    Syntax {
-        /// Problem and its location.
-        detail: String,
-    },
-    /// The parameter is not supported.
-    #[error(
-        "the connection string has the parameter `{name}`, which is not supported here; {instead}"
-    )]
-    Unsupported {
-        /// Parameter as written.
-        name: String,
-        /// Fix.
-        instead: &'static str,
-    },
-    /// A value is not allowed.
-    #[error("the connection string has `{name}={value}`; {rule}")]
-    Value {
-        /// Name of the parameter.
-        name: &'static str,
-        /// Value as written.
-        value: String,
-        /// Allowed values.
-        rule: &'static str,
-    },
-    /// Parameters conflict.
-    #[error("the connection string {detail}")]
-    Together {
-        /// Rule and fix.
-        detail: &'static str,
-    },
 }
 
 impl Target {
@@ -178,7 +139,7 @@ impl Parameters {
                 let seconds = value.parse().ok().filter(|s| (1..=3600).contains(s));
                 let rule = "it must be a whole number of seconds from 1 to 3600";
                 let seconds =
-                    seconds.ok_or_else(|| value_error("connect-timeout", &value, rule))?;
+                    seconds.ok_or_else(|| TargetError::value("connect-timeout", &value, rule))?;
                 self.connect_timeout = Some(Duration::from_secs(seconds));
             }
             _ => return Err(unsupported(name)),
@@ -192,11 +153,10 @@ impl Parameters {
                 return Ok(vec![Host::Unix { path: path.clone() }]);
             }
             Some(_) => {
-                return Err(TargetError::Together {
-                    detail: "names both a host and a `socket`; a socket leads to this machine: \
-                             omit the host, as in \
-                             `mysql://user@/database?socket=/run/mysqld/mysqld.sock`",
-                });
+                return Err(TargetError::together(
+                    "names both a host and a `socket`; a socket leads to this machine: omit the \
+                     host, as in `mysql://user@/database?socket=/run/mysqld/mysqld.sock`",
+                ));
             }
             None if text.is_empty() => return Err(syntax("names no host")),
             None => {}
@@ -210,7 +170,7 @@ impl Parameters {
     }
 
     fn encryption(self) -> Result<Encryption, TargetError> {
-        let together = |detail| Err(TargetError::Together { detail });
+        let together = |detail: &str| Err(TargetError::together(detail));
         let mode = self.mode.unwrap_or(SslMode::Preferred);
         if self.ca.is_some() && mode != SslMode::VerifyIdentity {
             return together(
@@ -270,12 +230,12 @@ fn ssl_mode(value: &str) -> Result<SslMode, TargetError> {
         "preferred" => Ok(SslMode::Preferred),
         "required" => Ok(SslMode::Required),
         "verify-identity" => Ok(SslMode::VerifyIdentity),
-        "verify-ca" => Err(value_error(
+        "verify-ca" => Err(TargetError::value(
             "ssl-mode",
             value,
             "a certificate is only checked together with the host's name: use verify-identity",
         )),
-        _ => Err(value_error(
+        _ => Err(TargetError::value(
             "ssl-mode",
             value,
             "supported: disabled, preferred, required, verify-identity",
@@ -296,11 +256,10 @@ fn decode(what: &str, text: &str) -> Result<String, TargetError> {
 }
 
 fn syntax(detail: &str) -> TargetError {
-    TargetError::Syntax { detail: detail.into() }
-}
-
-fn value_error(name: &'static str, value: &str, rule: &'static str) -> TargetError {
-    TargetError::Value { name, value: value.chars().take(100).collect(), rule }
+    TargetError::Syntax {
+        detail: detail.into(),
+        example: "mysql://user:password@host:3306/database",
+    }
 }
 
 fn unsupported(name: &str) -> TargetError {
@@ -318,7 +277,7 @@ fn unsupported(name: &str) -> TargetError {
         }
         _ => "remove it or correct its spelling",
     };
-    TargetError::Unsupported { name: name.chars().take(100).collect(), instead }
+    TargetError::unsupported(name, instead)
 }
 
 impl fmt::Display for Host {
@@ -328,12 +287,6 @@ impl fmt::Display for Host {
             Self::Tcp { name, port } => write!(f, "{name}:{port}"),
             Self::Unix { path } => write!(f, "{}", path.display()),
         }
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
     }
 }
 

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use super::config::Config;
-use hotrow_source::catalog_watermark;
-
-/// Probes per staleness bound. Four leave room for a late probe.
-const PROBES_PER_STALENESS: u32 = 4;
+use hotrow_source::{catalog_watermark, feed_loop};
 
 /// Timings of the feed. Tests use other values.
 #[derive(Clone, Debug)]
@@ -26,13 +23,10 @@ pub(crate) struct Tuning {
 
 impl Tuning {
     pub(crate) fn new(config: &Config) -> Self {
-        let probe_every =
-            (config.max_staleness / PROBES_PER_STALENESS).max(Duration::from_millis(1));
         Self {
-            probe_every,
+            probe_every: feed_loop::probe_every(config.max_staleness),
             catalog_check_every: catalog_watermark::look_every(config.schema_poll),
-            silence_max: (config.max_staleness * 10)
-                .clamp(Duration::from_secs(10), Duration::from_secs(60)),
+            silence_max: feed_loop::silence_max(config.max_staleness),
             heartbeat: Duration::from_secs(1),
             fence_every: Duration::from_millis(5),
         }

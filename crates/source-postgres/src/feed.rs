@@ -4,8 +4,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, KeySchema};
@@ -15,12 +13,11 @@ use tokio_postgres::Client;
 
 use super::config::{Config, Follow};
 use super::error::{Finding, PreflightErrors};
-use super::inspect::{Refused, Table};
 use super::link::{self, Connector};
 use super::publication::Repair;
 use super::server::Identity;
 use super::session::{
-    CatalogCheck, CatalogWatcher, CheckResult, Ended, Session, SessionStart, timely,
+    CatalogCheck, CatalogWatcher, CheckResult, Session, SessionStart, sql_error, timely,
 };
 use super::shared::Shared;
 use super::survey::Survey;
@@ -30,9 +27,9 @@ use super::tuning::Tuning;
 use super::wire::deadline;
 use super::wire::replication::{Lsn, SlotName};
 use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
-use hotrow_source::feed_loop::{self, Pauses};
-use hotrow_source::{FlushCause, LossCause, Sink};
-use hotrow_supervisor as supervisor;
+use hotrow_source::feed_loop::{self, Ended, Sessions};
+use hotrow_source::{FlushCause, LossCause, Sink, preflight};
+use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
 /// Follows the database and delivers its changes.
 #[derive(Debug)]
@@ -46,56 +43,22 @@ pub struct PostgresFeed {
 }
 
 impl PostgresFeed {
-    /// Runs until `shutdown` is set. Blocks; call it on a thread of its own. After an error or a
+    /// Runs until everything must end. Blocks; call it on a thread of its own. After an error or a
     /// panic it may be run again once the sink has been informed of the loss: it starts anew.
     ///
     /// # Errors
     /// The system has no event loop left. Nothing was delivered in that case.
-    // The feed owns both and is the last to drop them.
+    // The feed owns the sink and is the last to drop it.
     #[allow(clippy::needless_pass_by_value)]
-    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
-        feed_loop::run(&shutdown, self.follow(&*sink))
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
+        feed_loop::run(shutdown, self.follow(&*sink))
     }
 
     async fn follow(&self, sink: &dyn Sink) -> Infallible {
-        let mut feed_loop = FeedLoop {
-            feed: self,
-            sink,
-            server: None,
-            incarnation: None,
-            gaps: Mutex::default(),
-            logged_failure: String::new(),
-        };
-        let mut pauses = Pauses::new();
-        loop {
-            let began_at = Instant::now();
-            match feed_loop.session(pauses.random()).await {
-                SessionOutcome { ended, began: Began::Yes } => {
-                    tracing::warn!(
-                        cause = ?ended.cause,
-                        detail = %ended.detail,
-                        "the change feed lost its position; every entry is stale"
-                    );
-                    sink.loss(ended.cause, &ended.detail);
-                    pauses.worked(began_at.elapsed());
-                }
-                SessionOutcome { ended, began: Began::No } => feed_loop.report_failure(&ended),
-            }
-            pauses.wait().await;
-        }
+        let mut feed_loop =
+            FeedLoop { feed: self, sink, server: None, incarnation: None, gaps: Mutex::default() };
+        feed_loop::follow(&mut feed_loop, sink).await
     }
-}
-
-struct SessionOutcome {
-    ended: Ended,
-    began: Began,
-}
-
-/// Set once [`Sink::started`] was called in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Began {
-    Yes,
-    No,
 }
 
 /// State that outlives a session.
@@ -107,20 +70,10 @@ struct FeedLoop<'a> {
     incarnation: Option<u64>,
     /// Collections whose gaps the last session opened.
     gaps: Mutex<Vec<CollectionId>>,
-    /// Detail of the last failed attempt that was logged.
-    logged_failure: String,
 }
 
-impl FeedLoop<'_> {
-    /// Runs one session, from the connection to its end.
-    async fn session(&mut self, random: u64) -> SessionOutcome {
-        match self.try_session(random).await {
-            Ok(ended) => SessionOutcome { ended, began: Began::Yes },
-            Err(ended) => SessionOutcome { ended, began: Began::No },
-        }
-    }
-
-    async fn try_session(&mut self, random: u64) -> Result<Ended, Ended> {
+impl Sessions for FeedLoop<'_> {
+    async fn session(&mut self, random: u64) -> Result<Ended, Ended> {
         let PostgresFeed { config, target, tuning, shared, schemas } = self.feed;
         let connector = Connector { config, target, tuning };
         let sql = connector.connect_sql().await?;
@@ -133,13 +86,12 @@ impl FeedLoop<'_> {
         let print = self.scan(client, &scanner).await?;
         let survey = self.take_survey(client, Repair::Yes).await?;
         // Readers first: they can answer, by policy, while the feed waits for its start.
-        shared.publish(sql.identity, &readable(&survey));
+        shared.publish(sql.identity, &preflight::readable(&survey.tables));
         shared.confirm_shapes(check_sent_at);
         if !survey.findings.is_empty() {
             return Err(Ended::new(LossCause::NotWatched, describe_all(&survey.findings)));
         }
         if config.follow == Follow::Nothing {
-            self.logged_failure.clear();
             self.sink.started(None);
             let identity = sql.identity;
             let surveyed = Mutex::new(Surveyed::once(print));
@@ -162,7 +114,6 @@ impl FeedLoop<'_> {
             position = %start,
             "the change feed starts"
         );
-        self.logged_failure.clear();
         // The start of this session closes the gaps of the last one.
         self.gaps.get_mut().drain(..).for_each(|collection| self.sink.close_gap(collection));
         self.sink.started(Some(Position { incarnation, at: start.0 }));
@@ -183,6 +134,12 @@ impl FeedLoop<'_> {
         Ok(session.run(&catalogue).await)
     }
 
+    fn explain(&self, why: &str) {
+        self.feed.shared.published.explain(why);
+    }
+}
+
+impl FeedLoop<'_> {
     /// Records the server's identity. With a server other than the last one everything is stale,
     /// including what was read since the last one was lost.
     fn record_server(&mut self, identity: &Identity) {
@@ -195,7 +152,7 @@ impl FeedLoop<'_> {
         let detail = format!("{before} was followed, {identity} answers now");
         tracing::warn!(?cause, %detail, "another server answers; every entry is stale");
         // Readers first: a read that begins after the loss must not see the old server's state.
-        self.feed.shared.down(&detail);
+        self.feed.shared.published.down(&detail);
         self.sink.loss(cause, &detail);
     }
 
@@ -216,7 +173,7 @@ impl FeedLoop<'_> {
         } else if end < before {
             let detail = format!("its log ended at {} and ends at {} now", Lsn(before), Lsn(end));
             tracing::warn!(%detail, "the server lost the end of its log; every entry is stale");
-            shared.down(&detail);
+            shared.published.down(&detail);
             shared.begin_history(end, random);
             self.sink.loss(LossCause::OtherLog, &detail);
         }
@@ -239,31 +196,14 @@ impl FeedLoop<'_> {
                 pin_key_types(&mut survey, &self.feed.schemas, &self.feed.config);
                 Ok(survey)
             }
-            Ok(Err(e)) => Err(Ended::sql("reading the catalogue", &e)),
+            Ok(Err(e)) => Err(sql_error("reading the catalogue", &e)),
             Err(_) => Err(Ended::silent("the feed's SQL connection", limit)),
-        }
-    }
-
-    /// Reports to the log and the readers why there is no feed, once for each reason.
-    fn report_failure(&mut self, ended: &Ended) {
-        if self.logged_failure != ended.detail {
-            tracing::error!(error = %ended.detail, "the change feed cannot start; trying again");
-            self.feed.shared.explain(&ended.detail);
-            self.logged_failure.clone_from(&ended.detail);
         }
     }
 }
 
 fn describe_all(findings: &[Finding]) -> String {
     format!("to correct:{}", PreflightErrors(findings.to_vec()))
-}
-
-/// Returns the tables in the form that readers use.
-fn readable(survey: &Survey) -> Vec<Result<Table, String>> {
-    let why = |findings: &Refused| {
-        findings.iter().map(|f| f.problem.clone()).collect::<Vec<_>>().join("; ")
-    };
-    survey.tables.iter().map(|table| table.clone().map_err(|findings| why(&findings))).collect()
 }
 
 /// Refuses tables whose key has another type than at the start: ids are parsed by the schemas of
@@ -355,7 +295,7 @@ impl Catalogue<'_> {
             self.feed_loop.gaps.lock().push(feed.schemas[*i].collection());
         }
         // Readers first, then the flush: a read that begins after the flush uses the new shape.
-        feed.shared.publish(self.identity, &readable(&now));
+        feed.shared.publish(self.identity, &preflight::readable(&now.tables));
         for i in (0..feed.schemas.len()).filter(|i| now.differs(&before, *i)) {
             let name = &feed.config.collections[i].name;
             match &now.tables[i] {

@@ -12,10 +12,9 @@ use tokio_postgres::Client;
 
 use super::link;
 use super::probe::LogLayout;
-use super::session::Ended;
 use super::tuning::Tuning;
 use super::wire::replication::Lsn;
-use hotrow_source::feed_loop::BackgroundTask;
+use hotrow_source::feed_loop::{BackgroundTask, Ended};
 
 /// The open gaps of a session.
 pub(crate) struct Gaps<'a> {

@@ -16,8 +16,8 @@
 //!   `publication`.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hotrow_types::key::{Collation, CollectionId, Key, KeySchema, KeyType};
@@ -27,13 +27,13 @@ use hotrow_measure::clock::Nanos;
 use self::config::{CollectionConfig, Config};
 use self::connect::Settings;
 use self::inspect::Table;
-use self::pool::Pool;
+use self::pool::{Connection, Connector, Pool};
 use self::shared::Shared;
 use self::target::Target;
 use self::tuning::Tuning;
 use hotrow_source::background::Background;
 use hotrow_source::catalog_watermark;
-use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
+use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
 pub use self::error::{Finding, OpenError, PreflightErrors};
@@ -122,14 +122,8 @@ pub fn open_supervised(
     hooks: Hooks,
     supervisor: &Supervisor,
 ) -> Result<Postgres, OpenError> {
-    let target = |setting, url: &str| {
-        Target::parse(url).map_err(|error| OpenError::Target { setting, error })
-    };
-    let readers = target("url", &config.url)?;
-    let mut for_feed = config
-        .feed_url
-        .as_ref()
-        .map_or_else(|| Ok(readers.clone()), |url| target("feed_url", url))?;
+    let (readers, mut for_feed) =
+        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
     // Distinguishes the feed's session from those of the readers in pg_stat_activity.
     for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
     let config = Arc::new(config);
@@ -166,17 +160,9 @@ pub fn open_supervised(
     let shared = Arc::new(Shared::new(Arc::clone(&schemas), shape_age_max));
     shared.publish(session.identity, &tables.into_iter().map(Ok).collect::<Vec<_>>());
     shared.confirm_shapes(check_sent_at);
-    let runtime = background.handle();
-    let pool = Arc::new(Pool::new(
-        readers,
-        settings,
-        Arc::clone(&shared),
-        runtime,
-        config.reads_in_flight,
-    ));
-    pool.add(session);
-    let pruned = Arc::downgrade(&pool);
-    background.keep(move || Pool::keep_pruned(Weak::clone(&pruned)));
+    let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
+    let first = Connection::new(session);
+    let pool = Pool::start(connector, first, config.reads_in_flight, &background);
     let feed = PostgresFeed {
         config: Arc::clone(&config),
         target: Arc::new(for_feed),
@@ -240,8 +226,8 @@ impl Source for PostgresSource {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shared.plan().map_err(|why| why.to_string())?;
-        self.pool.outage().map_or(Ok(()), |why| Err(why.to_string()))
+        self.shared.published.plan().map_err(|why| why.to_string())?;
+        self.pool.outage().health()
     }
 
     fn unseen_changes(&self) -> &'static str {

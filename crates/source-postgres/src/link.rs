@@ -13,7 +13,7 @@ use super::connect::{self, Settings, full_text};
 use super::error::Finding;
 use super::probe::LogLayout;
 use super::server::Identity;
-use super::session::{Ended, timely};
+use super::session::{sql_error, timely};
 use super::stream::{self, ConnectError, Stream};
 use super::target::{self, Host, Target};
 use super::tuning::Tuning;
@@ -21,7 +21,8 @@ use super::visibility::{Fence, blockers, parse_snapshot};
 use super::wire::replication::{Lsn, SlotName, quote_identifier};
 use super::wire::startup::{self, Binding, Login};
 use super::wire::{Wire, WireError, deadline};
-use hotrow_source::LossCause;
+use hotrow_source::feed_loop::Ended;
+use hotrow_source::{LossCause, preflight};
 use hotrow_types::version::Snapshot;
 
 /// Multiple of the first wait after which the same blockers are logged again.
@@ -43,10 +44,9 @@ impl Connector<'_> {
     pub(crate) async fn connect_sql(&self) -> Result<connect::Session, Ended> {
         let statement_timeout = self.tuning.silence_max;
         let settings = Settings { statement_timeout, connect_timeout: self.config.connect_timeout };
-        let session = connect::primary(self.target, settings, None).await.map_err(|errors| {
-            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            Ended::new(LossCause::Unavailable, errors.join("; "))
-        })?;
+        let session = connect::primary(self.target, settings, None)
+            .await
+            .map_err(|errors| Ended::new(LossCause::Unavailable, preflight::joined(&errors)))?;
         // The publication may have to be created; our own writes wait for no standby.
         const SQL: &str = "SET default_transaction_read_only = off; SET synchronous_commit = local";
         timely(
@@ -220,7 +220,7 @@ pub(crate) async fn log_layout(client: &Client, tuning: &Tuning) -> Result<LogLa
     let bytes = |i: usize| {
         row.try_get::<_, i64>(i)
             .map(i64::unsigned_abs)
-            .map_err(|e| Ended::sql("the log's layout", &e))
+            .map_err(|e| sql_error("the log's layout", &e))
     };
     Ok(LogLayout { page_bytes: bytes(0)?, segment_bytes: bytes(1)? })
 }
@@ -229,7 +229,7 @@ pub(crate) async fn log_layout(client: &Client, tuning: &Tuning) -> Result<LogLa
 async fn snapshot(client: &Client, tuning: &Tuning) -> Result<Snapshot, Ended> {
     const SQL: &str = "SELECT pg_catalog.pg_current_snapshot()::text";
     let row = timely(tuning.silence_max, "a snapshot", client.query_one(SQL, &[])).await?;
-    let text: String = row.try_get(0).map_err(|e| Ended::sql("a snapshot", &e))?;
+    let text: String = row.try_get(0).map_err(|e| sql_error("a snapshot", &e))?;
     parse_snapshot(&text)
         .ok_or_else(|| Ended::new(LossCause::Unavailable, format!("`{text}` is not a snapshot")))
 }
@@ -246,7 +246,7 @@ pub(crate) async fn listing_snapshot(client: &Client, tuning: &Tuning) -> Result
 pub(crate) async fn log_end(client: &Client, tuning: &Tuning) -> Result<Lsn, Ended> {
     const SQL: &str = "SELECT pg_catalog.pg_current_wal_insert_lsn()::text";
     let row = timely(tuning.silence_max, "the log's end", client.query_one(SQL, &[])).await?;
-    let text: String = row.try_get(0).map_err(|e| Ended::sql("the log's end", &e))?;
+    let text: String = row.try_get(0).map_err(|e| sql_error("the log's end", &e))?;
     Ok(text.parse()?)
 }
 
@@ -359,7 +359,7 @@ impl Reminder {
                     "waiting for write transactions that cannot be listed"
                 );
             }
-            Ok(Err(e)) => return Err(Ended::sql("listing the blockers", &e)),
+            Ok(Err(e)) => return Err(sql_error("listing the blockers", &e)),
             Err(_) => return Err(Ended::silent("the feed's SQL connection", tuning.silence_max)),
         }
         self.after += tuning.blockers_after * REMIND_FACTOR;

@@ -17,25 +17,13 @@ use super::connect::full_text;
 use super::inspect;
 use super::json::JsonError;
 use super::plan::{ReadPlan, fence};
-use super::pool::{Age, Connection, Fault, Lease, fault, unavailable};
+use super::pool::{Connection, Lease, fault};
 use super::shared::Plan;
+use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
 use hotrow_source::pace::Pace;
 use hotrow_source::preflight;
 use hotrow_source::row_index::RowIndex;
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
-
-/// Attempts of one read: the first, one after a connection died unnoticed, one after the table
-/// changed, and one after a change of the server.
-const ATTEMPTS_MAX: usize = 4;
-
-/// Outcome of an attempt without an answer.
-enum AttemptError {
-    /// The connection had died: another one may work.
-    Reconnect(SourceError),
-    /// The table has changed and was inspected again.
-    Replanned(SourceError),
-    Final(SourceError),
-}
 
 impl PostgresSource {
     pub(super) async fn read_keys(
@@ -45,14 +33,15 @@ impl PostgresSource {
         budget: &RowBudget,
     ) -> Result<ReadSet, SourceError> {
         let deadline = Instant::now() + self.read_timeout;
-        let mut reconnected = false;
-        let mut replanned = false;
+        let mut repeated = Repeated::default();
         for _ in 0..ATTEMPTS_MAX {
-            let plan = self.shared.plan().map_err(|why| unavailable(&why))?;
-            let lease = self.pool.lease(&plan, deadline).await?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
+            let lease = Lease::new(&self.pool, &plan, deadline).await?;
             // The wait may have been long, and a published plan applies to every query that begins
             // after the flush.
-            let plan = self.shared.plan().map_err(|why| unavailable(&why))?;
+            let plan =
+                self.shared.published.plan().map_err(|why| SourceError::unavailable(&*why))?;
             if lease.generation() != Some(plan.generation) {
                 lease.discard();
                 continue;
@@ -60,16 +49,10 @@ impl PostgresSource {
             budget.restart();
             match self.attempt(lease, &plan, (collection, keys, budget), deadline).await {
                 Ok(set) => return Ok(set),
-                Err(AttemptError::Reconnect(_)) if !reconnected => reconnected = true,
-                Err(AttemptError::Replanned(_)) if !replanned => replanned = true,
-                Err(
-                    AttemptError::Reconnect(e)
-                    | AttemptError::Replanned(e)
-                    | AttemptError::Final(e),
-                ) => return Err(e),
+                Err(error) => repeated.once(error)?,
             }
         }
-        Err(unavailable("the server or the table changed during each attempt"))
+        Err(SourceError::unavailable("the server or the table changed during each attempt"))
     }
 
     async fn attempt(
@@ -87,7 +70,7 @@ impl PostgresSource {
                 let why = other
                     .and_then(|r| r.as_ref().err())
                     .map_or("there is no such collection", |why| &**why);
-                return Err(AttemptError::Final(SourceError::Broken { detail: why.into() }));
+                return Err(AttemptError::Final(SourceError::broken(why)));
             }
         };
         if self.shared.is_shape_old(index, Nanos::now()) {
@@ -99,7 +82,7 @@ impl PostgresSource {
         let Ok(answer) = timeout_at(deadline, query).await else {
             // The drop of the lease cancels the query.
             let detail = format!("the query took longer than {} ms", self.read_timeout.as_millis());
-            return Err(AttemptError::Final(SourceError::Timeout { detail }));
+            return Err(AttemptError::Final(SourceError::timeout(detail)));
         };
         self.hooks.after_read(collection, keys);
         let age = lease.age();
@@ -114,20 +97,16 @@ impl PostgresSource {
                 return Ok(set);
             }
             Ok(Err(JsonError::Shape | JsonError::TooLarge | JsonError::NoMemory)) => {
-                let detail =
-                    "the database's answer does not have the table's shape as inspected".into();
-                Fault::Stale(SourceError::Broken { detail })
+                Fault::Stale(SourceError::broken(
+                    "the database's answer does not have the table's shape as inspected",
+                ))
             }
             Err(e) => fault(&e),
         };
         match fault {
             Fault::Gone(e) => {
                 lease.discard();
-                Err(if age == Age::Used {
-                    AttemptError::Reconnect(e)
-                } else {
-                    AttemptError::Final(e)
-                })
+                Err(AttemptError::gone(e, age))
             }
             Fault::Query(e) => {
                 lease.release();
@@ -147,7 +126,8 @@ impl PostgresSource {
         deadline: Instant,
     ) -> AttemptError {
         // Another reader was faster.
-        let current = self.shared.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
+        let current =
+            self.shared.published.plan().ok().and_then(|plan| plan.collections.get(index).cloned());
         if current
             .is_some_and(|current| !current.is_ok_and(|current| Arc::ptr_eq(&current, failed)))
         {
@@ -202,17 +182,13 @@ impl PostgresSource {
             Ok(Ok(table)) => table.map_err(|findings| preflight::one_line(&findings)),
             Ok(Err(e)) => {
                 lease.discard();
-                let e = unavailable(&full_text(&e));
-                return Err(if age == Age::Used {
-                    AttemptError::Reconnect(e)
-                } else {
-                    AttemptError::Final(e)
-                });
+                let e = SourceError::unavailable(full_text(&e));
+                return Err(AttemptError::gone(e, age));
             }
             // The drop of the lease cancels the query.
             Err(_) => {
-                let detail = "the table's shape was not confirmed within the read's time".into();
-                return Err(AttemptError::Final(SourceError::Timeout { detail }));
+                let detail = "the table's shape was not confirmed within the read's time";
+                return Err(AttemptError::Final(SourceError::timeout(detail)));
             }
         };
         let is_other = self.shared.set_table(index, statement, &table);
@@ -221,9 +197,7 @@ impl PostgresSource {
             return Ok(lease);
         }
         lease.release();
-        Err(AttemptError::Replanned(SourceError::Broken {
-            detail: "the table changed its shape".into(),
-        }))
+        Err(AttemptError::Replanned(SourceError::broken("the table changed its shape")))
     }
 
     /// Runs the query and reads its answer. A [`JsonError`] means that the table has changed.

@@ -21,7 +21,7 @@ use super::visibility::parse_snapshot;
 use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, WireError, deadline};
 use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
-use hotrow_source::feed_loop::{BackgroundTask, every};
+use hotrow_source::feed_loop::{BackgroundTask, Ended, every};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
 
@@ -29,27 +29,9 @@ use hotrow_supervisor as supervisor;
 const STATUS_EVERY_MAX: Duration = Duration::from_secs(1);
 const STATUS_EVERY_MIN: Duration = Duration::from_millis(5);
 
-/// Cause of a session's end, or of a failed start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) cause: LossCause,
-    pub(crate) detail: String,
-}
-
-impl Ended {
-    pub(crate) fn new(cause: LossCause, detail: impl Into<String>) -> Self {
-        Self { cause, detail: detail.into() }
-    }
-
-    /// Returns the end by an error of the SQL connection.
-    pub(crate) fn sql(doing: &str, error: &Error) -> Self {
-        Self::new(LossCause::Unavailable, format!("{doing}: {}", full_text(error)))
-    }
-
-    /// Returns the end by a missing answer of a part of the server.
-    pub(crate) fn silent(what: &str, after: Duration) -> Self {
-        Self::new(LossCause::Unavailable, format!("{what} has not answered for {after:?}"))
-    }
+/// Returns the end of a session by an error of the SQL connection.
+pub(crate) fn sql_error(doing: &str, error: &Error) -> Ended {
+    Ended::new(LossCause::Unavailable, format!("{doing}: {}", full_text(error)))
 }
 
 impl From<WireError> for Ended {
@@ -319,7 +301,7 @@ async fn send_probe(
         .first()
         .ok_or_else(|| Ended::new(LossCause::Unavailable, "a probe without an answer"))?;
     let text =
-        |i: usize| row.try_get::<_, String>(i).map_err(|e| Ended::sql("the probe's answer", &e));
+        |i: usize| row.try_get::<_, String>(i).map_err(|e| sql_error("the probe's answer", &e));
     let snapshot = parse_snapshot(&text(2)?)
         .ok_or_else(|| Ended::new(LossCause::Unavailable, "a broken snapshot"))?;
     let end = text(0)?.parse()?;
@@ -348,7 +330,7 @@ async fn flush_log(client: &Client, limit: Duration) -> Result<(), Ended> {
             );
             Ok(())
         }
-        Ok(answer) => answer.map_err(|e| Ended::sql("flushing the log", &e)),
+        Ok(answer) => answer.map_err(|e| sql_error("flushing the log", &e)),
         Err(_) => Err(Ended::silent("flushing the log", limit)),
     }
 }
@@ -359,7 +341,7 @@ pub(crate) async fn timely<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Ended> {
     match tokio::time::timeout(limit, answer).await {
-        Ok(answer) => answer.map_err(|e| Ended::sql(what, &e)),
+        Ok(answer) => answer.map_err(|e| sql_error(what, &e)),
         Err(_) => Err(Ended::silent(what, limit)),
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::KeySchema;
-use parking_lot::RwLock;
 
 use super::inspect::Table;
 use super::plan::ReadPlan;
 use super::server::Identity;
+use hotrow_source::published::Published;
 
 /// Server and statements of the readers.
 #[derive(Clone, Debug)]
@@ -30,8 +30,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Shared {
     schemas: Arc<[KeySchema]>,
-    state: RwLock<Result<Arc<Plan>, Arc<str>>>,
-    generation: AtomicU64,
+    pub(crate) published: Published<Plan>,
     /// See [`Plan::history`].
     history: AtomicU64,
     /// Newest position in any answer or probe.
@@ -54,33 +53,23 @@ impl Shared {
             history: AtomicU64::new(0),
             log_end: AtomicU64::new(0),
             schemas,
-            state: RwLock::new(Err("the database has not been inspected yet".into())),
-            generation: AtomicU64::new(0),
+            published: Published::nothing("the database has not been inspected yet"),
             queries: AtomicU64::new(0),
         }
-    }
-
-    /// Returns the current plan, or the reason that nothing can be read.
-    pub(crate) fn plan(&self) -> Result<Arc<Plan>, Arc<str>> {
-        self.state.read().clone()
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
     }
 
     /// Sets the server and the tables of all reads from now on. Connections to another server
     /// expire.
     pub(crate) fn publish(&self, identity: Identity, tables: &[Result<Table, String>]) {
-        let mut state = self.state.write();
-        if state.as_ref().is_ok_and(|plan| plan.identity != identity) {
-            self.generation.fetch_add(1, Ordering::AcqRel);
+        let mut current = self.published.write();
+        if current.as_ref().is_ok_and(|plan| plan.identity != identity) {
+            self.published.next_generation();
         }
         let collections =
             tables.iter().enumerate().map(|(i, table)| self.statement(i, table)).collect();
         let history = self.history.load(Ordering::Acquire);
-        *state =
-            Ok(Arc::new(Plan { generation: self.generation(), identity, history, collections }));
+        let generation = self.published.generation();
+        *current = Ok(Arc::new(Plan { generation, identity, history, collections }));
     }
 
     /// Sets the table of one collection, or the reason that it cannot be read. Does nothing if the
@@ -93,13 +82,13 @@ impl Shared {
         table: &Result<Table, String>,
     ) -> bool {
         let statement = self.statement(collection, table);
-        let mut state = self.state.write();
-        let Ok(plan) = state.as_mut() else { return true };
-        let Some(current) = plan.collections.get(collection) else { return true };
-        if current.as_ref().map_or(true, |current| **current != *before) {
+        let mut current = self.published.write();
+        let Ok(plan) = current.as_mut() else { return true };
+        let Some(read_by) = plan.collections.get(collection) else { return true };
+        if read_by.as_ref().map_or(true, |read_by| **read_by != *before) {
             return true;
         }
-        if *current == statement {
+        if *read_by == statement {
             return false;
         }
         Arc::make_mut(plan).collections[collection] = statement;
@@ -155,21 +144,6 @@ impl Shared {
     /// See [`Plan::history`].
     pub(crate) fn history(&self) -> u64 {
         self.history.load(Ordering::Acquire)
-    }
-
-    /// Stops all reads; every open connection expires.
-    pub(crate) fn down(&self, why: &str) {
-        let mut state = self.state.write();
-        self.generation.fetch_add(1, Ordering::AcqRel);
-        *state = Err(why.into());
-    }
-
-    /// Replaces the reason that nothing can be read.
-    pub(crate) fn explain(&self, why: &str) {
-        let mut state = self.state.write();
-        if state.is_err() {
-            *state = Err(why.into());
-        }
     }
 
     pub(crate) fn schemas(&self) -> &[KeySchema] {

@@ -11,6 +11,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hotrow_source::connection_string::Password;
+pub use hotrow_source::connection_string::TargetError;
+
 /// Default port of a server.
 const PORT: u16 = 5432;
 /// Most hosts in one connection string.
@@ -44,10 +47,6 @@ pub(crate) enum Host {
     /// The folder with the socket `.s.PGSQL.<port>`.
     Unix { folder: PathBuf, port: u16 },
 }
-
-/// A password that no message shows.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Password(pub(crate) String);
 
 /// Parameters for encryption.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,43 +125,6 @@ pub(crate) enum Encryption {
     Required,
 }
 
-/// Error of a connection string. No message contains a value that could be a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TargetError {
-    /// The text cannot be parsed.
-    #[error("the connection string {detail}; write `postgres://user:password@host:5432/database`")]
-    Syntax {
-        /// The fault and its place.
-        detail: String,
-    },
-    /// A parameter that is not supported.
-    #[error(
-        "the connection string has the parameter `{name}`, which is not supported here; {instead}"
-    )]
-    Unsupported {
-        /// As written.
-        name: String,
-        /// The remedy.
-        instead: &'static str,
-    },
-    /// A value outside the permitted ones.
-    #[error("the connection string has `{name}={value}`; {rule}")]
-    Value {
-        /// The parameter.
-        name: &'static str,
-        /// As written.
-        value: String,
-        /// The permitted values.
-        rule: String,
-    },
-    /// Parameters that exclude each other, or a missing one.
-    #[error("the connection string {detail}")]
-    Together {
-        /// The rule and the remedy.
-        detail: String,
-    },
-}
-
 impl Target {
     /// Parses a connection string in either of libpq's forms, URL or keywords.
     ///
@@ -205,12 +167,6 @@ impl fmt::Display for Host {
             Self::Tcp { name, port, .. } => write!(f, "{name}:{port}"),
             Self::Unix { folder, port } => write!(f, "{}", Self::socket(folder, *port).display()),
         }
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
     }
 }
 
@@ -313,13 +269,12 @@ impl TargetBuilder {
     }
 
     fn finish(self, system_user: Option<String>) -> Result<Target, TargetError> {
-        let together = |detail: &str| TargetError::Together { detail: detail.into() };
         let hosts = self.hosts()?;
         let root = self.root.unwrap_or(Root::Default);
         let mode = match (self.mode, &root) {
             (None, Root::System) => SslMode::VerifyFull,
             (Some(mode), Root::System) if mode < SslMode::VerifyFull => {
-                return Err(together(
+                return Err(TargetError::together(
                     "has `sslrootcert=system` with a weaker `sslmode` than verify-full: \
                      anyone can get a certificate \
                      that the system trusts; use `sslmode=verify-full` or name your \
@@ -329,18 +284,20 @@ impl TargetBuilder {
             (mode, _) => mode.unwrap_or(SslMode::Prefer),
         };
         if self.direct && mode < SslMode::Require {
-            return Err(together(
+            return Err(TargetError::together(
                 "has `sslnegotiation=direct`, which needs `sslmode=require` or stronger",
             ));
         }
         if self.certificate.is_some() != self.key.is_some() {
-            return Err(together(
+            return Err(TargetError::together(
                 "names only one of `sslcert` and `sslkey`; a client certificate needs both",
             ));
         }
         let user = self.user.or(system_user);
         let user = user.ok_or_else(|| {
-            together("names no user; add `user=` or write `postgres://user@host/database`")
+            TargetError::together(
+                "names no user; add `user=` or write `postgres://user@host/database`",
+            )
         })?;
         Ok(Target {
             hosts,
@@ -364,7 +321,7 @@ impl TargetBuilder {
     }
 
     fn hosts(&self) -> Result<Vec<Host>, TargetError> {
-        let together = |detail: String| Err(TargetError::Together { detail });
+        let together = |detail: String| Err(TargetError::together(detail));
         let count = self.hosts.len().max(self.addresses.len()).max(1);
         if count > HOSTS_MAX {
             return together(format!("names {count} hosts; at most {HOSTS_MAX} are tried"));
@@ -395,7 +352,7 @@ impl TargetBuilder {
                 _ => {
                     let detail = "has a port that is not a number from 1 to 65535 (write `/`, `@` \
                                   and `:` in a password as %2F, %40 and %3A)";
-                    return Err(TargetError::Together { detail: detail.into() });
+                    return Err(TargetError::together(detail));
                 }
             },
         };
@@ -404,7 +361,7 @@ impl TargetBuilder {
             Some(text) => {
                 let rule = "it must be an IPv4 or IPv6 address";
                 let address = text.parse::<IpAddr>();
-                Some(address.map_err(|_| value_error("hostaddr", &text, rule))?)
+                Some(address.map_err(|_| TargetError::value("hostaddr", &text, rule))?)
             }
         };
         Ok(match (filled(&self.hosts), address) {
@@ -413,7 +370,7 @@ impl TargetBuilder {
             }
             (Some(name), None) if name.starts_with('@') => {
                 let rule = "a socket in the abstract namespace is not supported";
-                return Err(value_error("host", &name, rule));
+                return Err(TargetError::value("host", &name, rule));
             }
             (Some(name), address) => Host::Tcp { name, address, port },
             (None, Some(address)) => {
@@ -451,7 +408,7 @@ fn choice<T: Copy>(
 ) -> Result<T, TargetError> {
     choices.iter().find(|(text, _)| *text == value).map(|(_, choice)| *choice).ok_or_else(|| {
         let names: Vec<&str> = choices.iter().map(|(text, _)| *text).collect();
-        value_error(name, value, &format!("possible here: {}", names.join(", ")))
+        TargetError::value(name, value, &format!("possible here: {}", names.join(", ")))
     })
 }
 
@@ -459,7 +416,7 @@ fn number(name: &'static str, value: &str) -> Result<u64, TargetError> {
     value
         .trim()
         .parse()
-        .map_err(|_| value_error(name, value, "it must be a whole number of 0 or more"))
+        .map_err(|_| TargetError::value(name, value, "it must be a whole number of 0 or more"))
 }
 
 /// Parses a time in seconds; `None` for 0, which means the default.
@@ -471,10 +428,6 @@ fn set_if_some<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
-}
-
-fn value_error(name: &'static str, value: &str, rule: &str) -> TargetError {
-    TargetError::Value { name, value: value.chars().take(100).collect(), rule: rule.into() }
 }
 
 fn unsupported(name: &str) -> TargetError {
@@ -489,7 +442,7 @@ fn unsupported(name: &str) -> TargetError {
         "replication" => "the feed sets it by itself; remove it",
         _ => "remove it or correct its spelling",
     };
-    TargetError::Unsupported { name: name.chars().take(100).collect(), instead }
+    TargetError::unsupported(name, instead)
 }
 
 #[cfg(test)]

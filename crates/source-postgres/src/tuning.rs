@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::config::Config;
-
-/// A quarter of the bound leaves room for a late probe.
-const PROBES_PER_STALENESS: u32 = 4;
+use hotrow_source::feed_loop;
 
 /// Times of the feed. Tests have other values.
 #[derive(Clone, Debug)]
@@ -28,14 +26,11 @@ pub(crate) struct Tuning {
 
 impl Tuning {
     pub(crate) fn new(config: &Config) -> Self {
-        let probe_every =
-            (config.max_staleness / PROBES_PER_STALENESS).max(Duration::from_millis(1));
         Self {
-            probe_every,
+            probe_every: feed_loop::probe_every(config.max_staleness),
             schema_poll: config.schema_poll,
             max_staleness: config.max_staleness,
-            silence_max: (config.max_staleness * 10)
-                .clamp(Duration::from_secs(10), Duration::from_secs(60)),
+            silence_max: feed_loop::silence_max(config.max_staleness),
             slot_wait_max: Duration::from_secs(600),
             blockers_after: Duration::from_secs(1),
             fence_every: Duration::from_millis(5),

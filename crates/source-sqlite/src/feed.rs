@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -19,10 +18,9 @@ use super::shared::Shared;
 use super::tuning::Tuning;
 use super::wake::{Wake, Woken};
 use hotrow_source::{LossCause, Sink};
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
-/// Longest wait between two checks of the shutdown flag.
-const SHUTDOWN_CHECK_EVERY: Duration = Duration::from_millis(20);
 /// Time without an answer from a locked database after which a warning is logged.
 const LOCKED_IS_LONG: Duration = Duration::from_secs(1);
 
@@ -48,19 +46,19 @@ pub(crate) enum Next {
 }
 
 impl SqliteFeed {
-    /// Runs until `shutdown` is set; it blocks and needs a thread of its own. A second thread
+    /// Runs until everything must end; it blocks and needs a thread of its own. A second thread
     /// prunes the change log. It may run again after a panic, once the sink has received a loss: it
     /// then reopens the database.
     ///
     /// # Errors
     /// Returns no error at present; the result type is that of every engine's feed.
-    // By value: the feed is the last owner of both.
+    // By value: the feed is the last owner of the sink.
     #[allow(clippy::needless_pass_by_value)]
-    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: Arc<AtomicBool>) -> std::io::Result<()> {
+    pub fn run(&mut self, sink: Arc<dyn Sink>, shutdown: &Shutdown) -> std::io::Result<()> {
         let first = match std::mem::replace(&mut self.next, Next::Reopened) {
             Next::Opened(link) => Some(*link),
             Next::Reopened => {
-                self.shared.down("the change feed starts again");
+                self.shared.published.down("the change feed starts again");
                 self.shared.set_delivered(None);
                 None
             }
@@ -69,12 +67,12 @@ impl SqliteFeed {
         std::thread::scope(|scope| {
             let watched = self.config.watch == Watch::Triggers;
             let _pruning = watched.then(|| Pruning::start(scope, pruner, &self.supervisor));
-            self.follow(first, &*sink, &shutdown);
+            self.follow(first, &*sink, shutdown);
         });
         Ok(())
     }
 
-    fn follow(&self, first: Option<Link>, sink: &dyn Sink, shutdown: &AtomicBool) {
+    fn follow(&self, first: Option<Link>, sink: &dyn Sink, shutdown: &Shutdown) {
         let config = &*self.config;
         let tuning = &self.tuning;
         let shared = &*self.shared;
@@ -82,7 +80,7 @@ impl SqliteFeed {
         let context = SessionContext { config, tuning, shared, schemas, sink };
         let mut prior = PriorState { on_refusal: OnRefusal::Continue, ..PriorState::none() };
         let mut next = first;
-        while !shutdown.load(Ordering::Relaxed) {
+        while !shutdown.is_ending() {
             let link = next.take().or_else(|| {
                 self.wait_for_readers(shutdown);
                 self.reopen(prior, shutdown)
@@ -103,18 +101,13 @@ impl SqliteFeed {
     }
 
     /// Polls until the session ends; returns `None` at shutdown.
-    fn watch(
-        &self,
-        session: &mut Session<'_>,
-        link: &Link,
-        shutdown: &AtomicBool,
-    ) -> Option<Ended> {
+    fn watch(&self, session: &mut Session<'_>, link: &Link, shutdown: &Shutdown) -> Option<Ended> {
         let target =
             if link.in_wal_mode { beside(&link.at.real, "-wal") } else { link.at.real.clone() };
         let mut wake = Wake::new(target);
         let mut locked = LockWarning::default();
         let mut touched = Instant::now();
-        while !shutdown.load(Ordering::Relaxed) {
+        while !shutdown.is_ending() {
             supervisor::turn();
             match session.poll() {
                 Err(ended) => return Some(ended),
@@ -152,7 +145,7 @@ impl SqliteFeed {
         );
         if matches!(ended.cause, LossCause::OtherDatabase | LossCause::Unavailable) {
             // The readers first: a read that begins after the loss must not see the lost database.
-            self.shared.down(&ended.detail);
+            self.shared.published.down(&ended.detail);
         }
         self.shared.set_delivered(None);
         sink.loss(ended.cause, &ended.detail);
@@ -163,10 +156,10 @@ impl SqliteFeed {
     /// SQLite shares the index of the write-ahead log among the connections of a process to one
     /// file. If that log was replaced while an old connection is open, a new connection would read
     /// the new log by the old index. Queries are bounded by their time-out, and so is this wait.
-    fn wait_for_readers(&self, shutdown: &AtomicBool) {
+    fn wait_for_readers(&self, shutdown: &Shutdown) {
         let began = Instant::now();
         let mut has_warned = false;
-        while self.shared.plan().is_err() && self.shared.has_connections() {
+        while self.shared.published.plan().is_err() && self.shared.has_connections() {
             self.queue.nudge();
             if !has_warned && began.elapsed() > LOCKED_IS_LONG {
                 tracing::warn!(
@@ -175,17 +168,17 @@ impl SqliteFeed {
                 );
                 has_warned = true;
             }
-            if !pause(self.tuning.poll_every, shutdown) {
+            if !shutdown.pause(self.tuning.poll_every) {
                 return;
             }
         }
     }
 
     /// Reopens the database, however long it takes; returns `None` at shutdown.
-    fn reopen(&self, prior: PriorState, shutdown: &AtomicBool) -> Option<Link> {
+    fn reopen(&self, prior: PriorState, shutdown: &Shutdown) -> Option<Link> {
         let random = RandomState::new();
         // The process that replaced the file may still be about to remove the files beside it.
-        if prior.log.file_changed && !pause(self.tuning.replace_settle, shutdown) {
+        if prior.log.file_changed && !shutdown.pause(self.tuning.replace_settle) {
             return None;
         }
         let mut last_error = String::new();
@@ -202,12 +195,12 @@ impl SqliteFeed {
                     let error = e.to_string();
                     if error != last_error {
                         tracing::error!(%error, "the database cannot be opened; trying again");
-                        self.shared.explain(&error);
+                        self.shared.published.explain(&error);
                         last_error = error;
                     }
                 }
             }
-            if !pause(self.tuning.reopen_pause(attempt, random.hash_one(attempt)), shutdown) {
+            if !shutdown.pause(self.tuning.reopen_pause(attempt, random.hash_one(attempt))) {
                 return None;
             }
         }
@@ -216,58 +209,32 @@ impl SqliteFeed {
 }
 
 /// Guard that ends the pruning thread when the feed ends, also by a panic.
-struct Pruning {
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::Thread>,
-}
+struct Pruning(Shutdown);
 
 impl Pruning {
     fn start<'s>(scope: &'s Scope<'s, '_>, pruner: Pruner, supervisor: &Supervisor) -> Self {
         const NAME: &str = "sqlite-prune";
-        let stop = Arc::new(AtomicBool::new(false));
-        let stop_seen = Arc::clone(&stop);
+        let shutdown = Shutdown::new();
+        let ending = shutdown.clone();
         let supervisor = supervisor.clone();
         let supervised = move || {
             let mut body = || {
-                prune::run(&pruner, &stop_seen);
+                prune::run(&pruner, &ending);
                 Ok(())
             };
-            supervisor.run(NAME, &|| stop_seen.load(Ordering::Relaxed), &mut || (), &mut body);
+            supervisor.run(NAME, &|| ending.is_ending(), &mut || (), &mut body);
         };
-        let spawned = std::thread::Builder::new()
-            .name(NAME.into())
-            .spawn_scoped(scope, supervised)
-            .inspect_err(|e| {
-                tracing::error!(
-                    error = %e,
-                    "this instance does not prune the change log: no thread"
-                );
-            });
-        Self { stop, thread: spawned.ok().map(|handle| handle.thread().clone()) }
+        let spawned = std::thread::Builder::new().name(NAME.into()).spawn_scoped(scope, supervised);
+        if let Err(e) = spawned {
+            tracing::error!(error = %e, "this instance does not prune the change log: no thread");
+        }
+        Self(shutdown)
     }
 }
 
 impl Drop for Pruning {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = &self.thread {
-            thread.unpark();
-        }
-    }
-}
-
-/// Sleeps for `time`. Returns `false` at shutdown.
-fn pause(time: Duration, shutdown: &AtomicBool) -> bool {
-    let until = Instant::now() + time;
-    loop {
-        if shutdown.load(Ordering::Relaxed) {
-            return false;
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(SHUTDOWN_CHECK_EVERY));
+        self.0.now();
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::version::Position;
@@ -12,7 +11,7 @@ use super::log::read_log;
 use super::names::{LOG_TABLE, META_TABLE, quote};
 use super::shared::{Counted, Shared};
 use super::tuning::Tuning;
-use hotrow_supervisor as supervisor;
+use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
 /// Pruner of one database's log.
 pub(crate) struct Pruner {
@@ -26,17 +25,13 @@ impl Pruner {
     }
 }
 
-/// Prunes at intervals until `shutdown` is set; unparking the thread makes it check at once.
-pub(crate) fn run(pruner: &Pruner, shutdown: &AtomicBool) {
+/// Prunes at intervals until `shutdown`.
+pub(crate) fn run(pruner: &Pruner, shutdown: &Shutdown) {
     let mut history = DeliveryHistory::default();
     let mut next = Nanos::now();
-    while !shutdown.load(Ordering::Relaxed) {
+    while shutdown.pause(next.since(Nanos::now())) {
         supervisor::turn();
         let now = Nanos::now();
-        if now < next {
-            std::thread::park_timeout(next.since(now));
-            continue;
-        }
         next = now.after(pruner.tuning.prune_every);
         if let Some(delivered) = pruner.shared.delivered() {
             history.record(now, delivered);
@@ -48,26 +43,26 @@ pub(crate) fn run(pruner: &Pruner, shutdown: &AtomicBool) {
 }
 
 impl Pruner {
-    fn prune_to(&self, old: Position, shutdown: &AtomicBool) {
+    fn prune_to(&self, old: Position, shutdown: &Shutdown) {
         if let Err(detail) = self.try_prune_to(old, shutdown) {
             tracing::warn!(%detail, "the change log was not pruned; the next round tries again");
         }
     }
 
-    fn try_prune_to(&self, old: Position, shutdown: &AtomicBool) -> Result<(), String> {
+    fn try_prune_to(&self, old: Position, shutdown: &Shutdown) -> Result<(), String> {
         // Without a database there is nothing to prune; the feed reports that.
-        let Ok(plan) = self.shared.plan() else { return Ok(()) };
+        let Ok(plan) = self.shared.published.plan() else { return Ok(()) };
         let counted = Counted::open(&self.shared, &plan, self.tuning.prune_busy)?;
         let conn = &counted.conn;
         // A pruning step undone by a power failure is repeated later.
         conn.pragma_update(None, "synchronous", "NORMAL").map_err(|e| e.to_string())?;
-        while !shutdown.load(Ordering::Relaxed) {
-            match prune_some(conn, old, self.tuning.prune_rows).map_err(|e| e.to_string())? {
-                Progress::More => std::thread::sleep(self.tuning.prune_busy),
-                Progress::Done => break,
+        loop {
+            let progress =
+                prune_some(conn, old, self.tuning.prune_rows).map_err(|e| e.to_string())?;
+            if progress == Progress::Done || !shutdown.pause(self.tuning.prune_busy) {
+                return Ok(());
             }
         }
-        Ok(())
     }
 }
 

@@ -125,7 +125,7 @@ impl Source for SqliteSource {
     ) -> BoxFuture<'_, Answer> {
         let (answer, answered) = oneshot::channel();
         let deadline = Nanos::now().after(self.read_timeout);
-        if let Err(why) = self.shared.plan() {
+        if let Err(why) = self.shared.published.plan() {
             return Box::pin(std::future::ready(Err(unavailable(&why))));
         }
         if self.queue.push(Job { collection, keys, deadline, rows, answer }).is_err() {
@@ -151,7 +151,7 @@ impl Source for SqliteSource {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shared.plan().map(drop).map_err(|why| why.to_string())
+        self.shared.published.plan().map(drop).map_err(|why| why.to_string())
     }
 
     fn unseen_changes(&self) -> &'static str {
@@ -229,10 +229,11 @@ impl Reader {
                     Next::Closed => return,
                 },
             };
-            let opened = self.shared.plan().map_err(|why| unavailable(&why)).and_then(|plan| {
-                let deadline = Arc::new(AtomicU64::new(job.deadline.0));
-                open(&self.shared, &plan, &deadline).map(|conn| (conn, plan, deadline))
-            });
+            let opened =
+                self.shared.published.plan().map_err(|why| unavailable(&why)).and_then(|plan| {
+                    let deadline = Arc::new(AtomicU64::new(job.deadline.0));
+                    open(&self.shared, &plan, &deadline).map(|conn| (conn, plan, deadline))
+                });
             match opened {
                 Err(e) => _ = job.answer.send(Err(e)),
                 Ok((conn, plan, deadline)) => match self.serve(&conn.conn, plan, &deadline, job) {
@@ -257,14 +258,14 @@ impl Reader {
         loop {
             match next {
                 Next::Closed => return ConnectionEnd::Closed,
-                Next::Idle if self.shared.generation() != opened_for => {
+                Next::Idle if self.shared.published.generation() != opened_for => {
                     return ConnectionEnd::Reopen(None);
                 }
                 Next::Idle => {}
                 Next::Job(job) => {
                     // The plan is checked before each query: a plan published before a flush
                     // applies to every read that begins after the flush.
-                    match self.shared.plan() {
+                    match self.shared.published.plan() {
                         Ok(current) if current.generation == opened_for => {
                             if current.serial != plan.serial {
                                 prepared.clear();

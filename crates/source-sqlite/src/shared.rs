@@ -15,6 +15,7 @@ use super::file::FileId;
 use super::inspect::Table;
 use super::plan::Statements;
 use super::{config::Watch, error::OpenError};
+use hotrow_source::published::Published;
 
 /// Plan by which the readers read.
 #[derive(Debug)]
@@ -34,8 +35,7 @@ pub(crate) struct Plan {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    state: RwLock<Result<Arc<Plan>, Arc<str>>>,
-    generation: AtomicU64,
+    pub(crate) published: Published<Plan>,
     serial: AtomicU64,
     /// Queries sent since the start.
     pub(crate) queries: AtomicU64,
@@ -48,8 +48,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new() -> Self {
         Self {
-            state: RwLock::new(Err("the database is not open yet".into())),
-            generation: AtomicU64::new(0),
+            published: Published::nothing("the database is not open yet"),
             serial: AtomicU64::new(0),
             queries: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
@@ -57,16 +56,7 @@ impl Shared {
         }
     }
 
-    /// Returns the current plan, or the reason why nothing can be read.
-    pub(crate) fn plan(&self) -> Result<Arc<Plan>, Arc<str>> {
-        self.state.read().clone()
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
-    }
-
-    /// Publishes a new plan to the readers. For another file, [`Self::down`] must come first.
+    /// Publishes a new plan to the readers. For another file, [`Published::down`] must come first.
     pub(crate) fn publish(
         &self,
         path: PathBuf,
@@ -79,28 +69,13 @@ impl Shared {
             Err(e) => Err(e.to_string()),
         };
         let plan = Plan {
-            generation: self.generation(),
+            generation: self.published.generation(),
             serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
             path,
             file,
             collections: tables.iter().map(statements).collect(),
         };
-        *self.state.write() = Ok(Arc::new(plan));
-    }
-
-    /// Withdraws the plan: nothing can be read, and every open connection is outdated.
-    pub(crate) fn down(&self, why: &str) {
-        let mut state = self.state.write();
-        self.generation.fetch_add(1, Ordering::AcqRel);
-        *state = Err(why.into());
-    }
-
-    /// Replaces the reason why nothing can be read, if there is one.
-    pub(crate) fn explain(&self, why: &str) {
-        let mut state = self.state.write();
-        if state.is_err() {
-            *state = Err(why.into());
-        }
+        *self.published.write() = Ok(Arc::new(plan));
     }
 
     /// Returns whether a connection other than the feed's is open.
@@ -139,7 +114,7 @@ impl Counted {
         let count = Count(Arc::clone(shared));
         // The connection is counted before the plan is checked: either the feed sees the count, or
         // this check sees that the feed withdrew the plan.
-        if shared.plan().map_or(u64::MAX, |now| now.generation) != plan.generation {
+        if shared.published.plan().map_or(u64::MAX, |now| now.generation) != plan.generation {
             return Err("the database is being opened again".into());
         }
         let at = Located { real: plan.path.clone(), file: plan.file };

@@ -3,28 +3,25 @@
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hotrow_supervisor::shutdown::Shutdown;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::backoff;
+use crate::{LossCause, Sink, backoff};
 
-/// Longest wait between two checks of the shutdown flag.
-const SHUTDOWN_CHECK_EVERY: Duration = Duration::from_millis(20);
-
-/// Runs `follow` on this thread until `shutdown` is set.
+/// Runs `follow` on this thread until everything must end.
 ///
 /// # Errors
 /// Fails if the system has no event loop left; nothing was delivered then.
-pub fn run(shutdown: &AtomicBool, follow: impl Future<Output = Infallible>) -> std::io::Result<()> {
+pub fn run(shutdown: &Shutdown, follow: impl Future<Output = Infallible>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let runtime = EventLoop(Some(runtime));
     if let Some(runtime) = &runtime.0 {
         runtime.block_on(async {
             tokio::select! {
                 never = follow => match never {},
-                () = stopped(shutdown) => {}
+                () = shutdown.ending() => {}
             }
         });
     }
@@ -43,10 +40,88 @@ impl Drop for EventLoop {
     }
 }
 
-/// Waits until `shutdown` is set.
-async fn stopped(shutdown: &AtomicBool) {
-    while !shutdown.load(Ordering::Relaxed) {
-        tokio::time::sleep(SHUTDOWN_CHECK_EVERY).await;
+/// Reason that a session ended or could not begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Cause of the loss, if the session had begun.
+    pub cause: LossCause,
+    /// Text for the log.
+    pub detail: String,
+}
+
+impl Ended {
+    /// Creates a reason.
+    pub fn new(cause: LossCause, detail: impl Into<String>) -> Self {
+        Self { cause, detail: detail.into() }
+    }
+
+    /// Creates the reason that `what` did not answer in time.
+    pub fn silent(what: &str, after: Duration) -> Self {
+        Self::new(LossCause::Unavailable, format!("{what} has not answered for {after:?}"))
+    }
+}
+
+/// Waits for an answer with a time limit. An error's detail is preceded by `what`.
+///
+/// # Errors
+/// The error of the answer, or [`Ended::silent`].
+pub async fn timely<T>(
+    limit: Duration,
+    what: &str,
+    answer: impl Future<Output = Result<T, Ended>>,
+) -> Result<T, Ended> {
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer.map_err(|e| Ended::new(e.cause, format!("{what}: {}", e.detail))),
+        Err(_) => Err(Ended::silent(what, limit)),
+    }
+}
+
+/// Sessions of a feed whose position does not outlive them.
+pub trait Sessions {
+    /// Runs one session, from the connection to its end. `random` is a different number for each.
+    ///
+    /// # Errors
+    /// Fails if the session ended before [`Sink::started`] was called.
+    fn session(&mut self, random: u64) -> impl Future<Output = Result<Ended, Ended>>;
+
+    /// Reports to the readers why there is no feed.
+    fn explain(&self, why: &str);
+
+    /// Prepares the next session after the sink has received the loss of one.
+    fn lost(&mut self, _: LossCause) {}
+}
+
+/// Runs session after session. The end of one that had begun is a loss. A failure to begin is
+/// reported to the log and the readers, once per reason.
+pub async fn follow(sessions: &mut impl Sessions, sink: &dyn Sink) -> Infallible {
+    let mut pauses = Pauses::new();
+    let mut last_failure = String::new();
+    loop {
+        let began_at = Instant::now();
+        match Box::pin(sessions.session(pauses.random())).await {
+            Ok(ended) => {
+                tracing::warn!(
+                    cause = ?ended.cause,
+                    detail = %ended.detail,
+                    "the change feed lost its position; every entry is stale"
+                );
+                sink.loss(ended.cause, &ended.detail);
+                sessions.lost(ended.cause);
+                last_failure.clear();
+                pauses.worked(began_at.elapsed());
+            }
+            Err(ended) => {
+                if last_failure != ended.detail {
+                    tracing::error!(
+                        error = %ended.detail,
+                        "the change feed cannot start; trying again"
+                    );
+                    sessions.explain(&ended.detail);
+                    last_failure = ended.detail;
+                }
+            }
+        }
+        pauses.wait().await;
     }
 }
 
@@ -87,6 +162,19 @@ impl Pauses {
         tokio::time::sleep(backoff::pause(self.attempt, self.random.hash_one(self.sessions))).await;
         self.attempt = self.attempt.saturating_add(1);
     }
+}
+
+/// Probes of the log's end per staleness bound. Four leave room for a late probe.
+const PROBES_PER_STALENESS: u32 = 4;
+
+/// Returns the interval between two probes of the log's end.
+pub fn probe_every(max_staleness: Duration) -> Duration {
+    (max_staleness / PROBES_PER_STALENESS).max(Duration::from_millis(1))
+}
+
+/// Returns the time without an answer after which a session is given up and a new one is tried.
+pub fn silence_max(max_staleness: Duration) -> Duration {
+    (max_staleness * 10).clamp(Duration::from_secs(10), Duration::from_secs(60))
 }
 
 /// Returns an interval that first ticks after one `period` (at least 1 ms). A missed tick delays

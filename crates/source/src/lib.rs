@@ -1,8 +1,8 @@
 //! Database engines. A [`Source`] reads records by key; a feed delivers the changes of records to a
 //! [`Sink`].
 //!
-//! Each engine has a folder of its own. It meets the rest of Hotrow in the types of `hotrow_cache`
-//! and in the two traits of this module.
+//! Each engine is a crate of its own. It meets the rest of Hotrow in the types of `hotrow_types` and
+//! in the two traits of this module; the other modules are code that engines share.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -149,6 +149,23 @@ pub enum SourceError {
     },
 }
 
+impl SourceError {
+    /// Creates an [`Self::Unavailable`].
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::Unavailable { detail: detail.into() }
+    }
+
+    /// Creates a [`Self::Timeout`].
+    pub fn timeout(detail: impl Into<String>) -> Self {
+        Self::Timeout { detail: detail.into() }
+    }
+
+    /// Creates a [`Self::Broken`].
+    pub fn broken(detail: impl Into<String>) -> Self {
+        Self::Broken { detail: detail.into() }
+    }
+}
+
 /// Change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -220,14 +237,19 @@ pub trait Sink: Send + Sync + 'static {
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>);
 }
 
+pub mod attempts;
 pub mod background;
 pub mod backoff;
 pub mod catalog_watermark;
+pub mod connection_string;
 pub mod feed_loop;
 pub mod hooks;
 pub mod json;
+pub mod outage;
 pub mod pace;
+pub mod pool;
 pub mod preflight;
+pub mod published;
 pub mod row_budget;
 pub mod row_index;
 pub mod spec;

@@ -17,10 +17,7 @@ pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
         error: Target,
     },
     /// No host of the connection string can be used; one error per host.
-    #[error(
-        "no server can be used: {}",
-        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    )]
+    #[error("no server can be used: {}", joined(.0))]
     Unreachable(Vec<Connect>),
     /// All other problems, reported together.
     #[error("the database cannot be served as it is; to fix ({}):{}", .0.0.len(), .0)]
@@ -31,6 +28,25 @@ pub enum OpenError<Target: fmt::Display, Connect: fmt::Display> {
         /// Message of the server or the system.
         detail: String,
     },
+}
+
+/// Parses the connection strings of the readers and of the feed. Without a `feed_url` both are the
+/// same.
+///
+/// # Errors
+/// [`OpenError::Target`] with the first error of `parse`.
+pub fn targets<T: Clone, Target: fmt::Display, Connect: fmt::Display>(
+    url: &str,
+    feed_url: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, Target>,
+) -> Result<(T, T), OpenError<Target, Connect>> {
+    let target = |setting, url| parse(url).map_err(|error| OpenError::Target { setting, error });
+    let readers = target("url", url)?;
+    let feed = match feed_url {
+        Some(feed_url) => target("feed_url", feed_url)?,
+        None => readers.clone(),
+    };
+    Ok((readers, feed))
 }
 
 impl<Target: fmt::Display, Connect: fmt::Display> From<ThreadError> for OpenError<Target, Connect> {
@@ -55,12 +71,27 @@ impl Finding {
     }
 }
 
+/// Returns errors as one line.
+#[must_use]
+pub fn joined<E: fmt::Display>(errors: &[E]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// Returns findings as one line for a log.
 #[must_use]
 pub fn one_line(findings: &[Finding]) -> String {
     let lines: Vec<String> =
         findings.iter().map(|f| format!("{} ({})", f.problem, f.remedy)).collect();
     lines.join("; ")
+}
+
+/// Returns tables in the form for readers, with the problems of each as one line.
+#[must_use]
+pub fn readable<T: Clone>(tables: &[Result<T, Vec<Finding>>]) -> Vec<Result<T, String>> {
+    let problems = |findings: Vec<Finding>| {
+        joined(&findings.into_iter().map(|finding| finding.problem).collect::<Vec<_>>())
+    };
+    tables.iter().map(|table| table.clone().map_err(problems)).collect()
 }
 
 /// Most names that a message lists.

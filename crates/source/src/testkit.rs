@@ -8,17 +8,19 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema};
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::{Condvar, Mutex};
+use tokio::runtime::Runtime;
 
 use crate::spec::CollectionConfig;
-use crate::{Change, FlushCause, LossCause, Sink};
+use crate::{Change, FlushCause, LossCause, ReadSet, Sink, Source, SourceError};
 
 /// Longest wait for a condition; a later one is a failure.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -112,6 +114,27 @@ impl Recorder {
         })
     }
 
+    /// Waits for a loss with this cause after event `from`, and returns its detail.
+    #[track_caller]
+    pub fn loses(&self, from: usize, cause: LossCause) -> String {
+        self.wait("the loss", |events| {
+            events[from..].iter().find_map(|event| match event {
+                Event::Loss(found, detail) if *found == cause => Some(detail.clone()),
+                _ => None,
+            })
+        })
+    }
+
+    /// Returns the losses and starts since event `from`, in order.
+    pub fn losses_and_starts(&self, from: usize) -> Vec<String> {
+        let name = |event| match event {
+            Event::Loss(cause, _) => Some(format!("{cause:?}")),
+            Event::Started(_) => Some("started".to_owned()),
+            _ => None,
+        };
+        self.since(from).into_iter().filter_map(name).collect()
+    }
+
     /// Waits for a loss with this cause after event `from` and for the next start. Returns the
     /// detail of the loss.
     #[track_caller]
@@ -169,34 +192,44 @@ pub fn spec(text: &str) -> CollectionConfig {
     }
 }
 
-/// Feed running on a thread of its own; dropping it stops the feed.
-pub struct Running {
-    pub sink: Arc<Recorder>,
-    shutdown: Arc<AtomicBool>,
+/// Feed on a thread of its own; dropping it stops the feed.
+pub struct FeedThread {
+    shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
-    pub schemas: Vec<KeySchema>,
 }
 
-impl Drop for Running {
+impl Drop for FeedThread {
     fn drop(&mut self) {
-        self.shutdown.store(true, Ordering::Relaxed);
+        self.shutdown.now();
         let joined = self.thread.take().unwrap().join();
         assert!(joined.is_ok() || std::thread::panicking());
     }
 }
 
-impl Running {
+impl FeedThread {
+    pub fn start(feed: impl FnOnce(&Shutdown) -> std::io::Result<()> + Send + 'static) -> Self {
+        let shutdown = Shutdown::new();
+        let ending = shutdown.clone();
+        let thread = std::thread::spawn(move || feed(&ending).expect("an event loop"));
+        Self { shutdown, thread: Some(thread) }
+    }
+}
+
+/// Source whose feed runs.
+pub struct Running<S> {
+    pub source: Arc<S>,
+    pub sink: Arc<Recorder>,
+    _feed: FeedThread,
+}
+
+impl<S: Source> Running<S> {
     pub fn start(
-        schemas: &[KeySchema],
-        feed: impl FnOnce(Arc<dyn Sink>, Arc<AtomicBool>) -> std::io::Result<()> + Send + 'static,
+        source: Arc<S>,
+        feed: impl FnOnce(Arc<dyn Sink>, &Shutdown) -> std::io::Result<()> + Send + 'static,
     ) -> Self {
         let sink = Arc::new(Recorder::default());
-        let shutdown = Arc::new(AtomicBool::new(false));
         let feed_sink = Arc::clone(&sink);
-        let stop = Arc::clone(&shutdown);
-        let thread =
-            Some(std::thread::spawn(move || feed(feed_sink, stop).expect("an event loop")));
-        Self { sink, shutdown, thread, schemas: schemas.to_vec() }
+        Self { source, sink, _feed: FeedThread::start(move |shutdown| feed(feed_sink, shutdown)) }
     }
 
     pub fn settle(&self) -> Position {
@@ -207,12 +240,27 @@ impl Running {
         self.sink.recovers(from, cause)
     }
 
+    pub fn schema(&self, collection: usize) -> &KeySchema {
+        &self.source.schemas()[collection]
+    }
+
     pub fn key(&self, collection: usize, parts: &[KeyPart<'_>]) -> Key {
-        self.schemas[collection].key(parts).unwrap()
+        self.schema(collection).key(parts).unwrap()
     }
 
     pub fn int(&self, collection: usize, id: i64) -> Key {
         self.key(collection, &[KeyPart::Integer(id)])
+    }
+
+    /// Reads the row with this id.
+    pub fn read(&self, collection: usize, id: i64) -> ReadSet {
+        let key = self.int(collection, id);
+        runtime().block_on(self.source.read(key.collection(), vec![key])).unwrap()
+    }
+
+    /// Returns the version of a read of this row.
+    pub fn version_of_a_read(&self, collection: usize, id: i64) -> Version {
+        self.read(collection, id).version
     }
 
     /// Returns the events that the feed delivers for the changes of `work`.
@@ -230,5 +278,53 @@ impl Running {
             other => panic!("{other:?}"),
         };
         self.delivered_of(work).into_iter().map(key).collect()
+    }
+}
+
+/// Source with a runtime for its reads.
+pub struct Reader<S> {
+    pub source: Arc<S>,
+    runtime: Runtime,
+}
+
+impl<S: Source> Reader<S> {
+    pub fn new(source: Arc<S>) -> Self {
+        Self { source, runtime: runtime() }
+    }
+
+    pub fn reading(
+        &self,
+        collection: u16,
+        ids: &[&str],
+    ) -> impl Future<Output = Result<ReadSet, SourceError>> + Send + use<S> {
+        let schema = &self.source.schemas()[usize::from(collection)];
+        let keys = ids
+            .iter()
+            .map(|id| schema.parse_url(id).unwrap_or_else(|e| panic!("{id}: {e}")))
+            .collect();
+        let source = Arc::clone(&self.source);
+        async move { source.read(CollectionId(collection), keys).await }
+    }
+
+    pub fn read(&self, collection: u16, ids: &[&str]) -> Result<ReadSet, SourceError> {
+        self.block_on(self.reading(collection, ids))
+    }
+
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Waits until `condition` is true.
+#[track_caller]
+pub fn wait(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -8,6 +8,7 @@
 //! thread's runtime ends only that task; [`TaskGuard`] counts it for the thread.
 
 mod policy;
+pub mod shutdown;
 
 #[cfg(any(test, feature = "failpoints"))]
 mod panic_point;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hotrow_admission::shed::{Level, Load, Pressure, Reading, Source};
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use hotrow_types::key::CollectionId;
 
@@ -25,22 +26,24 @@ use crate::shared::Shared;
 /// Time between two samples. Each costs some microseconds: it reads one small file of /proc.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Starts the sampling thread; it ends with [`super::shed::LoadShedder::end`].
+/// Starts the thread that samples until everything must end.
 pub(crate) fn start(
     shared: Arc<Shared>,
     workers: Vec<Arc<WorkerMetrics>>,
     config: Shed,
+    shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let ending = Arc::clone(&shared);
     let failed = Arc::clone(&shared);
-    let is_stopping = move || ending.load_shedder.has_ended();
+    let ending = shutdown.clone();
+    let shutdown = shutdown.clone();
+    let is_stopping = move || ending.is_ending();
     // Without sampling, the last sample must not keep refusing requests.
     let after_failure = move || failed.load_shedder.set(Load::default(), Default::default());
     supervisor.spawn("pressure", is_stopping, after_failure, move || {
         let mut watch = Watch::new(shared.clone(), workers.clone(), &config);
         watch.look(Nanos::now());
-        while watch.shared.load_shedder.pause(PERIOD) {
+        while shutdown.pause(PERIOD) {
             supervisor::turn();
             watch.look(Nanos::now());
         }

@@ -1,13 +1,12 @@
 //! Load shedding: refusals at the least possible cost.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hotrow_admission::shed::{Kind, Level, Load, Priority, Source, sheds};
 use hotrow_measure::counter::Counter;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
-use parking_lot::{Condvar, Mutex};
 
 use crate::body::Body;
 use crate::config::Shed;
@@ -21,8 +20,6 @@ pub(crate) struct LoadShedder {
     changes: AtomicU64,
     /// Least wait for the database since it was last taken, in nanoseconds.
     wait_ns: WaitNs,
-    ended: AtomicBool,
-    bell: (Mutex<()>, Condvar),
 }
 
 /// On a cache line of its own: read by every request and written when the load changes, so that the
@@ -53,8 +50,6 @@ impl LoadShedder {
             levels: Default::default(),
             changes: AtomicU64::new(0),
             wait_ns: WaitNs(AtomicU64::new(u64::MAX)),
-            ended: AtomicBool::new(false),
-            bell: Default::default(),
         }
     }
 
@@ -135,27 +130,6 @@ impl LoadShedder {
                 Ordering::Relaxed,
             );
         }
-    }
-
-    /// Ends the sampling thread.
-    pub(crate) fn end(&self) {
-        let _held = self.bell.0.lock();
-        self.ended.store(true, Ordering::Release);
-        self.bell.1.notify_all();
-    }
-
-    /// Returns whether the sampling thread must end.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    /// Waits for `time`. Returns `false` early when the thread must end.
-    pub(crate) fn pause(&self, time: std::time::Duration) -> bool {
-        let mut held = self.bell.0.lock();
-        if !self.ended.load(Ordering::Acquire) {
-            self.bell.1.wait_for(&mut held, time);
-        }
-        !self.ended.load(Ordering::Acquire)
     }
 }
 

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hotrow_server::config::{Concurrency, Config, Limits};
-use hotrow_server::drain::Shutdown;
 use hotrow_server::listen::Listeners;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
 use hotrow_server::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
 use hotrow_supervisor::Supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body, Incoming};
 use hyper::service::Service;

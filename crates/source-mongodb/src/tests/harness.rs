@@ -2,30 +2,21 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hotrow_types::key::{CollectionId, Key};
-use tokio::runtime::Runtime;
+use hotrow_types::key::Key;
 
 use super::place::Place;
 use crate::config::{CollectionConfig, Config, Follow, JsonForm};
 use crate::tuning::Tuning;
 use crate::{Hooks, Mongo, MongoSource, open};
-use hotrow_source::testkit::{Event, Running};
-use hotrow_source::{ReadSet, Row, Source as _, SourceError};
-
-pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) use hotrow_source::testkit::{DEADLINE, wait};
+use hotrow_source::testkit::{Event, Reader, Running};
+use hotrow_source::{ReadSet, Row, Source as _, SourceError, testkit};
 
 /// Returns the settings of a collection by `_id`.
 pub(super) fn spec(name: &str) -> CollectionConfig {
-    CollectionConfig {
-        name: name.into(),
-        table: name.into(),
-        key: vec!["_id".into()],
-        key_types: Vec::new(),
-        columns: None,
-        exclude: Vec::new(),
-    }
+    testkit::spec(&format!("{name}(_id)"))
 }
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
@@ -45,15 +36,14 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
 
 /// Source with a running feed; dropping it stops the feed.
 pub(super) struct Engine {
-    pub(super) source: Arc<MongoSource>,
-    pub(super) runtime: Runtime,
-    running: Running,
+    pub(super) reader: Reader<MongoSource>,
+    running: Running<MongoSource>,
 }
 
 impl Deref for Engine {
-    type Target = Running;
+    type Target = Running<MongoSource>;
 
-    fn deref(&self) -> &Running {
+    fn deref(&self) -> &Self::Target {
         &self.running
     }
 }
@@ -71,28 +61,19 @@ impl Engine {
     pub(super) fn launch(config: Config, hooks: Hooks, tune: impl FnOnce(&mut Tuning)) -> Self {
         let Mongo { source, mut feed } = open(config, hooks).unwrap_or_else(|e| panic!("{e}"));
         tune(&mut feed.tuning);
-        let running =
-            Running::start(source.schemas(), move |sink, shutdown| feed.run(sink, shutdown));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { source, runtime, running }
+        let reader = Reader::new(Arc::clone(&source));
+        Self {
+            reader,
+            running: Running::start(source, move |sink, shutdown| feed.run(sink, shutdown)),
+        }
     }
 
     pub(super) fn key(&self, collection: u16, id: &str) -> Key {
         self.source.schemas()[usize::from(collection)].parse_url(id).unwrap()
     }
 
-    pub(super) fn reading(
-        &self,
-        collection: u16,
-        ids: &[&str],
-    ) -> impl Future<Output = Result<ReadSet, SourceError>> + Send + use<> {
-        let keys = ids.iter().map(|id| self.key(collection, id)).collect();
-        let source = Arc::clone(&self.source);
-        async move { source.read(CollectionId(collection), keys).await }
-    }
-
     pub(super) fn read(&self, collection: u16, ids: &[&str]) -> Result<ReadSet, SourceError> {
-        self.runtime.block_on(self.reading(collection, ids))
+        self.reader.read(collection, ids)
     }
 
     /// Returns the record as text; "-" if there is none.
@@ -122,13 +103,4 @@ impl Engine {
 #[track_caller]
 pub(super) fn refusal(config: Config) -> String {
     open(config, Hooks::default()).map(drop).expect_err("it must be refused").to_string()
-}
-
-#[track_caller]
-pub(super) fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

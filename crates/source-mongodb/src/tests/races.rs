@@ -38,8 +38,8 @@ fn hidden_change() -> (Place, Engine, ChangeId) {
 #[test]
 fn a_read_after_a_delivered_change_waits_until_it_is_visible() {
     let (place, engine, mark) = hidden_change();
-    let reading = engine.reading(0, &["1"]);
-    let set = engine.runtime.block_on(async {
+    let reading = engine.reader.reading(0, &["1"]);
+    let set = engine.reader.block_on(async {
         let mut reading = Box::pin(reading);
         let early = tokio::time::timeout(Duration::from_millis(300), &mut reading).await;
         assert!(early.is_err(), "it must not be answered while the change is hidden: {early:?}");
@@ -84,8 +84,8 @@ fn a_read_after_the_start_sees_changes_before_the_stream() {
     engine.sink.wait("the start", |events| {
         events.iter().any(|e| matches!(e, Event::Started(_))).then_some(())
     });
-    let reading = engine.reading(0, &["1"]);
-    let set = engine.runtime.block_on(async {
+    let reading = engine.reader.reading(0, &["1"]);
+    let set = engine.reader.block_on(async {
         let mut reading = Box::pin(reading);
         let early = tokio::time::timeout(Duration::from_millis(200), &mut reading).await;
         // Either the stream reports the change, or every read sees it.

@@ -158,5 +158,5 @@ fn a_collection_that_is_not_served_is_an_error_and_no_panic() {
     let engine = Engine::on(&place, &["things"]);
     let key = engine.key(0, "1");
     let read = engine.source.read(hotrow_types::key::CollectionId(9), vec![key]);
-    assert!(matches!(engine.runtime.block_on(read), Err(SourceError::Broken { .. })));
+    assert!(matches!(engine.reader.block_on(read), Err(SourceError::Broken { .. })));
 }

@@ -145,9 +145,7 @@ fn a_revoked_privilege_is_a_loss_with_its_reason() {
     let from = engine.sink.len();
     place.standin().trouble("watch", Trouble::Fail(Failure::unauthorized("watch")));
     place.standin().cut(None);
-    engine.sink.wait("the loss", |events| {
-        events[from..].iter().find(|e| matches!(e, Event::Loss(LossCause::NotWatched, _))).map(drop)
-    });
+    engine.sink.loses(from, LossCause::NotWatched);
     place.standin().calm("watch");
     engine.recovers(from, LossCause::NotWatched);
     engine.settle();
@@ -251,9 +249,9 @@ fn reads_at_once_are_bounded() {
     place.insert("things", [doc! { "_id": 1 }]);
     let engine = Engine::on(&place, &["things"]);
     place.standin().trouble("find", Trouble::Hold);
-    let readings: Vec<_> = (0..20).map(|_| engine.reading(0, &["1"])).collect();
+    let readings: Vec<_> = (0..20).map(|_| engine.reader.reading(0, &["1"])).collect();
     let before = engine.source.queries_total();
-    let sent = engine.runtime.block_on(async {
+    let sent = engine.reader.block_on(async {
         let running: Vec<_> = readings.into_iter().map(tokio::spawn).collect();
         let end = Instant::now() + super::harness::DEADLINE;
         while place.standin().held("find") < 4 && Instant::now() < end {

@@ -1,7 +1,8 @@
 //! Privileges of docs/mysql.md: they are sufficient, because the other tests use no more, and the
 //! error for a missing one names its GRANT statement.
 
-use super::recorder::{Feed, config, refusal};
+use super::harness::refusal;
+use super::recorder::{Feed, config};
 use super::server::Server;
 
 const DOCUMENTATION: &str =

@@ -1,7 +1,7 @@
 //! Source on a server, and helpers to read from it.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::time::Duration;
 
 use hotrow_types::key::CollectionId;
 use serde_json::Value;
@@ -9,24 +9,9 @@ use serde_json::Value;
 use super::server::Server;
 use crate::config::Config;
 use crate::{Hooks, MysqlSource, OpenError, open};
-use hotrow_source::spec::{CollectionConfig, Follow};
-use hotrow_source::{ReadSet, Row, Source as _, SourceError};
-
-/// Time after which an unmet condition fails the test.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Parses `table(key, key)`.
-pub(super) fn spec(text: &str) -> CollectionConfig {
-    let (table, key) = text.strip_suffix(')').unwrap().rsplit_once('(').unwrap();
-    CollectionConfig {
-        name: table.into(),
-        table: table.into(),
-        key: key.split(", ").map(Into::into).collect(),
-        key_types: Vec::new(),
-        columns: None,
-        exclude: Vec::new(),
-    }
-}
+use hotrow_source::spec::Follow;
+pub(super) use hotrow_source::testkit::{spec, wait};
+use hotrow_source::{Row, Source as _, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     Config {
@@ -43,10 +28,15 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     }
 }
 
-/// Source and a runtime to read from it.
-pub(super) struct Reader {
-    pub(super) source: Arc<MysqlSource>,
-    runtime: tokio::runtime::Runtime,
+/// Source with a runtime for its reads.
+pub(super) struct Reader(testkit::Reader<MysqlSource>);
+
+impl Deref for Reader {
+    type Target = testkit::Reader<MysqlSource>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Reader {
@@ -60,20 +50,7 @@ impl Reader {
     }
 
     pub(super) fn try_open(config: Config) -> Result<Self, OpenError> {
-        let source = open(config, Hooks::default())?.source;
-        Ok(Self {
-            source,
-            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
-        })
-    }
-
-    pub(super) fn read(&self, collection: u16, ids: &[&str]) -> Result<ReadSet, SourceError> {
-        let schema = &self.source.schemas()[usize::from(collection)];
-        let keys = ids
-            .iter()
-            .map(|id| schema.parse_url(id).unwrap_or_else(|e| panic!("{id}: {e}")))
-            .collect();
-        self.runtime.block_on(self.source.read(CollectionId(collection), keys))
+        Ok(Self(testkit::Reader::new(open(config, Hooks::default())?.source)))
     }
 
     /// Same as [`Self::answers`], for a query limited to `query_bytes` in a budget of `total`
@@ -86,7 +63,7 @@ impl Reader {
             query_bytes,
             || true,
         );
-        let read = self.runtime.block_on(self.source.read_within(CollectionId(0), keys, rows));
+        let read = self.block_on(self.source.read_within(CollectionId(0), keys, rows));
         read.unwrap().rows.iter().map(answer_text).collect()
     }
 
@@ -99,10 +76,6 @@ impl Reader {
     pub(super) fn json(&self, collection: u16, id: &str) -> Value {
         let text = self.answers(collection, &[id]).remove(0);
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
-    }
-
-    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
     }
 }
 
@@ -120,16 +93,6 @@ fn answer_text(row: &Row) -> String {
 }
 
 /// Returns the error of opening a database.
-pub(super) fn refusal(config: Config) -> String {
+pub(crate) fn refusal(config: Config) -> String {
     Reader::try_open(config).map(|_| ()).unwrap_err().to_string()
-}
-
-/// Waits until `condition` is true.
-#[track_caller]
-pub(super) fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

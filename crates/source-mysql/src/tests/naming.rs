@@ -102,7 +102,7 @@ fn keys_of_the_feed_equal_keys_of_urls() {
                 format!("{image_sql} INSERT IGNORE INTO t{i} VALUES {}", values.join(", "));
             let inserted = feed.keys(&server, &insert);
             let by_url = |id: &String| {
-                feed.schemas[i].parse_url(id).unwrap_or_else(|e| panic!("{ty} {id}: {e}"))
+                feed.schema(i).parse_url(id).unwrap_or_else(|e| panic!("{ty} {id}: {e}"))
             };
             let mut named: Vec<Key> = ids(&server, i, printed).iter().map(by_url).collect();
             named.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));

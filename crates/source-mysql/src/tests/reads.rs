@@ -46,7 +46,7 @@ fn an_empty_answer_has_a_version_in_both_forms() {
     );
     let reader = Reader::on(&server, &["t(id)", "u(a, b)"]);
     let incarnation = server.incarnation();
-    let recent = &reader.source.shared.plan().unwrap().recent;
+    let recent = &reader.source.shared.published.plan().unwrap().recent;
     let requests = [
         (0, &["7"][..]),
         (0, &["7", "8"]),
@@ -84,7 +84,7 @@ fn a_read_of_the_snapshot_point_matches_its_version() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)");
     let reader = Reader::on(&server, &["t(id)"]);
-    let recent = std::sync::Arc::clone(&reader.source.shared.plan().unwrap().recent);
+    let recent = std::sync::Arc::clone(&reader.source.shared.published.plan().unwrap().recent);
     // The log has this transaction, but no session sees it.
     server.batch("XA START 'x'; UPDATE t SET v = 1; XA END 'x'; XA PREPARE 'x'");
     recent.record_flush(end(&server));
@@ -203,7 +203,7 @@ fn no_key_makes_the_server_scan_the_table() {
          INSERT INTO p SELECT seq, 'x' FROM seq_1_to_20000",
     );
     let reader = Reader::on(&server, &["i(k)", "c(k)", "l(k)", "p(a, b)"]);
-    let plan = reader.source.shared.plan().unwrap();
+    let plan = reader.source.shared.published.plan().unwrap();
     let rows_scanned = |sql: &str| {
         let text = server.query(&format!("FLUSH STATUS; {sql}; SHOW STATUS LIKE 'Handler_read%'"));
         let count = |name: &str| {
@@ -314,13 +314,13 @@ fn the_readers_sessions_are_read_only_and_in_utc() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE t (id int PRIMARY KEY)");
     let reader = Reader::on(&server, &["t(id)"]);
-    let plan = reader.source.shared.plan().unwrap();
+    let plan = reader.source.shared.published.plan().unwrap();
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
-    let lease = reader.block_on(reader.source.pool.lease(&plan, deadline)).unwrap();
+    let lease = reader.block_on(reader.source.lease(&plan, deadline)).unwrap();
     let sql = "SELECT @@time_zone, @@character_set_results, @@tx_read_only, @@tx_isolation, \
                @@max_statement_time";
     let rows = (usize::MAX, hotrow_source::RowBudget::unlimited());
-    let (sets, _) = reader.block_on(lease.query(sql.into(), rows, deadline)).unwrap();
+    let (sets, _) = reader.block_on(crate::pool::query(lease, sql.into(), rows, deadline)).unwrap();
     let row = sets[0].1[0].clone();
     let row: (String, String, u8, String, f64) = mysql_async::from_row(row);
     assert_eq!(row, ("+00:00".into(), "utf8mb4".into(), 1, "REPEATABLE-READ".into(), 10.0));

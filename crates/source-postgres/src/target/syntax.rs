@@ -126,5 +126,8 @@ fn keyword_value(text: &str) -> Result<(String, &str), TargetError> {
 }
 
 fn syntax(detail: &str) -> TargetError {
-    TargetError::Syntax { detail: detail.into() }
+    TargetError::Syntax {
+        detail: detail.into(),
+        example: "postgres://user:password@host:5432/database",
+    }
 }

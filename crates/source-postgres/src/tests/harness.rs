@@ -1,31 +1,15 @@
 //! A source on a server, with helpers to read from it.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::time::Duration;
 
-use hotrow_types::key::CollectionId;
 use serde_json::Value;
 
 use super::server::Server;
-use crate::config::{CollectionConfig, Config, Follow};
+use crate::config::{Config, Follow};
 use crate::{Hooks, OpenError, PostgresSource, open};
-use hotrow_source::{ReadSet, Row, Source as _, SourceError};
-
-/// Time limit of a condition.
-pub(super) const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Parses `table(key, key)`.
-pub(super) fn spec(text: &str) -> CollectionConfig {
-    let (table, key) = text.strip_suffix(')').unwrap().rsplit_once('(').unwrap();
-    CollectionConfig {
-        name: table.into(),
-        table: table.into(),
-        key: key.split(", ").map(Into::into).collect(),
-        key_types: Vec::new(),
-        columns: None,
-        exclude: Vec::new(),
-    }
-}
+pub(super) use hotrow_source::testkit::{spec, wait};
+use hotrow_source::{Row, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     Config {
@@ -42,10 +26,15 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
     }
 }
 
-/// A source, and a runtime for its reads.
-pub(super) struct Reader {
-    pub(super) source: Arc<PostgresSource>,
-    runtime: tokio::runtime::Runtime,
+/// Source with a runtime for its reads.
+pub(super) struct Reader(testkit::Reader<PostgresSource>);
+
+impl Deref for Reader {
+    type Target = testkit::Reader<PostgresSource>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Reader {
@@ -59,30 +48,7 @@ impl Reader {
     }
 
     pub(super) fn try_open(config: Config, hooks: Hooks) -> Result<Self, OpenError> {
-        let source = open(config, hooks)?.source;
-        Ok(Self {
-            source,
-            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
-        })
-    }
-
-    pub(super) fn read(&self, collection: u16, ids: &[&str]) -> Result<ReadSet, SourceError> {
-        self.block_on(self.reading(collection, ids))
-    }
-
-    pub(super) fn reading(
-        &self,
-        collection: u16,
-        ids: &[&str],
-    ) -> impl Future<Output = Result<ReadSet, SourceError>> + Send + use<> {
-        let schema = &self.source.schemas()[usize::from(collection)];
-        let keys = ids.iter().map(|id| schema.parse_url(id).unwrap()).collect();
-        let source = Arc::clone(&self.source);
-        async move { source.read(CollectionId(collection), keys).await }
-    }
-
-    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
+        Ok(Self(testkit::Reader::new(open(config, hooks)?.source)))
     }
 
     /// Returns the record as text.
@@ -100,15 +66,6 @@ impl Reader {
 }
 
 /// Returns the faults of a database as text.
-pub(super) fn refusal(config: Config) -> String {
+pub(crate) fn refusal(config: Config) -> String {
     Reader::try_open(config, Hooks::default()).map(|_| ()).unwrap_err().to_string()
-}
-
-#[track_caller]
-pub(super) fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

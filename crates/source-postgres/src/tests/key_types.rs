@@ -64,7 +64,7 @@ fn server() -> Server {
 }
 
 fn read(feed: &Feed, collection: usize, ids: &[&str]) -> Vec<Row> {
-    let schema = &feed.schemas[collection];
+    let schema = feed.schema(collection);
     let keys = ids.iter().map(|id| schema.parse_url(id).unwrap()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(feed.source.read(schema.collection(), keys)).unwrap().rows
@@ -80,7 +80,7 @@ fn an_id_and_the_feed_give_the_same_key() {
     let collections: Vec<String> = (0..CASES.len()).map(|i| format!("t{i}(id)")).collect();
     let feed = Feed::start(&server, &collections.iter().map(String::as_str).collect::<Vec<_>>());
     for (i, Case { ty, value, ids, other }) in CASES.iter().enumerate() {
-        let schema = &feed.schemas[i];
+        let schema = feed.schema(i);
         let key = schema.parse_url(ids[0]).unwrap();
         assert_eq!(read(&feed, i, &[ids[0]]), [Row::Missing], "{ty}");
         assert_eq!(
@@ -136,7 +136,7 @@ fn parts_of_a_composite_key_may_have_these_types() {
     let server = server();
     server.batch("CREATE TABLE c (d date, m mood, a numeric(6, 2), n int, PRIMARY KEY (d, m, a))");
     let feed = Feed::start(&server, &["c(d, m, a)"]);
-    let key = feed.schemas[0].parse_url("2024-02-29,good,1.5").unwrap();
+    let key = feed.schema(0).parse_url("2024-02-29,good,1.5").unwrap();
     assert_eq!(feed.keys(&server, "INSERT INTO c VALUES ('2024-02-29', 'good', 1.50, 1)"), [key]);
     let rows =
         read(&feed, 0, &["2024-02-29,good,1.5", "2024-02-29,bad,1.5", "2024-02-28,good,1.5"]);
@@ -153,10 +153,10 @@ fn an_alias_of_the_stored_key_is_answered_and_not_cached() {
     );
     let feed = Feed::start(&server, &["folded(id)", "loosely(id)", "composed(a, id)"]);
     for (i, table) in ["folded", "loosely", "composed"].into_iter().enumerate() {
-        assert!(feed.source.has_aliases(feed.schemas[i].collection()), "{table}");
+        assert!(feed.source.has_aliases(feed.schema(i).collection()), "{table}");
         let (a, id) = if table == "composed" { ("7, ", "7,") } else { ("", "") };
         let [stored, alias, none] = ["Strat", "STRAT", "none"].map(|text| format!("{id}{text}"));
-        let key = feed.schemas[i].parse_url(&stored).unwrap();
+        let key = feed.schema(i).parse_url(&stored).unwrap();
         assert_eq!(
             feed.keys(&server, &format!("INSERT INTO {table} VALUES ({a}'Strat', 1)")),
             std::slice::from_ref(&key),
@@ -170,7 +170,7 @@ fn an_alias_of_the_stored_key_is_answered_and_not_cached() {
         assert!(matches!(&read(&feed, i, &[&alias])[0], Row::Uncacheable(Some(_))), "{table}");
         // Only the spelling changes: both are reported.
         let keys = feed.keys(&server, &format!("UPDATE {table} SET id = 'sTRAT'"));
-        let respelled = feed.schemas[i].parse_url(&format!("{id}sTRAT")).unwrap();
+        let respelled = feed.schema(i).parse_url(&format!("{id}sTRAT")).unwrap();
         assert_eq!(keys, [key, respelled], "{table}");
     }
 }

@@ -259,12 +259,12 @@ fn a_new_plan_of_the_feed_applies_from_the_next_read_on() {
     server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     let reader = Reader::on(&server, &["t(id)"]);
     let shared = &reader.source.shared;
-    let plan = reader.source.shared.plan().unwrap();
+    let plan = reader.source.shared.published.plan().unwrap();
     let sessions =
         "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'hotrow'";
     let first = server.query(sessions);
-    shared.down("the feed reconnects");
-    shared.explain("the feed is still looking");
+    shared.published.down("the feed reconnects");
+    shared.published.explain("the feed is still looking");
     let error = reader.read(0, &["1"]).unwrap_err();
     assert!(
         matches!(&error, SourceError::Unavailable { detail } if detail == "the feed is still \

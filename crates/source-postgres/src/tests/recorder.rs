@@ -1,47 +1,37 @@
 //! A running feed against a server, with a recording sink.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_types::key::Key;
-use hotrow_types::version::{Position, Version};
+use hotrow_types::version::Position;
 
+use super::harness;
 use super::server::Server;
 use crate::config::Config;
 use crate::tuning::Tuning;
 use crate::{Hooks, Postgres, PostgresSource, open};
-use hotrow_source::spec::Follow;
 use hotrow_source::testkit::Running;
-pub(crate) use hotrow_source::testkit::{DEADLINE, Event, spec};
-use hotrow_source::{ReadSet, Source as _};
+pub(crate) use hotrow_source::testkit::{DEADLINE, Event};
 
+/// Returns a configuration with short times.
 pub(crate) fn config(url: String, collections: &[&str]) -> Config {
     Config {
         url,
-        feed_url: None,
-        publication: "hotrow".into(),
-        reads_in_flight: 2,
-        read_timeout: Duration::from_secs(10),
-        connect_timeout: Duration::from_secs(10),
-        follow: Follow::Changes,
         max_staleness: Duration::from_millis(200),
         schema_poll: Duration::from_millis(50),
-        collections: collections.iter().map(|c| spec(c)).collect(),
+        ..harness::config("", collections)
     }
 }
 
-/// A running feed; it stops when dropped.
-pub(crate) struct Feed {
-    pub(crate) source: Arc<PostgresSource>,
-    running: Running,
-}
+/// Feed that runs; it stops when dropped.
+pub(crate) struct Feed(Running<PostgresSource>);
 
 impl Deref for Feed {
-    type Target = Running;
+    type Target = Running<PostgresSource>;
 
-    fn deref(&self) -> &Running {
-        &self.running
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
@@ -57,25 +47,12 @@ impl Feed {
         let Postgres { source, mut feed } =
             open(config, Hooks::default()).unwrap_or_else(|e| panic!("{e}"));
         tune(&mut feed.tuning);
-        let running =
-            Running::start(source.schemas(), move |sink, shutdown| feed.run(sink, shutdown));
-        Self { source, running }
-    }
-
-    /// Returns the version of a read of this row.
-    pub(crate) fn version_of_a_read(&self, collection: usize, id: i64) -> Version {
-        self.read(collection, id).version
+        Self(Running::start(source, move |sink, shutdown| feed.run(sink, shutdown)))
     }
 
     /// Returns the position of a read of this row.
     pub(crate) fn position_of_a_read(&self, collection: usize, id: i64) -> Position {
         self.read(collection, id).position.expect("it has positions")
-    }
-
-    pub(crate) fn read(&self, collection: usize, id: i64) -> ReadSet {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let key = self.int(collection, id);
-        runtime.block_on(self.source.read(key.collection(), vec![key])).unwrap()
     }
 
     /// Runs `sql` and returns the events that the feed delivered for it.
@@ -88,11 +65,6 @@ impl Feed {
     pub(crate) fn keys(&self, server: &Server, sql: &str) -> Vec<Key> {
         self.keys_of(|| server.batch(sql))
     }
-}
-
-/// Returns the error of [`open`] for this configuration.
-pub(crate) fn refusal(config: Config) -> String {
-    open(config, Hooks::default()).map(drop).expect_err("it must be refused").to_string()
 }
 
 /// Returns the blockers as the log would name them.

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hotrow_measure::clock::Nanos;
@@ -17,6 +16,8 @@ use tempfile::TempDir;
 use crate::config::{CollectionConfig, Config, Watch};
 use crate::tuning::Tuning;
 use crate::{Hooks, SqliteSource, open_tuned};
+use hotrow_source::testkit::FeedThread;
+pub(super) use hotrow_source::testkit::spec;
 use hotrow_source::{Change, FlushCause, LossCause, ReadSet, Row, Sink, Source, SourceError};
 
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
@@ -69,19 +70,6 @@ pub(super) fn writer(path: &Path) -> Connection {
     writer.busy_timeout(DEADLINE).unwrap();
     writer.pragma_update(None, "synchronous", "OFF").unwrap();
     writer
-}
-
-/// Parses a collection of the form `table(key, key)`.
-pub(super) fn spec(text: &str) -> CollectionConfig {
-    let (table, key) = text.strip_suffix(')').unwrap().rsplit_once('(').unwrap();
-    CollectionConfig {
-        name: table.into(),
-        table: table.into(),
-        key: key.split(',').map(|k| k.trim().into()).collect(),
-        key_types: Vec::new(),
-        columns: None,
-        exclude: Vec::new(),
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -175,16 +163,7 @@ impl Sink for Recorder {
 pub(super) struct Engine {
     pub(super) source: Arc<SqliteSource>,
     pub(super) sink: Arc<Recorder>,
-    shutdown: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.shutdown.store(true, Ordering::Relaxed);
-        let joined = self.thread.take().unwrap().join();
-        assert!(joined.is_ok() || std::thread::panicking());
-    }
+    _feed: FeedThread,
 }
 
 impl Engine {
@@ -195,12 +174,10 @@ impl Engine {
     pub(super) fn start_hooked(config: Config, tuning: Tuning, hooks: Hooks) -> Self {
         let sqlite = open_tuned(config, hooks, tuning).unwrap();
         let sink = Arc::new(Recorder::default());
-        let shutdown = Arc::new(AtomicBool::new(false));
         let feed_sink = Arc::clone(&sink);
-        let stop = Arc::clone(&shutdown);
         let mut feed = sqlite.feed;
-        let thread = std::thread::spawn(move || feed.run(feed_sink, stop).expect("an event loop"));
-        Self { source: sqlite.source, sink, shutdown, thread: Some(thread) }
+        let feed = FeedThread::start(move |shutdown| feed.run(feed_sink, shutdown));
+        Self { source: sqlite.source, sink, _feed: feed }
     }
 
     /// Waits until the feed has reported that all changes committed before this call are delivered.

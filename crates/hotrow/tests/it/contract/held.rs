@@ -2,19 +2,18 @@
 //! held between its read and its delivery.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
 use hotrow::config::{Overrides, Resolved, SourceConfig, parse};
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
-use hotrow_server::drain::Shutdown;
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
 use hotrow_server::sink::{CacheSink, FeedCounts};
 use hotrow_source_sqlite::{Hooks, Sqlite, open};
+use hotrow_supervisor::shutdown::Shutdown;
 
 use hotrow_testkit::harness::{Client, Config, Database, SOON, await_until};
 
@@ -62,7 +61,6 @@ struct InProcessService {
     hold: Arc<AnswerHold>,
     counts: Arc<FeedCounts>,
     shutdown: Shutdown,
-    stop_feed: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -85,13 +83,12 @@ impl InProcessService {
             Shared::new(&server, cache, source, Calendar::new(Nanos::now(), 0)).expect("shared");
         let counts = Arc::new(FeedCounts::default());
         let sink = Arc::new(CacheSink::new(shared.clone(), counts.clone()));
-        let stop_feed = Arc::new(AtomicBool::new(false));
         let shutdown = Shutdown::new();
         let service = Service::bind(&server).expect("free ports");
         let data = service.data();
         let feed_thread = {
-            let stop = stop_feed.clone();
-            std::thread::spawn(move || feed.run(sink, stop).expect("an event loop"))
+            let shutdown = shutdown.clone();
+            std::thread::spawn(move || feed.run(sink, &shutdown).expect("an event loop"))
         };
         let serve_thread = {
             let shutdown = shutdown.clone();
@@ -102,7 +99,7 @@ impl InProcessService {
             })
         };
         await_until("the feed", SOON, || shared.cache.is_current(Nanos::now()));
-        Self { data, hold, counts, shutdown, stop_feed, threads: vec![feed_thread, serve_thread] }
+        Self { data, hold, counts, shutdown, threads: vec![feed_thread, serve_thread] }
     }
 
     /// Reads the record's price.
@@ -115,7 +112,6 @@ impl Drop for InProcessService {
     fn drop(&mut self) {
         self.hold.set(HoldState::Released);
         self.shutdown.now();
-        self.stop_feed.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             let ended = thread.join();
             assert!(ended.is_ok() || std::thread::panicking(), "a thread of the service panicked");

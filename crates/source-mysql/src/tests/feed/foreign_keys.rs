@@ -1,7 +1,7 @@
 //! Changes by foreign keys, of which the log has no rows. The account has exactly the privileges of
 //! docs/mysql.md, per table, and sees neither the parents nor `REFERENTIAL_CONSTRAINTS`.
 
-use super::super::recorder::refusal;
+use super::super::harness::refusal;
 use super::*;
 
 const USER: &str = "narrow";

@@ -1,6 +1,6 @@
 //! Keys other than a primary key of a signed integer.
 
-use super::super::recorder::refusal;
+use super::super::harness::refusal;
 use super::*;
 
 #[test]
@@ -14,7 +14,7 @@ fn unsigned_keys_have_all_64_bits() {
     let ids = ["0", "7", "9223372036854775807", "9223372036854775808", "18446744073709551615"];
     for (collection, table) in ["p", "z"].iter().enumerate() {
         for id in ids {
-            let key = feed.schemas[collection].parse_url(id).unwrap();
+            let key = feed.schema(collection).parse_url(id).unwrap();
             let sql = format!(
                 "INSERT INTO {table} (id) VALUES ({id}); DELETE FROM {table} WHERE id = {id}"
             );
@@ -22,8 +22,8 @@ fn unsigned_keys_have_all_64_bits() {
         }
     }
     assert!(
-        feed.schemas[0].parse_url("-1").is_err()
-            && feed.schemas[0].parse_url("18446744073709551616").is_err()
+        feed.schema(0).parse_url("-1").is_err()
+            && feed.schema(0).parse_url("18446744073709551616").is_err()
     );
 }
 

@@ -66,7 +66,7 @@ fn lock_holders_are_named_as_far_as_privileges_allow() {
     let server = server();
     let dropping = lock_table(&server, "b");
     let feed = Feed::launch(config(server.url(), &["a(id)"]), |_| {});
-    let plan = feed.source.shared.plan().unwrap();
+    let plan = feed.source.shared.published.plan().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let describe = async |url: String| {
         let target = crate::target::Target::parse(&url).unwrap();

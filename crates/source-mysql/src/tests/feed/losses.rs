@@ -8,16 +8,6 @@ fn one_table() -> Server {
     server
 }
 
-/// Returns the losses and starts since event `from`, in order.
-fn losses_and_starts(feed: &Feed, from: usize) -> Vec<String> {
-    let name = |event| match event {
-        Event::Loss(cause, _) => Some(format!("{cause:?}")),
-        Event::Started(_) => Some("started".to_owned()),
-        _ => None,
-    };
-    feed.sink.since(from).into_iter().filter_map(name).collect()
-}
-
 /// Kills the sessions of the process list that match a condition.
 fn kill(server: &Server, which: &str) {
     let ids = server.query(&format!(
@@ -38,7 +28,7 @@ fn an_ended_session_is_one_loss_and_a_new_start() {
         kill(&server, which);
         feed.recovers(from, LossCause::Unavailable);
         feed.settle();
-        assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "started"], "{which}");
+        assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "started"], "{which}");
         let id = i64::try_from(id).unwrap();
         assert_eq!(
             feed.keys(&server, &format!("INSERT INTO p VALUES ({id}, 0)")),
@@ -54,16 +44,11 @@ fn the_feed_recovers_from_a_restart_and_a_crash() {
     for (id, how) in [Stop::Fast, Stop::Kill].into_iter().enumerate() {
         let from = feed.sink.len();
         server.stop(how);
-        feed.sink.wait("the loss", |events| {
-            events[from..]
-                .iter()
-                .any(|e| matches!(e, Event::Loss(LossCause::Unavailable, _)))
-                .then_some(())
-        });
+        feed.sink.loses(from, LossCause::Unavailable);
         server.restart();
         feed.recovers(from, LossCause::Unavailable);
         feed.settle();
-        assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "started"], "{how:?}");
+        assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "started"], "{how:?}");
         let id = i64::try_from(id).unwrap();
         assert_eq!(
             feed.keys(&server, &format!("INSERT INTO p VALUES ({id}, 0)")),
@@ -83,12 +68,7 @@ fn a_paused_server_makes_the_feed_stale_and_ends_its_session() {
     let from = feed.sink.len();
     server.pause();
     let paused_at = hotrow_measure::clock::Nanos::now();
-    let detail = feed.sink.wait("the loss", |events| {
-        events[from..].iter().find_map(|e| match e {
-            Event::Loss(LossCause::Unavailable, detail) => Some(detail.clone()),
-            _ => None,
-        })
-    });
+    let detail = feed.sink.loses(from, LossCause::Unavailable);
     assert!(detail.contains("has not answered for 3s"), "{detail}");
     // Nothing claimed to be fresh since the pause: an answer that arrived late was requested
     // before.
@@ -147,7 +127,7 @@ fn another_server_is_another_database() {
     server.stop(Stop::Fast);
     feed.recovers(from, LossCause::OtherDatabase);
     let after = feed.settle();
-    assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "OtherDatabase", "started"]);
+    assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "OtherDatabase", "started"]);
     assert_ne!(before.incarnation, after.incarnation);
     assert_eq!(feed.keys(&other, "INSERT INTO p VALUES (1, 0)"), [feed.int(0, 1)]);
 }

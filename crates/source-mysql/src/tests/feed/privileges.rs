@@ -69,11 +69,6 @@ fn reads_fail_after_the_account_is_dropped() {
     assert!(read(&feed, 0).is_ok());
     let from = feed.sink.len();
     server.batch("DROP USER hotrow@'%'");
-    feed.sink.wait("the loss", |events| {
-        events[from..]
-            .iter()
-            .any(|e| matches!(e, Event::Loss(LossCause::Unavailable, _)))
-            .then_some(())
-    });
+    feed.sink.loses(from, LossCause::Unavailable);
     assert!(matches!(read(&feed, 0), Err(SourceError::Unavailable { .. })));
 }

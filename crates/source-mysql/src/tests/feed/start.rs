@@ -1,4 +1,4 @@
-use super::super::recorder::refusal;
+use super::super::harness::refusal;
 use super::*;
 
 #[test]

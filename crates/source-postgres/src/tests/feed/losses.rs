@@ -9,16 +9,6 @@ fn one_table() -> Server {
     server
 }
 
-/// Returns the losses and starts since event `from`, in order.
-fn losses_and_starts(feed: &Feed, from: usize) -> Vec<String> {
-    let name = |event| match event {
-        Event::Loss(cause, _) => Some(format!("{cause:?}")),
-        Event::Started(_) => Some("started".to_owned()),
-        _ => None,
-    };
-    feed.sink.since(from).into_iter().filter_map(name).collect()
-}
-
 #[test]
 fn an_ended_session_is_one_loss_and_a_new_start() {
     let server = one_table();
@@ -32,7 +22,7 @@ fn an_ended_session_is_one_loss_and_a_new_start() {
         server.batch(ends);
         feed.recovers(from, LossCause::Unavailable);
         feed.settle();
-        assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "started"], "{ends}");
+        assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "started"], "{ends}");
         assert_eq!(
             feed.keys(&server, "INSERT INTO p SELECT 1 + coalesce(max(id), 0) FROM p RETURNING id")
                 .len(),
@@ -56,16 +46,11 @@ fn a_restart_and_a_crash_are_survived() {
             Some(how) => server.stop(how),
             None => server.kill9(),
         }
-        feed.sink.wait("the loss", |events| {
-            events[from..]
-                .iter()
-                .any(|e| matches!(e, Event::Loss(LossCause::Unavailable, _)))
-                .then_some(())
-        });
+        feed.sink.loses(from, LossCause::Unavailable);
         server.restart();
         feed.recovers(from, LossCause::Unavailable);
         feed.settle();
-        assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "started"], "{how:?}");
+        assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "started"], "{how:?}");
         let id = i64::try_from(i).unwrap();
         assert_eq!(feed.keys(&server, &format!("INSERT INTO p VALUES ({i})")), [feed.int(0, id)]);
     }
@@ -82,12 +67,7 @@ fn a_stopped_server_makes_entries_stale_and_ends_the_session() {
     server.pause();
     let advances_to = feed.sink.newest_advance();
     let stood_still_at = hotrow_measure::clock::Nanos::now();
-    let detail = feed.sink.wait("the loss", |events| {
-        events[from..].iter().find_map(|e| match e {
-            Event::Loss(LossCause::Unavailable, detail) => Some(detail.clone()),
-            _ => None,
-        })
-    });
+    let detail = feed.sink.loses(from, LossCause::Unavailable);
     assert!(detail.contains("has not answered for 3s"), "{detail}");
     // No freshness was reported in between: events that arrived late had been requested before.
     let newest = feed.sink.newest_advance();
@@ -115,7 +95,7 @@ fn a_fail_over_is_another_log() {
     standby.promote();
     feed.recovers(from, LossCause::OtherLog);
     let after = feed.settle();
-    assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "OtherLog", "started"]);
+    assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "OtherLog", "started"]);
     assert_ne!(before.incarnation, after.incarnation);
     assert_eq!(feed.keys(&standby, "INSERT INTO p VALUES (1)"), [feed.int(0, 1)]);
 }
@@ -131,7 +111,7 @@ fn a_restart_begins_another_incarnation() {
     let after = feed.settle();
     assert_ne!(before.incarnation, after.incarnation);
     assert!(after.at > before.at, "the log itself continues: {before:?} {after:?}");
-    assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "started"]);
+    assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "started"]);
     // A read reports the same incarnation.
     assert_eq!(feed.position_of_a_read(0, 1).incarnation, after.incarnation);
 }
@@ -148,14 +128,14 @@ fn a_log_that_went_backwards_is_another_history() {
     feed.recovers(from, LossCause::OtherLog);
     let after = feed.settle();
     assert_ne!(before.incarnation, after.incarnation);
-    assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "OtherLog", "started"]);
+    assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "OtherLog", "started"]);
     assert_eq!(feed.position_of_a_read(0, 1).incarnation, after.incarnation);
     // Once only: the next session continues the log that this one has seen.
     let from = feed.sink.len();
     server.batch("SELECT pg_terminate_backend(pid) FROM pg_stat_replication");
     feed.recovers(from, LossCause::Unavailable);
     assert_eq!(feed.settle().incarnation, after.incarnation);
-    assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "started"]);
+    assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "started"]);
 }
 
 #[test]
@@ -201,5 +181,5 @@ fn the_feed_starts_once_a_slot_is_free() {
     server.batch("SELECT pg_drop_replication_slot('b')");
     feed.recovers(from, LossCause::Unavailable);
     feed.settle();
-    assert_eq!(losses_and_starts(&feed, from), ["Unavailable", "started"]);
+    assert_eq!(feed.sink.losses_and_starts(from), ["Unavailable", "started"]);
 }

@@ -1,13 +1,8 @@
 use super::*;
-use crate::tests::recorder::refusal;
+use crate::tests::harness::refusal;
 
 fn lost_for(feed: &Feed, from: usize) -> String {
-    feed.sink.wait("the loss", |events| {
-        events[from..].iter().find_map(|e| match e {
-            Event::Loss(LossCause::NotWatched, detail) => Some(detail.clone()),
-            _ => None,
-        })
-    })
+    feed.sink.loses(from, LossCause::NotWatched)
 }
 
 #[test]

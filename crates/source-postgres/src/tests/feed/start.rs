@@ -3,7 +3,7 @@ use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::tests::recorder::refusal;
+use crate::tests::harness::refusal;
 use crate::tests::server::Stop;
 
 /// Waits until a query returns this.

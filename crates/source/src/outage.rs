@@ -1,0 +1,134 @@
+//! Outage of a server: the reason that no connection can be opened, and the time of the next
+//! attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::SourceError;
+
+/// First delay after a failed attempt to connect. It doubles with each further failure.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+/// Longest delay, and thus the longest time until a server that is back is found.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// Outage of the server that the readers use, if there is one.
+#[derive(Debug, Default)]
+pub struct Outage(Mutex<Option<Failure>>);
+
+/// Period in which no attempt has succeeded.
+#[derive(Debug)]
+struct Failure {
+    attempts: u32,
+    /// Time of the next attempt.
+    retry_at: Instant,
+    /// True if an open connection has answered since the last attempt.
+    answered: bool,
+    why: Arc<str>,
+}
+
+impl Outage {
+    /// Records a failed attempt to reach the server.
+    pub fn failed(&self, why: &str) {
+        let mut failure = self.0.lock();
+        let attempts = failure.as_ref().map_or(0, |failure| failure.attempts).saturating_add(1);
+        let delay = BACKOFF_MAX.min(BACKOFF_FIRST * (1 << attempts.min(8).saturating_sub(1)));
+        // Spreads instances over time. One instance makes only one attempt at a time.
+        let jitter = 0.5 + f64::from(Nanos::now().0 as u32 % 512) / 1024.0;
+        let retry_at = Instant::now() + delay.mul_f64(jitter);
+        *failure = Some(Failure { attempts, retry_at, answered: false, why: why.into() });
+    }
+
+    /// Records a successful attempt: the outage has ended.
+    pub fn connected(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Records an answer on a connection that was open already. The server is healthy then, but new
+    /// connections may still be refused.
+    pub fn answered(&self) {
+        if let Some(failure) = &mut *self.0.lock() {
+            failure.answered = true;
+        }
+    }
+
+    /// Permits an attempt to connect, which takes at most `attempt_max`. During an outage only one
+    /// caller at a time has the permission.
+    ///
+    /// # Errors
+    /// [`SourceError::Unavailable`] with the reason of the outage.
+    pub fn may_connect(&self, attempt_max: Duration) -> Result<(), SourceError> {
+        let mut failure = self.0.lock();
+        let Some(failure) = &mut *failure else { return Ok(()) };
+        let now = Instant::now();
+        if now < failure.retry_at {
+            return Err(SourceError::unavailable(&*failure.why));
+        }
+        // The attempt defers those of other callers for as long as it may take.
+        failure.retry_at = now + attempt_max;
+        Ok(())
+    }
+
+    /// Checks that no outage lasts; see [`crate::Source::health`].
+    ///
+    /// # Errors
+    /// Returns the reason of the outage.
+    pub fn health(&self) -> Result<(), String> {
+        match &*self.0.lock() {
+            Some(failure) if !failure.answered => Err(failure.why.to_string()),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATTEMPT_MAX: Duration = Duration::from_secs(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn one_caller_at_a_time_connects_during_an_outage() {
+        let outage = Outage::default();
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()));
+        outage.failed("refused");
+        let refused = Err(SourceError::unavailable("refused"));
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), refused);
+        tokio::time::advance(BACKOFF_FIRST).await;
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()));
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), refused, "another caller is connecting");
+        tokio::time::advance(ATTEMPT_MAX).await;
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()), "that caller is gone");
+        outage.connected();
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_grow_up_to_a_bound() {
+        let outage = Outage::default();
+        for _ in 0..40 {
+            outage.failed("refused");
+        }
+        tokio::time::advance(BACKOFF_MAX / 2 - Duration::from_millis(1)).await;
+        assert!(outage.may_connect(ATTEMPT_MAX).is_err());
+        tokio::time::advance(BACKOFF_MAX / 2).await;
+        assert_eq!(outage.may_connect(ATTEMPT_MAX), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_restores_the_health() {
+        let outage = Outage::default();
+        assert_eq!(outage.health(), Ok(()));
+        outage.failed("refused");
+        assert_eq!(outage.health(), Err("refused".into()));
+        outage.answered();
+        assert_eq!(outage.health(), Ok(()));
+        outage.failed("refused again");
+        assert_eq!(outage.health(), Err("refused again".into()));
+        outage.connected();
+        assert_eq!(outage.health(), Ok(()));
+    }
+}
