@@ -324,7 +324,7 @@ fn subsystem(error: impl std::fmt::Display) -> ServeError {
 
 /// Disables safeguards, so that the consistency test can prove that it detects their absence.
 #[cfg(feature = "failpoints")]
-fn disable_safeguards(failpoints: &Failpoints, cache: &Cache<hotrow_server::Trouble>) {
+fn disable_safeguards(failpoints: &Failpoints, cache: &Cache<hotrow_source::ReadFailure>) {
     for safeguard in &failpoints.safeguards {
         tracing::warn!(?safeguard, "a safeguard is disabled; this is a build for tests");
         cache.disable(*safeguard);

@@ -13,6 +13,7 @@ use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::{Freshness, Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -31,7 +32,6 @@ use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
 use crate::route::{METHODS, Route};
 use crate::scan_detector;
 use crate::shared::{InflightGuard, Shared};
-use crate::trouble::Trouble;
 
 /// An answer and its outcome for the metrics.
 pub type Outcome = (Response<Body>, CacheOutcome);
@@ -267,7 +267,7 @@ impl Handler {
         &self,
         key: Key,
         mode: ReadMode,
-        (waiter, deadline, size): (Waiter<Trouble>, Nanos, Option<AnswerReservation>),
+        (waiter, deadline, size): (Waiter<ReadFailure>, Nanos, Option<AnswerReservation>),
         outcome: CacheOutcome,
         request_headers: &HeaderMap,
     ) -> Step {
@@ -341,7 +341,7 @@ impl Handler {
     pub(crate) async fn wait_for(
         &self,
         collection: CollectionId,
-        waiter: Waiter<Trouble>,
+        waiter: Waiter<ReadFailure>,
         deadline: Nanos,
     ) -> Result<Record, HttpError> {
         match tokio::time::timeout(
@@ -393,7 +393,7 @@ impl Handler {
         &self,
         CollectionId(id): CollectionId,
         mode: ReadMode,
-        lookup: &Lookup<Trouble>,
+        lookup: &Lookup<ReadFailure>,
     ) {
         let kind = match lookup {
             Lookup::Hit(_, Freshness::Fresh) => LookupKind::Hit,

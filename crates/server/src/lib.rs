@@ -37,7 +37,4 @@ pub mod service;
 pub mod shared;
 pub mod sink;
 mod throttle;
-mod trouble;
 pub mod worker;
-
-pub use trouble::Trouble;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hotrow_admission::concurrency::limit::Outcome;
-use hotrow_cache::flight::{FlightError, Waited, Waiter};
-use hotrow_cache::{Answers, BatchLoader, Fetched, Record};
+use hotrow_cache::flight::{Waited, Waiter};
+use hotrow_cache::{Answers, BatchLoader, Fetched, LookupError, Record};
 use hotrow_measure::clock::Nanos;
-use hotrow_source::{ReadSet, Row, SourceError};
+use hotrow_source::{ReadFailure, ReadSet, Row, SourceError};
 use hotrow_supervisor::TaskGuard;
 use hotrow_types::key::CollectionId;
 
@@ -18,7 +18,6 @@ use crate::admission::breaker;
 use crate::admission::concurrency::Query;
 use crate::http_error::HttpError;
 use crate::shared::Shared;
-use crate::trouble::Trouble;
 
 /// Sends the queued queries of the collection on this worker's runtime, if a batch loader is free.
 pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
@@ -36,14 +35,14 @@ pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
 /// millisecond.
 const RECORD_BYTES_PER_TURN: usize = 256 << 10;
 
-async fn run_batches(shared: Arc<Shared>, mut loader: BatchLoader<Trouble>) {
+async fn run_batches(shared: Arc<Shared>, mut loader: BatchLoader<ReadFailure>) {
     loop {
         let limiter_permit = shared.limiter.enter().await;
         let now = Nanos::now();
         let breaker_permit = match breaker::ask(&shared, now) {
             Ok(breaker_permit) => breaker_permit,
             // A key queued after this finds no leader, and leads itself.
-            Err(trouble) => return breaker::give_up(&shared, loader.collection(), trouble),
+            Err(failure) => return breaker::give_up(&shared, loader.collection(), failure),
         };
         let id = loader.collection();
         loader.limit_keys(shared.budgets.query_keys_max(id));
@@ -96,24 +95,24 @@ fn convert_result(
     result: Result<ReadSet, SourceError>,
     keys: usize,
     collection: &str,
-) -> Result<Answers<Trouble>, Trouble> {
+) -> Result<Answers<ReadFailure>, ReadFailure> {
     let read = result.map_err(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
             tracing::warn!(collection, keys, suppressed, %error, "query failed");
         });
-        Trouble::from(&error)
+        ReadFailure::from(&error)
     })?;
     let rows = read.rows.into_iter().map(|row| match row {
         Row::Found(body) => Fetched::Found(body),
         Row::Missing => Fetched::Missing,
         Row::Uncacheable(body) => Fetched::Uncacheable(body),
         Row::NotRead => Fetched::NotRead,
-        Row::NoRoom => Fetched::Failed(Trouble::NoRoom),
+        Row::NoRoom => Fetched::Failed(ReadFailure::NoRoom),
         Row::Unreadable(cause) => {
             crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
                 tracing::warn!(collection, suppressed, cause, "record cannot be turned into JSON");
             });
-            Fetched::Failed(Trouble::Unreadable)
+            Fetched::Failed(ReadFailure::Unreadable)
         }
     });
     Ok(Answers { version: read.version, position: read.position, rows: rows.collect() })
@@ -123,8 +122,8 @@ fn convert_result(
 pub(crate) async fn wait(
     shared: &Arc<Shared>,
     collection: CollectionId,
-    mut waiter: Waiter<Trouble>,
-) -> Result<Record, FlightError<Trouble>> {
+    mut waiter: Waiter<ReadFailure>,
+) -> Result<Record, LookupError<ReadFailure>> {
     loop {
         match (&mut waiter).await {
             Waited::Done(result) => return result,
@@ -139,13 +138,13 @@ type FinishedRead<T, E> = (T, Result<Record, E>);
 /// Waits for several reads at once, so that each result is used at once although another takes
 /// longer.
 pub(crate) struct PendingReads<T> {
-    pending: Vec<(T, Waiter<Trouble>)>,
-    done: VecDeque<FinishedRead<T, FlightError<Trouble>>>,
+    pending: Vec<(T, Waiter<ReadFailure>)>,
+    done: VecDeque<FinishedRead<T, LookupError<ReadFailure>>>,
 }
 
 impl<T> PendingReads<T> {
     /// Takes reads in the order in which they were queued.
-    pub(crate) fn new(reads: Vec<(T, Waiter<Trouble>)>) -> Self {
+    pub(crate) fn new(reads: Vec<(T, Waiter<ReadFailure>)>) -> Self {
         Self { pending: reads, done: VecDeque::new() }
     }
 

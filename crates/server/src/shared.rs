@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
-use hotrow_source::Source;
+use hotrow_source::{ReadFailure, Source};
 use hotrow_types::key::{CollectionId, KeySchema};
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::Notify;
@@ -23,7 +23,6 @@ use crate::lookups::Calendar;
 use crate::refresh::Refresh;
 use crate::route::Router;
 use crate::scan_detector::BaselineHitRatio;
-use crate::trouble::Trouble;
 
 /// A collection, ready to serve.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ pub struct Collection {
 /// Shared by all workers and the admin side.
 pub struct Shared {
     /// The cache.
-    pub cache: Arc<Cache<Trouble>>,
+    pub cache: Arc<Cache<ReadFailure>>,
     /// The database.
     pub source: Arc<dyn Source>,
     /// Maps names to collections.
@@ -91,7 +90,7 @@ impl Shared {
     /// If a configured `cache_control` is not a valid header value.
     pub fn new(
         config: &Config,
-        cache: Arc<Cache<Trouble>>,
+        cache: Arc<Cache<ReadFailure>>,
         source: Arc<dyn Source>,
         calendar: Calendar,
     ) -> Result<Arc<Self>, http::header::InvalidHeaderValue> {

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use hotrow_admission::breaker::{Breaker, Cause, Config, Outcome, State, Ticket, Transition};
 use hotrow_measure::clock::Nanos;
-use hotrow_source::SourceError;
+use hotrow_source::{ReadFailure, SourceError};
 use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
 use crate::http_error::{HttpError, whole_seconds};
 use crate::shared::Shared;
-use crate::trouble::Trouble;
 
 /// Breaker with its counters. On cache lines of its own, like the concurrency limiter.
 #[derive(Debug)]
@@ -40,8 +39,8 @@ pub(crate) struct Permit<'a> {
 /// Asks for the right to send a query.
 ///
 /// # Errors
-/// [`Trouble::CircuitOpen`] when none may be sent.
-pub(crate) fn ask(shared: &Shared, now: Nanos) -> Result<Permit<'_>, Trouble> {
+/// [`ReadFailure::CircuitOpen`] when none may be sent.
+pub(crate) fn ask(shared: &Shared, now: Nanos) -> Result<Permit<'_>, ReadFailure> {
     let own = &shared.breaker;
     let Some(breaker) = &own.breaker else { return Ok(Permit { shared, ticket: None }) };
     let (asked, transition) = {
@@ -52,7 +51,7 @@ pub(crate) fn ask(shared: &Shared, now: Nanos) -> Result<Permit<'_>, Trouble> {
     };
     transition.iter().for_each(|transition| on_transition(shared, transition));
     asked.map(|ticket| Permit { shared, ticket: Some(ticket) }).map_err(|refused| {
-        Trouble::CircuitOpen { retry_after_s: retry_after_s(refused.retry_after) }
+        ReadFailure::CircuitOpen { retry_after_s: retry_after_s(refused.retry_after) }
     })
 }
 
@@ -178,14 +177,14 @@ fn on_transition(shared: &Shared, &Transition { to, cause, .. }: &Transition) {
     else {
         return;
     };
-    let trouble = Trouble::CircuitOpen { retry_after_s: retry_after_s(open_for) };
+    let failure = ReadFailure::CircuitOpen { retry_after_s: retry_after_s(open_for) };
     // At most 1,000 collections: see the configuration.
-    (0..shared.collections.len()).for_each(|i| give_up(shared, CollectionId(i as u16), trouble));
+    (0..shared.collections.len()).for_each(|i| give_up(shared, CollectionId(i as u16), failure));
 }
 
 /// Answers all waiters of the collection whose query is not sent yet.
-pub(crate) fn give_up(shared: &Shared, collection: CollectionId, trouble: Trouble) {
-    shared.breaker.count_refused(shared.cache.give_up(collection, &trouble));
+pub(crate) fn give_up(shared: &Shared, collection: CollectionId, failure: ReadFailure) {
+    shared.breaker.count_refused(shared.cache.give_up(collection, &failure));
 }
 
 /// A missing table or an unreadable row does not count: pausing reads would not repair it.

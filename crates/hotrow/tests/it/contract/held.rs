@@ -67,7 +67,10 @@ struct InProcessService {
 }
 
 impl InProcessService {
-    fn start(database: &Database, prepare: impl FnOnce(&Cache<hotrow_server::Trouble>)) -> Self {
+    fn start(
+        database: &Database,
+        prepare: impl FnOnce(&Cache<hotrow_source::ReadFailure>),
+    ) -> Self {
         let config =
             Config::new(database.path()).collection("products").set("source.reads_in_flight", "2");
         let unset = |_: &str| Err(std::env::VarError::NotPresent);
@@ -133,7 +136,7 @@ fn price(client: &mut Client) -> u64 {
 /// while the first one was held.
 fn price_after_the_race(
     between: bool,
-    prepare: impl FnOnce(&Cache<hotrow_server::Trouble>),
+    prepare: impl FnOnce(&Cache<hotrow_source::ReadFailure>),
 ) -> (Option<u64>, u64) {
     let database = Database::with_products(1);
     let service = InProcessService::start(&database, prepare);

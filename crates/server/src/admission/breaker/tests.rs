@@ -3,8 +3,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use hotrow_cache::flight::{FlightError, Waited};
-use hotrow_cache::{Lookup, ReadMode};
+use hotrow_cache::flight::Waited;
+use hotrow_cache::{Lookup, LookupError, ReadMode};
 use hotrow_types::key::{Key, KeyPart};
 
 use super::*;
@@ -41,7 +41,9 @@ fn misses_and_queries_are_refused_alike_and_counted() {
     (0..2).for_each(|_| fail(&shared));
     let later = START.after(Duration::from_millis(1500));
     assert_eq!(shared.breaker.state(later), State::Open);
-    let Err(Trouble::CircuitOpen { retry_after_s }) = ask(&shared, later) else { panic!("open") };
+    let Err(ReadFailure::CircuitOpen { retry_after_s }) = ask(&shared, later) else {
+        panic!("open")
+    };
     assert!(
         (1..=3).contains(&retry_after_s),
         "half of 4 seconds at least, less 1.5: {retry_after_s}"
@@ -86,7 +88,7 @@ fn waiters_for_an_unsent_query_are_answered() {
     let left_alone = |waited| {
         matches!(
             waited,
-            Poll::Ready(Waited::Done(Err(FlightError::Source(Trouble::CircuitOpen {
+            Poll::Ready(Waited::Done(Err(LookupError::Source(ReadFailure::CircuitOpen {
                 retry_after_s: 1..=4
             }))))
         )

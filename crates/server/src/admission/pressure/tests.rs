@@ -49,6 +49,6 @@ fn a_lifo_queue_raises_the_level_while_keys_wait() {
     shared.load_shedder.waited(Duration::ZERO);
     watch.look(START);
     assert_eq!(shared.load_shedder.load().map(|load| load.delay), Some(Level::Elevated));
-    shared.cache.give_up(CollectionId(0), &crate::trouble::Trouble::Unreadable);
+    shared.cache.give_up(CollectionId(0), &hotrow_source::ReadFailure::Unreadable);
     assert!(!watch.reading(START).standing, "its keys no longer wait");
 }
