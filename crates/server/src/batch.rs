@@ -5,7 +5,7 @@ mod ids;
 mod list;
 mod render;
 
-use std::net::IpAddr;
+use std::rc::Rc;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Lookup, Presence, ReadMode, Record};
@@ -13,12 +13,12 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
-use crate::admission::deadline::RequestTimes;
 use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
+use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
 use crate::handle::{Handler, Outcome, ReadRequirement, Step};
 use crate::http_error::HttpError;
 use crate::lookups::LookupKind;
@@ -26,8 +26,7 @@ use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::precondition;
 use crate::read::{PendingReads, lead};
-use crate::respond::{Provenance, describe, position_value};
-use crate::scan_detector;
+use crate::respond::{Provenance, describe};
 use crate::shared::InflightGuard;
 
 pub(crate) use self::ids::{Ids, parse_query};
@@ -36,10 +35,10 @@ pub(crate) use self::list::parse_body;
 
 impl Handler {
     pub(crate) async fn batch_post(
-        &self,
+        self: &Rc<Self>,
         id: CollectionId,
         request: Request<Incoming>,
-        peer: IpAddr,
+        connection: Rc<ConnectionContext>,
         arrived: Nanos,
     ) -> Outcome {
         let (head, body) = request.into_parts();
@@ -52,31 +51,31 @@ impl Handler {
         };
         // The body's time is the client's: only its own deadline header counts from the arrival.
         let complete = Nanos::now();
-        let at = RequestTimes { arrived, complete, now: complete };
-        match self.limited_batch(id, parsed, (peer, &head.headers), at) {
+        let times = RequestTimes { arrived, complete, now: complete };
+        let request = PendingRequest { connection, headers: head.headers, times };
+        match self.limited_batch(id, parsed, &request.context()) {
             Step::Now(outcome) => outcome,
             Step::Later(future) => future.await,
         }
     }
 
     pub(crate) fn batch(
-        &self,
+        self: &Rc<Self>,
         id: CollectionId,
         ids: Ids,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Step {
-        let now = at.now;
-        if precondition::excludes_untagged(request_headers) {
+        let now = request.times.now;
+        if precondition::excludes_untagged(request.headers) {
             return Step::problem(&HttpError::PreconditionFailed(
                 "a batch has no entity tag that If-Match could name",
             ));
         }
-        let mode = match self.mode(id, request_headers) {
-            Ok(ReadRequirement::None) => scan_detector::mode(),
+        let mode = match self.mode(id, request.headers) {
+            Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
-                return self.batch_at_least(id, ids, wanted, request_headers, at);
+                return self.batch_at_least(id, ids, wanted, request);
             }
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
@@ -88,7 +87,7 @@ impl Handler {
         let mut refresh = false;
         let mut deadline = now;
         let admit = |cold| {
-            deadline = self.admit_reads(id, mode, cold, request_headers, at)?;
+            deadline = self.admit_reads(id, mode, cold, request)?;
             // Before anything is queued: rows without room are not read.
             answers.size = budgets.answer_of_rows(id, cold)?;
             Ok(deadline)
@@ -96,10 +95,12 @@ impl Handler {
         let lookups = match cache.lookup_batch_if(&ids.keys, mode, now, admit) {
             Ok(lookups) => lookups,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
-            Err(problem) => return Step::Now(self.batch_refused(id, &ids, mode, now, &problem)),
+            Err(problem) => {
+                return Step::Now(self.batch_refused(id, &ids, mode, request, &problem));
+            }
         };
         for (place, lookup) in lookups.into_iter().enumerate() {
-            self.looked_up(id, mode, &lookup);
+            self.looked_up(request.connection, id, mode, &lookup);
             match lookup {
                 Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                     refresh |= self.may_refresh(quality, now) && cache.refresh(&ids.keys[place]);
@@ -129,9 +130,10 @@ impl Handler {
             lead(&self.shared, id);
         }
         if waiters.is_empty() {
-            return Step::Now(self.render(id, &ids, answers));
+            return Step::Now(self.render(request.connection, id, &ids, answers));
         }
-        self.batch_later(id, ids, mode, answers, (PendingReads::new(waiters), deadline))
+        let reads = (PendingReads::new(waiters), deadline);
+        self.batch_later(request.connection, id, ids, mode, answers, reads)
     }
 
     /// Answers a batch whose cold keys are not read: with records from memory and stale ones, or
@@ -141,13 +143,14 @@ impl Handler {
         id: CollectionId,
         ids: &Ids,
         mode: ReadMode,
-        now: Nanos,
+        request: &RequestContext<'_>,
         problem: &HttpError,
     ) -> Outcome {
+        let now = request.times.now;
         let mut answers = Answers::new(ids.keys.len(), self.shared.budgets.answer());
         let mut all = true;
         for (place, key) in ids.keys.iter().enumerate() {
-            let held = match self.held(key, mode, now) {
+            let held = match self.held(request.connection, key, mode, now) {
                 Some(held) => Some(held),
                 None => {
                     self.lookups.count(id.0, LookupKind::Refused);
@@ -158,11 +161,21 @@ impl Handler {
             held.into_iter()
                 .for_each(|(record, provenance)| answers.put(place, record, provenance));
         }
-        if all { self.render(id, ids, answers) } else { (problem.response(), CacheOutcome::None) }
+        if all {
+            self.render(request.connection, id, ids, answers)
+        } else {
+            (problem.response(), CacheOutcome::None)
+        }
     }
 
     /// Returns the answer of memory, without a read; counted as a lookup.
-    fn held(&self, key: &Key, mode: ReadMode, now: Nanos) -> Option<(Record, Provenance)> {
+    fn held(
+        &self,
+        connection: &ConnectionContext,
+        key: &Key,
+        mode: ReadMode,
+        now: Nanos,
+    ) -> Option<(Record, Provenance)> {
         let cache = &self.shared.cache;
         let (record, quality) =
             (mode != ReadMode::Revalidate).then(|| cache.peek(key, now)).flatten()?;
@@ -171,12 +184,13 @@ impl Handler {
             Presence::Found => Lookup::Hit(record.clone(), quality),
             Presence::Missing => Lookup::Negative(record.clone(), quality),
         };
-        self.looked_up(key.collection(), mode, &lookup);
+        self.looked_up(connection, key.collection(), mode, &lookup);
         Some((record, provenance))
     }
 
     fn batch_later(
-        &self,
+        self: &Rc<Self>,
+        connection: &Rc<ConnectionContext>,
         id: CollectionId,
         ids: Ids,
         mode: ReadMode,
@@ -187,7 +201,8 @@ impl Handler {
             Ok(place) => place,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
-        let handler = self.clone();
+        let handler = Rc::clone(self);
+        let connection = Rc::clone(connection);
         let arrived = Nanos::now();
         Step::Later(Box::pin(async move {
             let _place = place;
@@ -219,27 +234,27 @@ impl Handler {
                     },
                 }
             }
-            handler.render(id, &ids, answers)
+            handler.render(&connection, id, &ids, answers)
         }))
     }
 
     fn batch_at_least(
-        &self,
+        self: &Rc<Self>,
         id: CollectionId,
         ids: Ids,
         wanted: Position,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Step {
         let admitted = self
             .shared
-            .deadline(request_headers, at)
+            .deadline(request)
             .and_then(|until| Ok((until, InflightGuard::take(&self.shared, true)?)));
         let (deadline, place) = match admitted {
             Ok(admitted) => admitted,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
-        let handler = self.clone();
+        let handler = Rc::clone(self);
+        let connection = Rc::clone(request.connection);
         Step::Later(Box::pin(async move {
             let _place = place;
             match position::read_at_least(&handler.shared, &ids.keys, wanted, deadline).await {
@@ -250,7 +265,7 @@ impl Handler {
                         .into_iter()
                         .enumerate()
                         .for_each(|(i, (record, how))| answers.put(i, record, how));
-                    handler.render(id, &ids, answers)
+                    handler.render(&connection, id, &ids, answers)
                 }
             }
         }))
@@ -264,7 +279,13 @@ impl Handler {
         Some((record, Provenance { outcome: CacheOutcome::Stale, age }))
     }
 
-    fn render(&self, id: CollectionId, ids: &Ids, answers: Answers) -> Outcome {
+    fn render(
+        &self,
+        connection: &ConnectionContext,
+        id: CollectionId,
+        ids: &Ids,
+        answers: Answers,
+    ) -> Outcome {
         let Answers { records, worst, token, size, .. } = answers;
         let Ok(segments) = render::render(ids, &records) else {
             return (budgets::NO_ROOM.response(), CacheOutcome::None);
@@ -274,7 +295,7 @@ impl Handler {
         let bytes = segments.len() as u64;
         let size = if bytes < COUNTED_BYTES_MIN { size.none() } else { size.finish(bytes) };
         let mut response = match size {
-            Ok(reservation) => Response::new(Body::held(segments, reservation)),
+            Ok(reservation) => Response::new(Body::held(segments, reservation, connection)),
             Err(refused) => {
                 let problem = self.shared.budgets.refused(&refused, ids.keys.len());
                 return (problem.response(), CacheOutcome::None);
@@ -284,7 +305,8 @@ impl Handler {
         headers.reserve(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, self.shared.collection(id).cache_control.clone());
-        describe(headers, worst, token.position().map(position_value));
+        let position = token.position().map(|position| self.header_writer.position(position));
+        describe(headers, worst, position);
         (response, worst.outcome)
     }
 }

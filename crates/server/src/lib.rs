@@ -1,8 +1,8 @@
 //! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
 //! Reading order: [`service`] (puts it together), [`worker`], `accept_budget`, [`listen`],
-//! [`connection`] and [`guard`] (from socket to request), `route`, [`handle`], `batch`, `position`
-//! (from request to answer), `read` (to the database and back), `precondition`, `respond`,
+//! [`connection`], [`guard`] and [`context`] (from socket to request), `route`, [`handle`], `batch`,
+//! `position` (from request to answer), `read` (to the database and back), `precondition`, `respond`,
 //! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of
 //! the feed), [`admin`], [`metrics`].
 
@@ -16,11 +16,13 @@ pub mod budgets;
 pub mod config;
 pub mod connection;
 mod consistency_check;
+pub mod context;
 pub mod drain;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod guard;
 pub mod handle;
+mod header_writer;
 mod http_error;
 pub mod listen;
 pub mod lookups;

@@ -17,6 +17,7 @@ use crate::config::{Config, Limits};
 use crate::consistency_check;
 use crate::drain::Shutdown;
 use crate::handle::Handler;
+use crate::header_writer::HeaderWriter;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
@@ -96,6 +97,7 @@ impl Service {
                 shared: shared.clone(),
                 metrics: worker.metrics,
                 lookups: lookups[worker.index].clone(),
+                header_writer: HeaderWriter::default(),
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };

@@ -7,17 +7,18 @@ use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, Source};
 use hotrow_types::key::{CollectionId, KeySchema};
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use tokio::sync::Notify;
 
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::ConcurrencyLimiter;
-use crate::admission::deadline::{self, RequestTimes};
+use crate::admission::deadline;
 use crate::admission::rate::RateLimits;
 use crate::admission::shed::LoadShedder;
 use crate::budgets::{self, Budgets};
 use crate::config::{Concurrency, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
+use crate::context::RequestContext;
 use crate::http_error::HttpError;
 use crate::lookups::Calendar;
 use crate::refresh::Refresh;
@@ -151,17 +152,12 @@ impl Shared {
     ///
     /// # Errors
     /// 400 for a malformed `Hotrow-Deadline-Ms`.
-    pub(crate) fn deadline(
-        &self,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
-    ) -> Result<Nanos, HttpError> {
+    pub(crate) fn deadline(&self, request: &RequestContext<'_>) -> Result<Nanos, HttpError> {
         let timeout = self.limits.request_timeout;
-        let honoured = self.concurrency.deadline_header;
-        if honoured {
-            deadline::of(request_headers, timeout, at)
+        if self.concurrency.deadline_header {
+            deadline::of(request.headers, timeout, request.times)
         } else {
-            Ok(at.complete.after(timeout))
+            Ok(request.times.complete.after(timeout))
         }
     }
 

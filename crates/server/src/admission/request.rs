@@ -10,8 +10,8 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 use http::HeaderMap;
 
-use super::deadline::RequestTimes;
 use super::priority;
+use crate::context::RequestContext;
 use crate::handle::{Handler, ReadRequirement};
 use crate::http_error::HttpError;
 
@@ -84,12 +84,11 @@ impl Handler {
         id: CollectionId,
         mode: ReadMode,
         keys: usize,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Result<Nanos, HttpError> {
-        let deadline = self.shared.deadline(request_headers, at)?;
-        self.check_shedding(id, read_kind(mode), request_headers)?;
-        self.shared.breaker.admit(keys, at.now)?;
+        let deadline = self.shared.deadline(request)?;
+        self.check_shedding(id, read_kind(mode), request.headers)?;
+        self.shared.breaker.admit(keys, request.times.now)?;
         Ok(deadline)
     }
 
@@ -139,6 +138,7 @@ mod tests {
     use super::*;
     use crate::admission::shed::ConnectionDisposition;
     use crate::fuzzing::new_shared;
+    use crate::header_writer::HeaderWriter;
     use crate::lookups::WorkerLookups;
     use crate::metrics::WorkerMetrics;
 
@@ -149,6 +149,7 @@ mod tests {
             shared: new_shared(None),
             metrics: Arc::new(WorkerMetrics::default()),
             lookups: Arc::new(WorkerLookups::new(1)),
+            header_writer: HeaderWriter::default(),
         }
     }
 
