@@ -219,9 +219,9 @@ fn compose(
     let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
     let counts = Arc::new(FeedCounts::default());
     let sink: Arc<dyn Sink> = match shared.cache.config().invalidation_mode {
-        InvalidationMode::Feed => Arc::new(CacheSink::new(shared.clone(), counts.clone())),
+        InvalidationMode::Feed => Arc::new(CacheSink::new(&shared, counts.clone())),
         InvalidationMode::TtlOnly => {
-            Arc::new(TtlOnlySink::new(CacheSink::new(shared.clone(), counts.clone())))
+            Arc::new(TtlOnlySink::new(CacheSink::new(&shared, counts.clone())))
         }
     };
     let stop_feed = Arc::new(AtomicBool::new(false));

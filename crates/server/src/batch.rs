@@ -27,7 +27,7 @@ use crate::position;
 use crate::precondition;
 use crate::read::{PendingReads, lead};
 use crate::respond::{Provenance, describe};
-use crate::shared::InflightGuard;
+use crate::shared::Shared;
 
 pub(crate) use self::ids::{Ids, parse_query};
 #[cfg(any(test, fuzzing))]
@@ -45,8 +45,9 @@ impl Handler {
         let received =
             crate::receive::body(body, self.shared.limits.body_bytes, &self.shared.budgets.bodies)
                 .await;
+        let schema = &self.shared.collections.get(id).schema;
         let parsed = match received {
-            Ok(body) => list::parse_body_in_turns(&self.shared, id, body.bytes()).await,
+            Ok(body) => list::parse_body_in_turns(schema, &self.shared.limits, body.bytes()).await,
             Err(problem) => Err(problem),
         };
         // The body's time is the client's: only its own deadline header counts from the arrival.
@@ -127,7 +128,7 @@ impl Handler {
             return Step::problem(&budgets.refused(&refused, ids.keys.len()));
         }
         if refresh || !waiters.is_empty() {
-            lead(&self.shared, id);
+            lead(&self.shared.fetcher, id);
         }
         if waiters.is_empty() {
             return Step::Now(self.render(request.connection, id, &ids, answers));
@@ -197,7 +198,7 @@ impl Handler {
         mut answers: Answers,
         (mut reads, deadline): (PendingReads<(usize, CacheOutcome)>, Nanos),
     ) -> Step {
-        let place = match InflightGuard::take(&self.shared, mode == ReadMode::Revalidate) {
+        let place = match self.shared.admission.inflight.enter(mode == ReadMode::Revalidate) {
             Ok(place) => place,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
@@ -208,7 +209,7 @@ impl Handler {
             let _place = place;
             let budgets = &handler.shared.budgets;
             while let Some(((place, outcome), waited)) =
-                reads.next(&handler.shared, id, deadline).await
+                reads.next(&handler.shared.fetcher, id, deadline).await
             {
                 let now = Nanos::now();
                 let outcome =
@@ -245,11 +246,7 @@ impl Handler {
         wanted: Position,
         request: &RequestContext<'_>,
     ) -> Step {
-        let admitted = self
-            .shared
-            .deadline(request)
-            .and_then(|until| Ok((until, InflightGuard::take(&self.shared, true)?)));
-        let (deadline, place) = match admitted {
+        let (deadline, place) = match self.shared.admission.admit_privileged(request) {
             Ok(admitted) => admitted,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
@@ -257,7 +254,9 @@ impl Handler {
         let connection = Rc::clone(request.connection);
         Step::Later(Box::pin(async move {
             let _place = place;
-            match position::read_at_least(&handler.shared, &ids.keys, wanted, deadline).await {
+            let Shared { fetcher, feed_progress, .. } = &handler.shared;
+            match position::read_at_least(fetcher, feed_progress, &ids.keys, wanted, deadline).await
+            {
                 Err(problem) => (problem.response(), CacheOutcome::None),
                 Ok((found, size)) => {
                     let mut answers = Answers::new(ids.keys.len(), size);
@@ -304,7 +303,7 @@ impl Handler {
         let headers = response.headers_mut();
         headers.reserve(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, self.shared.collection(id).cache_control.clone());
+        headers.insert(CACHE_CONTROL, self.shared.collections.get(id).cache_control.clone());
         let position = token.position().map(|position| self.header_writer.position(position));
         describe(headers, worst, position);
         (response, worst.outcome)

@@ -31,15 +31,15 @@ use crate::position;
 use crate::read::{lead, wait};
 use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
 use crate::route::{METHODS, Route};
-use crate::shared::{InflightGuard, Shared};
+use crate::shared::Shared;
 
 /// An answer and its outcome for the metrics.
 pub type Outcome = (Response<Body>, CacheOutcome);
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {
-    /// State shared by all workers.
-    pub shared: Arc<Shared>,
+    /// Parts shared with the other threads.
+    pub shared: Shared,
     /// Counters of this worker.
     pub metrics: Arc<WorkerMetrics>,
     /// Lookup counters of this worker, by collection.
@@ -133,21 +133,25 @@ impl Handler {
             headers: request.headers(),
             times: RequestTimes::of_arrival(now),
         };
-        match self.shared.router.route(request.method(), uri.path(), uri.query()) {
+        match self.shared.collections.router.route(request.method(), uri.path(), uri.query()) {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Capabilities) => Step::Now((capabilities(METHODS), CacheOutcome::None)),
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, context.headers) {
                     return Step::problem(&problem);
                 }
-                let parsed = self.shared.collection(id).schema.parse_url(text);
+                let parsed = self.shared.collections.get(id).schema.parse_url(text);
                 self.limited(id, 1, &context, |handler, context| match parsed {
                     Ok(key) => handler.item(key, context),
                     Err(error) => Step::problem(&HttpError::BadId(error)),
                 })
             }
             Ok(Route::BatchGet(id, query)) => {
-                let parsed = batch::parse_query(&self.shared, id, query);
+                let parsed = batch::parse_query(
+                    &self.shared.collections.get(id).schema,
+                    &self.shared.limits,
+                    query,
+                );
                 self.limited_batch(id, parsed, &context)
             }
             Ok(Route::BatchPost(id)) => {
@@ -220,7 +224,7 @@ impl Handler {
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 if self.may_refresh(quality, now) && cache.refresh(&key) {
-                    lead(&self.shared, id);
+                    lead(&self.shared.fetcher, id);
                 }
                 if quality == Freshness::Fresh {
                     self.shared.consistency_check.offer(&key, &record);
@@ -233,12 +237,12 @@ impl Handler {
                 self.item_later(key, mode, read, CacheOutcome::Coalesced, request)
             }
             Lookup::Miss(waiter) => {
-                lead(&self.shared, id);
+                lead(&self.shared.fetcher, id);
                 let read = (waiter, deadline, size);
                 self.item_later(key, mode, read, CacheOutcome::Miss, request)
             }
             Lookup::Bypass(waiter) => {
-                lead(&self.shared, id);
+                lead(&self.shared.fetcher, id);
                 let read = (waiter, deadline, size);
                 self.item_later(key, mode, read, CacheOutcome::Bypass, request)
             }
@@ -271,7 +275,7 @@ impl Handler {
     ) -> Step {
         let outcome = if mode == ReadMode::Revalidate { CacheOutcome::Bypass } else { outcome };
         let arrived = Nanos::now();
-        let place = match InflightGuard::take(&self.shared, mode == ReadMode::Revalidate) {
+        let place = match self.shared.admission.inflight.enter(mode == ReadMode::Revalidate) {
             Ok(place) => place,
             Err(problem) => return Step::problem(&problem),
         };
@@ -304,17 +308,14 @@ impl Handler {
     ) -> Step {
         let id = key.collection();
         let now = request.times.now;
-        if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
+        if let Some((record, provenance)) = position::at_once(&self.shared.cache, &key, wanted, now)
+        {
             return Step::Now(self.answer(record, provenance, request, None));
         }
         if let Err(problem) = self.check_shedding(id, Kind::Bypass, request.headers) {
             return Step::problem(&problem);
         }
-        let admitted = self
-            .shared
-            .deadline(request)
-            .and_then(|until| Ok((until, InflightGuard::take(&self.shared, true)?)));
-        let (deadline, place) = match admitted {
+        let (deadline, place) = match self.shared.admission.admit_privileged(request) {
             Ok(admitted) => admitted,
             Err(problem) => return Step::problem(&problem),
         };
@@ -323,7 +324,8 @@ impl Handler {
         Step::Later(Box::pin(async move {
             let _place = place;
             let keys = [key];
-            match position::read_at_least(&handler.shared, &keys, wanted, deadline).await {
+            let Shared { fetcher, feed_progress, .. } = &handler.shared;
+            match position::read_at_least(fetcher, feed_progress, &keys, wanted, deadline).await {
                 Ok((mut answers, size)) => match answers.pop() {
                     Some((record, provenance)) => {
                         handler.answer(record, provenance, &request.context(), Some(size))
@@ -344,7 +346,7 @@ impl Handler {
     ) -> Result<Record, HttpError> {
         match tokio::time::timeout(
             deadline.since(Nanos::now()),
-            wait(&self.shared, collection, waiter),
+            wait(&self.shared.fetcher, collection, waiter),
         )
         .await
         {
@@ -361,7 +363,7 @@ impl Handler {
         request: &RequestContext<'_>,
         size: Option<AnswerReservation>,
     ) -> Outcome {
-        let cache_control = &self.shared.collection(record.collection()).cache_control;
+        let cache_control = &self.shared.collections.get(record.collection()).cache_control;
         let response =
             respond(record, provenance, request.headers, cache_control, &self.header_writer);
         let response = self.shared.budgets.hold(response, size, request.connection);
@@ -415,7 +417,7 @@ impl Handler {
         id: CollectionId,
         request_headers: &HeaderMap,
     ) -> Result<ReadRequirement, HttpError> {
-        let collection = self.shared.collection(id);
+        let collection = self.shared.collections.get(id);
         if let Some(wanted) = request_headers.get(HOTROW_MIN_POSITION) {
             return position::wanted(collection, wanted).map(ReadRequirement::AtLeast);
         }

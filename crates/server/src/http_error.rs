@@ -21,7 +21,7 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
 /// Reason for which a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HttpError {
+pub(crate) enum HttpError {
     /// The path does not exist.
     NoSuchPath,
     /// The collection does not exist.
@@ -76,7 +76,7 @@ pub enum HttpError {
 impl HttpError {
     /// Returns the status of the answer.
     #[must_use]
-    pub fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NoSuchPath | Self::NoSuchCollection => StatusCode::NOT_FOUND,
             Self::BadId(KeyError::TooLong) => StatusCode::BAD_REQUEST,
@@ -166,7 +166,7 @@ impl HttpError {
 
     /// Returns the whole answer.
     #[must_use]
-    pub fn response(&self) -> Response<Body> {
+    pub(crate) fn response(&self) -> Response<Body> {
         if let Self::Shed(disposition) = self {
             return shed::response(*disposition);
         }

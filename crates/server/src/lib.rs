@@ -1,10 +1,11 @@
 //! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
-//! Reading order: [`service`] (puts it together), [`worker`], `accept_budget`, [`listen`],
-//! [`connection`], [`guard`] and [`context`] (from socket to request), `route`, [`handle`], `batch`,
-//! `position` (from request to answer), `read` (to the database and back), `precondition`, `respond`,
-//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of
-//! the feed), [`admin`], [`metrics`].
+//! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
+//! share), [`worker`], `accept_budget`, [`listen`], [`connection`], [`guard`] and [`context`] (from
+//! socket to request), `route`, [`handle`], `batch`, `position` (from request to answer), `read`
+//! (to the database and back), `precondition`, `respond`, `header_writer`, `http_error`, `body`
+//! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`],
+//! [`metrics`].
 
 mod accept_budget;
 pub mod admin;
@@ -13,6 +14,7 @@ mod authority;
 mod batch;
 mod body;
 pub mod budgets;
+pub mod collections;
 pub mod config;
 pub mod connection;
 mod consistency_check;

@@ -12,9 +12,9 @@ use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::Supervisor;
 
 use crate::admin::{Admin, View};
-use crate::admission::pressure;
+use crate::admission::pressure::{self, Watched};
 use crate::config::{Config, Limits};
-use crate::consistency_check;
+use crate::consistency_check::{self, Checker};
 use crate::drain::Shutdown;
 use crate::handle::Handler;
 use crate::header_writer::HeaderWriter;
@@ -82,13 +82,13 @@ impl Service {
     pub fn run(
         self,
         config: &Config,
-        shared: &Arc<Shared>,
+        shared: &Shared,
         feed: Arc<FeedCounts>,
         shutdown: &Shutdown,
         started: impl FnOnce(),
     ) -> Result<(), WorkerError> {
         let lookups: Vec<_> = (0..config.workers)
-            .map(|_| Arc::new(WorkerLookups::new(shared.collections.len())))
+            .map(|_| Arc::new(WorkerLookups::new(shared.collections.count())))
             .collect();
         let make = {
             let shared = shared.clone();
@@ -144,9 +144,7 @@ impl Service {
             };
         started();
         let result = workers.join();
-        shared.refresh.end();
-        shared.consistency_check.end();
-        shared.load_shedder.end();
+        end_background_threads(shared);
         helpers.into_iter().for_each(|thread| _ = thread.join());
         admin_shutdown.drain();
         result.and(admin.join())
@@ -158,7 +156,7 @@ type BackgroundThread = JoinHandle<Option<()>>;
 
 /// Starts the configured background threads: prefetch, consistency check and overload detection.
 fn start_background_threads(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     workers: &[Arc<WorkerMetrics>],
     supervisor: &Supervisor,
 ) -> io::Result<Vec<BackgroundThread>> {
@@ -166,40 +164,48 @@ fn start_background_threads(
     match start_each(shared, workers, supervisor, &mut helpers) {
         Ok(()) => Ok(helpers),
         Err(error) => {
-            shared.refresh.end();
-            shared.consistency_check.end();
-            shared.load_shedder.end();
+            end_background_threads(shared);
             helpers.into_iter().for_each(|thread| _ = thread.join());
             Err(error)
         }
     }
 }
 
+/// Asks the background threads to end.
+fn end_background_threads(shared: &Shared) {
+    shared.refresh.end();
+    shared.consistency_check.end();
+    shared.admission.load_shedder.end();
+}
+
 fn start_each(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     workers: &[Arc<WorkerMetrics>],
     supervisor: &Supervisor,
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
     let cache = shared.cache.config();
     if cache.prefetch_on_change {
-        helpers.push(refresh::start(shared.clone(), supervisor)?);
+        helpers.push(refresh::start(shared.refresh.clone(), shared.fetcher.clone(), supervisor)?);
     }
     // Without a feed there is no promise to check.
     if shared.limits.checks_per_s > 0 && cache.invalidation_mode == InvalidationMode::Feed {
-        helpers.push(consistency_check::start(
-            shared.clone(),
-            shared.limits.checks_per_s,
-            supervisor,
-        )?);
+        let checker = Checker {
+            handover: shared.consistency_check.clone(),
+            fetcher: shared.fetcher.clone(),
+            load_shedder: shared.admission.load_shedder.clone(),
+        };
+        helpers.push(consistency_check::start(checker, shared.limits.checks_per_s, supervisor)?);
     }
-    if let Some(config) = shared.load_shedder.config() {
-        helpers.push(pressure::start(
-            shared.clone(),
-            workers.to_vec(),
-            config.clone(),
-            supervisor,
-        )?);
+    if let Some(config) = shared.admission.load_shedder.config() {
+        let watched = Watched {
+            load_shedder: shared.admission.load_shedder.clone(),
+            cache: shared.cache.clone(),
+            collections: shared.collections.clone(),
+            workers: workers.to_vec(),
+            connections_max: shared.limits.connections,
+        };
+        helpers.push(pressure::start(watched, config.clone(), supervisor)?);
     }
     Ok(())
 }

@@ -24,9 +24,9 @@ use http::{HeaderMap, HeaderName};
 pub(crate) use self::fields::{Fields, TooMany};
 pub(crate) use self::view::NotChanged;
 use super::client::Clients;
+use crate::collections::Collection;
 use crate::config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
 use crate::context::RequestContext;
-use crate::shared::Collection;
 
 /// All rules in operation.
 #[derive(Debug)]

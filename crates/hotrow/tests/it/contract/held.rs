@@ -87,7 +87,7 @@ impl InProcessService {
         let shared =
             Shared::new(&server, cache, source, Calendar::new(Nanos::now(), 0)).expect("shared");
         let counts = Arc::new(FeedCounts::default());
-        let sink = Arc::new(CacheSink::new(shared.clone(), counts.clone()));
+        let sink = Arc::new(CacheSink::new(&shared, counts.clone()));
         let stop_feed = Arc::new(AtomicBool::new(false));
         let shutdown = Shutdown::new();
         let service = Service::bind(&server).expect("free ports");

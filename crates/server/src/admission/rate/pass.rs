@@ -10,7 +10,6 @@ use super::{Fields, RateDecision, RateRequest};
 use crate::context::{RequestContext, RequestTimes};
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
-use crate::shared::InflightGuard;
 
 const TOO_LATE: HttpError =
     HttpError::Overloaded("the rate limit would delay this request beyond its deadline");
@@ -26,10 +25,15 @@ impl Handler {
         request: &RequestContext<'_>,
         then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
     ) -> Step {
-        if self.shared.rate.is_off() {
+        if self.shared.admission.rate.is_off() {
             return then(self, request);
         }
-        match self.shared.rate.ask(&RateRequest::new(collection, ids, request), request.times.now) {
+        match self
+            .shared
+            .admission
+            .rate
+            .ask(&RateRequest::new(collection, ids, request), request.times.now)
+        {
             RateDecision::Permit => then(self, request),
             RateDecision::PermitWithFields(fields) => with_fields(then(self, request), fields),
             RateDecision::Wait(delay, fields) => self.after_delay(delay, fields, request, then),
@@ -46,7 +50,7 @@ impl Handler {
         request: &RequestContext<'_>,
     ) -> Option<Step> {
         let asked = RateRequest::new(collection, 1, request);
-        match self.shared.rate.refusal(&asked, request.times.now)? {
+        match self.shared.admission.rate.refusal(&asked, request.times.now)? {
             RateDecision::Refuse(why) => Some(Step::problem(&HttpError::TooManyRequests(why))),
             RateDecision::Never(why) => Some(Step::problem(&HttpError::BadBatch(why))),
             RateDecision::Permit | RateDecision::PermitWithFields(_) | RateDecision::Wait(..) => {
@@ -64,12 +68,12 @@ impl Handler {
         request: &RequestContext<'_>,
         then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
     ) -> Step {
-        match self.shared.deadline(request) {
+        match self.shared.admission.deadline(request) {
             Ok(deadline) if request.times.now.after(delay) < deadline => {}
             Ok(_) => return Step::problem(&TOO_LATE),
             Err(problem) => return Step::problem(&problem),
         }
-        let place = match InflightGuard::take(&self.shared, false) {
+        let place = match self.shared.admission.inflight.enter(false) {
             Ok(place) => place,
             Err(problem) => return Step::problem(&problem),
         };
