@@ -28,7 +28,7 @@ use crate::config::Limits;
 use crate::context::ConnectionContext;
 use crate::guard::phase::{Activity, Expiry, Phase};
 use crate::guard::refusal::{Malformed, Rejection};
-use crate::guard::{Guard, Leftover, READ_BYTES, Shared};
+use crate::guard::{Guard, Leftover, READ_BYTES, WorkerContext};
 use crate::metrics::{CacheOutcome, CloseCause, WorkerMetrics};
 
 /// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
@@ -120,8 +120,8 @@ pub(crate) async fn serve<S: Serve>(
     service: Rc<S>,
     registered: Registered,
 ) {
-    let shared = Rc::clone(registered.shared());
-    let guard = Guard::new(stream, Rc::clone(&shared), Rc::clone(registered.activity()));
+    let worker = Rc::clone(registered.worker());
+    let guard = Guard::new(stream, Rc::clone(&worker), Rc::clone(registered.activity()));
     let connection = ConnectionContext::new(peer, Rc::clone(registered.activity()));
     let http = builder.serve_connection(guard, ConnectionService { service, connection });
     let mut drive = Drive { http, graceful: false };
@@ -131,7 +131,7 @@ pub(crate) async fn serve<S: Serve>(
     registered.activity().all_sent();
     let to_head = guard.to_head();
     let (stream, leftover) = guard.into_parts();
-    let last = ClosingConnection { shared: &shared, activity: registered.activity(), to_head };
+    let last = ClosingConnection { worker: &worker, activity: registered.activity(), to_head };
     let cause = last.finish(stream, end, leftover).await;
     registered.close(cause);
 }
@@ -202,7 +202,7 @@ impl<S: Serve> Drive<S> {
 
 /// State needed at the end of a connection.
 struct ClosingConnection<'a> {
-    shared: &'a Shared,
+    worker: &'a WorkerContext,
     activity: &'a Activity,
     /// `true`: the last message is a HEAD request.
     to_head: bool,
@@ -210,7 +210,7 @@ struct ClosingConnection<'a> {
 
 impl ClosingConnection<'_> {
     async fn answer_and_close(&self, stream: TcpStream, refusal: Rejection) {
-        answer_and_close(stream, self.shared, refusal, self.to_head).await;
+        answer_and_close(stream, self.worker, refusal, self.to_head).await;
     }
 
     /// Sends the last answer if one is due, closes, and returns the cause.
@@ -254,7 +254,7 @@ impl ClosingConnection<'_> {
                 CloseCause::Finished
             }
             (ConnectionEnd::Unreadable, _) => {
-                note_unreadable(&self.shared.metrics);
+                note_unreadable(&self.worker.metrics);
                 linger(stream).await;
                 CloseCause::Refused
             }
