@@ -10,9 +10,9 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, LookupError};
 use crate::config::InvalidationMode;
-use crate::flight::{Flight, FlightError, Lease};
+use crate::flight::{Flight, Lease};
 use crate::record::{Presence, Record, RecordParts, Visibility};
 use crate::safeguards::Safeguard;
 use crate::stats::Removal;
@@ -168,7 +168,7 @@ impl<E: Clone> BatchLoader<E> {
             self.number = fetches.fence.query_sent();
         }
         drop(fetches);
-        taken.refused.iter().for_each(|flight| flight.finish(Err(FlightError::Overdue)));
+        taken.refused.iter().for_each(|flight| flight.finish(Err(LookupError::Overdue)));
         if self.over {
             return None;
         }
@@ -218,7 +218,7 @@ impl<E: Clone> BatchLoader<E> {
                 let query = std::mem::take(&mut self.query);
                 query
                     .iter()
-                    .for_each(|flight| self.fail(flight, FlightError::Source(error.clone()), now));
+                    .for_each(|flight| self.fail(flight, LookupError::Source(error.clone()), now));
                 return self.query_ended();
             }
         };
@@ -277,12 +277,12 @@ impl<E: Clone> BatchLoader<E> {
             }
             Some(Fetched::Failed(error)) => {
                 taken.read += 1;
-                self.fail(flight, FlightError::Source(error.clone()), now);
+                self.fail(flight, LookupError::Source(error.clone()), now);
                 return 0;
             }
             None => {
                 taken.read += 1;
-                self.fail(flight, FlightError::Abandoned, now);
+                self.fail(flight, LookupError::Abandoned, now);
                 return 0;
             }
         };
@@ -325,7 +325,7 @@ impl<E: Clone> BatchLoader<E> {
         ended.iter().for_each(|flight| fetches.retire(flight));
         fetches.put_back(unread.into_iter(), stats);
         drop(fetches);
-        ended.iter().for_each(|flight| flight.finish(Err(FlightError::Abandoned)));
+        ended.iter().for_each(|flight| flight.finish(Err(LookupError::Abandoned)));
     }
 
     /// Releases the state of the query.
@@ -424,7 +424,7 @@ impl<E: Clone> BatchLoader<E> {
         true
     }
 
-    fn fail(&self, flight: &Arc<Flight<E>>, failure: FlightError<E>, now: Nanos) {
+    fn fail(&self, flight: &Arc<Flight<E>>, failure: LookupError<E>, now: Nanos) {
         let (collection, stats) = self.cache.collection(self.collection);
         let mut fetches = collection.fetch_queue.lock();
         if fetches.is_current(flight) {
@@ -458,7 +458,7 @@ impl<E: Clone> BatchLoader<E> {
         ended.iter().for_each(|flight| fetches.retire(flight));
         fetches.put_back(unread.into_iter(), stats);
         drop(fetches);
-        ended.iter().for_each(|flight| flight.finish(Err(FlightError::Abandoned)));
+        ended.iter().for_each(|flight| flight.finish(Err(LookupError::Abandoned)));
     }
 }
 

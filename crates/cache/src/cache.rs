@@ -12,7 +12,7 @@ use hotrow_measure::clock::Nanos;
 use crate::batch_loader::BatchLoader;
 use crate::config::{CollectionPolicy, Config, InvalidationMode};
 use crate::fetch_queue::{FetchQueue, NotQueued};
-use crate::flight::{Ask, FlightError, Kind, Lease, Waiter};
+use crate::flight::{Ask, Kind, Lease, Waiter};
 use crate::freshness::{Freshness, Progress, Verdict, judge, may_serve_stale};
 use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Presence, Record};
 use crate::safeguards::{Safeguard, Safeguards};
@@ -42,7 +42,9 @@ pub enum Lookup<E> {
     Refused(LookupError<E>),
 }
 
-/// Reason for which a lookup is refused.
+/// Reason for which a lookup ends without a record. The first three refuse the lookup; the others
+/// end a read, and its waiters get them. [`LookupError::Source`] and [`LookupError::Abandoned`]
+/// also refuse further lookups of the key for `error_ttl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupError<E> {
     /// Too many keys of the collection wait for the database.
@@ -51,8 +53,13 @@ pub enum LookupError<E> {
     TooLate,
     /// The feed is behind and the policy is to refuse.
     Behind,
-    /// A read of the key failed less than `error_ttl` ago.
-    Failed(FlightError<E>),
+    /// The error of the source, shared by all waiters.
+    Source(E),
+    /// The loaders of the key were cancelled [`crate::flight::ATTEMPTS_MAX`] times.
+    Abandoned,
+    /// The queued key was not read: the answer would have come after the deadline of every waiter,
+    /// or the queue is a standing queue and newer keys go first.
+    Overdue,
 }
 
 /// Constraint on the answer to a request.

@@ -12,9 +12,10 @@ use foldhash::fast::FixedState;
 use hotrow_admission::concurrency::queue::{Order, QueuePolicy};
 use hotrow_measure::clock::Nanos;
 
+use crate::cache::LookupError;
 use crate::config::Config;
 use crate::fence::Fence;
-use crate::flight::{Ask, Flight, FlightError, Kind, Lease};
+use crate::flight::{Ask, Flight, Kind, Lease};
 use crate::stats::CollectionStats;
 use hotrow_types::key::Key;
 
@@ -33,7 +34,7 @@ pub(crate) struct FetchQueue<E> {
     /// Loaders at work; each sends one query after another.
     loaders: usize,
     pub(crate) policy: QueuePolicy,
-    failures: HashMap<Key, (Nanos, FlightError<E>), FixedState>,
+    failures: HashMap<Key, (Nanos, LookupError<E>), FixedState>,
     pub(crate) fence: Fence,
 }
 
@@ -50,7 +51,7 @@ pub(crate) enum NotQueued {
 pub(crate) struct Taken<E> {
     pub(crate) query: Vec<Arc<Flight<E>>>,
     key_bytes: usize,
-    /// Flights to finish with [`FlightError::Overdue`] after the lock is released.
+    /// Flights to finish with [`LookupError::Overdue`] after the lock is released.
     pub(crate) refused: Vec<Arc<Flight<E>>>,
     /// Longest wait among the flights of the query.
     pub(crate) waited: Duration,
@@ -252,7 +253,7 @@ impl<E: Clone> FetchQueue<E> {
             taken.query.push(flight);
         } else {
             self.retire(&flight);
-            flight.finish(Err(FlightError::Abandoned));
+            flight.finish(Err(LookupError::Abandoned));
         }
     }
 
@@ -334,7 +335,7 @@ impl<E: Clone> FetchQueue<E> {
     pub(crate) fn note_failure(
         &mut self,
         key: &Key,
-        failure: &FlightError<E>,
+        failure: &LookupError<E>,
         now: Nanos,
         config: &Config,
     ) {
@@ -350,7 +351,7 @@ impl<E: Clone> FetchQueue<E> {
     }
 
     /// Returns the failure that still answers for the key.
-    pub(crate) fn recent_failure(&mut self, key: &Key, now: Nanos) -> Option<FlightError<E>> {
+    pub(crate) fn recent_failure(&mut self, key: &Key, now: Nanos) -> Option<LookupError<E>> {
         let (until, failure) = self.failures.get(key)?;
         if *until > now {
             return Some(failure.clone());

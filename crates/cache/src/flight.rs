@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use hotrow_measure::clock::Nanos;
 
+use crate::cache::LookupError;
 use crate::record::{Epoch, Record};
 use crate::sync::Mutex;
 use hotrow_types::key::Key;
@@ -21,23 +22,11 @@ use hotrow_types::version::Version;
 /// error.
 pub const ATTEMPTS_MAX: u8 = 3;
 
-/// Reason for which a read brought no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FlightError<E> {
-    /// The error of the source, shared by all waiters.
-    Source(E),
-    /// The loaders were cancelled [`ATTEMPTS_MAX`] times.
-    Abandoned,
-    /// The key was not read: the answer would have come after the deadline of every waiter, or the
-    /// queue is a standing queue and newer keys go first.
-    Overdue,
-}
-
 /// Result of waiting.
 #[derive(Debug)]
 pub enum Waited<E> {
     /// The answer.
-    Done(Result<Record, FlightError<E>>),
+    Done(Result<Record, LookupError<E>>),
     /// The loader of this key was cancelled: call [`crate::Cache::batch_loader`], carry out its
     /// batches, and wait again.
     Lead,
@@ -105,7 +94,7 @@ struct Progress<E> {
 enum Phase<E> {
     Queued,
     Reading(Lease),
-    Done(Result<Record, FlightError<E>>),
+    Done(Result<Record, LookupError<E>>),
 }
 
 /// Facts that a fill relies on, taken when the query is sent.
@@ -246,7 +235,7 @@ impl<E: Clone> Flight<E> {
         self.kind == Kind::Background || self.has_waiters()
     }
 
-    pub(crate) fn finish(&self, result: Result<Record, FlightError<E>>) {
+    pub(crate) fn finish(&self, result: Result<Record, LookupError<E>>) {
         let wakers = {
             let mut progress = self.progress.lock();
             progress.phase = Phase::Done(result);

@@ -16,9 +16,9 @@ use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread;
 
 use crate::config::Config;
-use crate::flight::{FlightError, Waited, Waiter};
+use crate::flight::{Waited, Waiter};
 use crate::testkit::{FIRST, LOGGED, START, TestCache, TestError, answers, cache, config, key};
-use crate::{Lookup, ReadMode, Record};
+use crate::{Lookup, LookupError, ReadMode, Record};
 
 /// Schedules per scenario and scheduler.
 const SCHEDULES: usize = 3000;
@@ -90,7 +90,7 @@ impl World {
             match block_on(&mut waiter) {
                 Waited::Done(Ok(record)) => return Some(record),
                 Waited::Done(Err(failure)) => {
-                    assert_eq!(failure, FlightError::Abandoned);
+                    assert_eq!(failure, LookupError::Abandoned);
                     return None;
                 }
                 Waited::Lead => self.lead(),

@@ -218,9 +218,9 @@ fn compose(
     let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
     let counts = Arc::new(FeedCounts::default());
     let sink: Arc<dyn Sink> = match shared.cache.config().invalidation_mode {
-        InvalidationMode::Feed => Arc::new(CacheSink::new(shared.clone(), counts.clone())),
+        InvalidationMode::Feed => Arc::new(CacheSink::new(&shared, counts.clone())),
         InvalidationMode::TtlOnly => {
-            Arc::new(TtlOnlySink::new(CacheSink::new(shared.clone(), counts.clone())))
+            Arc::new(TtlOnlySink::new(CacheSink::new(&shared, counts.clone())))
         }
     };
     let shutdown = Shutdown::new();
@@ -322,7 +322,7 @@ fn subsystem(error: impl std::fmt::Display) -> ServeError {
 
 /// Disables safeguards, so that the consistency test can prove that it detects their absence.
 #[cfg(feature = "failpoints")]
-fn disable_safeguards(failpoints: &Failpoints, cache: &Cache<hotrow_server::Trouble>) {
+fn disable_safeguards(failpoints: &Failpoints, cache: &Cache<hotrow_source::ReadFailure>) {
     for safeguard in &failpoints.safeguards {
         tracing::warn!(?safeguard, "a safeguard is disabled; this is a build for tests");
         cache.disable(*safeguard);

@@ -39,8 +39,8 @@ use crate::sink::FeedCounts;
 
 /// State shown by the admin side.
 pub struct View {
-    /// State shared by the workers.
-    pub shared: Arc<Shared>,
+    /// Parts shared with the other threads.
+    pub shared: Shared,
     /// Counters of each worker.
     pub workers: Vec<Arc<WorkerMetrics>>,
     /// Lookups of each worker, in the same order.
@@ -144,7 +144,7 @@ impl View {
     fn purge(&self, target: &str) -> Result<Response<Body>, HttpError> {
         let (name, id) =
             target.split_once('/').map_or((target, None), |(name, id)| (name, Some(id)));
-        let collection: CollectionId = self.shared.router.collection(name)?;
+        let collection: CollectionId = self.shared.collections.router.collection(name)?;
         match id {
             None => {
                 self.shared.cache.flush(collection, None);
@@ -154,7 +154,8 @@ impl View {
             Some(id) => {
                 let key = self
                     .shared
-                    .collection(collection)
+                    .collections
+                    .get(collection)
                     .schema
                     .parse_url(id)
                     .map_err(HttpError::BadId)?;
@@ -170,7 +171,7 @@ impl View {
 
     fn readiness(&self, now: Nanos) -> Response<Body> {
         let cache = &self.shared.cache;
-        let source = self.shared.source.health();
+        let source = self.shared.fetcher.source.health();
         let current = cache.is_current(now);
         let followed = cache.config().invalidation_mode == InvalidationMode::Feed;
         let breaker = self.breaker_state(now);

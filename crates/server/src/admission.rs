@@ -1,11 +1,63 @@
 //! Adapters between requests and answers and the decisions of `hotrow_admission`.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+
+use self::inflight::{InflightGuard, InflightLimits};
+use self::rate::RateLimits;
+use self::shed::LoadShedder;
+use crate::context::RequestContext;
+use crate::http_error::HttpError;
+
 pub(crate) mod breaker;
 pub(crate) mod client;
 pub(crate) mod concurrency;
 pub(crate) mod deadline;
+pub(crate) mod inflight;
 pub(crate) mod pressure;
 pub(crate) mod priority;
 pub(crate) mod rate;
 pub(crate) mod request;
 pub(crate) mod shed;
+
+/// Protection against too many requests. What protects the database is in
+/// [`crate::read::Fetcher`].
+pub(crate) struct Admission {
+    /// Rate limits of clients.
+    pub(crate) rate: RateLimits,
+    /// Refusals under load.
+    pub(crate) load_shedder: Arc<LoadShedder>,
+    /// Bounds on waiting requests.
+    pub(crate) inflight: Arc<InflightLimits>,
+    /// `limits.request_timeout`.
+    pub(crate) request_timeout: Duration,
+    /// `true`: `Hotrow-Deadline-Ms` counts.
+    pub(crate) deadline_header: bool,
+}
+
+impl Admission {
+    /// Returns the deadline of a request.
+    ///
+    /// # Errors
+    /// 400 for a malformed `Hotrow-Deadline-Ms`.
+    pub(crate) fn deadline(&self, request: &RequestContext<'_>) -> Result<Nanos, HttpError> {
+        if self.deadline_header {
+            deadline::of(request.headers, self.request_timeout, request.times)
+        } else {
+            Ok(request.times.complete.after(self.request_timeout))
+        }
+    }
+
+    /// Returns the deadline of a request that bypasses memory, and its place among those that wait.
+    ///
+    /// # Errors
+    /// See [`Admission::deadline`] and [`InflightLimits::enter`].
+    pub(crate) fn admit_privileged(
+        &self,
+        request: &RequestContext<'_>,
+    ) -> Result<(Nanos, InflightGuard), HttpError> {
+        Ok((self.deadline(request)?, self.inflight.enter(true)?))
+    }
+}

@@ -5,7 +5,7 @@ mod ids;
 mod list;
 mod render;
 
-use std::net::IpAddr;
+use std::rc::Rc;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Lookup, Presence, ReadMode, Record};
@@ -13,12 +13,12 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 
-use crate::admission::deadline::RequestTimes;
 use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
+use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
 use crate::handle::{Handler, Outcome, ReadRequirement, Step};
 use crate::http_error::HttpError;
 use crate::lookups::LookupKind;
@@ -26,9 +26,8 @@ use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::precondition;
 use crate::read::{PendingReads, lead};
-use crate::respond::{Provenance, describe, position_value};
-use crate::scan_detector;
-use crate::shared::InflightGuard;
+use crate::respond::{Provenance, describe};
+use crate::shared::Shared;
 
 pub(crate) use self::ids::{Ids, parse_query};
 #[cfg(any(test, fuzzing))]
@@ -36,47 +35,48 @@ pub(crate) use self::list::parse_body;
 
 impl Handler {
     pub(crate) async fn batch_post(
-        &self,
+        self: &Rc<Self>,
         id: CollectionId,
         request: Request<Incoming>,
-        peer: IpAddr,
+        connection: Rc<ConnectionContext>,
         arrived: Nanos,
     ) -> Outcome {
         let (head, body) = request.into_parts();
         let received =
             crate::receive::body(body, self.shared.limits.body_bytes, &self.shared.budgets.bodies)
                 .await;
+        let schema = &self.shared.collections.get(id).schema;
         let parsed = match received {
-            Ok(body) => list::parse_body_in_turns(&self.shared, id, body.bytes()).await,
+            Ok(body) => list::parse_body_in_turns(schema, &self.shared.limits, body.bytes()).await,
             Err(problem) => Err(problem),
         };
         // The body's time is the client's: only its own deadline header counts from the arrival.
         let complete = Nanos::now();
-        let at = RequestTimes { arrived, complete, now: complete };
-        match self.limited_batch(id, parsed, (peer, &head.headers), at) {
+        let times = RequestTimes { arrived, complete, now: complete };
+        let request = PendingRequest { connection, headers: head.headers, times };
+        match self.limited_batch(id, parsed, &request.context()) {
             Step::Now(outcome) => outcome,
             Step::Later(future) => future.await,
         }
     }
 
     pub(crate) fn batch(
-        &self,
+        self: &Rc<Self>,
         id: CollectionId,
         ids: Ids,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Step {
-        let now = at.now;
-        if precondition::excludes_untagged(request_headers) {
+        let now = request.times.now;
+        if precondition::excludes_untagged(request.headers) {
             return Step::problem(&HttpError::PreconditionFailed(
                 "a batch has no entity tag that If-Match could name",
             ));
         }
-        let mode = match self.mode(id, request_headers) {
-            Ok(ReadRequirement::None) => scan_detector::mode(),
+        let mode = match self.mode(id, request.headers) {
+            Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
-                return self.batch_at_least(id, ids, wanted, request_headers, at);
+                return self.batch_at_least(id, ids, wanted, request);
             }
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
@@ -88,7 +88,7 @@ impl Handler {
         let mut refresh = false;
         let mut deadline = now;
         let admit = |cold| {
-            deadline = self.admit_reads(id, mode, cold, request_headers, at)?;
+            deadline = self.admit_reads(id, mode, cold, request)?;
             // Before anything is queued: rows without room are not read.
             answers.size = budgets.answer_of_rows(id, cold)?;
             Ok(deadline)
@@ -96,10 +96,12 @@ impl Handler {
         let lookups = match cache.lookup_batch_if(&ids.keys, mode, now, admit) {
             Ok(lookups) => lookups,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
-            Err(problem) => return Step::Now(self.batch_refused(id, &ids, mode, now, &problem)),
+            Err(problem) => {
+                return Step::Now(self.batch_refused(id, &ids, mode, request, &problem));
+            }
         };
         for (place, lookup) in lookups.into_iter().enumerate() {
-            self.looked_up(id, mode, &lookup);
+            self.looked_up(request.connection, id, mode, &lookup);
             match lookup {
                 Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                     refresh |= self.may_refresh(quality, now) && cache.refresh(&ids.keys[place]);
@@ -126,12 +128,13 @@ impl Handler {
             return Step::problem(&budgets.refused(&refused, ids.keys.len()));
         }
         if refresh || !waiters.is_empty() {
-            lead(&self.shared, id);
+            lead(&self.shared.fetcher, id);
         }
         if waiters.is_empty() {
-            return Step::Now(self.render(id, &ids, answers));
+            return Step::Now(self.render(request.connection, id, &ids, answers));
         }
-        self.batch_later(id, ids, mode, answers, (PendingReads::new(waiters), deadline))
+        let reads = (PendingReads::new(waiters), deadline);
+        self.batch_later(request.connection, id, ids, mode, answers, reads)
     }
 
     /// Answers a batch whose cold keys are not read: with records from memory and stale ones, or
@@ -141,13 +144,14 @@ impl Handler {
         id: CollectionId,
         ids: &Ids,
         mode: ReadMode,
-        now: Nanos,
+        request: &RequestContext<'_>,
         problem: &HttpError,
     ) -> Outcome {
+        let now = request.times.now;
         let mut answers = Answers::new(ids.keys.len(), self.shared.budgets.answer());
         let mut all = true;
         for (place, key) in ids.keys.iter().enumerate() {
-            let held = match self.held(key, mode, now) {
+            let held = match self.held(request.connection, key, mode, now) {
                 Some(held) => Some(held),
                 None => {
                     self.lookups.count(id.0, LookupKind::Refused);
@@ -158,11 +162,21 @@ impl Handler {
             held.into_iter()
                 .for_each(|(record, provenance)| answers.put(place, record, provenance));
         }
-        if all { self.render(id, ids, answers) } else { (problem.response(), CacheOutcome::None) }
+        if all {
+            self.render(request.connection, id, ids, answers)
+        } else {
+            (problem.response(), CacheOutcome::None)
+        }
     }
 
     /// Returns the answer of memory, without a read; counted as a lookup.
-    fn held(&self, key: &Key, mode: ReadMode, now: Nanos) -> Option<(Record, Provenance)> {
+    fn held(
+        &self,
+        connection: &ConnectionContext,
+        key: &Key,
+        mode: ReadMode,
+        now: Nanos,
+    ) -> Option<(Record, Provenance)> {
         let cache = &self.shared.cache;
         let (record, quality) =
             (mode != ReadMode::Revalidate).then(|| cache.peek(key, now)).flatten()?;
@@ -171,29 +185,31 @@ impl Handler {
             Presence::Found => Lookup::Hit(record.clone(), quality),
             Presence::Missing => Lookup::Negative(record.clone(), quality),
         };
-        self.looked_up(key.collection(), mode, &lookup);
+        self.looked_up(connection, key.collection(), mode, &lookup);
         Some((record, provenance))
     }
 
     fn batch_later(
-        &self,
+        self: &Rc<Self>,
+        connection: &Rc<ConnectionContext>,
         id: CollectionId,
         ids: Ids,
         mode: ReadMode,
         mut answers: Answers,
         (mut reads, deadline): (PendingReads<(usize, CacheOutcome)>, Nanos),
     ) -> Step {
-        let place = match InflightGuard::take(&self.shared, mode == ReadMode::Revalidate) {
+        let place = match self.shared.admission.inflight.enter(mode == ReadMode::Revalidate) {
             Ok(place) => place,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
-        let handler = self.clone();
+        let handler = Rc::clone(self);
+        let connection = Rc::clone(connection);
         let arrived = Nanos::now();
         Step::Later(Box::pin(async move {
             let _place = place;
             let budgets = &handler.shared.budgets;
             while let Some(((place, outcome), waited)) =
-                reads.next(&handler.shared, id, deadline).await
+                reads.next(&handler.shared.fetcher, id, deadline).await
             {
                 let now = Nanos::now();
                 let outcome =
@@ -219,30 +235,28 @@ impl Handler {
                     },
                 }
             }
-            handler.render(id, &ids, answers)
+            handler.render(&connection, id, &ids, answers)
         }))
     }
 
     fn batch_at_least(
-        &self,
+        self: &Rc<Self>,
         id: CollectionId,
         ids: Ids,
         wanted: Position,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Step {
-        let admitted = self
-            .shared
-            .deadline(request_headers, at)
-            .and_then(|until| Ok((until, InflightGuard::take(&self.shared, true)?)));
-        let (deadline, place) = match admitted {
+        let (deadline, place) = match self.shared.admission.admit_privileged(request) {
             Ok(admitted) => admitted,
             Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
         };
-        let handler = self.clone();
+        let handler = Rc::clone(self);
+        let connection = Rc::clone(request.connection);
         Step::Later(Box::pin(async move {
             let _place = place;
-            match position::read_at_least(&handler.shared, &ids.keys, wanted, deadline).await {
+            let Shared { fetcher, feed_progress, .. } = &handler.shared;
+            match position::read_at_least(fetcher, feed_progress, &ids.keys, wanted, deadline).await
+            {
                 Err(problem) => (problem.response(), CacheOutcome::None),
                 Ok((found, size)) => {
                     let mut answers = Answers::new(ids.keys.len(), size);
@@ -250,7 +264,7 @@ impl Handler {
                         .into_iter()
                         .enumerate()
                         .for_each(|(i, (record, how))| answers.put(i, record, how));
-                    handler.render(id, &ids, answers)
+                    handler.render(&connection, id, &ids, answers)
                 }
             }
         }))
@@ -264,7 +278,13 @@ impl Handler {
         Some((record, Provenance { outcome: CacheOutcome::Stale, age }))
     }
 
-    fn render(&self, id: CollectionId, ids: &Ids, answers: Answers) -> Outcome {
+    fn render(
+        &self,
+        connection: &ConnectionContext,
+        id: CollectionId,
+        ids: &Ids,
+        answers: Answers,
+    ) -> Outcome {
         let Answers { records, worst, token, size, .. } = answers;
         let Ok(segments) = render::render(ids, &records) else {
             return (budgets::NO_ROOM.response(), CacheOutcome::None);
@@ -274,7 +294,7 @@ impl Handler {
         let bytes = segments.len() as u64;
         let size = if bytes < COUNTED_BYTES_MIN { size.none() } else { size.finish(bytes) };
         let mut response = match size {
-            Ok(reservation) => Response::new(Body::held(segments, reservation)),
+            Ok(reservation) => Response::new(Body::held(segments, reservation, connection)),
             Err(refused) => {
                 let problem = self.shared.budgets.refused(&refused, ids.keys.len());
                 return (problem.response(), CacheOutcome::None);
@@ -283,8 +303,9 @@ impl Handler {
         let headers = response.headers_mut();
         headers.reserve(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, self.shared.collection(id).cache_control.clone());
-        describe(headers, worst, token.position().map(position_value));
+        headers.insert(CACHE_CONTROL, self.shared.collections.get(id).cache_control.clone());
+        let position = token.position().map(|position| self.header_writer.position(position));
+        describe(headers, worst, position);
         (response, worst.outcome)
     }
 }

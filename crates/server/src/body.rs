@@ -4,6 +4,7 @@ mod segments;
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -12,7 +13,8 @@ use hotrow_cache::Record;
 use http_body::{Frame, SizeHint};
 
 pub(crate) use self::segments::Segments;
-use crate::connection::unsent;
+use crate::context::ConnectionContext;
+use crate::guard::phase::Activity;
 
 /// Bytes that a large answer hands over at once. The writer copies a piece behind what it still
 /// holds, so this bounds what a connection holds beside the records.
@@ -49,10 +51,16 @@ impl Body {
         self.len() == 0
     }
 
-    /// Creates a body of segments, with a reservation that lasts until they are sent.
+    /// Creates a body of segments, with a reservation that lasts until they are sent over the
+    /// connection.
     #[must_use]
-    pub(crate) fn held(segments: Segments, reservation: Reservation) -> Self {
-        Self::Held(Box::new(HeldBody { segments, reservation: Some(reservation) }))
+    pub(crate) fn held(
+        segments: Segments,
+        reservation: Reservation,
+        connection: &ConnectionContext,
+    ) -> Self {
+        let activity = Rc::clone(&connection.activity);
+        Self::Held(Box::new(HeldBody { segments, reservation: Some(reservation), activity }))
     }
 
     /// Returns the same bytes in segments.
@@ -74,13 +82,15 @@ impl Body {
 #[derive(Debug)]
 pub struct HeldBody {
     segments: Segments,
+    /// `None` only while it is dropped.
     reservation: Option<Reservation>,
+    activity: Rc<Activity>,
 }
 
 impl Drop for HeldBody {
     fn drop(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            unsent::keep(reservation);
+            self.activity.keep_until_sent(reservation);
         }
     }
 }
@@ -156,5 +166,32 @@ impl Buf for Chunk {
             Self::Bytes(bytes) => bytes.advance(count),
             Self::Segments(segments) => segments.advance(count),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotrow_admission::byte_budget::ByteBudget;
+
+    use super::*;
+    use crate::context::tests::connection;
+
+    #[test]
+    fn a_reservation_stays_with_its_connection_until_the_bytes_are_sent() {
+        let budget = ByteBudget::new(100);
+        let connection = connection();
+        let held = || {
+            let reservation = budget.reserve(10).expect("room");
+            Body::held(Segments::default(), reservation, &connection)
+        };
+        [held(), held()].into_iter().for_each(drop);
+        assert_eq!(budget.used_bytes(), 20);
+        connection.activity.all_sent();
+        assert_eq!(budget.used_bytes(), 0);
+        let unsent = held();
+        assert_eq!(budget.used_bytes(), 10);
+        drop(unsent);
+        drop(connection);
+        assert_eq!(budget.used_bytes(), 0, "the connection has ended");
     }
 }

@@ -17,6 +17,7 @@ use http::Response;
 use crate::admission::pressure::memory;
 use crate::body::Body;
 use crate::config::{ByteLimits, Config};
+use crate::context::ConnectionContext;
 use crate::http_error::HttpError;
 
 /// Answers below this size need no reservation: they are part of a connection's cost, which
@@ -156,11 +157,13 @@ impl Budgets {
         self.too_large.load(Ordering::Relaxed)
     }
 
-    /// Makes the answer hold its reservation until it is sent. Without room it becomes an error.
+    /// Makes the answer hold its reservation until it is sent over `connection`. Without room it
+    /// becomes an error.
     pub(crate) fn hold(
         &self,
         mut response: Response<Body>,
         reserved: Option<AnswerReservation>,
+        connection: &ConnectionContext,
     ) -> Response<Body> {
         let bytes = response.body().len() as u64;
         if bytes < COUNTED_BYTES_MIN {
@@ -169,7 +172,7 @@ impl Budgets {
         match reserved.unwrap_or_else(|| self.answer()).finish(bytes) {
             Ok(reservation) => {
                 let body = std::mem::replace(response.body_mut(), Body::Empty);
-                *response.body_mut() = Body::held(body.into_segments(), reservation);
+                *response.body_mut() = Body::held(body.into_segments(), reservation, connection);
                 response
             }
             Err(refused) => self.refused(&refused, 1).response(),
@@ -186,6 +189,7 @@ pub(crate) const NO_ROOM: HttpError = HttpError::Overloaded(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::tests::connection;
 
     const MIB: u64 = 1 << 20;
 
@@ -220,15 +224,21 @@ mod tests {
     fn small_answers_need_no_reservation_and_large_ones_hold_theirs() {
         let budgets =
             budgets(&ByteLimits { answers_total: Some(100_000), ..ByteLimits::default() });
-        let of =
-            |bytes: usize| budgets.hold(Response::new(Body::Bytes(vec![b'x'; bytes].into())), None);
+        let connection = connection();
+        let of = |bytes: usize| {
+            let response = Response::new(Body::Bytes(vec![b'x'; bytes].into()));
+            budgets.hold(response, None, &connection)
+        };
         let small = of(COUNTED_BYTES_MIN as usize - 1);
         assert_eq!((small.status().as_u16(), budgets.answers.used_bytes()), (200, 0));
         let large = of(60_000);
         assert_eq!((large.body().len(), budgets.answers.used_bytes()), (60_000, 60_000));
         assert_eq!(of(60_000).status().as_u16(), 503);
         drop(large);
+        assert_eq!(of(60_000).status().as_u16(), 503, "its last bytes are not sent");
+        connection.activity.all_sent();
         assert_eq!(of(60_000).status().as_u16(), 200);
+        connection.activity.all_sent();
         assert_eq!(budgets.answers.used_bytes(), 0);
     }
 }

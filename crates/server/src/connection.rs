@@ -4,7 +4,6 @@
 mod clients;
 mod close;
 mod registry;
-pub(crate) mod unsent;
 
 pub(crate) use self::clients::Clients;
 pub(crate) use self::close::turn_away;
@@ -26,11 +25,11 @@ use tokio::net::TcpStream;
 
 use self::close::{answer_and_close, linger, reset};
 use crate::config::Limits;
+use crate::context::ConnectionContext;
 use crate::guard::phase::{Activity, Expiry, Phase};
 use crate::guard::refusal::{Malformed, Rejection};
-use crate::guard::{Guard, Leftover, READ_BYTES, Shared};
+use crate::guard::{Guard, Leftover, READ_BYTES, WorkerContext};
 use crate::metrics::{CacheOutcome, CloseCause, WorkerMetrics};
-use crate::scan_detector::{self, ScanDetector};
 
 /// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
 /// never early.
@@ -50,11 +49,15 @@ pub trait Serve: 'static {
     /// Future of an answer.
     type Answer: Future<Output = Result<Response<Self::Out>, Self::Failure>>;
 
-    /// Answers a request that came over a connection from `peer`.
-    fn serve(&self, request: Request<Incoming>, peer: IpAddr) -> Self::Answer;
+    /// Answers a request that came over `connection`.
+    fn serve(
+        self: &Rc<Self>,
+        request: Request<Incoming>,
+        connection: &Rc<ConnectionContext>,
+    ) -> Self::Answer;
 }
 
-/// A service that ignores its peer.
+/// A service that ignores the connection.
 impl<S, B, E> Serve for S
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = E> + 'static,
@@ -65,24 +68,24 @@ where
     type Failure = E;
     type Answer = S::Future;
 
-    fn serve(&self, request: Request<Incoming>, _: IpAddr) -> S::Future {
+    fn serve(self: &Rc<Self>, request: Request<Incoming>, _: &Rc<ConnectionContext>) -> S::Future {
         self.call(request)
     }
 }
 
 /// The worker's service for the requests of one connection.
-struct OfPeer<S> {
+struct ConnectionService<S> {
     service: Rc<S>,
-    peer: IpAddr,
+    connection: Rc<ConnectionContext>,
 }
 
-impl<S: Serve> Service<Request<Incoming>> for OfPeer<S> {
+impl<S: Serve> Service<Request<Incoming>> for ConnectionService<S> {
     type Response = Response<S::Out>;
     type Error = S::Failure;
     type Future = S::Answer;
 
     fn call(&self, request: Request<Incoming>) -> S::Answer {
-        self.service.serve(request, self.peer)
+        self.service.serve(request, &self.connection)
     }
 }
 
@@ -117,16 +120,18 @@ pub(crate) async fn serve<S: Serve>(
     service: Rc<S>,
     registered: Registered,
 ) {
-    let shared = Rc::clone(registered.shared());
-    let guard = Guard::new(stream, Rc::clone(&shared), Rc::clone(registered.activity()));
-    let http = builder.serve_connection(guard, OfPeer { service, peer });
-    let mut drive = Drive { http, detector: Rc::default(), graceful: false };
+    let worker = Rc::clone(registered.worker());
+    let guard = Guard::new(stream, Rc::clone(&worker), Rc::clone(registered.activity()));
+    let connection = ConnectionContext::new(peer, Rc::clone(registered.activity()));
+    let http = builder.serve_connection(guard, ConnectionService { service, connection });
+    let mut drive = Drive { http, graceful: false };
     let end = poll_fn(|cx| drive.poll(cx, &registered)).await;
-    // Dropping hyper's side drops a handler that still runs.
+    // Dropping hyper's side drops a handler that still runs, and the bytes that were not sent.
     let guard = drive.http.into_parts().io;
+    registered.activity().all_sent();
     let to_head = guard.to_head();
     let (stream, leftover) = guard.into_parts();
-    let last = ClosingConnection { shared: &shared, activity: registered.activity(), to_head };
+    let last = ClosingConnection { worker: &worker, activity: registered.activity(), to_head };
     let cause = last.finish(stream, end, leftover).await;
     registered.close(cause);
 }
@@ -145,8 +150,7 @@ enum ConnectionEnd {
 }
 
 struct Drive<S: Serve> {
-    http: http1::Connection<Guard, OfPeer<S>>,
-    detector: Rc<ScanDetector>,
+    http: http1::Connection<Guard, ConnectionService<S>>,
     graceful: bool,
 }
 
@@ -157,10 +161,7 @@ impl<S: Serve> Drive<S> {
         loop {
             // Before the answer is written: it must announce that it is the last.
             self.end_gracefully(registered);
-            let drive = || {
-                scan_detector::while_current(&self.detector, || Pin::new(&mut self.http).poll(cx))
-            };
-            match unsent::while_driven(registered.activity(), drive) {
+            match Pin::new(&mut self.http).poll(cx) {
                 Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Finished),
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(%error, "connection ended");
@@ -201,7 +202,7 @@ impl<S: Serve> Drive<S> {
 
 /// State needed at the end of a connection.
 struct ClosingConnection<'a> {
-    shared: &'a Shared,
+    worker: &'a WorkerContext,
     activity: &'a Activity,
     /// `true`: the last message is a HEAD request.
     to_head: bool,
@@ -209,7 +210,7 @@ struct ClosingConnection<'a> {
 
 impl ClosingConnection<'_> {
     async fn answer_and_close(&self, stream: TcpStream, refusal: Rejection) {
-        answer_and_close(stream, self.shared, refusal, self.to_head).await;
+        answer_and_close(stream, self.worker, refusal, self.to_head).await;
     }
 
     /// Sends the last answer if one is due, closes, and returns the cause.
@@ -253,7 +254,7 @@ impl ClosingConnection<'_> {
                 CloseCause::Finished
             }
             (ConnectionEnd::Unreadable, _) => {
-                note_unreadable(&self.shared.metrics);
+                note_unreadable(&self.worker.metrics);
                 linger(stream).await;
                 CloseCause::Refused
             }

@@ -25,8 +25,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::admission::breaker;
-use crate::shared::Shared;
+use crate::admission::shed::LoadShedder;
+use crate::read::Fetcher;
 
 /// Waited in addition to `max_staleness`: changes of a table's shape are found by polling, by
 /// default once a second.
@@ -95,10 +95,20 @@ impl ConsistencyCheck {
     }
 }
 
+/// The checking thread's parts.
+pub(crate) struct Checker {
+    /// Delivers the answers to check, and counts the results.
+    pub(crate) handover: Arc<ConsistencyCheck>,
+    /// Reads the database.
+    pub(crate) fetcher: Arc<Fetcher>,
+    /// Checks pause under load.
+    pub(crate) load_shedder: Arc<LoadShedder>,
+}
+
 /// Starts the thread that checks up to `per_s` answers a second, one at a time, until
 /// everything must end.
 pub(crate) fn start(
-    shared: Arc<Shared>,
+    checker: Checker,
     per_s: u32,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
@@ -116,7 +126,7 @@ pub(crate) fn start(
             runtime.block_on(async {
                 tokio::select! {
                     () = shutdown.ending() => {}
-                    never = serve(&shared, every) => match never {},
+                    never = checker.serve(every) => match never {},
                 }
             });
             Ok(())
@@ -124,98 +134,105 @@ pub(crate) fn start(
     )
 }
 
-async fn serve(shared: &Shared, every: Duration) -> Infallible {
-    let consistency_check = &shared.consistency_check;
-    loop {
-        sleep(every).await;
-        supervisor::turn();
-        let (key, record) = consistency_check.next().await;
-        match check(shared, &key, &record).await {
-            CheckResult::Consistent => {
-                _ = consistency_check.checked.fetch_add(1, Ordering::Relaxed)
+impl Checker {
+    async fn serve(&self, every: Duration) -> Infallible {
+        let consistency_check = &self.handover;
+        loop {
+            sleep(every).await;
+            supervisor::turn();
+            let (key, record) = consistency_check.next().await;
+            match self.check(&key, &record).await {
+                CheckResult::Consistent => {
+                    _ = consistency_check.checked.fetch_add(1, Ordering::Relaxed)
+                }
+                CheckResult::Inconsistent => {
+                    consistency_check.checked.fetch_add(1, Ordering::Relaxed);
+                    consistency_check.inconsistent.fetch_add(1, Ordering::Relaxed);
+                }
+                CheckResult::Unknown => {}
             }
-            CheckResult::Inconsistent => {
-                consistency_check.checked.fetch_add(1, Ordering::Relaxed);
-                consistency_check.inconsistent.fetch_add(1, Ordering::Relaxed);
-            }
-            CheckResult::Unknown => {}
         }
     }
-}
 
-/// Returns whether a read may be spent on checking: not in place of a probe, and not under load.
-fn may_read(shared: &Shared, now: Nanos) -> bool {
-    shared.breaker.state(now) == State::Closed && shared.load_shedder.load().is_none()
-}
+    /// Returns whether a read may be spent on checking: not in place of a probe, and not under
+    /// load.
+    fn may_read(&self, now: Nanos) -> bool {
+        self.fetcher.breaker.state(now) == State::Closed && self.load_shedder.load().is_none()
+    }
 
-async fn check(shared: &Shared, key: &Key, record: &Record) -> CheckResult {
-    let began = Nanos::now();
-    if !may_read(shared, began) {
-        return CheckResult::Unknown;
-    }
-    // Counts among `reads_in_flight`, and waits in the same order.
-    let limiter_permit = shared.limiter.enter().await;
-    let now = Nanos::now();
-    if !may_read(shared, now) {
-        return CheckResult::Unknown;
-    }
-    let Ok(breaker_permit) = breaker::ask(shared, now) else { return CheckResult::Unknown };
-    let query = limiter_permit.send(key.collection(), 1, now.since(began), now);
-    // Its row counts against the budget of all queries.
-    let rows = shared.budgets.query(|| true);
-    let read = shared.source.read_within(key.collection(), vec![key.clone()], rows.clone()).await;
-    breaker_permit.record(&read, Nanos::now());
-    // The limiter learns from requests only.
-    drop(query);
-    // Without an answer the check ends; requests with the same error log the cause.
-    let row = read.ok().and_then(|set| set.rows.into_iter().next());
-    let from_database = match row {
-        Some(Row::Found(body)) => Some(body),
-        Some(Row::Missing) => None,
-        Some(Row::Uncacheable(_) | Row::NotRead | Row::NoRoom | Row::Unreadable(_)) | None => {
+    async fn check(&self, key: &Key, record: &Record) -> CheckResult {
+        let began = Nanos::now();
+        if !self.may_read(began) {
             return CheckResult::Unknown;
         }
-    };
-    let served = (record.presence() == Presence::Found).then(|| record.body());
-    if served == from_database.as_deref() {
-        return CheckResult::Consistent;
-    }
-    // A row that differs was visible by now.
-    sleep(shared.cache.config().max_staleness + GRACE).await;
-    let current = shared.cache.peek(key, Nanos::now());
-    // The same bytes at the same address: the record is held here, so no other can be there.
-    let is_same = |(now, quality): (Record, Freshness)| {
-        quality == Freshness::Fresh && std::ptr::eq(now.body(), record.body())
-    };
-    if !current.is_some_and(is_same) {
-        return CheckResult::Consistent;
-    }
-    shared.cache.purge(key);
-    report(shared, key, served, from_database.as_deref());
-    CheckResult::Inconsistent
-}
-
-/// Logs the key and the hashes of both sides, never their content.
-fn report(shared: &Shared, key: &Key, served: Option<&[u8]>, from_database: Option<&[u8]>) {
-    crate::throttle::INCONSISTENT.warn(|suppressed| {
-        let hash = foldhash::fast::FixedState::default();
-        let hash = |body: Option<&[u8]>| match body {
-            Some(body) => format!("{:016x}", hash.hash_one(body)),
-            None => "none".to_owned(),
+        // Counts among `reads_in_flight`, and waits in the same order.
+        let limiter_permit = self.fetcher.limiter.enter().await;
+        let now = Nanos::now();
+        if !self.may_read(now) {
+            return CheckResult::Unknown;
+        }
+        let Ok(breaker_permit) = self.fetcher.breaker.ask(now) else { return CheckResult::Unknown };
+        let query = limiter_permit.send(key.collection(), 1, now.since(began), now);
+        // Its row counts against the budget of all queries.
+        let rows = self.fetcher.budgets.query(|| true);
+        let read = self
+            .fetcher
+            .source
+            .read_within(key.collection(), vec![key.clone()], rows.clone())
+            .await;
+        breaker_permit.record(&read, Nanos::now());
+        // The limiter learns from requests only.
+        drop(query);
+        // Without an answer the check ends; requests with the same error log the cause.
+        let row = read.ok().and_then(|set| set.rows.into_iter().next());
+        let from_database = match row {
+            Some(Row::Found(body)) => Some(body),
+            Some(Row::Missing) => None,
+            Some(Row::Uncacheable(_) | Row::NotRead | Row::NoRoom | Row::Unreadable(_)) | None => {
+                return CheckResult::Unknown;
+            }
         };
-        tracing::error!(
-            collection = shared.collection(key.collection()).name,
-            key = ?key,
-            served = hash(served),
-            database = hash(from_database),
-            suppressed,
-            unseen = shared.source.unseen_changes(),
-            "an answer was inconsistent: the database had differed for longer than max_staleness; \
-             the entry is dropped. If a change was made of a kind that this engine's feed does \
-             not show (`unseen`), this is the documented consequence; otherwise please report \
-             it, with the preceding log"
-        );
-    });
+        let served = (record.presence() == Presence::Found).then(|| record.body());
+        if served == from_database.as_deref() {
+            return CheckResult::Consistent;
+        }
+        // A row that differs was visible by now.
+        sleep(self.fetcher.cache.config().max_staleness + GRACE).await;
+        let current = self.fetcher.cache.peek(key, Nanos::now());
+        // The same bytes at the same address: the record is held here, so no other can be there.
+        let is_same = |(now, quality): (Record, Freshness)| {
+            quality == Freshness::Fresh && std::ptr::eq(now.body(), record.body())
+        };
+        if !current.is_some_and(is_same) {
+            return CheckResult::Consistent;
+        }
+        self.fetcher.cache.purge(key);
+        self.report(key, served, from_database.as_deref());
+        CheckResult::Inconsistent
+    }
+
+    /// Logs the key and the hashes of both sides, never their content.
+    fn report(&self, key: &Key, served: Option<&[u8]>, from_database: Option<&[u8]>) {
+        crate::throttle::INCONSISTENT.warn(|suppressed| {
+            let hash = foldhash::fast::FixedState::default();
+            let hash = |body: Option<&[u8]>| match body {
+                Some(body) => format!("{:016x}", hash.hash_one(body)),
+                None => "none".to_owned(),
+            };
+            tracing::error!(
+                collection = self.fetcher.collections.get(key.collection()).name,
+                key = ?key,
+                served = hash(served),
+                database = hash(from_database),
+                suppressed,
+                unseen = self.fetcher.source.unseen_changes(),
+                "an answer was inconsistent: the database had differed for longer than \
+                 max_staleness; the entry is dropped. If a change was made of a kind that this \
+                 engine's feed does not show (`unseen`), this is the documented consequence; \
+                 otherwise please report it, with the preceding log"
+            );
+        });
+    }
 }
 
 #[cfg(test)]
@@ -239,16 +256,21 @@ mod tests {
             open_for_max: second,
             probes: 1,
         }));
+        let checker = Checker {
+            handover: shared.consistency_check,
+            fetcher: shared.fetcher,
+            load_shedder: Arc::clone(&shared.admission.load_shedder),
+        };
         let start = Nanos(1_000_000_000);
-        assert!(may_read(&shared, start));
-        shared
+        assert!(checker.may_read(start));
+        checker
             .load_shedder
             .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
-        assert!(!may_read(&shared, start));
-        shared.load_shedder.set(Load::default(), Default::default());
+        assert!(!checker.may_read(start));
+        checker.load_shedder.set(Load::default(), Default::default());
         let failed: Result<(), _> = Err(SourceError::Timeout { detail: String::new() });
-        breaker::ask(&shared, start).expect("closed").record(&failed, start);
-        assert!(!may_read(&shared, start), "open");
-        assert!(!may_read(&shared, start.after(second)), "half open: probes are reads of requests");
+        checker.fetcher.breaker.ask(start).expect("closed").record(&failed, start);
+        assert!(!checker.may_read(start), "open");
+        assert!(!checker.may_read(start.after(second)), "half open: probes are reads of requests");
     }
 }

@@ -42,8 +42,8 @@ pub fn request_path(input: &[u8]) {
             .windows(4)
             .position(|four| four == b"\r\n\r\n")
             .map_or(&[][..], |at| &message[at + 4..]);
-        for id in 0..shared.collections.len() {
-            let _ = batch::parse_body(shared, CollectionId(id as u16), body);
+        for collection in shared.collections.all() {
+            let _ = batch::parse_body(&collection.schema, &shared.limits, body);
         }
     }
 }
@@ -52,11 +52,14 @@ fn ask(shared: &Shared, method: &str, target: &str) {
     let Ok(method) = Method::from_bytes(method.trim_start().as_bytes()) else { return };
     let (path, query) =
         target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    match shared.router.route(&method, path, query) {
+    match shared.collections.router.route(&method, path, query) {
         Ok(Route::Item(_, id)) => {
-            shared.collections.iter().for_each(|collection| check_key(&collection.schema, id))
+            shared.collections.all().iter().for_each(|collection| check_key(&collection.schema, id))
         }
-        Ok(Route::BatchGet(id, query)) => drop(batch::parse_query(shared, id, query)),
+        Ok(Route::BatchGet(id, query)) => {
+            let schema = &shared.collections.get(id).schema;
+            drop(batch::parse_query(schema, &shared.limits, query));
+        }
         Ok(Route::BatchPost(_) | Route::Capabilities) | Err(_) => {}
     }
 }
@@ -68,13 +71,13 @@ fn check_key(schema: &KeySchema, id: &str) {
     assert_eq!(schema.key(&parts).as_ref(), Ok(&key), "{id:?}");
 }
 
-fn shared() -> &'static Arc<Shared> {
-    static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
     SHARED.get_or_init(|| new_shared(None))
 }
 
-/// Returns a state with one collection per shape of key; the first has integer keys.
-pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> Arc<Shared> {
+/// Returns parts with one collection per shape of key; the first has integer keys.
+pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> Shared {
     let types = [
         vec![KeyType::Integer],
         vec![KeyType::Text(Collation::Binary)],

@@ -43,7 +43,7 @@ use crate::metrics::WorkerMetrics;
 pub const READ_BYTES: usize = 32 * 1024;
 
 /// State shared by all connections of a worker. One thread uses it.
-pub struct Shared {
+pub struct WorkerContext {
     /// Time of the worker's last sweep; at most one sweep old.
     pub now: Cell<Nanos>,
     /// The limits in force.
@@ -53,7 +53,7 @@ pub struct Shared {
     scratch: RefCell<Box<[u8]>>,
 }
 
-impl Shared {
+impl WorkerContext {
     /// Creates the state of a worker that starts at `now`.
     #[must_use]
     pub fn new(limits: Limits, metrics: Arc<WorkerMetrics>, now: Nanos) -> Self {
@@ -69,7 +69,7 @@ impl Shared {
 /// A socket whose input is inspected.
 pub struct Guard {
     stream: TcpStream,
-    shared: Rc<Shared>,
+    worker: Rc<WorkerContext>,
     activity: Rc<Activity>,
     framer: Framer,
     /// Bytes read and not yet forwarded; the first `passed` of them have been inspected.
@@ -106,11 +106,11 @@ pub enum Leftover {
 impl Guard {
     /// Inspects `stream`.
     #[must_use]
-    pub fn new(stream: TcpStream, shared: Rc<Shared>, activity: Rc<Activity>) -> Self {
+    pub fn new(stream: TcpStream, worker: Rc<WorkerContext>, activity: Rc<Activity>) -> Self {
         let framer = Framer::default();
         Self {
             stream,
-            shared,
+            worker,
             activity,
             framer,
             held: BytesMut::new(),
@@ -157,8 +157,8 @@ impl Guard {
         if was_head {
             self.to_head = head::is_head_request(bytes);
         }
-        let Forwardable { bytes: passed, state } = self.framer.advance(bytes, &self.shared.limits);
-        let now = self.shared.now.get();
+        let Forwardable { bytes: passed, state } = self.framer.advance(bytes, &self.worker.limits);
+        let now = self.worker.now.get();
         let got_head = was_head && passed > 0;
         match state {
             MessageState::More if got_head => self.activity.request(Phase::Body, now),
@@ -167,7 +167,7 @@ impl Guard {
             MessageState::End if got_head => self.activity.request(Phase::Handling, now),
             MessageState::End => self.activity.enter(Phase::Handling, now),
             MessageState::Refused(refusal) => {
-                self.shared.metrics.refused(refusal);
+                self.worker.metrics.refused(refusal);
                 if got_head {
                     self.activity.request(Phase::Handling, now);
                 }
@@ -192,8 +192,8 @@ impl Guard {
         cx: &mut Context<'_>,
         to: &mut ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let shared = Rc::clone(&self.shared);
-        let mut scratch = shared.scratch.borrow_mut();
+        let worker = Rc::clone(&self.worker);
+        let mut scratch = worker.scratch.borrow_mut();
         let mut buf = ReadBuf::new(&mut scratch);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf))?;
         let bytes = buf.filled();
@@ -242,7 +242,7 @@ impl hyper::rt::Read for Guard {
             }
             if guard.read_more(cx, &mut to)?.is_pending() {
                 if guard.framer.at_head() && guard.held.is_empty() {
-                    guard.activity.enter(Phase::Idle, guard.shared.now.get());
+                    guard.activity.enter(Phase::Idle, guard.worker.now.get());
                 }
                 return Poll::Pending;
             }
@@ -292,10 +292,10 @@ impl Guard {
         match &written {
             Poll::Ready(Ok(n)) => {
                 self.activity.wrote(*n);
-                self.shared.metrics.bytes_sent.add(*n as u64);
+                self.worker.metrics.bytes_sent.add(*n as u64);
             }
             Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.activity.write_blocked(self.shared.now.get()),
+            Poll::Pending => self.activity.write_blocked(self.worker.now.get()),
         }
         written
     }

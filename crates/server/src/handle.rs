@@ -3,8 +3,8 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -13,15 +13,17 @@ use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::{Freshness, Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use crate::admission::deadline::RequestTimes;
 use crate::batch::{self, Ids};
 use crate::body::Body;
 use crate::connection::Serve;
+use crate::context::{ConnectionContext, RequestContext, RequestTimes};
+use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{CacheOutcome, WorkerMetrics};
@@ -29,22 +31,21 @@ use crate::position;
 use crate::read::{lead, wait};
 use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
 use crate::route::{METHODS, Route};
-use crate::scan_detector;
-use crate::shared::{InflightGuard, Shared};
-use crate::trouble::Trouble;
+use crate::shared::Shared;
 
 /// An answer and its outcome for the metrics.
 pub type Outcome = (Response<Body>, CacheOutcome);
 
-/// Handler of the data requests of one worker.
-#[derive(Clone)]
+/// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {
-    /// State shared by all workers.
-    pub shared: Arc<Shared>,
+    /// Parts shared with the other threads.
+    pub shared: Shared,
     /// Counters of this worker.
     pub metrics: Arc<WorkerMetrics>,
     /// Lookup counters of this worker, by collection.
     pub lookups: Arc<WorkerLookups>,
+    /// Writer of this worker's header values.
+    pub(crate) header_writer: HeaderWriter,
 }
 
 impl Serve for Handler {
@@ -52,13 +53,19 @@ impl Serve for Handler {
     type Failure = Infallible;
     type Answer = Answer;
 
-    fn serve(&self, request: Request<Incoming>, peer: IpAddr) -> Answer {
+    fn serve(
+        self: &Rc<Self>,
+        request: Request<Incoming>,
+        connection: &Rc<ConnectionContext>,
+    ) -> Answer {
         let now = Nanos::now();
-        match self.route(request, peer, now) {
+        match self.route(request, connection, now) {
             Step::Now(outcome) => Answer::Ready(Some(counted(&self.metrics, outcome, now))),
             Step::Later(future) => {
-                let metrics = self.metrics.clone();
-                Answer::Pending(Box::pin(async move { counted(&metrics, future.await, now) }))
+                let handler = Rc::clone(self);
+                Answer::Pending(Box::pin(
+                    async move { counted(&handler.metrics, future.await, now) },
+                ))
             }
         }
     }
@@ -82,7 +89,7 @@ pub enum Answer {
     /// Ready; taken once.
     Ready(Option<Response<Body>>),
     /// Pending.
-    Pending(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+    Pending(Pin<Box<dyn Future<Output = Response<Body>>>>),
 }
 
 impl Future for Answer {
@@ -104,7 +111,7 @@ pub enum Step {
     /// The answer is ready.
     Now(Outcome),
     /// The answer needs the database, the feed or the request's body.
-    Later(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Outcome>>>),
 }
 
 impl Step {
@@ -114,42 +121,53 @@ impl Step {
 }
 
 impl Handler {
-    fn route(&self, request: Request<Incoming>, peer: IpAddr, now: Nanos) -> Step {
+    fn route(
+        self: &Rc<Self>,
+        request: Request<Incoming>,
+        connection: &Rc<ConnectionContext>,
+        now: Nanos,
+    ) -> Step {
         let uri = request.uri();
-        let sender = (peer, request.headers());
-        let at = RequestTimes::of_arrival(now);
-        match self.shared.router.route(request.method(), uri.path(), uri.query()) {
+        let context = RequestContext {
+            connection,
+            headers: request.headers(),
+            times: RequestTimes::of_arrival(now),
+        };
+        match self.shared.collections.router.route(request.method(), uri.path(), uri.query()) {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Capabilities) => Step::Now((capabilities(METHODS), CacheOutcome::None)),
             Ok(Route::Item(id, text)) => {
-                if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, request.headers())
-                {
+                if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, context.headers) {
                     return Step::problem(&problem);
                 }
-                let parsed = self.shared.collection(id).schema.parse_url(text);
-                self.limited(id, 1, sender, at, |handler, request_headers, at| match parsed {
-                    Ok(key) => handler.item(key, request_headers, at),
+                let parsed = self.shared.collections.get(id).schema.parse_url(text);
+                self.limited(id, 1, &context, |handler, context| match parsed {
+                    Ok(key) => handler.item(key, context),
                     Err(error) => Step::problem(&HttpError::BadId(error)),
                 })
             }
             Ok(Route::BatchGet(id, query)) => {
-                let parsed = batch::parse_query(&self.shared, id, query);
-                self.limited_batch(id, parsed, sender, at)
+                let parsed = batch::parse_query(
+                    &self.shared.collections.get(id).schema,
+                    &self.shared.limits,
+                    query,
+                );
+                self.limited_batch(id, parsed, &context)
             }
             Ok(Route::BatchPost(id)) => {
                 // Before the body takes memory.
-                if let Err(problem) =
-                    self.check_shedding_by_head(id, Kind::Batch, request.headers())
+                if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, context.headers)
                 {
                     return Step::problem(&problem);
                 }
-                if let Some(refusal) = self.limited_by_head(id, sender, now) {
+                if let Some(refusal) = self.limited_by_head(id, &context) {
                     return refusal;
                 }
-                let handler = self.clone();
-                Step::Later(Box::pin(
-                    async move { handler.batch_post(id, request, peer, now).await },
-                ))
+                let handler = Rc::clone(self);
+                let connection = Rc::clone(connection);
+                Step::Later(Box::pin(async move {
+                    handler.batch_post(id, request, connection, now).await
+                }))
             }
         }
     }
@@ -157,31 +175,30 @@ impl Handler {
     /// Applies the rate limits to a batch. A malformed batch costs as much as one id, a shed one
     /// nothing.
     pub(crate) fn limited_batch(
-        &self,
+        self: &Rc<Self>,
         id: CollectionId,
         parsed: Result<Ids, HttpError>,
-        sender: (IpAddr, &HeaderMap),
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Step {
-        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, sender.1) {
+        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request.headers) {
             return Step::problem(&problem);
         }
         let ids = parsed.as_ref().map_or(1, Ids::len);
-        self.limited(id, ids, sender, at, move |handler, request_headers, at| match parsed {
-            Ok(ids) => handler.batch(id, ids, request_headers, at),
+        self.limited(id, ids, request, move |handler, request| match parsed {
+            Ok(ids) => handler.batch(id, ids, request),
             Err(problem) => Step::problem(&problem),
         })
     }
 
-    fn item(&self, key: Key, request_headers: &HeaderMap, at: RequestTimes) -> Step {
+    fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
         let id = key.collection();
-        let now = at.now;
+        let now = request.times.now;
         self.requested(&key, now);
-        let mode = match self.mode(id, request_headers) {
-            Ok(ReadRequirement::None) => scan_detector::mode(),
+        let mode = match self.mode(id, request.headers) {
+            Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
-                return self.item_at_least(key, wanted, request_headers, at);
+                return self.item_at_least(key, wanted, request);
             }
             Err(problem) => return Step::problem(&problem),
         };
@@ -190,7 +207,7 @@ impl Handler {
         let mut deadline = now;
         let mut size = None;
         let admit = || {
-            deadline = self.admit_reads(id, mode, 1, request_headers, at)?;
+            deadline = self.admit_reads(id, mode, 1, request)?;
             // Before the read is queued: rows without room are not read.
             size = Some(self.shared.budgets.answer_of_rows(id, 1)?);
             Ok(deadline)
@@ -200,51 +217,36 @@ impl Handler {
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
                 self.lookups.count(id.0, LookupKind::Refused);
-                return self.refused(&key, mode, request_headers, now, &problem);
+                return self.refused(&key, mode, request, &problem);
             }
         };
-        self.looked_up(id, mode, &lookup);
+        self.looked_up(request.connection, id, mode, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 if self.may_refresh(quality, now) && cache.refresh(&key) {
-                    lead(&self.shared, id);
+                    lead(&self.shared.fetcher, id);
                 }
                 if quality == Freshness::Fresh {
                     self.shared.consistency_check.offer(&key, &record);
                 }
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                Step::Now(self.answer(record, provenance, request_headers, None))
+                Step::Now(self.answer(record, provenance, request, None))
             }
-            Lookup::Coalesced(waiter) => self.item_later(
-                key,
-                mode,
-                (waiter, deadline, size),
-                CacheOutcome::Coalesced,
-                request_headers,
-            ),
+            Lookup::Coalesced(waiter) => {
+                let read = (waiter, deadline, size);
+                self.item_later(key, mode, read, CacheOutcome::Coalesced, request)
+            }
             Lookup::Miss(waiter) => {
-                lead(&self.shared, id);
-                self.item_later(
-                    key,
-                    mode,
-                    (waiter, deadline, size),
-                    CacheOutcome::Miss,
-                    request_headers,
-                )
+                lead(&self.shared.fetcher, id);
+                let read = (waiter, deadline, size);
+                self.item_later(key, mode, read, CacheOutcome::Miss, request)
             }
             Lookup::Bypass(waiter) => {
-                lead(&self.shared, id);
-                self.item_later(
-                    key,
-                    mode,
-                    (waiter, deadline, size),
-                    CacheOutcome::Bypass,
-                    request_headers,
-                )
+                lead(&self.shared.fetcher, id);
+                let read = (waiter, deadline, size);
+                self.item_later(key, mode, read, CacheOutcome::Bypass, request)
             }
-            Lookup::Refused(refusal) => {
-                self.refused(&key, mode, request_headers, now, &(&refusal).into())
-            }
+            Lookup::Refused(refusal) => self.refused(&key, mode, request, &(&refusal).into()),
         }
     }
 
@@ -253,44 +255,45 @@ impl Handler {
         &self,
         key: &Key,
         mode: ReadMode,
-        request_headers: &HeaderMap,
-        now: Nanos,
+        request: &RequestContext<'_>,
         problem: &HttpError,
     ) -> Step {
+        let now = request.times.now;
         match self.stale_if_error(key, mode, now) {
-            Some(record) => Step::Now(self.answer_stale(record, request_headers, now)),
+            Some(record) => Step::Now(self.answer_stale(record, request, now)),
             None => Step::problem(problem),
         }
     }
 
     fn item_later(
-        &self,
+        self: &Rc<Self>,
         key: Key,
         mode: ReadMode,
-        (waiter, deadline, size): (Waiter<Trouble>, Nanos, Option<AnswerReservation>),
+        (waiter, deadline, size): (Waiter<ReadFailure>, Nanos, Option<AnswerReservation>),
         outcome: CacheOutcome,
-        request_headers: &HeaderMap,
+        request: &RequestContext<'_>,
     ) -> Step {
         let outcome = if mode == ReadMode::Revalidate { CacheOutcome::Bypass } else { outcome };
         let arrived = Nanos::now();
-        let place = match InflightGuard::take(&self.shared, mode == ReadMode::Revalidate) {
+        let place = match self.shared.admission.inflight.enter(mode == ReadMode::Revalidate) {
             Ok(place) => place,
             Err(problem) => return Step::problem(&problem),
         };
-        let handler = self.clone();
-        let request_headers = request_headers.clone();
+        let handler = Rc::clone(self);
+        let request = request.to_pending();
         Step::Later(Box::pin(async move {
             let _place = place;
+            let request = request.context();
             let result = handler.wait_for(key.collection(), waiter, deadline).await;
             handler.waited(arrived, &result);
             let now = Nanos::now();
             match result {
                 Ok(record) => {
                     let age = handler.shared.cache.age(&record, now);
-                    handler.answer(record, Provenance { outcome, age }, &request_headers, size)
+                    handler.answer(record, Provenance { outcome, age }, &request, size)
                 }
                 Err(problem) => match handler.stale_if_error(&key, mode, now) {
-                    Some(record) => handler.answer_stale(record, &request_headers, now),
+                    Some(record) => handler.answer_stale(record, &request, now),
                     None => (problem.response(), CacheOutcome::None),
                 },
             }
@@ -298,37 +301,34 @@ impl Handler {
     }
 
     fn item_at_least(
-        &self,
+        self: &Rc<Self>,
         key: Key,
         wanted: hotrow_types::version::Position,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Step {
         let id = key.collection();
-        let now = at.now;
-        if let Some((record, provenance)) = position::at_once(&self.shared, &key, wanted, now) {
-            return Step::Now(self.answer(record, provenance, request_headers, None));
+        let now = request.times.now;
+        if let Some((record, provenance)) = position::at_once(&self.shared.cache, &key, wanted, now)
+        {
+            return Step::Now(self.answer(record, provenance, request, None));
         }
-        if let Err(problem) = self.check_shedding(id, Kind::Bypass, request_headers) {
+        if let Err(problem) = self.check_shedding(id, Kind::Bypass, request.headers) {
             return Step::problem(&problem);
         }
-        let admitted = self
-            .shared
-            .deadline(request_headers, at)
-            .and_then(|until| Ok((until, InflightGuard::take(&self.shared, true)?)));
-        let (deadline, place) = match admitted {
+        let (deadline, place) = match self.shared.admission.admit_privileged(request) {
             Ok(admitted) => admitted,
             Err(problem) => return Step::problem(&problem),
         };
-        let handler = self.clone();
-        let request_headers = request_headers.clone();
+        let handler = Rc::clone(self);
+        let request = request.to_pending();
         Step::Later(Box::pin(async move {
             let _place = place;
             let keys = [key];
-            match position::read_at_least(&handler.shared, &keys, wanted, deadline).await {
+            let Shared { fetcher, feed_progress, .. } = &handler.shared;
+            match position::read_at_least(fetcher, feed_progress, &keys, wanted, deadline).await {
                 Ok((mut answers, size)) => match answers.pop() {
                     Some((record, provenance)) => {
-                        handler.answer(record, provenance, &request_headers, Some(size))
+                        handler.answer(record, provenance, &request.context(), Some(size))
                     }
                     None => (HttpError::Unreadable.response(), CacheOutcome::None),
                 },
@@ -341,12 +341,12 @@ impl Handler {
     pub(crate) async fn wait_for(
         &self,
         collection: CollectionId,
-        waiter: Waiter<Trouble>,
+        waiter: Waiter<ReadFailure>,
         deadline: Nanos,
     ) -> Result<Record, HttpError> {
         match tokio::time::timeout(
             deadline.since(Nanos::now()),
-            wait(&self.shared, collection, waiter),
+            wait(&self.shared.fetcher, collection, waiter),
         )
         .await
         {
@@ -360,14 +360,13 @@ impl Handler {
         &self,
         record: Record,
         provenance: Provenance,
-        request_headers: &HeaderMap,
+        request: &RequestContext<'_>,
         size: Option<AnswerReservation>,
     ) -> Outcome {
-        let cache_control = &self.shared.collection(record.collection()).cache_control;
-        let response = self
-            .shared
-            .budgets
-            .hold(respond(record, provenance, request_headers, cache_control), size);
+        let cache_control = &self.shared.collections.get(record.collection()).cache_control;
+        let response =
+            respond(record, provenance, request.headers, cache_control, &self.header_writer);
+        let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;
         (response, if is_refused { CacheOutcome::None } else { provenance.outcome })
@@ -378,9 +377,9 @@ impl Handler {
         (mode != ReadMode::Revalidate).then(|| self.shared.cache.stale_if_error(key, now)).flatten()
     }
 
-    fn answer_stale(&self, record: Record, request_headers: &HeaderMap, now: Nanos) -> Outcome {
+    fn answer_stale(&self, record: Record, request: &RequestContext<'_>, now: Nanos) -> Outcome {
         let age = self.shared.cache.age(&record, now);
-        self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, request_headers, None)
+        self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, request, None)
     }
 
     /// Adds the id to the sketch of the day.
@@ -391,9 +390,10 @@ impl Handler {
     /// Counts the outcome of a lookup.
     pub(crate) fn looked_up(
         &self,
+        connection: &ConnectionContext,
         CollectionId(id): CollectionId,
         mode: ReadMode,
-        lookup: &Lookup<Trouble>,
+        lookup: &Lookup<ReadFailure>,
     ) {
         let kind = match lookup {
             Lookup::Hit(_, Freshness::Fresh) => LookupKind::Hit,
@@ -407,7 +407,7 @@ impl Handler {
             Lookup::Bypass(_) => LookupKind::Bypass,
             Lookup::Refused(_) => LookupKind::Refused,
         };
-        scan_detector::note(kind, &self.shared.baseline_hit_ratio);
+        connection.scan_detector.note(kind, &self.shared.baseline_hit_ratio);
         self.lookups.count(id, kind);
     }
 
@@ -417,7 +417,7 @@ impl Handler {
         id: CollectionId,
         request_headers: &HeaderMap,
     ) -> Result<ReadRequirement, HttpError> {
-        let collection = self.shared.collection(id);
+        let collection = self.shared.collections.get(id);
         if let Some(wanted) = request_headers.get(HOTROW_MIN_POSITION) {
             return position::wanted(collection, wanted).map(ReadRequirement::AtLeast);
         }

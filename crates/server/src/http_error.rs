@@ -1,8 +1,13 @@
 //! Error answers: `application/problem+json` (RFC 9457). Internal causes are not shown.
+//!
+//! A failed read passes through three types: `SourceError` (what the engine reports; the log gets
+//! its text), `LookupError` (why the lookup has no record) and [`HttpError`].
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use hotrow_cache::LookupError;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::KeyError;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
@@ -16,7 +21,7 @@ const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
 /// Reason for which a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HttpError {
+pub(crate) enum HttpError {
     /// The path does not exist.
     NoSuchPath,
     /// The collection does not exist.
@@ -71,7 +76,7 @@ pub enum HttpError {
 impl HttpError {
     /// Returns the status of the answer.
     #[must_use]
-    pub fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NoSuchPath | Self::NoSuchCollection => StatusCode::NOT_FOUND,
             Self::BadId(KeyError::TooLong) => StatusCode::BAD_REQUEST,
@@ -161,7 +166,7 @@ impl HttpError {
 
     /// Returns the whole answer.
     #[must_use]
-    pub fn response(&self) -> Response<Body> {
+    pub(crate) fn response(&self) -> Response<Body> {
         if let Self::Shed(disposition) = self {
             return shed::response(*disposition);
         }
@@ -189,6 +194,41 @@ impl HttpError {
             response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
         }
         response
+    }
+}
+
+impl From<&LookupError<ReadFailure>> for HttpError {
+    fn from(error: &LookupError<ReadFailure>) -> Self {
+        match error {
+            LookupError::QueueFull => Self::Overloaded("too many ids are waiting for the database"),
+            LookupError::TooLate => {
+                Self::Overloaded("the database cannot answer before the deadline of this request")
+            }
+            LookupError::Behind => Self::Unavailable(
+                "changes cannot be followed now, and stale answers are not allowed",
+            ),
+            LookupError::Overdue => Self::Overloaded(
+                "the database is behind, and this read was dropped in favour of newer ones",
+            ),
+            LookupError::Abandoned => Self::Unavailable("the read was cancelled"),
+            LookupError::Source(ReadFailure::Unavailable) => {
+                Self::Unavailable("the database is not available")
+            }
+            LookupError::Source(ReadFailure::Timeout) => {
+                Self::Timeout("the database did not answer in time")
+            }
+            LookupError::Source(ReadFailure::Broken) => {
+                Self::Unavailable("this collection cannot be read now")
+            }
+            LookupError::Source(ReadFailure::Unreadable) => Self::Unreadable,
+            LookupError::Source(ReadFailure::NoRoom) => Self::Overloaded(
+                "rows in transit hold as many bytes as this server allows \
+                 (limits.rows_bytes_total); try again later",
+            ),
+            LookupError::Source(ReadFailure::CircuitOpen { retry_after_s }) => {
+                Self::CircuitOpen { retry_after_s: *retry_after_s }
+            }
+        }
     }
 }
 

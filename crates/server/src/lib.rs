@@ -1,10 +1,11 @@
 //! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
-//! Reading order: [`service`] (puts it together), [`worker`], `accept_budget`, [`listen`],
-//! [`connection`] and [`guard`] (from socket to request), `route`, [`handle`], `batch`, `position`
-//! (from request to answer), `read` (to the database and back), `precondition`, `respond`,
-//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of
-//! the feed), [`admin`], [`metrics`].
+//! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
+//! share), [`worker`], `accept_budget`, [`listen`], [`connection`], [`guard`] and [`context`] (from
+//! socket to request), `route`, [`handle`], `batch`, `position` (from request to answer), `read`
+//! (to the database and back), `precondition`, `respond`, `header_writer`, `http_error`, `body`
+//! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`],
+//! [`metrics`].
 
 mod accept_budget;
 pub mod admin;
@@ -13,13 +14,16 @@ mod authority;
 mod batch;
 mod body;
 pub mod budgets;
+pub mod collections;
 pub mod config;
 pub mod connection;
 mod consistency_check;
+pub mod context;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod guard;
 pub mod handle;
+mod header_writer;
 mod http_error;
 pub mod listen;
 pub mod lookups;
@@ -36,7 +40,4 @@ pub mod service;
 pub mod shared;
 pub mod sink;
 mod throttle;
-mod trouble;
 pub mod worker;
-
-pub use trouble::Trouble;

@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
-use hotrow_cache::{Lookup, NotReached, ReadMode, Record};
+use hotrow_cache::{Cache, Lookup, NotReached, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 use http::HeaderValue;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::collections::Collection;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
-use crate::read::{PendingReads, lead};
+use crate::read::{Fetcher, PendingReads, lead};
 use crate::respond::Provenance;
-use crate::shared::{Collection, Shared};
 
 const NO_TIME: HttpError =
     HttpError::Timeout("the database has not reached the requested position");
@@ -42,14 +44,56 @@ const BAD: HttpError = HttpError::BadHeader(
 /// Returns an answer that needs neither the feed nor the database: the entry itself proves that it
 /// reflects the position, or the feed has passed the position without removing the entry.
 pub(crate) fn at_once(
-    shared: &Arc<Shared>,
+    cache: &Cache<ReadFailure>,
     key: &Key,
     wanted: Position,
     now: Nanos,
 ) -> Option<(Record, Provenance)> {
-    let (record, freshness) = shared.cache.peek_at_least(key, &wanted, now)?;
-    let provenance = Provenance::of_hit(freshness, shared.cache.age(&record, now));
+    let (record, freshness) = cache.peek_at_least(key, &wanted, now)?;
+    let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
     Some((record, provenance))
+}
+
+/// Progress of the feed, for requests that wait for a position.
+#[derive(Debug)]
+pub(crate) struct FeedProgress {
+    /// Notified whenever the feed progresses.
+    moved: Notify,
+    /// Longest wait of a request: `limits.position_wait`.
+    wait_max: Duration,
+}
+
+impl FeedProgress {
+    pub(crate) fn new(wait_max: Duration) -> Self {
+        Self { moved: Notify::new(), wait_max }
+    }
+
+    /// Wakes the requests that wait, after the cache has applied changes.
+    pub(crate) fn moved(&self) {
+        self.moved.notify_waiters();
+    }
+
+    /// Returns whether the feed passes the position in time.
+    async fn passes(
+        &self,
+        cache: &Cache<ReadFailure>,
+        wanted: Position,
+        until: Instant,
+    ) -> Result<bool, HttpError> {
+        let deadline = until.min(Instant::now() + self.wait_max);
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            // Registered before the check, so that progress in between is not missed.
+            moved.as_mut().enable();
+            if cache.has_passed(&wanted).map_err(refusal)? {
+                return Ok(true);
+            }
+            if tokio::time::timeout_at(deadline, moved).await.is_err() {
+                return Ok(false);
+            }
+        }
+    }
 }
 
 /// Pauses between reads that do not see a delivered change yet: the first, and the longest.
@@ -62,17 +106,18 @@ const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::fro
 /// # Errors
 /// 400 for a position of another incarnation of the database, 504 for one that it has not reached.
 pub(crate) async fn read_at_least(
-    shared: &Arc<Shared>,
+    fetcher: &Arc<Fetcher>,
+    feed_progress: &FeedProgress,
     keys: &[Key],
     wanted: Position,
     deadline: Nanos,
 ) -> Result<(Vec<(Record, Provenance)>, AnswerReservation), HttpError> {
     let until = Instant::now() + deadline.since(Nanos::now());
-    let passed = feed_passes(shared, wanted, until).await?;
+    let passed = feed_progress.passes(&fetcher.cache, wanted, until).await?;
     let mut pause = RETRY.start;
-    let mut size = shared.budgets.answer();
+    let mut size = fetcher.budgets.answer();
     loop {
-        let answers = read_once(shared, keys, wanted, passed, deadline, &mut size).await?;
+        let answers = read_once(fetcher, keys, wanted, passed, deadline, &mut size).await?;
         // A hit that is behind came from a fill and is never kept: only fills can be behind (Race
         // B).
         if !answers.iter().any(|(record, _)| record.is_behind()) {
@@ -87,7 +132,7 @@ pub(crate) async fn read_at_least(
 }
 
 async fn read_once(
-    shared: &Arc<Shared>,
+    fetcher: &Arc<Fetcher>,
     keys: &[Key],
     wanted: Position,
     passed: bool,
@@ -96,25 +141,26 @@ async fn read_once(
 ) -> Result<Vec<(Record, Provenance)>, HttpError> {
     let now = Nanos::now();
     let Some(id) = keys.first().map(Key::collection) else { return Ok(Vec::new()) };
-    let mode = shared.cache.mode_at_least(id, passed, now);
+    let cache = &fetcher.cache;
+    let mode = cache.mode_at_least(id, passed, now);
     let passed = mode == ReadMode::Normal;
-    let budgets = &shared.budgets;
+    let budgets = &fetcher.budgets;
     let refused = |refused: AnswerRefused| budgets.refused(&refused, keys.len());
     let admit = |cold| {
-        shared.breaker.admit(cold, now)?;
+        fetcher.breaker.admit(cold, now)?;
         // Rows of an earlier attempt are read again.
         size.restart();
         size.expect_rows(cold as u64, budgets.row_bytes(id)).map_err(refused)?;
         Ok::<Nanos, HttpError>(deadline)
     };
-    let lookups = shared.cache.lookup_batch_if(keys, mode, now, admit)?;
-    lead(shared, id);
+    let lookups = cache.lookup_batch_if(keys, mode, now, admit)?;
+    lead(fetcher, id);
     let mut answers: Vec<Option<(Record, Provenance)>> = keys.iter().map(|_| None).collect();
     let mut reads = Vec::new();
     for (place, lookup) in lookups.into_iter().enumerate() {
         let (waiter, outcome) = match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                let provenance = Provenance::of_hit(quality, shared.cache.age(&record, now));
+                let provenance = Provenance::of_hit(quality, cache.age(&record, now));
                 size.add_known(record.body().len() as u64, budgets.row_bytes(id))
                     .map_err(refused)?;
                 answers[place] = Some((record, provenance));
@@ -128,38 +174,17 @@ async fn read_once(
         reads.push(((place, if passed { outcome } else { CacheOutcome::Bypass }), waiter));
     }
     let mut reads = PendingReads::new(reads);
-    while let Some(((place, outcome), result)) = reads.next(shared, id, deadline).await {
+    while let Some(((place, outcome), result)) = reads.next(fetcher, id, deadline).await {
         let record =
             result.map_err(|problem| if Nanos::now() >= deadline { NO_TIME } else { problem })?;
         if !passed {
             record.check_reached(&wanted).map_err(refusal)?;
         }
         size.add_row(record.body().len() as u64, budgets.row_bytes(id)).map_err(refused)?;
-        let age = shared.cache.age(&record, Nanos::now());
+        let age = cache.age(&record, Nanos::now());
         answers[place] = Some((record, Provenance { outcome, age }));
     }
     Ok(answers.into_iter().flatten().collect())
-}
-
-/// Returns whether the feed passes the position in time.
-async fn feed_passes(
-    shared: &Arc<Shared>,
-    wanted: Position,
-    until: Instant,
-) -> Result<bool, HttpError> {
-    let deadline = until.min(Instant::now() + shared.limits.position_wait);
-    loop {
-        let moved = shared.feed_moved.notified();
-        tokio::pin!(moved);
-        // Registered before the check, so that progress in between is not missed.
-        moved.as_mut().enable();
-        if shared.cache.has_passed(&wanted).map_err(refusal)? {
-            return Ok(true);
-        }
-        if tokio::time::timeout_at(deadline, moved).await.is_err() {
-            return Ok(false);
-        }
-    }
 }
 
 const OTHER_LOG: HttpError = HttpError::BadHeader(

@@ -7,27 +7,43 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hotrow_admission::concurrency::limit::Outcome;
-use hotrow_cache::flight::{FlightError, Waited, Waiter};
-use hotrow_cache::{Answers, BatchLoader, Fetched, Record};
+use hotrow_cache::flight::{Waited, Waiter};
+use hotrow_cache::{Answers, BatchLoader, Cache, Fetched, LookupError, Record};
 use hotrow_measure::clock::Nanos;
-use hotrow_source::{ReadSet, Row, SourceError};
+use hotrow_source::{ReadFailure, ReadSet, Row, Source, SourceError};
 use hotrow_supervisor::TaskGuard;
 use hotrow_types::key::CollectionId;
 
-use crate::admission::breaker;
-use crate::admission::concurrency::Query;
+use crate::admission::breaker::SourceBreaker;
+use crate::admission::concurrency::{ConcurrencyLimiter, Query};
+use crate::budgets::Budgets;
+use crate::collections::Collections;
 use crate::http_error::HttpError;
-use crate::shared::Shared;
-use crate::trouble::Trouble;
+
+/// Reads of the database: its source, what protects it, and the cache that gets the rows.
+pub(crate) struct Fetcher {
+    /// The cache.
+    pub(crate) cache: Arc<Cache<ReadFailure>>,
+    /// The served collections.
+    pub(crate) collections: Arc<Collections>,
+    /// The database.
+    pub(crate) source: Arc<dyn Source>,
+    /// Limiter that each query passes on its way to the source.
+    pub(crate) limiter: ConcurrencyLimiter,
+    /// Circuit breaker of the database.
+    pub(crate) breaker: SourceBreaker,
+    /// Memory of rows, and their mean sizes.
+    pub(crate) budgets: Arc<Budgets>,
+}
 
 /// Sends the queued queries of the collection on this worker's runtime, if a batch loader is free.
-pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
-    if let Some(loader) = shared.cache.batch_loader(collection) {
-        let shared = shared.clone();
+pub(crate) fn lead(fetcher: &Arc<Fetcher>, collection: CollectionId) {
+    if let Some(loader) = fetcher.cache.batch_loader(collection) {
+        let fetcher = Arc::clone(fetcher);
         let guard = TaskGuard::new();
         tokio::spawn(async move {
             let _guard = guard;
-            run_batches(shared, loader).await;
+            run_batches(&fetcher, loader).await;
         });
     }
 }
@@ -36,28 +52,28 @@ pub(crate) fn lead(shared: &Arc<Shared>, collection: CollectionId) {
 /// millisecond.
 const RECORD_BYTES_PER_TURN: usize = 256 << 10;
 
-async fn run_batches(shared: Arc<Shared>, mut loader: BatchLoader<Trouble>) {
+async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadFailure>) {
     loop {
-        let limiter_permit = shared.limiter.enter().await;
+        let limiter_permit = fetcher.limiter.enter().await;
         let now = Nanos::now();
-        let breaker_permit = match breaker::ask(&shared, now) {
+        let breaker_permit = match fetcher.breaker.ask(now) {
             Ok(breaker_permit) => breaker_permit,
             // A key queued after this finds no leader, and leads itself.
-            Err(trouble) => return breaker::give_up(&shared, loader.collection(), trouble),
+            Err(failure) => return fetcher.breaker.give_up(loader.collection(), failure),
         };
         let id = loader.collection();
-        loader.limit_keys(shared.budgets.query_keys_max(id));
+        loader.limit_keys(fetcher.budgets.query_keys_max(id));
         let Some(keys) = loader.next_batch(now) else { return };
         let count = keys.len();
         let query = limiter_permit.send(id, count, loader.waited(), now);
         let interest = loader.interest();
-        let rows = shared.budgets.query(move || interest.is_wanted());
-        let result = shared.source.read_within(id, keys, rows.clone()).await;
+        let rows = fetcher.budgets.query(move || interest.is_wanted());
+        let result = fetcher.source.read_within(id, keys, rows.clone()).await;
         let now = Nanos::now();
         breaker_permit.record(&result, now);
         record(query, &result, now);
-        result.iter().for_each(|read| learn_sizes(&shared, id, read));
-        loader.arrived(convert_result(result, count, &shared.collection(id).name), now);
+        result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));
+        loader.arrived(convert_result(result, count, &fetcher.collections.get(id).name), now);
         while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
             tokio::task::yield_now().await;
         }
@@ -66,7 +82,7 @@ async fn run_batches(shared: Arc<Shared>, mut loader: BatchLoader<Trouble>) {
     }
 }
 
-fn learn_sizes(shared: &Shared, id: CollectionId, read: &ReadSet) {
+fn learn_sizes(budgets: &Budgets, id: CollectionId, read: &ReadSet) {
     let found = read.rows.iter().filter_map(|row| match row {
         Row::Found(body) | Row::Uncacheable(Some(body)) => Some(body.len() as u64),
         Row::Missing | Row::Uncacheable(None) | Row::NotRead | Row::NoRoom | Row::Unreadable(_) => {
@@ -74,7 +90,7 @@ fn learn_sizes(shared: &Shared, id: CollectionId, read: &ReadSet) {
         }
     });
     let (rows, bytes) = found.fold((0, 0), |(rows, sum), bytes| (rows + 1, sum + bytes));
-    shared.budgets.learn(id, rows, bytes);
+    budgets.learn(id, rows, bytes);
 }
 
 /// Reports the end of a query to the limiter. A query that cannot succeed says nothing about the
@@ -96,24 +112,24 @@ fn convert_result(
     result: Result<ReadSet, SourceError>,
     keys: usize,
     collection: &str,
-) -> Result<Answers<Trouble>, Trouble> {
+) -> Result<Answers<ReadFailure>, ReadFailure> {
     let read = result.map_err(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
             tracing::warn!(collection, keys, suppressed, %error, "query failed");
         });
-        Trouble::from(&error)
+        ReadFailure::from(&error)
     })?;
     let rows = read.rows.into_iter().map(|row| match row {
         Row::Found(body) => Fetched::Found(body),
         Row::Missing => Fetched::Missing,
         Row::Uncacheable(body) => Fetched::Uncacheable(body),
         Row::NotRead => Fetched::NotRead,
-        Row::NoRoom => Fetched::Failed(Trouble::NoRoom),
+        Row::NoRoom => Fetched::Failed(ReadFailure::NoRoom),
         Row::Unreadable(cause) => {
             crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
                 tracing::warn!(collection, suppressed, cause, "record cannot be turned into JSON");
             });
-            Fetched::Failed(Trouble::Unreadable)
+            Fetched::Failed(ReadFailure::Unreadable)
         }
     });
     Ok(Answers { version: read.version, position: read.position, rows: rows.collect() })
@@ -121,14 +137,14 @@ fn convert_result(
 
 /// Waits for a read that was joined or queued; takes the lead if its reader was cancelled.
 pub(crate) async fn wait(
-    shared: &Arc<Shared>,
+    fetcher: &Arc<Fetcher>,
     collection: CollectionId,
-    mut waiter: Waiter<Trouble>,
-) -> Result<Record, FlightError<Trouble>> {
+    mut waiter: Waiter<ReadFailure>,
+) -> Result<Record, LookupError<ReadFailure>> {
     loop {
         match (&mut waiter).await {
             Waited::Done(result) => return result,
-            Waited::Lead => lead(shared, collection),
+            Waited::Lead => lead(fetcher, collection),
         }
     }
 }
@@ -139,13 +155,13 @@ type FinishedRead<T, E> = (T, Result<Record, E>);
 /// Waits for several reads at once, so that each result is used at once although another takes
 /// longer.
 pub(crate) struct PendingReads<T> {
-    pending: Vec<(T, Waiter<Trouble>)>,
-    done: VecDeque<FinishedRead<T, FlightError<Trouble>>>,
+    pending: Vec<(T, Waiter<ReadFailure>)>,
+    done: VecDeque<FinishedRead<T, LookupError<ReadFailure>>>,
 }
 
 impl<T> PendingReads<T> {
     /// Takes reads in the order in which they were queued.
-    pub(crate) fn new(reads: Vec<(T, Waiter<Trouble>)>) -> Self {
+    pub(crate) fn new(reads: Vec<(T, Waiter<ReadFailure>)>) -> Self {
         Self { pending: reads, done: VecDeque::new() }
     }
 
@@ -153,13 +169,13 @@ impl<T> PendingReads<T> {
     /// `None` after the last.
     pub(crate) async fn next(
         &mut self,
-        shared: &Arc<Shared>,
+        fetcher: &Arc<Fetcher>,
         collection: CollectionId,
         deadline: Nanos,
     ) -> Option<FinishedRead<T, HttpError>> {
         if self.done.is_empty() && !self.pending.is_empty() {
             let left = deadline.since(Nanos::now());
-            let some = poll_fn(|cx| self.poll(cx, shared, collection));
+            let some = poll_fn(|cx| self.poll(cx, fetcher, collection));
             if tokio::time::timeout(left, some).await.is_err() {
                 let (read, _) = self.pending.remove(0);
                 return Some((
@@ -176,7 +192,7 @@ impl<T> PendingReads<T> {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        shared: &Arc<Shared>,
+        fetcher: &Arc<Fetcher>,
         collection: CollectionId,
     ) -> Poll<()> {
         let mut still_pending = Vec::with_capacity(self.pending.len());
@@ -185,7 +201,7 @@ impl<T> PendingReads<T> {
                 match Pin::new(&mut waiter).poll(cx) {
                     Poll::Ready(Waited::Done(result)) => self.done.push_back((read, result)),
                     Poll::Ready(Waited::Lead) => {
-                        lead(shared, collection);
+                        lead(fetcher, collection);
                         continue;
                     }
                     Poll::Pending => still_pending.push((read, waiter)),
@@ -205,7 +221,6 @@ mod tests {
     use hotrow_admission::concurrency::limit::{Config, Kind};
 
     use super::*;
-    use crate::admission::concurrency::ConcurrencyLimiter;
 
     /// Returns the limit after 50 rounds of queries, at most four at once, that all end with
     /// `error`.

@@ -14,8 +14,7 @@ use hotrow_supervisor::{self as supervisor, Supervisor};
 use hotrow_types::key::CollectionId;
 use tokio::sync::Notify;
 
-use crate::read::lead;
-use crate::shared::Shared;
+use crate::read::{Fetcher, lead};
 
 /// Collections with queued reads that have no leader yet.
 #[derive(Debug)]
@@ -45,38 +44,38 @@ impl Refresh {
 
 /// Starts the thread that executes requested reads until everything must end.
 pub(crate) fn start(
-    shared: Arc<Shared>,
+    refresh: Arc<Refresh>,
+    fetcher: Arc<Fetcher>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let failed = Arc::clone(&shared);
-    let serving = shared;
+    let failed = Arc::clone(&refresh);
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
     let is_stopping = move || ending.is_ending();
     // Reads that the thread had begun have lost their leader.
-    let after_failure = move || failed.refresh.want_all();
+    let after_failure = move || failed.want_all();
     supervisor.spawn("refresh", is_stopping, after_failure, move || {
         // A new runtime for each run: tasks of a failed run end, and pass on their leases.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             tokio::select! {
                 () = shutdown.ending() => {}
-                never = serve(&serving) => match never {},
+                never = serve(&refresh, &fetcher) => match never {},
             }
         });
         Ok(())
     })
 }
 
-async fn serve(shared: &Arc<Shared>) -> Infallible {
+async fn serve(refresh: &Refresh, fetcher: &Arc<Fetcher>) -> Infallible {
     loop {
         supervisor::turn();
-        for (id, wanted) in (0..).zip(&shared.refresh.wanted) {
+        for (id, wanted) in (0..).zip(&refresh.wanted) {
             if wanted.swap(false, Ordering::AcqRel) {
-                lead(shared, CollectionId(id));
+                lead(fetcher, CollectionId(id));
             }
         }
-        shared.refresh.bell.notified().await;
+        refresh.bell.notified().await;
     }
 }

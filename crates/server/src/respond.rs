@@ -1,15 +1,14 @@
 //! Conversion of a record to an answer with the headers of the contract.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use hotrow_cache::{Freshness, Presence, Record};
-use hotrow_types::version::Position;
 use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
+use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
 use crate::precondition::{self, Precondition};
@@ -23,9 +22,6 @@ pub(crate) const HOTROW_MIN_POSITION: HeaderName = HeaderName::from_static("hotr
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-const ETAG_BYTES: usize = 18;
-/// Allocation for the header values of many answers, so that the hit path does not allocate.
-const ARENA_BYTES: usize = 16 << 10;
 
 /// Metadata of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +52,10 @@ pub(crate) fn respond(
     provenance: Provenance,
     request_headers: &HeaderMap,
     cache_control: &HeaderValue,
+    header_writer: &HeaderWriter,
 ) -> Response<Body> {
-    let (etag, position) = header_values(&record);
+    let etag = header_writer.etag(record.body_hash());
+    let position = record.position().map(|position| header_writer.position(position));
     let found = record.presence() == Presence::Found;
     let condition = precondition::evaluate(request_headers, found.then_some(etag.as_bytes()));
     let mut response = match (record.presence(), condition) {
@@ -143,92 +141,9 @@ fn seconds(age: Duration) -> HeaderValue {
     }
 }
 
-/// Writer of a worker's header values.
-struct HeaderWriter {
-    arena: BytesMut,
-    /// Most entries were read while the feed stood still, so neighbours share their position.
-    last: Option<(Position, HeaderValue)>,
-}
-
-impl HeaderWriter {
-    fn position(&mut self, position: Position) -> HeaderValue {
-        match &self.last {
-            Some((last, value)) if *last == position => value.clone(),
-            _ => {
-                let value = text(&mut self.arena, Position::TEXT_BYTES_MAX, |out| {
-                    put_position(out, position)
-                });
-                self.last = Some((position, value.clone()));
-                value
-            }
-        }
-    }
-}
-
-thread_local! {
-    static HEADER_WRITER: RefCell<HeaderWriter> = RefCell::new(HeaderWriter {
-        arena: BytesMut::with_capacity(ARENA_BYTES),
-        last: None,
-    });
-}
-
-/// Writes `ETag` and `Hotrow-Position` into the worker's arena.
-fn header_values(record: &Record) -> (HeaderValue, Option<HeaderValue>) {
-    HEADER_WRITER.with_borrow_mut(|pen| {
-        let etag = text(&mut pen.arena, ETAG_BYTES, |out| put_etag(out, record.body_hash()));
-        (etag, record.position().map(|position| pen.position(position)))
-    })
-}
-
-/// Returns a position as a header value.
-#[must_use]
-pub(crate) fn position_value(position: Position) -> HeaderValue {
-    HEADER_WRITER.with_borrow_mut(|pen| pen.position(position))
-}
-
-fn text(arena: &mut BytesMut, bytes_max: usize, write: impl FnOnce(&mut BytesMut)) -> HeaderValue {
-    if arena.capacity() - arena.len() < bytes_max {
-        *arena = BytesMut::with_capacity(ARENA_BYTES);
-    }
-    write(arena);
-    let value: Bytes = arena.split().freeze();
-    // Only digits, letters, quotes and hyphens are written.
-    HeaderValue::from_maybe_shared(value).unwrap_or(HeaderValue::from_static(""))
-}
-
-fn put_etag(out: &mut BytesMut, hash: u64) {
-    out.put_u8(b'"');
-    put_hex(out, hash);
-    out.put_u8(b'"');
-}
-
-fn put_position(out: &mut BytesMut, position: Position) {
-    put_hex(out, position.incarnation);
-    out.put_u8(b'-');
-    out.put_slice(itoa::Buffer::new().format(position.at).as_bytes());
-}
-
-fn put_hex(out: &mut BytesMut, value: u64) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits: [u8; 16] = std::array::from_fn(|i| DIGITS[(value >> (60 - 4 * i)) as usize & 15]);
-    out.put_slice(&digits);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_equal_the_ordinary_formatting() {
-        let position = Position { incarnation: 0x1234_5678_9abc_def0, at: u64::MAX };
-        assert_eq!(position_value(position).to_str().unwrap(), position.to_string());
-        let mut out = BytesMut::new();
-        put_etag(&mut out, 0xff00);
-        assert_eq!(&out[..], b"\"000000000000ff00\"");
-        for _ in 0..2000 {
-            assert_eq!(position_value(position).len(), Position::TEXT_BYTES_MAX);
-        }
-    }
 
     #[test]
     fn ages_round_to_the_nearest_second() {

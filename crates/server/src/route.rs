@@ -15,7 +15,7 @@ pub(crate) const METHODS: &str = "GET, HEAD, POST";
 
 /// Target of a data request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Route<'a> {
+pub(crate) enum Route<'a> {
     /// One record; the id as in the URL.
     Item(CollectionId, &'a str),
     /// Several records, listed in the query.
@@ -40,13 +40,13 @@ pub(crate) fn without_path(method: &Method, path: &str) -> Result<Route<'static>
 
 /// The collections by name.
 #[derive(Debug)]
-pub struct Router {
+pub(crate) struct Router {
     names: HashMap<String, CollectionId, FixedState>,
 }
 
 impl Router {
     /// Numbers collections in the order of `names`.
-    pub fn new<'n>(names: impl Iterator<Item = &'n str>, seed: u64) -> Self {
+    pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>, seed: u64) -> Self {
         let mut map = HashMap::with_hasher(FixedState::with_seed(seed));
         // A process has at most 1,000 collections: see the configuration.
         map.extend(names.enumerate().map(|(i, name)| (name.to_owned(), CollectionId(i as u16))));
@@ -57,7 +57,7 @@ impl Router {
     ///
     /// # Errors
     /// [`HttpError::NoSuchCollection`].
-    pub fn collection(&self, name: &str) -> Result<CollectionId, HttpError> {
+    pub(crate) fn collection(&self, name: &str) -> Result<CollectionId, HttpError> {
         if let Some(id) = self.names.get(name) {
             return Ok(*id);
         }
@@ -69,7 +69,7 @@ impl Router {
     ///
     /// # Errors
     /// A path or method that does not exist here.
-    pub fn route<'a>(
+    pub(crate) fn route<'a>(
         &self,
         method: &Method,
         path: &'a str,

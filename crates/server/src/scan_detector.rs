@@ -2,13 +2,11 @@
 //! everything alike, as a batch job or a crawler does. Records read for it do not displace those of
 //! others ([`ReadMode::NoAdmit`]).
 //!
-//! Detection is by connection, because a connection is one client unless a proxy stands between; a
-//! proxy's connections carry the requests of all its clients, and do not scan. The thread knows the
-//! connection whose requests it handles: requests carry no extra state, and the hit path counts in
-//! two plain cells.
+//! Detection is by connection, because a connection is one client unless there is a proxy between;
+//! a proxy's connections carry the requests of all its clients, and do not scan. The hit path
+//! counts in two plain cells.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hotrow_cache::ReadMode;
@@ -33,10 +31,6 @@ const ROUND_WEIGHT: f64 = 1.0 / 16.0;
 /// after a general change of the requests.
 const SCANNING_WEIGHT: f64 = ROUND_WEIGHT / 16.0;
 
-thread_local! {
-    static CURRENT: RefCell<Option<Rc<ScanDetector>>> = const { RefCell::new(None) };
-}
-
 /// Lookup counts of one connection. Used by one thread.
 #[derive(Debug, Default)]
 pub(crate) struct ScanDetector {
@@ -54,38 +48,14 @@ pub(crate) struct ScanDetector {
 #[repr(align(128))]
 pub(crate) struct BaselineHitRatio(AtomicU64);
 
-/// Runs `work`, which handles requests of the connection with this detector.
-pub(crate) fn while_current<T>(detector: &Rc<ScanDetector>, work: impl FnOnce() -> T) -> T {
-    /// Restores the previous detector, also after a panic.
-    struct Restore;
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CURRENT.with_borrow_mut(|current| *current = None);
-        }
-    }
-    CURRENT.with_borrow_mut(|current| *current = Some(detector.clone()));
-    let _restore = Restore;
-    work()
-}
-
-/// Returns the read mode of the current connection's ordinary requests.
-pub(crate) fn mode() -> ReadMode {
-    let scans = CURRENT
-        .with_borrow(|current| current.as_ref().is_some_and(|detector| detector.scans.get()));
-    if scans { ReadMode::NoAdmit } else { ReadMode::Normal }
-}
-
-/// Records the outcome of a lookup of the current connection.
-pub(crate) fn note(kind: LookupKind, baseline: &BaselineHitRatio) {
-    CURRENT.with_borrow(|current| {
-        if let Some(detector) = current {
-            detector.note(kind, baseline);
-        }
-    });
-}
-
 impl ScanDetector {
-    fn note(&self, kind: LookupKind, baseline: &BaselineHitRatio) {
+    /// Returns the read mode of the connection's ordinary requests.
+    pub(crate) fn mode(&self) -> ReadMode {
+        if self.scans.get() { ReadMode::NoAdmit } else { ReadMode::Normal }
+    }
+
+    /// Records the outcome of a lookup of the connection.
+    pub(crate) fn note(&self, kind: LookupKind, baseline: &BaselineHitRatio) {
         let found = match kind {
             LookupKind::Hit | LookupKind::Negative | LookupKind::Stale => 1,
             LookupKind::Miss | LookupKind::Coalesced => 0,

@@ -13,10 +13,11 @@ use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 
 use crate::admin::{Admin, View};
-use crate::admission::pressure;
+use crate::admission::pressure::{self, Watched};
 use crate::config::{Config, Limits};
-use crate::consistency_check;
+use crate::consistency_check::{self, Checker};
 use crate::handle::Handler;
+use crate::header_writer::HeaderWriter;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
@@ -81,13 +82,13 @@ impl Service {
     pub fn run(
         self,
         config: &Config,
-        shared: &Arc<Shared>,
+        shared: &Shared,
         feed: Arc<FeedCounts>,
         shutdown: &Shutdown,
         started: impl FnOnce(),
     ) -> Result<(), WorkerError> {
         let lookups: Vec<_> = (0..config.workers)
-            .map(|_| Arc::new(WorkerLookups::new(shared.collections.len())))
+            .map(|_| Arc::new(WorkerLookups::new(shared.collections.count())))
             .collect();
         let make = {
             let shared = shared.clone();
@@ -96,6 +97,7 @@ impl Service {
                 shared: shared.clone(),
                 metrics: worker.metrics,
                 lookups: lookups[worker.index].clone(),
+                header_writer: HeaderWriter::default(),
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
@@ -154,7 +156,7 @@ type BackgroundThread = JoinHandle<Option<()>>;
 /// Starts the configured background threads: prefetch, consistency check and overload detection. If
 /// one cannot be started, everything ends.
 fn start_background_threads(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     workers: &[Arc<WorkerMetrics>],
     shutdown: &Shutdown,
     supervisor: &Supervisor,
@@ -171,32 +173,39 @@ fn start_background_threads(
 }
 
 fn start_each(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     workers: &[Arc<WorkerMetrics>],
     (shutdown, supervisor): (&Shutdown, &Supervisor),
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
     let cache = shared.cache.config();
     if cache.prefetch_on_change {
-        helpers.push(refresh::start(shared.clone(), shutdown, supervisor)?);
+        helpers.push(refresh::start(
+            shared.refresh.clone(),
+            shared.fetcher.clone(),
+            shutdown,
+            supervisor,
+        )?);
     }
     // Without a feed there is no promise to check.
     if shared.limits.checks_per_s > 0 && cache.invalidation_mode == InvalidationMode::Feed {
-        helpers.push(consistency_check::start(
-            shared.clone(),
-            shared.limits.checks_per_s,
-            shutdown,
-            supervisor,
-        )?);
+        let checker = Checker {
+            handover: shared.consistency_check.clone(),
+            fetcher: shared.fetcher.clone(),
+            load_shedder: shared.admission.load_shedder.clone(),
+        };
+        let per_s = shared.limits.checks_per_s;
+        helpers.push(consistency_check::start(checker, per_s, shutdown, supervisor)?);
     }
-    if let Some(config) = shared.load_shedder.config() {
-        helpers.push(pressure::start(
-            shared.clone(),
-            workers.to_vec(),
-            config.clone(),
-            shutdown,
-            supervisor,
-        )?);
+    if let Some(config) = shared.admission.load_shedder.config() {
+        let watched = Watched {
+            load_shedder: shared.admission.load_shedder.clone(),
+            cache: shared.cache.clone(),
+            collections: shared.collections.clone(),
+            workers: workers.to_vec(),
+            connections_max: shared.limits.connections,
+        };
+        helpers.push(pressure::start(watched, config.clone(), shutdown, supervisor)?);
     }
     Ok(())
 }

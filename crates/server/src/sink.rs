@@ -4,11 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
-use hotrow_source::{Change, FlushCause, LossCause, Sink};
+use hotrow_source::{Change, FlushCause, LossCause, ReadFailure, Sink};
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::{ChangeId, Position, Version};
 
+use crate::collections::Collections;
+use crate::position::FeedProgress;
+use crate::refresh::Refresh;
 use crate::shared::Shared;
 
 mod ttl_only;
@@ -17,7 +21,10 @@ pub use self::ttl_only::TtlOnlySink;
 
 /// The cache's end of the feed.
 pub struct CacheSink {
-    shared: Arc<Shared>,
+    cache: Arc<Cache<ReadFailure>>,
+    collections: Arc<Collections>,
+    refresh: Arc<Refresh>,
+    progress: Arc<FeedProgress>,
     counts: Arc<FeedCounts>,
 }
 
@@ -68,27 +75,33 @@ impl FeedCounts {
 impl CacheSink {
     /// Creates a sink that feeds `shared.cache`.
     #[must_use]
-    pub fn new(shared: Arc<Shared>, counts: Arc<FeedCounts>) -> Self {
-        Self { shared, counts }
+    pub fn new(shared: &Shared, counts: Arc<FeedCounts>) -> Self {
+        Self {
+            cache: Arc::clone(&shared.cache),
+            collections: Arc::clone(&shared.collections),
+            refresh: Arc::clone(&shared.refresh),
+            progress: Arc::clone(&shared.feed_progress),
+            counts,
+        }
     }
 
     fn name(&self, collection: CollectionId) -> &str {
-        &self.shared.collection(collection).name
+        &self.collections.get(collection).name
     }
 }
 
 impl Sink for CacheSink {
     fn changes(&self, changes: &[Change]) {
         for Change { key, mark } in changes {
-            if self.shared.cache.invalidate(key, *mark) {
-                self.shared.refresh.want(key.collection());
+            if self.cache.invalidate(key, *mark) {
+                self.refresh.want(key.collection());
             }
         }
         self.counts.changes.fetch_add(changes.len() as u64, Ordering::Relaxed);
     }
 
     fn flush(&self, collection: CollectionId, cause: FlushCause, mark: Option<ChangeId>) {
-        self.shared.cache.flush(collection, mark);
+        self.cache.flush(collection, mark);
         self.counts.flushes[cause as usize].fetch_add(1, Ordering::Relaxed);
         match cause {
             FlushCause::Schema => {
@@ -104,7 +117,7 @@ impl Sink for CacheSink {
     }
 
     fn open_gap(&self, collection: CollectionId, detail: &str) {
-        self.shared.cache.open_gap(collection);
+        self.cache.open_gap(collection);
         self.counts.flushes[FlushCause::Gap as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             collection = self.name(collection),
@@ -115,7 +128,7 @@ impl Sink for CacheSink {
     }
 
     fn close_gap(&self, collection: CollectionId) {
-        self.shared.cache.close_gap(collection);
+        self.cache.close_gap(collection);
         tracing::info!(
             collection = self.name(collection),
             "all changes of the collection are delivered again"
@@ -123,13 +136,13 @@ impl Sink for CacheSink {
     }
 
     fn loss(&self, cause: LossCause, detail: &str) {
-        self.shared.cache.mark_gap(None);
+        self.cache.mark_gap(None);
         self.counts.losses[cause as usize].fetch_add(1, Ordering::Relaxed);
         tracing::warn!(?cause, detail, "the feed lost its position: every entry is stale");
     }
 
     fn started(&self, position: Option<Position>) {
-        self.shared.cache.mark_gap(position);
+        self.cache.mark_gap(position);
         self.counts.starts.fetch_add(1, Ordering::Relaxed);
         let position = position.map(|p| p.to_string());
         tracing::info!(position, "the feed follows the database");
@@ -137,18 +150,18 @@ impl Sink for CacheSink {
 
     fn advance(&self, probe_sent_at: Nanos, position: Option<Position>, visible: Option<&Version>) {
         #[cfg(feature = "failpoints")]
-        let probe_sent_at = if self.shared.cache.has(hotrow_cache::Safeguard::Probe) {
+        let probe_sent_at = if self.cache.has(hotrow_cache::Safeguard::Probe) {
             probe_sent_at
         } else {
             Nanos::now()
         };
-        let before = self.shared.cache.applied();
-        self.shared.cache.advance(probe_sent_at, position);
+        let before = self.cache.applied();
+        self.cache.advance(probe_sent_at, position);
         if let Some(version) = visible {
-            self.shared.cache.advance_visibility(version);
+            self.cache.advance_visibility(version);
         }
         if before != position {
-            self.shared.feed_moved.notify_waiters();
+            self.progress.moved();
         }
     }
 }

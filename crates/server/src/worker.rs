@@ -25,7 +25,7 @@ use crate::config::{Config, Limits};
 use crate::connection::{
     Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL, Serve, builder, serve, turn_away,
 };
-use crate::guard::Shared;
+use crate::guard::WorkerContext;
 use crate::guard::refusal::Rejection;
 use crate::listen::Listeners;
 use crate::metrics::WorkerMetrics;
@@ -213,14 +213,14 @@ fn run_worker<S: Serve>(
         .build_local(LocalOptions::default())?;
     let drain_timeout = limits.drain_timeout;
     let metrics = Arc::clone(&worker.metrics);
-    let shared = Rc::new(Shared::new(limits, Arc::clone(&worker.metrics), Nanos::now()));
+    let context = Rc::new(WorkerContext::new(limits, Arc::clone(&worker.metrics), Nanos::now()));
     let run = async {
         let acceptor = Acceptor {
-            builder: Rc::new(builder(&shared.limits)),
-            registry: Registry::new(Rc::clone(&shared)),
+            builder: Rc::new(builder(&context.limits)),
+            registry: Registry::new(Rc::clone(&context)),
             service: Rc::new(make_service(worker)),
             turned_away: Rc::default(),
-            shared,
+            context,
             open,
             clients,
         };
@@ -285,7 +285,7 @@ struct Acceptor<S> {
     service: Rc<S>,
     /// Cloned once per connection being turned away.
     turned_away: Rc<()>,
-    shared: Rc<Shared>,
+    context: Rc<WorkerContext>,
     open: Arc<AtomicUsize>,
     /// Counts connections by client if they are limited.
     clients: Option<Arc<Clients>>,
@@ -343,7 +343,7 @@ impl<S: Serve> Acceptor<S> {
                 // this host.
                 Err(error) if is_of_one_client(&error) => {}
                 Err(error) => {
-                    self.shared.metrics.accept_errors.increment();
+                    self.context.metrics.accept_errors.increment();
                     let now = Nanos::now();
                     if logged.is_none_or(|before| now.since(before) >= ACCEPT_LOG_PERIOD) {
                         logged = Some(now);
@@ -368,7 +368,7 @@ impl<S: Serve> Acceptor<S> {
         else {
             return self.turn_away(stream, Rejection::ClientConnections);
         };
-        let Some(registered) = self.registry.enter(&self.open, self.shared.limits.connections)
+        let Some(registered) = self.registry.enter(&self.open, self.context.limits.connections)
         else {
             return self.turn_away(stream, Rejection::Connections);
         };
@@ -382,15 +382,15 @@ impl<S: Serve> Acceptor<S> {
     }
 
     fn turn_away(&self, stream: TcpStream, refusal: Rejection) {
-        self.shared.metrics.refused(refusal);
+        self.context.metrics.refused(refusal);
         if Rc::strong_count(&self.turned_away) > TURNED_AWAY_MAX {
             return;
         }
         let ticket = Rc::clone(&self.turned_away);
-        let shared = Rc::clone(&self.shared);
+        let context = Rc::clone(&self.context);
         spawn_local(async move {
             let _guard = TaskGuard::new();
-            turn_away(stream, refusal, &shared.limits).await;
+            turn_away(stream, refusal, &context.limits).await;
             drop(ticket);
         });
     }

@@ -7,10 +7,13 @@ use hotrow_admission::rate::gcra::Gcra;
 use hotrow_admission::rate::meter::Meter;
 use hotrow_admission::rate::{Cell, Decision};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 
 use crate::settings::Settings;
-use crate::sink::ReadFailure;
 use crate::slab::SlabId;
+
+/// Error of reads while the circuit breaker is open.
+pub(crate) const CIRCUIT_OPEN: ReadFailure = ReadFailure::CircuitOpen { retry_after_s: 1 };
 
 /// Admission of one instance.
 pub(crate) struct Admission {

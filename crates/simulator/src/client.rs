@@ -4,17 +4,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use hotrow_cache::flight::{FlightError, Waited, Waiter};
+use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Freshness, Lookup, LookupError, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use parking_lot::Mutex;
 
+use crate::admission::CIRCUIT_OPEN;
 use crate::min_position::AtLeast;
 use crate::oracle::{Arrival, Origin};
 use crate::queue::{Event, InstanceEvent};
-use crate::sink::ReadFailure;
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -91,11 +92,7 @@ impl World {
         let arrival = self.arrival(i, key, mode, None);
         let instance = &self.instances[i];
         let admit = || {
-            if instance.admission.refuses(now) {
-                Err(ReadFailure::CircuitOpen)
-            } else {
-                Ok(deadline)
-            }
+            if instance.admission.refuses(now) { Err(CIRCUIT_OPEN) } else { Ok(deadline) }
         };
         match instance.cache.lookup_if(self.keys.get(key), mode, now, admit) {
             Ok(lookup) => self.looked_up(i, session, arrival, deadline, lookup),
@@ -123,11 +120,7 @@ impl World {
             chosen.iter().map(|number| self.arrival(i, *number, mode, None)).collect();
         let instance = &self.instances[i];
         let admit = |_| {
-            if instance.admission.refuses(now) {
-                Err(ReadFailure::CircuitOpen)
-            } else {
-                Ok(deadline)
-            }
+            if instance.admission.refuses(now) { Err(CIRCUIT_OPEN) } else { Ok(deadline) }
         };
         let Ok(lookups) = instance.cache.lookup_batch_if(&keys, mode, now, admit) else {
             return self.counts.refused_other += 1;
@@ -209,8 +202,10 @@ impl World {
         let cache = &self.instances[i].cache;
         let config = cache.config();
         let is_right = match refusal {
-            LookupError::QueueFull | LookupError::Failed(_) => true,
+            LookupError::QueueFull | LookupError::Source(_) | LookupError::Abandoned => true,
             LookupError::TooLate => config.queue.adaptive,
+            // Only waiters learn of it.
+            LookupError::Overdue => false,
             LookupError::Behind => {
                 self.counts.refused_behind += 1;
                 config.when_stale == hotrow_cache::config::WhenStale::Refuse
@@ -280,7 +275,7 @@ impl World {
         &mut self,
         i: usize,
         id: SlabId,
-        result: Result<Record, FlightError<ReadFailure>>,
+        result: Result<Record, LookupError<ReadFailure>>,
     ) {
         let Some(request) = self.instances[i].requests.get_mut(id) else { return };
         request.waiter = None;

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use hotrow_cache::{Answers, BatchLoader, Fetched};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
 
-use crate::admission::{NotNow, Permit};
+use crate::admission::{CIRCUIT_OPEN, NotNow, Permit};
 use crate::engine::VersionKind;
 use crate::queue::InstanceEvent;
-use crate::sink::ReadFailure;
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -70,7 +70,7 @@ impl World {
             Err(NotNow::Busy) => return instance.admission.waiting.push(id),
             Err(NotNow::CircuitOpen) => {
                 let collection = loader.collection;
-                instance.cache.give_up(collection, &ReadFailure::CircuitOpen);
+                instance.cache.give_up(collection, &CIRCUIT_OPEN);
                 instance.loaders.remove(id);
                 return;
             }

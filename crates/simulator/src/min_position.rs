@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use hotrow_cache::flight::FlightError;
-use hotrow_cache::{Freshness, Lookup, NotReached, ReadMode, Record};
+use hotrow_cache::{Freshness, Lookup, LookupError, NotReached, ReadMode, Record};
+use hotrow_source::ReadFailure;
 use hotrow_types::version::Position;
 
 use crate::oracle::Origin;
 use crate::queue::InstanceEvent;
-use crate::sink::ReadFailure;
 use crate::slab::SlabId;
 use crate::world::World;
 
@@ -134,7 +133,7 @@ impl World {
         &mut self,
         i: usize,
         id: SlabId,
-        result: Result<Record, FlightError<ReadFailure>>,
+        result: Result<Record, LookupError<ReadFailure>>,
     ) {
         let instance = &mut self.instances[i];
         let Some(request) = instance.requests.get_mut(id) else { return };

@@ -8,22 +8,12 @@ use hotrow_cache::Cache;
 #[cfg(feature = "failpoints")]
 use hotrow_cache::Safeguard;
 use hotrow_measure::clock::Nanos;
-use hotrow_source::{Change, FlushCause, LossCause, Sink};
+use hotrow_source::{Change, FlushCause, LossCause, ReadFailure, Sink};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
 
 use crate::database::COLLECTIONS;
-
-/// Error of a simulated read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadFailure {
-    Unavailable,
-    Timeout,
-    Unreadable,
-    NoRoom,
-    CircuitOpen,
-}
 
 /// All keys of a run. The first are those of the rows, in their order; the others are second
 /// spellings of the keys of the last collection's rows.

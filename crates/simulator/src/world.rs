@@ -7,6 +7,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::Position;
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ use crate::queue::{Event, InstanceEvent, Queue};
 use crate::random::Random;
 use crate::run::{Rules, Scenario, Violation};
 use crate::settings::Settings;
-use crate::sink::{Keys, ReadFailure, SimulatedSink};
+use crate::sink::{Keys, SimulatedSink};
 use crate::slab::{Slab, SlabId};
 
 /// Virtual time at which a run begins.

@@ -166,6 +166,37 @@ impl SourceError {
     }
 }
 
+/// Class of a failed read of one key: as much of its cause as a client may know. All waiters of the
+/// read share it; the log has the rest ([`SourceError`], [`Row::Unreadable`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFailure {
+    /// See [`SourceError::Unavailable`].
+    Unavailable,
+    /// See [`SourceError::Timeout`].
+    Timeout,
+    /// See [`SourceError::Broken`].
+    Broken,
+    /// See [`Row::Unreadable`].
+    Unreadable,
+    /// See [`Row::NoRoom`].
+    NoRoom,
+    /// Not sent: the circuit breaker is open because the database failed too often.
+    CircuitOpen {
+        /// Seconds until it probes the database again; at least 1.
+        retry_after_s: u32,
+    },
+}
+
+impl From<&SourceError> for ReadFailure {
+    fn from(error: &SourceError) -> Self {
+        match error {
+            SourceError::Unavailable { .. } => Self::Unavailable,
+            SourceError::Timeout { .. } => Self::Timeout,
+            SourceError::Broken { .. } => Self::Broken,
+        }
+    }
+}
+
 /// Change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {

@@ -69,7 +69,7 @@ fn a_query_without_rows_is_abandoned_after_some_attempts() {
     }
     assert!(query(&mut loader).is_none());
     for waiter in &mut waiters {
-        assert!(matches!(poll(waiter), Some(Waited::Done(Err(FlightError::Abandoned)))));
+        assert!(matches!(poll(waiter), Some(Waited::Done(Err(LookupError::Abandoned)))));
     }
     assert_idle(&cache);
 }

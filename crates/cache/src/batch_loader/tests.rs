@@ -205,9 +205,9 @@ fn a_row_fails_alone_and_missing_rows_count_as_failed() {
     let rows = vec![Fetched::Found(b"5".to_vec()), Fetched::Failed("bad"), Fetched::Missing];
     loader.complete(Ok(Answers { version: log(5), position: None, rows }), START);
     assert_eq!(body(poll(&mut waiters[0])), Some(5));
-    assert!(matches!(poll(&mut waiters[1]), Some(Waited::Done(Err(FlightError::Source("bad"))))));
+    assert!(matches!(poll(&mut waiters[1]), Some(Waited::Done(Err(LookupError::Source("bad"))))));
     assert_eq!(body(poll(&mut waiters[2])), None);
-    assert!(matches!(poll(&mut waiters[3]), Some(Waited::Done(Err(FlightError::Abandoned)))));
+    assert!(matches!(poll(&mut waiters[3]), Some(Waited::Done(Err(LookupError::Abandoned)))));
     assert_eq!(cache.stats(FIRST).failed_keys_total, 2);
     assert!(query(&mut loader).is_none());
     assert_idle(&cache);
@@ -224,12 +224,12 @@ fn an_error_is_shared_by_all_waiters_and_kept_for_error_ttl() {
     assert!(
         waiters
             .iter_mut()
-            .all(|w| matches!(poll(w), Some(Waited::Done(Err(FlightError::Source("down"))))))
+            .all(|w| matches!(poll(w), Some(Waited::Done(Err(LookupError::Source("down"))))))
     );
     let at =
         |ms: u64| cache.lookup(&key(1), ReadMode::Normal, START.after(Duration::from_millis(ms)));
-    assert!(matches!(at(0), Lookup::Refused(LookupError::Failed(FlightError::Source("down")))));
-    assert!(matches!(at(499), Lookup::Refused(LookupError::Failed(_))));
+    assert!(matches!(at(0), Lookup::Refused(LookupError::Source("down"))));
+    assert!(matches!(at(499), Lookup::Refused(LookupError::Source(_))));
     assert!(matches!(at(500), Lookup::Miss(_)));
     // A change makes the past error meaningless.
     let cache = self::cache(config());
@@ -277,7 +277,7 @@ fn remembered_failures_are_bounded() {
     let refused = |id: &i64| {
         matches!(
             cache.lookup(&key(*id), ReadMode::Normal, START),
-            Lookup::Refused(LookupError::Failed(_))
+            Lookup::Refused(LookupError::Source(_))
         )
     };
     assert_eq!((0..5000).filter(refused).count(), 1024);
@@ -307,7 +307,7 @@ fn cancelled_loaders_call_a_waiter_to_lead_until_the_attempts_end() {
     assert!(
         waiters
             .iter_mut()
-            .all(|w| matches!(poll(w), Some(Waited::Done(Err(FlightError::Abandoned)))))
+            .all(|w| matches!(poll(w), Some(Waited::Done(Err(LookupError::Abandoned)))))
     );
     assert!(cache.batch_loader(FIRST).is_none());
     assert_idle(&cache);
@@ -355,7 +355,7 @@ fn a_queued_read_without_a_leader_is_led_by_its_waiter() {
     // A batch with one recently failed key is refused as a whole, and leads nothing.
     let batch = cache.lookup_batch(&[key(1), key(9)], ReadMode::Normal, START);
     assert!(
-        matches!(batch[..], [Lookup::Miss(_), Lookup::Refused(LookupError::Failed(_))]),
+        matches!(batch[..], [Lookup::Miss(_), Lookup::Refused(LookupError::Source(_))]),
         "{batch:?}"
     );
     drop(batch);

@@ -64,7 +64,7 @@ impl<E: Clone> Cache<E> {
             }
         }
         if let Some(failure) = fetches.recent_failure(key, now) {
-            return Some(Lookup::Refused(LookupError::Failed(failure)));
+            return Some(Lookup::Refused(failure));
         }
         let flight = fetches.in_flight.get(key)?;
         let joinable = match flight.lease() {

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use hotrow_measure::clock::Nanos;
 
 use super::{Cache, Lookup, LookupError, ReadMode, Served};
-use crate::flight::{Ask, FlightError};
+use crate::flight::Ask;
 use hotrow_types::key::{CollectionId, Key};
 
 impl<E: Clone> Cache<E> {
@@ -123,7 +123,7 @@ impl<E: Clone> Cache<E> {
     pub fn give_up(&self, collection: CollectionId, error: &E) -> usize {
         let (collection, stats) = self.collection(collection);
         let queued = collection.fetch_queue.lock().give_up(stats);
-        queued.iter().for_each(|flight| flight.finish(Err(FlightError::Source(error.clone()))));
+        queued.iter().for_each(|flight| flight.finish(Err(LookupError::Source(error.clone()))));
         queued.len()
     }
 }

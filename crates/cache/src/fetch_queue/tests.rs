@@ -5,7 +5,7 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 
 use crate::config::Config;
-use crate::flight::{FlightError, Waited, Waiter};
+use crate::flight::{Waited, Waiter};
 use crate::testkit::*;
 use crate::{BatchLoader, Lookup, LookupError, ReadMode};
 use hotrow_types::key::{Key, KeyPart};
@@ -32,7 +32,7 @@ fn query(loader: &mut BatchLoader<TestError>, at_ms: u64) -> Option<Vec<i64>> {
 }
 
 fn is_overdue(waiter: &mut Waiter<TestError>) -> bool {
-    matches!(poll(waiter), Some(Waited::Done(Err(FlightError::Overdue))))
+    matches!(poll(waiter), Some(Waited::Done(Err(LookupError::Overdue))))
 }
 
 /// Returns settings with one query at a time, of at most `query_keys` keys.

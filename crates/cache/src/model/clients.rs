@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::{AnswerPath, Asked, check, row_version};
 use super::world::{PATIENCE, Pending, Reader, World};
-use crate::flight::{FlightError, Waited, Waiter};
+use crate::flight::{Waited, Waiter};
 use crate::testkit::{TestError, poll_with};
 use crate::{Freshness, Lookup, LookupError, Presence, ReadMode, Record};
 use hotrow_types::key::{CollectionId, Key};
@@ -99,11 +99,13 @@ impl World {
                 config.when_stale == crate::config::WhenStale::Refuse
                     && !self.cache.is_current(asked.at)
             }
-            LookupError::Failed(_) => {
+            LookupError::Source(_) | LookupError::Abandoned => {
                 self.counts.failed_recently += 1;
                 let failed_at = self.failed_at.get(&asked.key);
                 failed_at.is_some_and(|&at| asked.at < at.after(config.error_ttl))
             }
+            // Only waiters learn of it.
+            LookupError::Overdue => false,
         };
         if !right {
             return Err(format!("refused without cause: {refusal:?} for {asked:?}"));
@@ -145,7 +147,7 @@ impl World {
                     Ok(record) => self.give(&asked, AnswerPath::Read, &record),
                     Err(failure) => {
                         self.counts.failures += 1;
-                        self.counts.abandoned += u64::from(failure == FlightError::Abandoned);
+                        self.counts.abandoned += u64::from(failure == LookupError::Abandoned);
                         self.stale_if_error(&asked)
                     }
                 }

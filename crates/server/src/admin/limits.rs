@@ -51,7 +51,7 @@ impl View {
             Ok(change) => change,
             Err(what) => return Ok(problem(StatusCode::BAD_REQUEST, "Bad limit", &what)),
         };
-        match self.shared.rate.change(rule, rate, burst, Nanos::now()) {
+        match self.shared.admission.rate.change(rule, rate, burst, Nanos::now()) {
             Ok(Setting { rate, burst, .. }) => {
                 tracing::info!(rule, %rate, burst, "rate limit changed by request");
                 let now =

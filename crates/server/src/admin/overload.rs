@@ -13,17 +13,17 @@ impl View {
     /// probes are requests of clients, and a balancer would send none to a service that reports
     /// unready.
     pub(super) fn breaker_state(&self, now: Nanos) -> State {
-        self.shared.breaker.state(now)
+        self.shared.fetcher.breaker.state(now)
     }
 
     pub(super) fn expose_overload(&self, now: Nanos, out: &mut Exposition) {
         self.expose_breaker(now, out);
         let labels = Source::ALL.map(|source| [("source", source.label())]);
-        let levels = self.shared.load_shedder.levels();
+        let levels = self.shared.admission.load_shedder.levels();
         let samples: Vec<(Labels<'_>, u64)> =
             labels.iter().zip(levels).map(|(l, level)| (&l[..], level as u64)).collect();
         out.gauge("hotrow_pressure", "0 normal, 1 elevated, 2 critical, by source.", &samples);
-        let changes = self.shared.load_shedder.changes_total();
+        let changes = self.shared.admission.load_shedder.changes_total();
         out.counter(
             "hotrow_pressure_changes_total",
             "Changes of the worst of these levels.",
@@ -46,7 +46,7 @@ impl View {
     }
 
     fn expose_breaker(&self, now: Nanos, out: &mut Exposition) {
-        let breaker = &self.shared.breaker;
+        let breaker = &self.shared.fetcher.breaker;
         let labels = State::ALL.map(|state| [("state", state.label())]);
         let is = State::ALL.map(|state| u64::from(state == breaker.state(now)));
         let samples: Vec<(Labels<'_>, u64)> =
@@ -90,8 +90,8 @@ impl View {
 
     /// Returns the section `overload` of `/status`.
     pub(super) fn overload_status(&self, now: Nanos) -> Value {
-        let breaker = &self.shared.breaker;
-        let shedding = &self.shared.load_shedder;
+        let breaker = &self.shared.fetcher.breaker;
+        let shedding = &self.shared.admission.load_shedder;
         let levels = shedding.levels();
         let pressure: Map<String, Value> = Source::ALL
             .into_iter()

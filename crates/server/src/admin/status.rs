@@ -24,6 +24,7 @@ impl View {
         let config = cache.config();
         let collections: Map<String, Value> = shared
             .collections
+            .all()
             .iter()
             .enumerate()
             .map(|(i, collection)| (collection.name.clone(), self.collection(i)))
@@ -31,6 +32,7 @@ impl View {
         let totals = self
             .snapshots()
             .fold((0, 0), |(entries, bytes), s| (entries + s.entries, bytes + s.bytes));
+        let inflight = &shared.admission.inflight;
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": now.since(self.started_at).as_secs(),
@@ -42,7 +44,7 @@ impl View {
             },
             "sources": { &self.source_name: self.source(now) },
             "requests": {
-                "waiting": shared.waiting.get(), "privileged_waiting": shared.privileged.get(),
+                "waiting": inflight.waiting.get(), "privileged_waiting": inflight.privileged.get(),
             },
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
             "limits": self.limits(),
@@ -56,7 +58,7 @@ impl View {
     fn source(&self, now: Nanos) -> Value {
         let cache = &self.shared.cache;
         let config = cache.config();
-        let source = &self.shared.source;
+        let source = &self.shared.fetcher.source;
         let followed = config.invalidation_mode == InvalidationMode::Feed;
         json!({
             "reachable": source.health().is_ok(),
@@ -77,8 +79,7 @@ impl View {
     }
 
     pub(super) fn snapshots(&self) -> impl Iterator<Item = Snapshot> + '_ {
-        // At most 1,000 collections: see the configuration.
-        (0..self.shared.collections.len()).map(|i| self.shared.cache.stats(CollectionId(i as u16)))
+        self.shared.collections.ids().map(|id| self.shared.cache.stats(id))
     }
 
     pub(super) fn lookups_of(&self, collection: usize) -> [u64; LABELS.len()] {
@@ -127,7 +128,7 @@ impl View {
     }
 
     fn concurrency(&self) -> Value {
-        let limiter = self.shared.limiter.view();
+        let limiter = self.shared.fetcher.limiter.view();
         let config = self.shared.cache.config();
         let waited =
             |quantile| limiter.waited_ns.value_at_quantile(quantile).map(|ns| ns as f64 / 1e6);
@@ -162,7 +163,7 @@ impl View {
             "bodies_bytes_total": self.shared.budgets.bodies.limit_bytes(),
             "rows_bytes_total": self.shared.budgets.rows.limit_bytes(),
             "rows_bytes_per_query": self.shared.budgets.query_bytes_max,
-            "rate": self.shared.rate.status(),
+            "rate": self.shared.admission.rate.status(),
         })
     }
 }

@@ -78,7 +78,7 @@ impl View {
         self.expose_collections(&mut out);
         self.expose_gate(&mut out);
         self.expose_feed(now, &mut out);
-        self.shared.rate.expose(&mut out);
+        self.shared.admission.rate.expose(&mut out);
         self.expose_overload(now, &mut out);
         self.expose_budgets(&mut out);
         self.expose_process(&mut out);
@@ -87,7 +87,8 @@ impl View {
     }
 
     fn expose_collections(&self, out: &mut Exposition) {
-        let names: Vec<&str> = self.shared.collections.iter().map(|c| c.name.as_str()).collect();
+        let names: Vec<&str> =
+            self.shared.collections.all().iter().map(|c| c.name.as_str()).collect();
         let stats: Vec<Snapshot> = self.snapshots().collect();
         let labels: Vec<[(&str, &str); 1]> =
             names.iter().map(|name| [("collection", *name)]).collect();
@@ -117,7 +118,7 @@ impl View {
     }
 
     fn expose_gate(&self, out: &mut Exposition) {
-        let limiter = self.shared.limiter.view();
+        let limiter = self.shared.fetcher.limiter.view();
         let one = |value: usize| [(&[] as Labels<'_>, value as u64)];
         out.gauge("hotrow_query_limit", "Present limit on queries in flight.", &one(limiter.limit));
         out.gauge(
@@ -217,31 +218,31 @@ impl View {
             ),
         ];
         checks.iter().for_each(|(name, help, value)| out.counter(name, help, &[(&[], *value)]));
-        let reachable = f64::from(u8::from(self.shared.source.health().is_ok()));
+        let reachable = f64::from(u8::from(self.shared.fetcher.source.health().is_ok()));
         out.gauge("hotrow_source_reachable", "1 while the source answers.", &one(reachable));
         out.counter(
             "hotrow_source_queries_total",
             "Statements run at the source.",
-            &[(&[], self.shared.source.queries_total())],
+            &[(&[], self.shared.fetcher.source.queries_total())],
         );
     }
 
     fn expose_process(&self, out: &mut Exposition) {
-        let shared = &self.shared;
+        let inflight = &self.shared.admission.inflight;
         let one = |value: u64| [(&[] as Labels<'_>, value)];
         out.gauge(
             "hotrow_requests_waiting",
             "Requests waiting for the database or the feed.",
-            &one(shared.waiting.get() as u64),
+            &one(inflight.waiting.get() as u64),
         );
         out.gauge(
             "hotrow_privileged_waiting",
             "Waiting requests with no-cache or a minimum position.",
-            &one(shared.privileged.get() as u64),
+            &one(inflight.privileged.get() as u64),
         );
         let refused = [
-            ([("limit", "requests_in_flight")], shared.waiting.refused()),
-            ([("limit", "privileged_waiters")], shared.privileged.refused()),
+            ([("limit", "requests_in_flight")], inflight.waiting.refused()),
+            ([("limit", "privileged_waiters")], inflight.privileged.refused()),
         ];
         let refused: Vec<(Labels<'_>, u64)> = refused.iter().map(|(l, n)| (&l[..], *n)).collect();
         out.counter(
@@ -252,7 +253,7 @@ impl View {
         out.gauge(
             "hotrow_cache_capacity_bytes",
             "Capacity of the cache.",
-            &one(shared.cache.config().capacity_bytes),
+            &one(self.shared.cache.config().capacity_bytes),
         );
         out.gauge(
             "hotrow_build_info",

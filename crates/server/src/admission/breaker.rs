@@ -2,23 +2,26 @@
 //! miss.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hotrow_admission::breaker::{Breaker, Cause, Config, Outcome, State, Ticket, Transition};
+use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
-use hotrow_source::SourceError;
+use hotrow_source::{ReadFailure, SourceError};
 use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
+use crate::collections::Collections;
 use crate::http_error::{HttpError, whole_seconds};
-use crate::shared::Shared;
-use crate::trouble::Trouble;
 
 /// Breaker with its counters. On cache lines of its own, like the concurrency limiter.
-#[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct SourceBreaker {
+    /// Its queued keys are answered when the breaker opens.
+    cache: Arc<Cache<ReadFailure>>,
+    collections: Arc<Collections>,
     /// `None` when disabled. Locked once before and once after a query, never by a hit.
     breaker: Option<Mutex<Breaker>>,
     /// Last result of [`Breaker::refuses_until`], so that a refused miss takes no lock.
@@ -33,27 +36,8 @@ pub(crate) struct SourceBreaker {
 /// The right to send one query. Dropped without a result (a cancelled task), it says nothing about
 /// the database.
 pub(crate) struct Permit<'a> {
-    shared: &'a Shared,
+    breaker: &'a SourceBreaker,
     ticket: Option<Ticket>,
-}
-
-/// Asks for the right to send a query.
-///
-/// # Errors
-/// [`Trouble::CircuitOpen`] when none may be sent.
-pub(crate) fn ask(shared: &Shared, now: Nanos) -> Result<Permit<'_>, Trouble> {
-    let own = &shared.breaker;
-    let Some(breaker) = &own.breaker else { return Ok(Permit { shared, ticket: None }) };
-    let (asked, transition) = {
-        let mut breaker = breaker.lock();
-        let asked = breaker.ask(now);
-        own.note(&breaker);
-        asked
-    };
-    transition.iter().for_each(|transition| on_transition(shared, transition));
-    asked.map(|ticket| Permit { shared, ticket: Some(ticket) }).map_err(|refused| {
-        Trouble::CircuitOpen { retry_after_s: retry_after_s(refused.retry_after) }
-    })
 }
 
 impl Permit<'_> {
@@ -63,16 +47,9 @@ impl Permit<'_> {
     }
 
     fn ended(&mut self, outcome: Outcome, now: Nanos) {
-        let own = &self.shared.breaker;
-        let (Some(ticket), Some(breaker)) = (self.ticket.take(), &own.breaker) else { return };
-        let random = own.random.hash_one(own.calls.fetch_add(1, Ordering::Relaxed));
-        let transition = {
-            let mut breaker = breaker.lock();
-            let transition = breaker.record(ticket, outcome, now, random);
-            own.note(&breaker);
-            transition
-        };
-        transition.iter().for_each(|transition| on_transition(self.shared, transition));
+        if let Some(ticket) = self.ticket.take() {
+            self.breaker.ended(ticket, outcome, now);
+        }
     }
 }
 
@@ -83,8 +60,14 @@ impl Drop for Permit<'_> {
 }
 
 impl SourceBreaker {
-    pub(crate) fn new(config: Option<Config>) -> Self {
+    pub(crate) fn new(
+        config: Option<Config>,
+        cache: Arc<Cache<ReadFailure>>,
+        collections: Arc<Collections>,
+    ) -> Self {
         Self {
+            cache,
+            collections,
             breaker: config.map(|config| Mutex::new(Breaker::new(config))),
             refuses_until_ns: AtomicU64::new(0),
             refused_keys: AtomicU64::new(0),
@@ -92,6 +75,41 @@ impl SourceBreaker {
             random: RandomState::new(),
             calls: AtomicU64::new(0),
         }
+    }
+
+    /// Asks for the right to send a query.
+    ///
+    /// # Errors
+    /// [`ReadFailure::CircuitOpen`] when none may be sent.
+    pub(crate) fn ask(&self, now: Nanos) -> Result<Permit<'_>, ReadFailure> {
+        let Some(breaker) = &self.breaker else {
+            return Ok(Permit { breaker: self, ticket: None });
+        };
+        let (asked, transition) = {
+            let mut breaker = breaker.lock();
+            let asked = breaker.ask(now);
+            self.note(&breaker);
+            asked
+        };
+        transition.iter().for_each(|transition| self.on_transition(transition));
+        match asked {
+            Ok(ticket) => Ok(Permit { breaker: self, ticket: Some(ticket) }),
+            Err(refused) => {
+                Err(ReadFailure::CircuitOpen { retry_after_s: retry_after_s(refused.retry_after) })
+            }
+        }
+    }
+
+    fn ended(&self, ticket: Ticket, outcome: Outcome, now: Nanos) {
+        let Some(breaker) = &self.breaker else { return };
+        let random = self.random.hash_one(self.calls.fetch_add(1, Ordering::Relaxed));
+        let transition = {
+            let mut breaker = breaker.lock();
+            let transition = breaker.record(ticket, outcome, now, random);
+            self.note(&breaker);
+            transition
+        };
+        transition.iter().for_each(|transition| self.on_transition(transition));
     }
 
     /// Returns whether reads would be refused at `now`.
@@ -129,8 +147,9 @@ impl SourceBreaker {
         self.transitions.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Counts queued keys that are answered without a read.
-    pub(crate) fn count_refused(&self, keys: usize) {
+    /// Answers all waiters of the collection whose query is not sent yet.
+    pub(crate) fn give_up(&self, collection: CollectionId, failure: ReadFailure) {
+        let keys = self.cache.give_up(collection, &failure);
         self.refused_keys.fetch_add(keys as u64, Ordering::Relaxed);
     }
 
@@ -138,54 +157,50 @@ impl SourceBreaker {
     fn note(&self, breaker: &Breaker) {
         self.refuses_until_ns.store(breaker.refuses_until().0, Ordering::Relaxed);
     }
-}
 
-/// Counts and logs a transition, and answers all waiters whose query will not be sent.
-fn on_transition(shared: &Shared, &Transition { to, cause, .. }: &Transition) {
-    shared.breaker.transitions[to as usize].fetch_add(1, Ordering::Relaxed);
-    match cause {
-        Cause::TimeOver => {
-            tracing::info!("circuit breaker half open: the next reads are probes of the database")
+    /// Counts and logs a transition, and answers all waiters whose query will not be sent.
+    fn on_transition(&self, &Transition { to, cause, .. }: &Transition) {
+        self.transitions[to as usize].fetch_add(1, Ordering::Relaxed);
+        match cause {
+            Cause::TimeOver => {
+                tracing::info!(
+                    "circuit breaker half open: the next reads are probes of the database"
+                )
+            }
+            Cause::ProbesSucceeded(probes) => {
+                tracing::info!(probes, "circuit breaker closed: the database answers again");
+            }
+            Cause::FailuresInARow(failures, open_for) => {
+                tracing::warn!(
+                    failures,
+                    ?open_for,
+                    "circuit breaker open: consecutive reads failed; reads are paused"
+                );
+            }
+            Cause::FailureRate { failures, calls, open_for } => {
+                tracing::warn!(
+                    failures,
+                    calls,
+                    ?open_for,
+                    "circuit breaker open: too many reads failed; reads are paused"
+                );
+            }
+            Cause::ProbeFailed(open_for) => {
+                tracing::warn!(
+                    ?open_for,
+                    "circuit breaker open: a probe failed; reads are paused again"
+                );
+            }
         }
-        Cause::ProbesSucceeded(probes) => {
-            tracing::info!(probes, "circuit breaker closed: the database answers again");
-        }
-        Cause::FailuresInARow(failures, open_for) => {
-            tracing::warn!(
-                failures,
-                ?open_for,
-                "circuit breaker open: consecutive reads failed; reads are paused"
-            );
-        }
-        Cause::FailureRate { failures, calls, open_for } => {
-            tracing::warn!(
-                failures,
-                calls,
-                ?open_for,
-                "circuit breaker open: too many reads failed; reads are paused"
-            );
-        }
-        Cause::ProbeFailed(open_for) => {
-            tracing::warn!(
-                ?open_for,
-                "circuit breaker open: a probe failed; reads are paused again"
-            );
-        }
+        let (Cause::FailuresInARow(_, open_for)
+        | Cause::FailureRate { open_for, .. }
+        | Cause::ProbeFailed(open_for)) = cause
+        else {
+            return;
+        };
+        let failure = ReadFailure::CircuitOpen { retry_after_s: retry_after_s(open_for) };
+        self.collections.ids().for_each(|id| self.give_up(id, failure));
     }
-    let (Cause::FailuresInARow(_, open_for)
-    | Cause::FailureRate { open_for, .. }
-    | Cause::ProbeFailed(open_for)) = cause
-    else {
-        return;
-    };
-    let trouble = Trouble::CircuitOpen { retry_after_s: retry_after_s(open_for) };
-    // At most 1,000 collections: see the configuration.
-    (0..shared.collections.len()).for_each(|i| give_up(shared, CollectionId(i as u16), trouble));
-}
-
-/// Answers all waiters of the collection whose query is not sent yet.
-pub(crate) fn give_up(shared: &Shared, collection: CollectionId, trouble: Trouble) {
-    shared.breaker.count_refused(shared.cache.give_up(collection, &trouble));
 }
 
 /// A missing table or an unreadable row does not count: pausing reads would not repair it.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::context::RequestTimes;
 use crate::http_error::HttpError;
 
 /// Milliseconds from the arrival of the request.
@@ -18,24 +19,6 @@ const DIGITS_MAX: usize = 9;
 const BAD: HttpError = HttpError::BadHeader(
     "Hotrow-Deadline-Ms is a whole number of milliseconds of at most 9 digits, given once",
 );
-
-/// Times of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestTimes {
-    /// Arrival of the complete head.
-    pub(crate) arrived: Nanos,
-    /// Arrival of the complete request, body included.
-    pub(crate) complete: Nanos,
-    /// Present time; later than the others where the request was delayed.
-    pub(crate) now: Nanos,
-}
-
-impl RequestTimes {
-    /// Returns the times of a request without a body, at its arrival.
-    pub(crate) fn of_arrival(now: Nanos) -> Self {
-        Self { arrived: now, complete: now, now }
-    }
-}
 
 /// Returns the deadline of a request: `request_timeout` after it was complete, or the header's time
 /// after its arrival if that is earlier.

@@ -11,37 +11,38 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotrow_admission::shed::{Level, Load, Pressure, Reading, Source};
+use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
-use hotrow_types::key::CollectionId;
 
 pub(crate) use self::memory::resident_bytes;
 pub(crate) use self::pace::LoopPace;
 
+use super::shed::LoadShedder;
+use crate::collections::Collections;
 use crate::config::Shed;
 use crate::metrics::WorkerMetrics;
-use crate::shared::Shared;
 
 /// Time between two samples. Each costs some microseconds: it reads one small file of /proc.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Starts the thread that samples until everything must end.
 pub(crate) fn start(
-    shared: Arc<Shared>,
-    workers: Vec<Arc<WorkerMetrics>>,
+    watched: Watched,
     config: Shed,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
-    let failed = Arc::clone(&shared);
+    let failed = Arc::clone(&watched.load_shedder);
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
     let is_stopping = move || ending.is_ending();
     // Without sampling, the last sample must not keep refusing requests.
-    let after_failure = move || failed.load_shedder.set(Load::default(), Default::default());
+    let after_failure = move || failed.set(Load::default(), Default::default());
     supervisor.spawn("pressure", is_stopping, after_failure, move || {
-        let mut watch = Watch::new(shared.clone(), workers.clone(), &config);
+        let mut watch = Watch::new(watched.clone(), &config);
         watch.look(Nanos::now());
         while shutdown.pause(PERIOD) {
             supervisor::turn();
@@ -51,21 +52,35 @@ pub(crate) fn start(
     })
 }
 
+/// Parts of the process that are sampled, and the receiver of the load.
+#[derive(Clone)]
+pub(crate) struct Watched {
+    /// Gets the load; reports how long reads waited.
+    pub(crate) load_shedder: Arc<LoadShedder>,
+    /// Its queues of keys.
+    pub(crate) cache: Arc<Cache<ReadFailure>>,
+    /// The served collections.
+    pub(crate) collections: Arc<Collections>,
+    /// Their delays and connections.
+    pub(crate) workers: Vec<Arc<WorkerMetrics>>,
+    /// `limits.connections`.
+    pub(crate) connections_max: usize,
+}
+
 struct Watch {
-    shared: Arc<Shared>,
-    workers: Vec<Arc<WorkerMetrics>>,
+    watched: Watched,
     pressure: Pressure,
     memory_limit: Option<u64>,
     files: files::Files,
 }
 
 impl Watch {
-    fn new(shared: Arc<Shared>, workers: Vec<Arc<WorkerMetrics>>, config: &Shed) -> Self {
+    fn new(watched: Watched, config: &Shed) -> Self {
         let memory_limit = config.memory_limit_bytes.or_else(memory::limit_bytes);
         tracing::debug!(memory_limit, "monitoring memory");
-        let capacity = shared.cache.config().capacity_bytes;
+        let capacity = watched.cache.config().capacity_bytes;
         let share = config.pressure.memory_share;
-        if shared.cache.config().enabled
+        if watched.cache.config().enabled
             && memory_limit.is_some_and(|limit| memory::exceeds_when_full(capacity, share, limit))
         {
             tracing::warn!(
@@ -78,8 +93,7 @@ impl Watch {
             );
         }
         Self {
-            shared,
-            workers,
+            watched,
             pressure: Pressure::new(config.pressure.clone()),
             memory_limit,
             files: files::Files::default(),
@@ -91,7 +105,7 @@ impl Watch {
         let reading = self.reading(now);
         let load = self.pressure.observe(&reading, now);
         let levels = self.pressure.levels();
-        self.shared.load_shedder.set(load, levels);
+        self.watched.load_shedder.set(load, levels);
         for ((source, before), level) in Source::ALL.into_iter().zip(before).zip(levels) {
             if before != level {
                 record(source, level, &reading);
@@ -102,20 +116,19 @@ impl Watch {
     fn reading(&mut self, now: Nanos) -> Reading {
         let mut waiting_keys = 0;
         let mut standing = false;
-        for i in 0..self.shared.collections.len() {
-            // At most 1,000 collections: see the configuration.
-            let stats = self.shared.cache.stats(CollectionId(i as u16));
+        for id in self.watched.collections.ids() {
+            let stats = self.watched.cache.stats(id);
             waiting_keys += stats.waiting_keys;
             // The order is reported when a query is put together; for an empty queue it may be out
             // of date.
             standing |= stats.lifo == 1 && stats.waiting_keys > 0;
         }
         let no_wait = || (waiting_keys == 0).then_some(Duration::ZERO);
-        let connections = self.workers.iter().map(|worker| worker.open()).sum();
-        let budget = self.shared.limits.connections as u64;
+        let connections = self.watched.workers.iter().map(|worker| worker.open()).sum();
+        let budget = self.watched.connections_max as u64;
         Reading {
-            loop_delays: self.workers.iter().map(|worker| worker.pace.delay(now)).collect(),
-            database_wait: self.shared.load_shedder.take_wait().or_else(no_wait),
+            loop_delays: self.watched.workers.iter().map(|worker| worker.pace.delay(now)).collect(),
+            database_wait: self.watched.load_shedder.take_wait().or_else(no_wait),
             standing,
             memory: resident_bytes()
                 .zip(self.memory_limit)

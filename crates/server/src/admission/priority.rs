@@ -3,7 +3,8 @@
 use hotrow_admission::shed::Priority;
 use http::{HeaderMap, HeaderName};
 
-use crate::shared::{Collection, Shared};
+use super::shed::LoadShedder;
+use crate::collections::Collection;
 
 /// `low`, `normal` or `high`.
 const HOTROW_PRIORITY: HeaderName = HeaderName::from_static("hotrow-priority");
@@ -11,8 +12,12 @@ const HOTROW_PRIORITY: HeaderName = HeaderName::from_static("hotrow-priority");
 /// Returns the priority of a request: its collection's, unless headers count and this one is valid.
 /// Any client may lower it; raising it needs the collection's `allow_high_priority`. An invalid
 /// value is ignored, because the header is a hint.
-pub(crate) fn of(shared: &Shared, collection: &Collection, asked: &HeaderMap) -> Priority {
-    match shared.load_shedder.honours_header() {
+pub(crate) fn of(
+    load_shedder: &LoadShedder,
+    collection: &Collection,
+    asked: &HeaderMap,
+) -> Priority {
+    match load_shedder.honours_header() {
         true => granted(asked.get(HOTROW_PRIORITY).and_then(|v| parse(v.as_bytes())), collection),
         false => collection.priority,
     }

@@ -24,8 +24,9 @@ use http::{HeaderMap, HeaderName};
 pub(crate) use self::fields::{Fields, TooMany};
 pub(crate) use self::view::NotChanged;
 use super::client::Clients;
+use crate::collections::Collection;
 use crate::config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
-use crate::shared::Collection;
+use crate::context::RequestContext;
 
 /// All rules in operation.
 #[derive(Debug)]
@@ -66,6 +67,13 @@ pub(crate) struct RateRequest<'a> {
     pub(crate) ids: u64,
     pub(crate) peer: IpAddr,
     pub(crate) headers: &'a HeaderMap,
+}
+
+impl<'a> RateRequest<'a> {
+    pub(crate) fn new(collection: CollectionId, ids: usize, request: &RequestContext<'a>) -> Self {
+        let peer = request.connection.peer;
+        Self { collection, ids: ids as u64, peer, headers: request.headers }
+    }
 }
 
 /// Combined decision of the rules.

@@ -10,8 +10,8 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 use http::HeaderMap;
 
-use super::deadline::RequestTimes;
 use super::priority;
+use crate::context::RequestContext;
 use crate::handle::{Handler, ReadRequirement};
 use crate::http_error::HttpError;
 
@@ -27,7 +27,7 @@ impl Handler {
         kind: Kind,
         request_headers: &HeaderMap,
     ) -> Result<(), HttpError> {
-        match self.shared.load_shedder.load() {
+        match self.shared.admission.load_shedder.load() {
             None => Ok(()),
             Some(load) => self.check_load(load, id, kind, request_headers),
         }
@@ -45,7 +45,7 @@ impl Handler {
         memory: Kind,
         request_headers: &HeaderMap,
     ) -> Result<(), HttpError> {
-        match self.shared.load_shedder.load() {
+        match self.shared.admission.load_shedder.load() {
             None => Ok(()),
             Some(load) => self.check_load(
                 load,
@@ -70,8 +70,8 @@ impl Handler {
     /// database pressure.
     pub(crate) fn may_refresh(&self, quality: Freshness, now: Nanos) -> bool {
         quality == Freshness::Expired
-            && self.shared.load_shedder.load().is_none()
-            && !self.shared.breaker.refuses(now)
+            && self.shared.admission.load_shedder.load().is_none()
+            && !self.shared.fetcher.breaker.refuses(now)
     }
 
     /// Returns the deadline of a request whose missing keys may be read: `keys` keys that memory
@@ -84,12 +84,11 @@ impl Handler {
         id: CollectionId,
         mode: ReadMode,
         keys: usize,
-        request_headers: &HeaderMap,
-        at: RequestTimes,
+        request: &RequestContext<'_>,
     ) -> Result<Nanos, HttpError> {
-        let deadline = self.shared.deadline(request_headers, at)?;
-        self.check_shedding(id, read_kind(mode), request_headers)?;
-        self.shared.breaker.admit(keys, at.now)?;
+        let deadline = self.shared.admission.deadline(request)?;
+        self.check_shedding(id, read_kind(mode), request.headers)?;
+        self.shared.fetcher.breaker.admit(keys, request.times.now)?;
         Ok(deadline)
     }
 
@@ -100,7 +99,7 @@ impl Handler {
         if let Ok(record) = result
             && record.read_at() >= arrived
         {
-            self.shared.load_shedder.waited(record.read_at().since(arrived));
+            self.shared.admission.load_shedder.waited(record.read_at().since(arrived));
         }
     }
 
@@ -112,8 +111,10 @@ impl Handler {
         kind: Kind,
         request_headers: &HeaderMap,
     ) -> Result<(), HttpError> {
-        let priority = priority::of(&self.shared, self.shared.collection(id), request_headers);
-        match self.shared.load_shedder.refuses(load, kind, priority, &self.metrics.shed) {
+        let load_shedder = &self.shared.admission.load_shedder;
+        let collection = self.shared.collections.get(id);
+        let priority = priority::of(load_shedder, collection, request_headers);
+        match load_shedder.refuses(load, kind, priority, &self.metrics.shed) {
             None => Ok(()),
             Some(disposition) => Err(HttpError::Shed(disposition)),
         }
@@ -139,6 +140,7 @@ mod tests {
     use super::*;
     use crate::admission::shed::ConnectionDisposition;
     use crate::fuzzing::new_shared;
+    use crate::header_writer::HeaderWriter;
     use crate::lookups::WorkerLookups;
     use crate::metrics::WorkerMetrics;
 
@@ -149,6 +151,7 @@ mod tests {
             shared: new_shared(None),
             metrics: Arc::new(WorkerMetrics::default()),
             lookups: Arc::new(WorkerLookups::new(1)),
+            header_writer: HeaderWriter::default(),
         }
     }
 
@@ -161,6 +164,7 @@ mod tests {
         );
         handler
             .shared
+            .admission
             .load_shedder
             .set(Load { delay: Level::Elevated, room: Level::Normal }, Default::default());
         assert!(!handler.may_refresh(Freshness::Expired, NOW));
@@ -176,6 +180,7 @@ mod tests {
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
         handler
             .shared
+            .admission
             .load_shedder
             .set(Load { delay: Level::Normal, room: Level::Elevated }, Default::default());
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));

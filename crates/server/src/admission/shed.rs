@@ -35,7 +35,7 @@ struct WaitNs(AtomicU64);
 
 /// Permission of the client to keep its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionDisposition {
+pub(crate) enum ConnectionDisposition {
     /// Yes.
     KeepAlive,
     /// No: descriptors are scarce.

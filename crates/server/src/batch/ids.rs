@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use hotrow_types::key::{CollectionId, Key, KeyError};
+use hotrow_types::key::{Key, KeyError, KeySchema};
 
+use crate::config::Limits;
 use crate::http_error::HttpError;
-use crate::shared::Shared;
 
 /// Ids of a batch: each name once, as requested, and each key once.
 #[derive(Debug)]
@@ -90,11 +90,10 @@ pub(super) const NO_IDS: &str =
 /// # Errors
 /// 400 for a malformed, empty or too large batch.
 pub(crate) fn parse_query(
-    shared: &Shared,
-    id: CollectionId,
+    schema: &KeySchema,
+    limits: &Limits,
     query: Option<&str>,
 ) -> Result<Ids, HttpError> {
-    let schema = &shared.collection(id).schema;
     let mut lists =
         query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("ids="));
     let list = lists.next().unwrap_or_default();
@@ -118,8 +117,8 @@ pub(crate) fn parse_query(
         Cow::Owned(list.replace("%2C", ",").replace("%2c", ","))
     };
     let count = list.split(',').count();
-    check_size(shared, count)?;
-    let mut ids = Ids::with_capacity(count, list.len(), shared.limits.target_bytes);
+    check_size(count, limits.max_batch)?;
+    let mut ids = Ids::with_capacity(count, list.len(), limits.target_bytes);
     for text in list.split(',') {
         ids.push(text, schema.parse_url(text))?;
     }
@@ -143,8 +142,7 @@ pub(super) fn percent_encode(text: &str) -> Cow<'_, str> {
     encoded.into()
 }
 
-fn check_size(shared: &Shared, ids: usize) -> Result<(), HttpError> {
-    let max = shared.limits.max_batch;
+fn check_size(ids: usize, max: usize) -> Result<(), HttpError> {
     if ids > max {
         return Err(HttpError::BadBatch(format!("the batch has {ids} ids; the limit is {max}")));
     }

@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use hotrow_types::key::{CollectionId, KEY_PARTS_MAX, KeySchema};
+use hotrow_types::key::{KEY_PARTS_MAX, KeySchema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::error::Category;
 
 use super::ids::{Ids, NO_IDS, percent_encode};
+use crate::config::Limits;
 use crate::http_error::HttpError;
-use crate::shared::Shared;
 
 /// Ids parsed before the worker's other connections get their turn: some tens of microseconds of
 /// work.
@@ -24,8 +24,12 @@ const IDS_PER_TURN: usize = 256;
 /// # Errors
 /// 400 for a malformed, empty or too large batch.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Result<Ids, HttpError> {
-    let mut list = List::open(shared, id, body)?;
+pub(crate) fn parse_body(
+    schema: &KeySchema,
+    limits: &Limits,
+    body: &[u8],
+) -> Result<Ids, HttpError> {
+    let mut list = List::open(schema, limits, body)?;
     while list.read_some()? {}
     Ok(list.ids)
 }
@@ -35,11 +39,11 @@ pub(crate) fn parse_body(shared: &Shared, id: CollectionId, body: &[u8]) -> Resu
 /// # Errors
 /// See [`parse_body`].
 pub(crate) async fn parse_body_in_turns(
-    shared: &Shared,
-    id: CollectionId,
+    schema: &KeySchema,
+    limits: &Limits,
     body: &[u8],
 ) -> Result<Ids, HttpError> {
-    let mut list = List::open(shared, id, body)?;
+    let mut list = List::open(schema, limits, body)?;
     while list.read_some()? {
         tokio::task::yield_now().await;
     }
@@ -64,17 +68,16 @@ const NO_JSON: &str = "the body is not JSON";
 
 impl<'a> List<'a> {
     /// Parses up to the first id.
-    fn open(shared: &'a Shared, id: CollectionId, body: &'a [u8]) -> Result<Self, HttpError> {
-        let ids_max = shared.limits.max_batch;
+    fn open(schema: &'a KeySchema, limits: &Limits, body: &'a [u8]) -> Result<Self, HttpError> {
+        let ids_max = limits.max_batch;
         // An id has at least a digit and a comma.
-        let name_bytes_max = shared.limits.target_bytes;
+        let name_bytes_max = limits.target_bytes;
         let ids = Ids::with_capacity(
             ids_max.min(body.len() / 2),
             body.len().min(name_bytes_max),
             name_bytes_max,
         );
-        let mut list =
-            Self { schema: &shared.collection(id).schema, ids_max, rest: body, ids, count: 0 };
+        let mut list = Self { schema, ids_max, rest: body, ids, count: 0 };
         match list.next_byte() {
             Some(b'{') => {}
             Some(b'[' | b'"' | b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => {
@@ -284,12 +287,15 @@ impl<'a> Deserialize<'a> for Id<'a> {
 
 #[cfg(test)]
 mod tests {
+    use hotrow_types::key::CollectionId;
+
     use super::*;
     use crate::fuzzing::new_shared;
 
     fn ids(body: &str) -> Result<Vec<String>, String> {
         let shared = new_shared(None);
-        match parse_body(&shared, CollectionId(0), body.as_bytes()) {
+        let schema = &shared.collections.get(CollectionId(0)).schema;
+        match parse_body(schema, &shared.limits, body.as_bytes()) {
             Ok(ids) => Ok(ids.named().map(|(name, _)| name.to_owned()).collect()),
             Err(HttpError::BadBatch(detail)) => Err(detail),
             Err(other) => panic!("{other:?}"),

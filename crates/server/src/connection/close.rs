@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::Limits;
-use crate::guard::Shared;
+use crate::guard::WorkerContext;
 use crate::guard::refusal::Rejection;
 use crate::metrics::CacheOutcome;
 
@@ -27,17 +27,17 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 /// Answers `refusal`, counts it, and closes. `to_head`: the refused message is a HEAD request.
 pub(crate) async fn answer_and_close(
     mut stream: TcpStream,
-    shared: &Shared,
+    worker: &WorkerContext,
     refusal: Rejection,
     to_head: bool,
 ) {
     if matches!(refusal, Rejection::HeadTime | Rejection::BodyTime) {
-        shared.metrics.refused(refusal);
+        worker.metrics.refused(refusal);
     }
-    shared.metrics.answered(refusal.status(), CacheOutcome::None);
-    let answer = refusal.answer(&shared.limits, unix_s(), to_head);
+    worker.metrics.answered(refusal.status(), CacheOutcome::None);
+    let answer = refusal.answer(&worker.limits, unix_s(), to_head);
     if matches!(timeout(LAST_WRITE, stream.write_all(&answer)).await, Ok(Ok(()))) {
-        shared.metrics.bytes_sent.add(answer.len() as u64);
+        worker.metrics.bytes_sent.add(answer.len() as u64);
         linger(stream).await;
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use hotrow_measure::clock::Nanos;
 
 use super::SWEEP_INTERVAL;
-use crate::guard::Shared;
+use crate::guard::WorkerContext;
 use crate::guard::phase::{Activity, Expiry};
 use crate::metrics::CloseCause;
 
@@ -27,7 +27,7 @@ pub(crate) const LEAVING_MAX: usize = 16;
 
 /// All connections of a worker. One thread uses it.
 pub(crate) struct Registry {
-    shared: Rc<Shared>,
+    worker: Rc<WorkerContext>,
     connections: RefCell<Vec<Rc<Entry>>>,
     draining: Cell<bool>,
     /// Start of the next search for an idle connection.
@@ -56,9 +56,9 @@ pub(crate) struct Registered {
 }
 
 impl Registry {
-    pub(crate) fn new(shared: Rc<Shared>) -> Rc<Self> {
+    pub(crate) fn new(worker: Rc<WorkerContext>) -> Rc<Self> {
         Rc::new(Self {
-            shared,
+            worker,
             connections: RefCell::default(),
             draining: Cell::new(false),
             next_candidate: Cell::new(0),
@@ -77,10 +77,10 @@ impl Registry {
             open.fetch_sub(1, Relaxed);
             return None;
         }
-        self.shared.metrics.accepted.increment();
+        self.worker.metrics.accepted.increment();
         let mut connections = self.connections.borrow_mut();
         let entry = Rc::new(Entry {
-            activity: Rc::new(Activity::new(self.shared.now.get())),
+            activity: Rc::new(Activity::new(self.worker.now.get())),
             index: Cell::new(connections.len()),
             look: Cell::new(self.draining.get()),
             leaving: Cell::new(false),
@@ -106,7 +106,7 @@ impl Registry {
             .filter(|entry| !entry.leaving.get())
             .filter_map(|entry| Some((entry.activity.idle_since()?, entry)));
         let Some((since, entry)) = idle.min_by_key(|(since, _)| *since) else { return false };
-        let enough = self.shared.now.get().since(since) >= self.shared.limits.idle_reclaim;
+        let enough = self.worker.now.get().since(since) >= self.worker.limits.idle_reclaim;
         if enough {
             entry.leaving.set(true);
             self.leaving.set(self.leaving.get() + 1);
@@ -117,17 +117,17 @@ impl Registry {
 
     /// Notes the time and wakes every connection with an expired time-out.
     pub(crate) fn sweep(&self, now: Nanos) {
-        let last = self.shared.now.replace(now);
+        let last = self.worker.now.replace(now);
         let draining = self.draining.get();
         for entry in &*self.connections.borrow() {
             entry.activity.forward(last, Nanos(now.0.saturating_sub(SWEEP_INTERVAL_NS)));
             if draining
-                || entry.activity.overdue(now, SWEEP_INTERVAL, &self.shared.limits, false).is_some()
+                || entry.activity.overdue(now, SWEEP_INTERVAL, &self.worker.limits, false).is_some()
             {
                 entry.look.set(true);
                 entry.activity.wake();
             } else {
-                entry.activity.measure_drain_anew(now, SWEEP_INTERVAL, &self.shared.limits);
+                entry.activity.measure_drain_anew(now, SWEEP_INTERVAL, &self.worker.limits);
             }
         }
     }
@@ -144,8 +144,8 @@ impl Registry {
 }
 
 impl Registered {
-    pub(crate) fn shared(&self) -> &Rc<Shared> {
-        &self.registry.shared
+    pub(crate) fn worker(&self) -> &Rc<WorkerContext> {
+        &self.registry.worker
     }
 
     pub(crate) fn activity(&self) -> &Rc<Activity> {
@@ -170,11 +170,11 @@ impl Registered {
         if self.entry.leaving.get() && self.entry.activity.idle_since().is_some() {
             return Some(Expiry::Reclaimed);
         }
-        let shared = &self.registry.shared;
+        let worker = &self.registry.worker;
         self.entry.activity.overdue(
-            shared.now.get(),
+            worker.now.get(),
             SWEEP_INTERVAL,
-            &shared.limits,
+            &worker.limits,
             self.draining(),
         )
     }
@@ -197,6 +197,6 @@ impl Drop for Registered {
             self.registry.leaving.set(self.registry.leaving.get() - 1);
         }
         self.open.fetch_sub(1, Relaxed);
-        self.registry.shared.metrics.closed(self.cause.get());
+        self.registry.worker.metrics.closed(self.cause.get());
     }
 }

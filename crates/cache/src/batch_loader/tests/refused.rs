@@ -58,7 +58,7 @@ fn reads_given_up_before_they_are_sent_are_answered_and_not_remembered() {
     let mut queued = ask_batch(&cache, 2..5);
     assert_eq!(cache.give_up(FIRST, &"left alone"), 3);
     for waiter in &mut queued {
-        assert!(matches!(poll(waiter), Some(Waited::Done(Err(FlightError::Source("left alone"))))));
+        assert!(matches!(poll(waiter), Some(Waited::Done(Err(LookupError::Source("left alone"))))));
     }
     assert_eq!(cache.give_up(FIRST, &"left alone"), 0);
     assert!(poll(&mut sent).is_none(), "what was sent is not given up");

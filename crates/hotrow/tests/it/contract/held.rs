@@ -65,7 +65,10 @@ struct InProcessService {
 }
 
 impl InProcessService {
-    fn start(database: &Database, prepare: impl FnOnce(&Cache<hotrow_server::Trouble>)) -> Self {
+    fn start(
+        database: &Database,
+        prepare: impl FnOnce(&Cache<hotrow_source::ReadFailure>),
+    ) -> Self {
         let config =
             Config::new(database.path()).collection("products").set("source.reads_in_flight", "2");
         let unset = |_: &str| Err(std::env::VarError::NotPresent);
@@ -82,7 +85,7 @@ impl InProcessService {
         let shared =
             Shared::new(&server, cache, source, Calendar::new(Nanos::now(), 0)).expect("shared");
         let counts = Arc::new(FeedCounts::default());
-        let sink = Arc::new(CacheSink::new(shared.clone(), counts.clone()));
+        let sink = Arc::new(CacheSink::new(&shared, counts.clone()));
         let shutdown = Shutdown::new();
         let service = Service::bind(&server).expect("free ports");
         let data = service.data();
@@ -129,7 +132,7 @@ fn price(client: &mut Client) -> u64 {
 /// while the first one was held.
 fn price_after_the_race(
     between: bool,
-    prepare: impl FnOnce(&Cache<hotrow_server::Trouble>),
+    prepare: impl FnOnce(&Cache<hotrow_source::ReadFailure>),
 ) -> (Option<u64>, u64) {
     let database = Database::with_products(1);
     let service = InProcessService::start(&database, prepare);

@@ -1,17 +1,17 @@
 use std::future::Future as _;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use hotrow_cache::flight::{FlightError, Waited};
-use hotrow_cache::{Lookup, ReadMode};
+use hotrow_cache::flight::Waited;
+use hotrow_cache::{Lookup, LookupError, ReadMode};
 use hotrow_types::key::{Key, KeyPart};
 
 use super::*;
 use crate::fuzzing::new_shared;
+use crate::shared::Shared;
 
 /// Returns a state whose breaker opens with the second failure and allows one probe.
-fn shared() -> Arc<Shared> {
+fn shared() -> Shared {
     new_shared(Some(Config {
         failures: 2,
         window: Duration::from_secs(10),
@@ -28,11 +28,11 @@ const START: Nanos = Nanos(1_000_000_000);
 /// Ends a read in a time-out.
 fn fail(shared: &Shared) {
     let read: Result<(), _> = Err(SourceError::Timeout { detail: String::new() });
-    ask(shared, START).expect("let through").record(&read, START);
+    shared.fetcher.breaker.ask(START).expect("let through").record(&read, START);
 }
 
 fn key(shared: &Shared, id: i64) -> Key {
-    shared.collections[0].schema.key(&[KeyPart::Integer(id)]).expect("a key")
+    shared.collections.get(CollectionId(0)).schema.key(&[KeyPart::Integer(id)]).expect("a key")
 }
 
 #[test]
@@ -40,19 +40,24 @@ fn misses_and_queries_are_refused_alike_and_counted() {
     let shared = shared();
     (0..2).for_each(|_| fail(&shared));
     let later = START.after(Duration::from_millis(1500));
-    assert_eq!(shared.breaker.state(later), State::Open);
-    let Err(Trouble::CircuitOpen { retry_after_s }) = ask(&shared, later) else { panic!("open") };
+    assert_eq!(shared.fetcher.breaker.state(later), State::Open);
+    let Err(ReadFailure::CircuitOpen { retry_after_s }) = shared.fetcher.breaker.ask(later) else {
+        panic!("open")
+    };
     assert!(
         (1..=3).contains(&retry_after_s),
         "half of 4 seconds at least, less 1.5: {retry_after_s}"
     );
-    assert_eq!(shared.breaker.admit(3, later), Err(HttpError::CircuitOpen { retry_after_s }));
     assert_eq!(
-        (shared.breaker.refused_total(), shared.breaker.transitions_total()),
+        shared.fetcher.breaker.admit(3, later),
+        Err(HttpError::CircuitOpen { retry_after_s })
+    );
+    assert_eq!(
+        (shared.fetcher.breaker.refused_total(), shared.fetcher.breaker.transitions_total()),
         (3, [0, 1, 0])
     );
     let due = START.after(Duration::from_secs(4));
-    assert_eq!(shared.breaker.admit(3, due), Ok(()));
+    assert_eq!(shared.fetcher.breaker.admit(3, due), Ok(()));
 }
 
 #[test]
@@ -60,13 +65,16 @@ fn a_cancelled_probe_returns_its_permit() {
     let shared = shared();
     (0..2).for_each(|_| fail(&shared));
     let due = START.after(Duration::from_secs(4));
-    let probe = ask(&shared, due).expect("a probe");
-    assert!(ask(&shared, due).is_err() && shared.breaker.refuses(due), "one at a time");
+    let probe = shared.fetcher.breaker.ask(due).expect("a probe");
+    assert!(
+        shared.fetcher.breaker.ask(due).is_err() && shared.fetcher.breaker.refuses(due),
+        "one at a time"
+    );
     drop(probe);
-    assert!(!shared.breaker.refuses(due));
-    ask(&shared, due).expect("the place is free").record(&Ok(()), due);
+    assert!(!shared.fetcher.breaker.refuses(due));
+    shared.fetcher.breaker.ask(due).expect("the place is free").record(&Ok(()), due);
     assert_eq!(
-        (shared.breaker.state(due), shared.breaker.transitions_total()),
+        (shared.fetcher.breaker.state(due), shared.fetcher.breaker.transitions_total()),
         (State::Closed, [1, 1, 1])
     );
 }
@@ -86,13 +94,13 @@ fn waiters_for_an_unsent_query_are_answered() {
     let left_alone = |waited| {
         matches!(
             waited,
-            Poll::Ready(Waited::Done(Err(FlightError::Source(Trouble::CircuitOpen {
+            Poll::Ready(Waited::Done(Err(LookupError::Source(ReadFailure::CircuitOpen {
                 retry_after_s: 1..=4
             }))))
         )
     };
     assert!(left_alone(poll()));
-    assert_eq!(shared.breaker.refused_total(), 1);
+    assert_eq!(shared.fetcher.breaker.refused_total(), 1);
     assert!(shared.cache.batch_loader(CollectionId(0)).is_none(), "nothing is left to send");
 }
 
@@ -101,7 +109,7 @@ fn without_a_breaker_nothing_is_refused() {
     let shared = new_shared(None);
     (0..1000).for_each(|_| fail(&shared));
     assert_eq!(
-        (shared.breaker.state(START), shared.breaker.refuses(START)),
+        (shared.fetcher.breaker.state(START), shared.fetcher.breaker.refuses(START)),
         (State::Closed, false)
     );
 }

@@ -1,15 +1,15 @@
 use hotrow_admission::shed;
 use hotrow_cache::ReadMode;
-use hotrow_types::key::KeyPart;
+use hotrow_types::key::{CollectionId, KeyPart};
 
 use super::*;
 use crate::fuzzing::new_shared;
-use crate::shared::InflightGuard;
+use crate::shared::Shared;
 
 const START: Nanos = Nanos(1_000_000_000);
 
 /// Returns a watch with the default targets.
-fn watch(shared: &Arc<Shared>) -> Watch {
+fn watch(shared: &Shared) -> Watch {
     let pressure = shed::Config {
         queue_delay_target: Duration::from_millis(20),
         queue_delay_interval: Duration::from_millis(500),
@@ -17,12 +17,21 @@ fn watch(shared: &Arc<Shared>) -> Watch {
         open_files_threshold: 0.85,
     };
     let config = Shed { pressure, memory_limit_bytes: Some(1 << 50), priority_header: false };
-    Watch::new(shared.clone(), Vec::new(), &config)
+    let watched = Watched {
+        load_shedder: Arc::clone(&shared.admission.load_shedder),
+        cache: Arc::clone(&shared.cache),
+        collections: Arc::clone(&shared.collections),
+        workers: Vec::new(),
+        connections_max: shared.limits.connections,
+    };
+    Watch::new(watched, &config)
 }
 
 /// Requests `keys` cold keys, which wait as long as the result is held.
 fn ask(shared: &Shared, keys: i64) -> impl Sized {
-    let key = |id| shared.collections[0].schema.key(&[KeyPart::Integer(id)]).expect("a key");
+    let key = |id| {
+        shared.collections.get(CollectionId(0)).schema.key(&[KeyPart::Integer(id)]).expect("a key")
+    };
     (0..keys).map(|id| shared.cache.lookup(&key(id), ReadMode::Normal, START)).collect::<Vec<_>>()
 }
 
@@ -31,7 +40,7 @@ fn the_database_wait_is_zero_without_waiting_keys() {
     let shared = new_shared(None);
     let mut watch = watch(&shared);
     // As a request delayed by a leaky bucket does.
-    let _place = InflightGuard::take(&shared, false).expect("a place");
+    let _place = shared.admission.inflight.enter(false).expect("a place");
     assert_eq!(watch.reading(START).database_wait, Some(Duration::ZERO));
     let _waiters = ask(&shared, 1);
     assert_eq!(watch.reading(START).database_wait, None, "unknown");
@@ -46,9 +55,9 @@ fn a_lifo_queue_raises_the_level_while_keys_wait() {
     let mut turn = shared.cache.batch_loader(CollectionId(0)).expect("keys wait");
     assert_eq!(turn.next_batch(START).map(|keys| keys.len()), Some(10), "and ten are left");
     // The read that begins now was queued last and did not wait.
-    shared.load_shedder.waited(Duration::ZERO);
+    shared.admission.load_shedder.waited(Duration::ZERO);
     watch.look(START);
-    assert_eq!(shared.load_shedder.load().map(|load| load.delay), Some(Level::Elevated));
-    shared.cache.give_up(CollectionId(0), &crate::trouble::Trouble::Unreadable);
+    assert_eq!(shared.admission.load_shedder.load().map(|load| load.delay), Some(Level::Elevated));
+    shared.cache.give_up(CollectionId(0), &hotrow_source::ReadFailure::Unreadable);
     assert!(!watch.reading(START).standing, "its keys no longer wait");
 }

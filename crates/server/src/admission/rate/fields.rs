@@ -35,7 +35,7 @@ pub(crate) struct Fields {
 
 /// Reason for a 429.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TooMany {
+pub(crate) struct TooMany {
     pub(crate) detail: String,
     /// Whole seconds, at least 1.
     pub(crate) retry_after_s: u64,

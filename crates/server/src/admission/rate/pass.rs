@@ -1,17 +1,15 @@
 //! Rate limits on the path of a request: before the cache is consulted.
 
-use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
-use http::HeaderMap;
 
 use super::{Fields, RateDecision, RateRequest};
-use crate::admission::deadline::RequestTimes;
+use crate::context::{RequestContext, RequestTimes};
 use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
-use crate::shared::InflightGuard;
 
 const TOO_LATE: HttpError =
     HttpError::Overloaded("the rate limit would delay this request beyond its deadline");
@@ -21,26 +19,24 @@ impl Handler {
     /// bounds and that takes a permit of the waiting requests. `ids`: number of requested ids.
     #[inline]
     pub(crate) fn limited(
-        &self,
+        self: &Rc<Self>,
         collection: CollectionId,
         ids: usize,
-        (peer, headers): (IpAddr, &HeaderMap),
-        at: RequestTimes,
-        then: impl FnOnce(&Self, &HeaderMap, RequestTimes) -> Step + Send + 'static,
+        request: &RequestContext<'_>,
+        then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
     ) -> Step {
-        if self.shared.rate.is_off() {
-            return then(self, headers, at);
+        if self.shared.admission.rate.is_off() {
+            return then(self, request);
         }
         match self
             .shared
+            .admission
             .rate
-            .ask(&RateRequest { collection, ids: ids as u64, peer, headers }, at.now)
+            .ask(&RateRequest::new(collection, ids, request), request.times.now)
         {
-            RateDecision::Permit => then(self, headers, at),
-            RateDecision::PermitWithFields(fields) => with_fields(then(self, headers, at), fields),
-            RateDecision::Wait(delay, fields) => {
-                self.after_delay((delay, fields), headers, at, then)
-            }
+            RateDecision::Permit => then(self, request),
+            RateDecision::PermitWithFields(fields) => with_fields(then(self, request), fields),
+            RateDecision::Wait(delay, fields) => self.after_delay(delay, fields, request, then),
             RateDecision::Refuse(why) => Step::problem(&HttpError::TooManyRequests(why)),
             RateDecision::Never(why) => Step::problem(&HttpError::BadBatch(why)),
         }
@@ -51,10 +47,10 @@ impl Handler {
     pub(crate) fn limited_by_head(
         &self,
         collection: CollectionId,
-        (peer, headers): (IpAddr, &HeaderMap),
-        now: Nanos,
+        request: &RequestContext<'_>,
     ) -> Option<Step> {
-        match self.shared.rate.refusal(&RateRequest { collection, ids: 1, peer, headers }, now)? {
+        let asked = RateRequest::new(collection, 1, request);
+        match self.shared.admission.rate.refusal(&asked, request.times.now)? {
             RateDecision::Refuse(why) => Some(Step::problem(&HttpError::TooManyRequests(why))),
             RateDecision::Never(why) => Some(Step::problem(&HttpError::BadBatch(why))),
             RateDecision::Permit | RateDecision::PermitWithFields(_) | RateDecision::Wait(..) => {
@@ -66,28 +62,29 @@ impl Handler {
     /// The deadline counts from the arrival: where the delay alone is longer, the request is
     /// answered at once.
     fn after_delay(
-        &self,
-        (delay, fields): (Duration, Option<Fields>),
-        headers: &HeaderMap,
-        at: RequestTimes,
-        then: impl FnOnce(&Self, &HeaderMap, RequestTimes) -> Step + Send + 'static,
+        self: &Rc<Self>,
+        delay: Duration,
+        fields: Option<Fields>,
+        request: &RequestContext<'_>,
+        then: impl FnOnce(&Rc<Self>, &RequestContext<'_>) -> Step + 'static,
     ) -> Step {
-        match self.shared.deadline(headers, at) {
-            Ok(deadline) if at.now.after(delay) < deadline => {}
+        match self.shared.admission.deadline(request) {
+            Ok(deadline) if request.times.now.after(delay) < deadline => {}
             Ok(_) => return Step::problem(&TOO_LATE),
             Err(problem) => return Step::problem(&problem),
         }
-        let place = match InflightGuard::take(&self.shared, false) {
+        let place = match self.shared.admission.inflight.enter(false) {
             Ok(place) => place,
             Err(problem) => return Step::problem(&problem),
         };
-        let handler = self.clone();
-        let headers = headers.clone();
+        let handler = Rc::clone(self);
+        let mut request = request.to_pending();
         Step::Later(Box::pin(async move {
             tokio::time::sleep(delay).await;
             // If the database is needed, that takes a permit of its own.
             drop(place);
-            let step = then(&handler, &headers, RequestTimes { now: Nanos::now(), ..at });
+            request.times = RequestTimes { now: Nanos::now(), ..request.times };
+            let step = then(&handler, &request.context());
             let step = match fields {
                 Some(fields) => with_fields(step, fields),
                 None => step,

@@ -1,0 +1,89 @@
+//! Served collections, by name and by number. Fixed while the process runs.
+
+use hotrow_types::key::{CollectionId, KeySchema};
+use http::HeaderValue;
+use http::header::InvalidHeaderValue;
+
+use crate::config;
+use crate::route::Router;
+
+/// A collection, ready to serve.
+#[derive(Debug)]
+pub struct Collection {
+    /// First path segment.
+    pub name: String,
+    /// Schema of its keys.
+    pub schema: KeySchema,
+    /// `Cache-Control` of answers.
+    pub cache_control: HeaderValue,
+    /// See the configuration.
+    pub allow_no_cache: bool,
+    /// See the configuration.
+    pub allow_min_position: bool,
+    /// See the configuration.
+    pub priority: hotrow_admission::shed::Priority,
+    /// See the configuration.
+    pub allow_high_priority: bool,
+}
+
+/// All collections.
+#[derive(Debug)]
+pub struct Collections {
+    /// In the order of their numbers.
+    list: Box<[Collection]>,
+    /// Maps names to numbers.
+    pub(crate) router: Router,
+}
+
+impl Collections {
+    /// Numbers collections in the order of the configuration, which is also that of `schemas`.
+    /// `seed`: for the table of names.
+    ///
+    /// # Errors
+    /// If a configured `cache_control` is not a valid header value.
+    pub fn new(
+        configured: &[config::Collection],
+        schemas: &[KeySchema],
+        seed: u64,
+    ) -> Result<Self, InvalidHeaderValue> {
+        let ready = |(collection, schema): (&config::Collection, &KeySchema)| {
+            Ok(Collection {
+                name: collection.name.clone(),
+                schema: schema.clone(),
+                cache_control: HeaderValue::from_str(&collection.cache_control)?,
+                allow_no_cache: collection.allow_no_cache,
+                allow_min_position: collection.allow_min_position,
+                priority: collection.priority,
+                allow_high_priority: collection.allow_high_priority,
+            })
+        };
+        let list: Box<[Collection]> =
+            configured.iter().zip(schemas).map(ready).collect::<Result<_, _>>()?;
+        let router = Router::new(list.iter().map(|collection| collection.name.as_str()), seed);
+        Ok(Self { list, router })
+    }
+
+    /// Returns the collection of that number.
+    #[must_use]
+    pub fn get(&self, CollectionId(id): CollectionId) -> &Collection {
+        &self.list[usize::from(id)]
+    }
+
+    /// Returns all, in the order of their numbers.
+    #[must_use]
+    pub fn all(&self) -> &[Collection] {
+        &self.list
+    }
+
+    /// Returns their number.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns their numbers.
+    pub fn ids(&self) -> impl Iterator<Item = CollectionId> + use<> {
+        // At most 1,000 collections: see the configuration.
+        (0..self.list.len() as u16).map(CollectionId)
+    }
+}

@@ -1,0 +1,101 @@
+//! Context of a request: what its handler knows besides its route and its body.
+//!
+//! hyper calls a service of its own for each connection. That service owns the connection's
+//! [`ConnectionContext`], and the [`RequestContext`] of each request borrows from it: a hit copies
+//! and allocates nothing. A request that waits becomes a [`PendingRequest`].
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use hotrow_measure::clock::Nanos;
+use http::HeaderMap;
+
+use crate::guard::phase::Activity;
+use crate::scan_detector::ScanDetector;
+
+/// State of a connection that its requests use. One thread uses it.
+#[derive(Debug)]
+pub struct ConnectionContext {
+    /// Address of the client, or of a proxy in front of it.
+    pub peer: IpAddr,
+    /// Holds the reservations of answers whose last bytes are not yet in the kernel.
+    pub(crate) activity: Rc<Activity>,
+    /// Lookups of the connection's requests.
+    pub(crate) scan_detector: ScanDetector,
+}
+
+impl ConnectionContext {
+    /// Creates the context of a connection from `peer`.
+    #[must_use]
+    pub fn new(peer: IpAddr, activity: Rc<Activity>) -> Rc<Self> {
+        Rc::new(Self { peer, activity, scan_detector: ScanDetector::default() })
+    }
+}
+
+/// Times of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTimes {
+    /// Arrival of the complete head.
+    pub(crate) arrived: Nanos,
+    /// Arrival of the complete request, body included.
+    pub(crate) complete: Nanos,
+    /// Present time; later than the others where the request was delayed.
+    pub(crate) now: Nanos,
+}
+
+impl RequestTimes {
+    /// Returns the times of a request without a body, at its arrival.
+    pub(crate) fn of_arrival(now: Nanos) -> Self {
+        Self { arrived: now, complete: now, now }
+    }
+}
+
+/// A request in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestContext<'a> {
+    /// The connection over which it came.
+    pub(crate) connection: &'a Rc<ConnectionContext>,
+    /// Its header fields.
+    pub(crate) headers: &'a HeaderMap,
+    /// Its times.
+    pub(crate) times: RequestTimes,
+}
+
+impl RequestContext<'_> {
+    /// Returns the request as a future can hold it. Allocates for the header fields.
+    pub(crate) fn to_pending(self) -> PendingRequest {
+        PendingRequest {
+            connection: Rc::clone(self.connection),
+            headers: self.headers.clone(),
+            times: self.times,
+        }
+    }
+}
+
+/// A request that waits for a delay, the database, the feed or its body.
+#[derive(Debug)]
+pub(crate) struct PendingRequest {
+    /// See [`RequestContext`].
+    pub(crate) connection: Rc<ConnectionContext>,
+    /// See [`RequestContext`].
+    pub(crate) headers: HeaderMap,
+    /// See [`RequestContext`].
+    pub(crate) times: RequestTimes,
+}
+
+impl PendingRequest {
+    /// Returns its context.
+    pub(crate) fn context(&self) -> RequestContext<'_> {
+        RequestContext { connection: &self.connection, headers: &self.headers, times: self.times }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns the context of a new connection.
+    pub(crate) fn connection() -> Rc<ConnectionContext> {
+        ConnectionContext::new(IpAddr::from([192, 0, 2, 1]), Rc::new(Activity::new(Nanos(1))))
+    }
+}

@@ -1,0 +1,91 @@
+//! Writer of the header values that differ from record to record. One per worker: values of many
+//! answers share one allocation, so that the hit path does not allocate.
+
+use std::cell::RefCell;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use hotrow_types::version::Position;
+use http::HeaderValue;
+
+/// Size of the arena; another one is allocated when it is used up.
+const ARENA_BYTES: usize = 16 << 10;
+const ETAG_BYTES: usize = 18;
+
+/// Writer of a worker's header values. One thread uses it.
+#[derive(Debug)]
+pub(crate) struct HeaderWriter {
+    arena: RefCell<BytesMut>,
+    /// Most entries were read while the feed stood still, so neighbours share their position.
+    last: RefCell<Option<(Position, HeaderValue)>>,
+}
+
+impl Default for HeaderWriter {
+    fn default() -> Self {
+        Self { arena: RefCell::new(BytesMut::with_capacity(ARENA_BYTES)), last: RefCell::new(None) }
+    }
+}
+
+impl HeaderWriter {
+    /// Returns the entity tag of a body with this hash.
+    pub(crate) fn etag(&self, hash: u64) -> HeaderValue {
+        self.write(ETAG_BYTES, |out| put_etag(out, hash))
+    }
+
+    /// Returns a position as a header value.
+    pub(crate) fn position(&self, position: Position) -> HeaderValue {
+        let mut last = self.last.borrow_mut();
+        match &*last {
+            Some((last, value)) if *last == position => value.clone(),
+            _ => {
+                let value = self.write(Position::TEXT_BYTES_MAX, |out| put_position(out, position));
+                *last = Some((position, value.clone()));
+                value
+            }
+        }
+    }
+
+    fn write(&self, bytes_max: usize, write: impl FnOnce(&mut BytesMut)) -> HeaderValue {
+        let mut arena = self.arena.borrow_mut();
+        if arena.capacity() - arena.len() < bytes_max {
+            *arena = BytesMut::with_capacity(ARENA_BYTES);
+        }
+        write(&mut arena);
+        let value: Bytes = arena.split().freeze();
+        // Only digits, letters, quotes and hyphens are written.
+        HeaderValue::from_maybe_shared(value).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
+fn put_etag(out: &mut BytesMut, hash: u64) {
+    out.put_u8(b'"');
+    put_hex(out, hash);
+    out.put_u8(b'"');
+}
+
+fn put_position(out: &mut BytesMut, position: Position) {
+    put_hex(out, position.incarnation);
+    out.put_u8(b'-');
+    out.put_slice(itoa::Buffer::new().format(position.at).as_bytes());
+}
+
+fn put_hex(out: &mut BytesMut, value: u64) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits: [u8; 16] = std::array::from_fn(|i| DIGITS[(value >> (60 - 4 * i)) as usize & 15]);
+    out.put_slice(&digits);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_equal_the_ordinary_formatting() {
+        let writer = HeaderWriter::default();
+        let position = Position { incarnation: 0x1234_5678_9abc_def0, at: u64::MAX };
+        assert_eq!(writer.position(position).to_str().unwrap(), position.to_string());
+        assert_eq!(writer.etag(0xff00), "\"000000000000ff00\"");
+        for _ in 0..2000 {
+            assert_eq!(writer.position(position).len(), Position::TEXT_BYTES_MAX);
+        }
+    }
+}
