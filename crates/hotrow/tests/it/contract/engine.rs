@@ -81,6 +81,16 @@ impl Step {
             Self::Move { from, row } => vec![(*from, false), (row.key, true)],
         }
     }
+
+    /// Returns the key that shows whether the step was committed, and the version of its row then.
+    pub(crate) fn proof(&self) -> (u32, Option<u64>) {
+        match self {
+            Self::Insert(row) | Self::Update { row, .. } | Self::Move { row, .. } => {
+                (row.key, Some(row.version))
+            }
+            Self::Delete { key } => (*key, None),
+        }
+    }
 }
 
 /// Times of a commit's visibility and its bounds in the log: it became visible between `begun_ns`

@@ -62,12 +62,7 @@ impl MongoSession {
 
     /// Returns true if a commit whose answer was lost took effect; its last step shows it.
     fn was_committed(&mut self, steps: &[Step]) -> bool {
-        let (key, version) = match steps.last().expect("a commit has steps") {
-            Step::Delete { key } => (*key, None),
-            Step::Insert(row) | Step::Update { row, .. } | Step::Move { row, .. } => {
-                (row.key, Some(row.version))
-            }
-        };
+        let (key, version) = steps.last().expect("a commit has steps").proof();
         let end = Instant::now() + OUTAGE_MAX;
         loop {
             let find = self.items.find_one(doc! { "_id": key as i32 });
