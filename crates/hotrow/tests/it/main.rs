@@ -23,4 +23,5 @@ mod mongodb;
 mod mysql;
 mod overload;
 mod postgres;
+mod shop;
 mod verify;

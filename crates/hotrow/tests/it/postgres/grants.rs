@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use crate::postgres::server::Server as Postgres;
-use crate::postgres::shop::{
-    Shop, await_body, await_started, await_status, cached, losses, starts,
-};
+use crate::postgres::shop::Shop;
+use crate::shop::{await_body, await_started, await_status, cached, losses, starts};
 use hotrow_testkit::harness::{Config, Ended, Server};
 
 /// The page whose first block of SQL creates the role.
