@@ -1,32 +1,13 @@
 //! Problems of a deployment are reported at the start, in one message with their remedies; and the
 //! remedies work.
 
-use std::time::Duration;
-
 use mongodb::bson::doc;
 
 use crate::mongodb::place::Place;
 use crate::mongodb::shop::{Shop, body};
 use crate::mongodb::standin::{Failure, Kind, Standin, Trouble};
-use crate::shop::{await_body, cached};
-use hotrow_testkit::harness::{Config, Ended, Server};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Starts with a configuration that must fail, and returns the output.
-#[track_caller]
-fn refusal(config: &Config) -> String {
-    let ended = Ended::run_config(config, PATIENCE);
-    assert_ne!(ended.code(), 0, "{ended:?}");
-    format!("{}{}", ended.output, ended.log)
-}
-
-#[track_caller]
-fn assert_contains(text: &str, all: &[&str]) {
-    for part in all {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
-    }
-}
+use crate::shop::{assert_contains, await_body, cached, failed_start, refusal};
+use hotrow_testkit::harness::{Config, Server};
 
 #[test]
 fn all_problems_are_reported_at_once() {
@@ -85,11 +66,11 @@ fn wrong_connection_strings_are_refused_without_the_password() {
     let shop = Shop::on_standin();
     let hosts = format!("127.0.0.1:{}", shop.place.standin().port(0));
     let over = |url: &str| {
-        refusal(
-            &Config::over(url)
-                .set("collections.products.key", "\"_id\"")
-                .set("source.connect_timeout", "\"2s\""),
-        )
+        let config = Config::over(url)
+            .set("collections.products.key", "\"_id\"")
+            .set("source.connect_timeout", "\"2s\"");
+        // A mistake in the configuration has another status than a refused database.
+        failed_start(&config).1
     };
     // A database must be named; reads go to the primary.
     assert_contains(

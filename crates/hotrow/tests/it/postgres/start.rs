@@ -1,30 +1,10 @@
 //! Faults of a database are reported at the start, in one message with the remedies, and the
 //! remedies work.
 
-use std::time::Duration;
-
 use crate::postgres::server::Server as Postgres;
 use crate::postgres::shop::Shop;
-use crate::shop::{await_body, cached};
-use hotrow_testkit::harness::{Config, Ended, Server};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Starts with a configuration that must fail; returns its message.
-#[track_caller]
-fn refusal(config: &Config) -> String {
-    let ended = Ended::run_config(config, PATIENCE);
-    assert_eq!(ended.code(), 1, "{ended:?}");
-    format!("{}{}", ended.output, ended.log)
-}
-
-/// Asserts that the message contains all of these.
-#[track_caller]
-fn assert_contains(text: &str, all: &[&str]) {
-    for part in all {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
-    }
-}
+use crate::shop::{assert_contains, await_body, cached, refusal};
+use hotrow_testkit::harness::{Config, Server};
 
 #[test]
 fn all_faults_are_reported_at_once_and_the_remedies_work() {

@@ -4,7 +4,12 @@
 use std::time::Duration;
 
 use crate::backend::Backend;
-use hotrow_testkit::harness::{Answer, Client, Config, SOON, Server, await_some, await_until};
+use hotrow_testkit::harness::{
+    Answer, Client, Config, Ended, SOON, Server, await_some, await_until,
+};
+
+/// Time limit for a start that must fail.
+const REFUSED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Makes all tests of these modules for one engine.
 macro_rules! shop_tests {
@@ -83,6 +88,30 @@ pub(crate) fn with_options(config: Config, collections: &[&str]) -> Config {
             .set(&format!("collections.{name}.allow_no_cache"), "true")
             .set(&format!("collections.{name}.allow_min_position"), "true")
     })
+}
+
+/// Starts over a database that must be refused; returns the messages.
+#[track_caller]
+pub(crate) fn refusal(config: &Config) -> String {
+    let (status, text) = failed_start(config);
+    assert_eq!(status, 1, "{text}");
+    text
+}
+
+/// Starts with a configuration that must fail; returns its exit status and messages.
+#[track_caller]
+pub(crate) fn failed_start(config: &Config) -> (i32, String) {
+    let ended = Ended::run_config(config, REFUSED_WITHIN);
+    assert_ne!(ended.code(), 0, "{ended:?}");
+    (ended.code(), format!("{}{}", ended.output, ended.log))
+}
+
+/// Asserts that the text contains all of these.
+#[track_caller]
+pub(crate) fn assert_contains(text: &str, all: &[&str]) {
+    for part in all {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
 }
 
 /// Reads until the answer is a hit, and returns it.

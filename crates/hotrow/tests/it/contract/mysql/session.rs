@@ -1,20 +1,14 @@
 //! A writer's connection to MariaDB or MySQL. It survives crashes of the server: it reconnects, and
 //! looks up a COMMIT whose answer was lost.
 
-use std::time::{Duration, Instant};
-
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, Row as Answer};
 use tokio::runtime::Runtime;
 
 use crate::contract::board::Board;
-use crate::contract::engine::{Commit, Row, Session, Step};
+use crate::contract::engine::{Commit, Row, Session, Step, until_answered};
 use crate::contract::sql::SqlSession;
 
-/// Longest time without a server.
-const OUTAGE_MAX: Duration = Duration::from_secs(60);
-/// Wait between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Errors after which a transaction may be repeated: server shutdown, lock wait time-out, deadlock,
 /// interrupted query, killed connection.
 const RETRYABLE_ERRORS: [u16; 5] = [1053, 1205, 1213, 1317, 1927];
@@ -55,16 +49,9 @@ impl MysqlSession {
     }
 
     fn connect(&self) -> Conn {
-        let end = Instant::now() + OUTAGE_MAX;
-        loop {
-            let connected =
-                self.runtime.block_on(async { Conn::new(Opts::from_url(&self.url)?).await });
-            match connected {
-                Ok(conn) => return conn,
-                Err(error) => assert!(Instant::now() < end, "a writer cannot connect: {error}"),
-            }
-            std::thread::sleep(RETRY_PAUSE);
-        }
+        until_answered(|| {
+            self.runtime.block_on(async { Conn::new(Opts::from_url(&self.url)?).await })
+        })
     }
 
     /// Repeats a query until it is answered.

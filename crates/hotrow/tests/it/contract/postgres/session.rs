@@ -2,19 +2,14 @@
 //! up a COMMIT whose answer was lost.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 use crate::contract::board::Board;
-use crate::contract::engine::{Commit, Row, Session, Step};
+use crate::contract::engine::{Commit, Row, Session, Step, until_answered};
 use crate::contract::sql::SqlSession;
 
-/// Longest time without a server.
-const OUTAGE_MAX: Duration = Duration::from_secs(60);
-/// Wait between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const LOG_END: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0')::text";
 
 /// A connection, reopened on demand.
@@ -49,19 +44,13 @@ impl PostgresSession {
     }
 
     fn connect(&self) -> Client {
-        let end = Instant::now() + OUTAGE_MAX;
-        loop {
-            let connected: Result<Client, Error> = self.runtime.block_on(async {
+        until_answered(|| {
+            self.runtime.block_on(async {
                 let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
                 tokio::spawn(connection);
-                Ok(client)
-            });
-            match connected {
-                Ok(client) => return client,
-                Err(error) => assert!(Instant::now() < end, "a writer cannot connect: {error}"),
-            }
-            std::thread::sleep(RETRY_PAUSE);
-        }
+                Ok::<_, Error>(client)
+            })
+        })
     }
 
     /// Repeats a query until it is answered.
