@@ -99,6 +99,16 @@ impl Server {
         u64::from_str_radix(&self.query(INCARNATION_SQL), 16).expect("hexadecimal digits")
     }
 
+    /// Returns the log's end in the form of positions: number of the newest file and offset.
+    #[track_caller]
+    pub fn log_end(&self) -> u64 {
+        let text = self.query("SHOW MASTER STATUS");
+        let mut fields = text.split('\t');
+        let file = fields.next().and_then(|name| name.rsplit('.').next()).expect("a file");
+        let file: u64 = file.parse().expect("a number");
+        file << 40 | fields.next().and_then(|n| n.parse::<u64>().ok()).expect("an offset")
+    }
+
     /// Waits for the second after the one in which the server started, so that a restart differs.
     #[track_caller]
     pub fn await_next_second(&self) {

@@ -2,11 +2,18 @@
 //! same for all engines.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::{Duration, Instant};
 
 use crate::contract::board::Board;
 use crate::contract::history::Ns;
 use crate::contract::run::Plan;
 use hotrow_testkit::harness::Config;
+
+/// Longest time without a server.
+const OUTAGE_MAX: Duration = Duration::from_secs(60);
+/// Wait between two attempts to reach a server.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A database engine.
 pub(crate) trait Engine: 'static {
@@ -45,6 +52,19 @@ pub(crate) trait Session: Send + 'static {
     fn roll_back(&mut self, key: u32, version: u64);
 }
 
+/// Repeats an attempt of a writer until the server answers. A writer survives crashes of its
+/// server.
+pub(crate) fn until_answered<T, E: Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let end = Instant::now() + OUTAGE_MAX;
+    loop {
+        match attempt() {
+            Ok(answer) => return answer,
+            Err(error) => assert!(Instant::now() < end, "a writer has no server: {error}"),
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
 /// One change within a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -79,6 +99,16 @@ impl Step {
             Self::Insert(row) | Self::Update { row, .. } => vec![(row.key, true)],
             Self::Delete { key } => vec![(*key, false)],
             Self::Move { from, row } => vec![(*from, false), (row.key, true)],
+        }
+    }
+
+    /// Returns the key that shows whether the step was committed, and the version of its row then.
+    pub(crate) fn proof(&self) -> (u32, Option<u64>) {
+        match self {
+            Self::Insert(row) | Self::Update { row, .. } | Self::Move { row, .. } => {
+                (row.key, Some(row.version))
+            }
+            Self::Delete { key } => (*key, None),
         }
     }
 }

@@ -3,65 +3,86 @@
 //! several times.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::contract::board::Instance;
+use crate::contract::disturbances::Disturbance;
 use crate::contract::engine::Engine;
 use crate::contract::mix::{
     ORDINARY, PURGE_EVERY, assert_all, purge_something, save_summary, summarize,
 };
+use crate::contract::networked::Networked;
 use crate::contract::reader::ReadProfile;
-use crate::contract::rows::Random;
+use crate::contract::rows::{Random, Sizes};
 use crate::contract::rules::RULES;
-use crate::contract::run::Trial;
+use crate::contract::run::{Plan, Trial};
 use hotrow_testkit::harness::await_until;
 
 /// Undisturbed time between two disturbances.
 const UNDISTURBED: Duration = Duration::from_millis(500);
 /// Longest time for the service to recover unaided: 10 s until a hung session is given up, then the
 /// back-off and the server's own recovery.
-pub(crate) const RECOVERY: Duration = Duration::from_secs(40);
-
-/// Disturbances of an engine.
-pub(crate) trait Disturbances<E: Engine> {
-    /// One disturbance.
-    type Disturbance: Copy + Debug + 'static;
-
-    const ALL: &'static [Self::Disturbance];
-
-    /// Returns true if the disturbance ends the feed.
-    fn ends_the_feed(disturbance: Self::Disturbance) -> bool;
-
-    /// Applies the disturbance and ends it; `victim` is the instance that it affects, if it affects
-    /// one.
-    fn apply(
-        &mut self,
-        run: &mut Trial<E>,
-        disturbance: Self::Disturbance,
-        victim: Instance,
-        random: &mut Random,
-    );
-
-    /// Asserts that every position of the run belongs to one log.
-    fn assert_one_log(run: &Trial<E>);
-}
+const RECOVERY: Duration = Duration::from_secs(40);
 
 /// Size of a run.
-pub(crate) struct Goal {
-    pub(crate) name: &'static str,
-    pub(crate) reads: u64,
-    pub(crate) changes: u64,
+struct Goal {
+    name: String,
+    reads: u64,
+    changes: u64,
     /// Least number of times that each disturbance is applied.
-    pub(crate) rounds: u32,
-    pub(crate) within: Duration,
+    rounds: u32,
+    within: Duration,
+}
+
+/// Test of the writers: their histories equal the database after every fault.
+pub(crate) fn histories_equal_the_database_after_crashes<E: Networked>() {
+    let sizes = Sizes { from: 10, to: 90 };
+    let mut run = Trial::<E>::networked(Plan { keys: 300, sizes, reserved: 5, ..Plan::default() });
+    run.start_writers();
+    for round in 1..=4 {
+        run.await_counts(0, 300 * round, RECOVERY);
+        run.database.kill();
+        run.restart();
+        run.change_reserved();
+        E::after_crash(&mut run, round);
+    }
+    run.await_counts(0, 300 * 5, RECOVERY);
+    run.stop_writers();
+    let rows = <E as Engine>::rows(&run.database);
+    for (key, history) in run.histories.iter().enumerate() {
+        let last = history.last().present.then(|| history.next_version() - 1);
+        assert_eq!(rows.get(&(key as u32)).copied(), last, "key {key}");
+    }
+    let newest = run.histories.iter().map(|history| history.last().at).max();
+    assert!(newest <= Some(run.database.log_end()), "a commit past the log's end");
+}
+
+pub(crate) fn contract_holds_under_every_disturbance<E: Networked>() {
+    run::<E>(&Goal {
+        name: format!("{}-short", E::NAME),
+        reads: E::READS_SHORT,
+        changes: 10_000,
+        rounds: 1,
+        within: Duration::from_secs(300),
+    });
+}
+
+pub(crate) fn contract_holds_in_a_long_run<E: Networked>() {
+    run::<E>(&Goal {
+        name: format!("{}-long", E::NAME),
+        reads: 1_000_000,
+        changes: 100_000,
+        rounds: 10,
+        within: Duration::from_secs(3600),
+    });
 }
 
 /// Carries out the run, judges every answer and saves the counts.
-pub(crate) fn run<E: Engine, W: Disturbances<E>>(mut run: Trial<E>, mut disturber: W, goal: &Goal) {
+fn run<E: Networked>(goal: &Goal) {
+    let mut run = Trial::<E>::networked(E::mixed_plan());
     let began = Instant::now();
     // Short TTLs, so that entries expire; short time-outs, so that stalled operations are given up.
     let config = run.config().with(&[
@@ -79,45 +100,40 @@ pub(crate) fn run<E: Engine, W: Disturbances<E>>(mut run: Trial<E>, mut disturbe
     // While the feed is behind, one instance reads the database and the other serves stale answers,
     // marked.
     let second = run.serve(&config.clone().set("cache.when_stale", "\"stale\""), &[]);
-    let mut applied: BTreeMap<String, u64> = BTreeMap::new();
+    let mut applied: BTreeMap<&str, u64> = BTreeMap::new();
     for round in 0.. {
         let done =
             [&run.board.reads, &run.board.changes].map(|count| count.load(Ordering::Relaxed));
         if round >= goal.rounds && done[0] >= goal.reads && done[1] >= goal.changes {
             break;
         }
-        for disturbance in shuffled(W::ALL, &mut random) {
+        for disturbance in shuffled(E::disturbances(), &mut random) {
             let in_time = began.elapsed() < goal.within;
             assert!(
                 in_time,
                 "not within {:?}: {done:?} reads and changes, {applied:?}",
                 goal.within
             );
-            disturb(&mut run, &mut disturber, disturbance, [first, second], &mut random);
-            *applied.entry(format!("{disturbance:?}")).or_default() += 1;
+            disturb(&mut run, &disturbance, [first, second], &mut random);
+            *applied.entry(disturbance.name).or_default() += 1;
         }
     }
     run.stop_writers();
     run.converged();
     run.stop_readers();
-    judge::<E, W>(&run, goal, began.elapsed(), &applied);
+    judge(&run, goal, began.elapsed(), &applied);
 }
 
-fn judge<E: Engine, W: Disturbances<E>>(
-    run: &Trial<E>,
-    goal: &Goal,
-    took: Duration,
-    applied: &BTreeMap<String, u64>,
-) {
+fn judge<E: Networked>(run: &Trial<E>, goal: &Goal, took: Duration, applied: &BTreeMap<&str, u64>) {
     let report = run.judge(&run.terms());
-    W::assert_one_log(run);
-    let mut summary = summarize(run, goal.name, took);
+    run.assert_known_logs();
+    let mut summary = summarize(run, &goal.name, took);
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
     summary["rules_applied"] =
         RULES.iter().map(|r| (format!("{r:?}"), json!(report.applied.get(r)))).collect();
     summary["disturbances"] = json!(applied);
     println!("{summary:#}");
-    save_summary(goal.name, &summary);
+    save_summary(&goal.name, &summary);
     assert_counts(&summary, goal);
     for rule in RULES {
         assert!(report.applied.get(&rule).is_some_and(|n| *n > 0), "{rule:?} had nothing to judge");
@@ -125,10 +141,9 @@ fn judge<E: Engine, W: Disturbances<E>>(
 }
 
 /// Applies a disturbance and waits until both instances have recovered unaided.
-fn disturb<E: Engine, W: Disturbances<E>>(
+fn disturb<E: Networked>(
     run: &mut Trial<E>,
-    disturber: &mut W,
-    disturbance: W::Disturbance,
+    disturbance: &Disturbance<E>,
     instances: [Instance; 2],
     random: &mut Random,
 ) {
@@ -137,14 +152,15 @@ fn disturb<E: Engine, W: Disturbances<E>>(
     };
     let before = instances.map(|instance| (run.losses(instance, None), starts(run, instance)));
     let victim = random.one_of(&instances);
-    disturber.apply(run, disturbance, victim, random);
+    disturbance.apply(run, victim, random);
+    let name = disturbance.name;
     for (instance, (losses, started)) in instances.into_iter().zip(before) {
-        if W::ends_the_feed(disturbance) {
+        if disturbance.ends_the_feed {
             let again = || run.losses(instance, None) > losses && starts(run, instance) > started;
-            await_until(&format!("a loss and a start after {disturbance:?}"), RECOVERY, again);
+            await_until(&format!("a loss and a start after {name}"), RECOVERY, again);
         }
         let mut admin = hotrow_testkit::harness::Client::connect(instance.admin);
-        await_until(&format!("/readyz after {disturbance:?}"), RECOVERY, || {
+        await_until(&format!("/readyz after {name}"), RECOVERY, || {
             admin.get("/readyz").status == 200
         });
     }
@@ -152,14 +168,14 @@ fn disturb<E: Engine, W: Disturbances<E>>(
     // The end of a session may be noticed late: the next disturbance must find a live feed.
     for instance in instances {
         let mut admin = hotrow_testkit::harness::Client::connect(instance.admin);
-        await_until(&format!("/readyz long after {disturbance:?}"), RECOVERY, || {
+        await_until(&format!("/readyz long after {name}"), RECOVERY, || {
             admin.get("/readyz").status == 200
         });
     }
 }
 
 /// Purges at intervals for this time.
-fn purge_for<E: Engine>(run: &mut Trial<E>, random: &mut Random, time: Duration) {
+fn purge_for<E: Networked>(run: &mut Trial<E>, random: &mut Random, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         purge_something(&mut run.purges, &run.board, random);
@@ -167,8 +183,7 @@ fn purge_for<E: Engine>(run: &mut Trial<E>, random: &mut Random, time: Duration)
     }
 }
 
-fn shuffled<T: Copy>(all: &[T], random: &mut Random) -> Vec<T> {
-    let mut all = all.to_vec();
+fn shuffled<T>(mut all: Vec<T>, random: &mut Random) -> Vec<T> {
     for i in (1..all.len()).rev() {
         all.swap(i, random.below(i as u64 + 1) as usize);
     }

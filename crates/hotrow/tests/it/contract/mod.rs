@@ -5,19 +5,27 @@
 //! Reading order: [`rules`] (the contract as a checker), [`history`] and [`observation`] (its
 //! input), [`explain`] (the report of a violation), [`writer`], [`reader`] and [`ask`] (the load),
 //! [`engine`] (the databases), [`run`] (all parts together), then the tests: [`mix`], [`race_a`],
-//! [`faults`], and over a network ([`mixed`]) [`postgres`], [`mysql`] and [`mongodb`].
+//! [`faults`].
+//!
+//! Over a network: [`networked`] (its engines, with [`sql`]), [`disturbances`] and [`mixed`] (all of
+//! them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
+//! disabled), [`hidden`] and [`visibility`] (changes delivered before they are visible), then the
+//! engines that these tests run over: [`postgres`], [`mysql`] and [`mongodb`].
 
 mod ask;
 mod board;
+mod disturbances;
 mod engine;
 mod explain;
 mod faults;
 mod held;
+mod hidden;
 mod history;
 mod mix;
 mod mixed;
 mod mongodb;
 mod mysql;
+mod networked;
 mod observation;
 mod postgres;
 #[cfg(feature = "failpoints")]
@@ -26,5 +34,9 @@ mod reader;
 mod rows;
 mod rules;
 mod run;
+mod safeguards;
+mod scenario;
+mod sql;
 mod sqlite;
+mod visibility;
 mod writer;

@@ -1,5 +1,6 @@
 //! A run: a database, instances, writers, readers, and the check at its end.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -81,6 +82,8 @@ pub(crate) struct Trial<E: Engine> {
     test_writer: Option<Writer<E::Session>>,
     /// Histories of each writer.
     pub(crate) writer_histories: Vec<SharedHistories>,
+    /// Ids of the logs that the database has had, for engines on which a restart begins another.
+    pub(crate) logs: BTreeSet<u64>,
     pub(crate) purges: Vec<Purge>,
     pub(crate) observations: Vec<Observation>,
     pub(crate) histories: Histories,
@@ -89,11 +92,7 @@ pub(crate) struct Trial<E: Engine> {
 impl<E: Engine> Trial<E> {
     /// Creates the database.
     pub(crate) fn new(plan: Plan) -> Self {
-        Self::over(E::create(&plan), plan)
-    }
-
-    /// Creates a run over a database made by [`Engine::create`].
-    pub(crate) fn over(database: E::Database, plan: Plan) -> Self {
+        let database = E::create(&plan);
         let histories = plan.first_histories();
         let board = Arc::new(Board::new());
         Self {
@@ -105,6 +104,7 @@ impl<E: Engine> Trial<E> {
             readers: Vec::new(),
             test_writer: None,
             writer_histories: Vec::new(),
+            logs: BTreeSet::new(),
             purges: Vec::new(),
             observations: Vec::new(),
             histories,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mongodb::bson::{Bson, doc};
 
 use crate::mongodb::place::collection_of;
-use crate::mongodb::shop::{Shop, await_body, await_status, body, cached, losses, staleness};
+use crate::mongodb::shop::{Shop, body};
+use crate::shop::{await_body, await_status, cached, losses, staleness};
 use hotrow_testkit::harness::{SOON, Server, await_mostly, await_until};
 
 #[test]
@@ -164,7 +165,7 @@ fn a_transaction_of_thousands() {
 fn an_idle_database_stays_fresh_and_so_does_a_busy_one() {
     const BOUND: Duration = Duration::from_secs(1);
     let shop = Shop::with_products();
-    let server = Server::start(&shop.config(&["products"]).set("cache.max_staleness", "\"1s\""));
+    let server = Server::start(&shop.config_of(&["products"]).set("cache.max_staleness", "\"1s\""));
     let mut client = server.client();
     cached(&mut client, "/products/1");
     // Writes to other collections must not count as staleness, and silence must not either.
@@ -192,7 +193,7 @@ fn documents_as_keys() {
         ],
     );
     let config = shop
-        .config(&["pairs"])
+        .config_of(&["pairs"])
         .set("collections.pairs.key", "[\"_id.a\", \"_id.b\"]")
         .set("collections.pairs.key_type", "[\"integer\", \"text\"]");
     let server = Server::start(&config);

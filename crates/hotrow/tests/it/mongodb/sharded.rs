@@ -2,12 +2,13 @@
 //! tested here.
 
 use crate::mongodb::place::Place;
-use crate::mongodb::shop::{Shop, await_body, body, cached, losses};
+use crate::mongodb::shop::{Shop, body};
 use crate::mongodb::standin::Kind;
+use crate::shop::{await_body, await_status, cached, losses};
 
 #[test]
 fn a_mongos_is_followed_like_a_replica_set() {
-    let shop = Shop::filled(Place::on_kind(Kind::Mongos, 1));
+    let shop = Shop::over(Place::on_kind(Kind::Mongos, 1), 1).filled();
     let server = shop.serve(&["products"]);
     let mut client = server.client();
     for price in 1..=5 {
@@ -18,10 +19,10 @@ fn a_mongos_is_followed_like_a_replica_set() {
         assert_eq!((answer.status, answer.text()), (200, body(1, price)));
     }
     shop.place.delete("products", 1);
-    crate::mongodb::shop::await_status(&mut client, "/products/1", 404);
+    await_status(&mut client, "/products/1", 404);
     cached(&mut client, "/products/2");
     shop.place.ask(async |database| database.drop().await);
-    crate::mongodb::shop::await_status(&mut client, "/products/2", 404);
+    await_status(&mut client, "/products/2", 404);
     shop.place.insert("products", [mongodb::bson::doc! { "_id": 2, "name": "p2", "price": 9 }]);
     await_body(&mut client, "/products/2", &body(2, 9));
     assert_eq!(losses(&server, None), 0.0);

@@ -1,54 +1,46 @@
-//! Test database with collections, and helpers to query the service over it.
-
-use std::time::Duration;
+//! Test database with collections, on a deployment or on a stand-in.
 
 use mongodb::bson::{Document, doc};
 
-use crate::mongodb::place::Place;
-use hotrow_testkit::harness::{Answer, Client, Config, SOON, Server, await_some, await_until};
-
-/// Database for the service.
-pub(crate) struct Shop {
-    pub(crate) place: Place,
-}
+use crate::backend::Backend as _;
+pub(crate) use crate::backend::mongo::Mongo as Shop;
+use crate::mongodb::place::{Place, collection_of};
+use crate::shop::{self, with_options};
+use hotrow_testkit::harness::{Answer, Config, SOON, Server, await_until};
 
 impl Shop {
     /// Creates `products(_id, name, price)` with ids 1 to 200, on a real deployment if there is
     /// one, otherwise on a stand-in.
     pub(crate) fn with_products() -> Self {
-        Self::filled(Place::any())
+        Self::filled(Self::over(Place::any(), 1))
     }
 
     /// Creates the products on a stand-in, for tests of faults.
     pub(crate) fn on_standin() -> Self {
-        Self::filled(Place::on_standin())
+        Self::filled(Self::over(Place::on_standin(), 1))
     }
 
     /// Creates the products in this database.
-    pub(crate) fn filled(place: Place) -> Self {
-        place.insert("products", (1..=200).map(product));
-        Self { place }
+    pub(crate) fn filled(self) -> Self {
+        self.place.insert("products", (1..=200).map(product));
+        self
     }
 
     /// Creates no collection; on a real deployment if there is one.
     pub(crate) fn empty() -> Self {
-        Self { place: Place::any() }
+        Self::over(Place::any(), 1)
     }
 
     /// Returns the configuration that serves these collections.
-    pub(crate) fn config(&self, collections: &[&str]) -> Config {
-        let config = Config::over(self.place.url());
-        collections.iter().fold(config, |config, name| {
-            config
-                .set(&format!("collections.{name}.key"), "\"_id\"")
-                .set(&format!("collections.{name}.allow_no_cache"), "true")
-                .set(&format!("collections.{name}.allow_min_position"), "true")
+    pub(crate) fn config_of(&self, collections: &[&str]) -> Config {
+        collections.iter().fold(with_options(self.config(), collections), |config, name| {
+            config.set(&format!("collections.{name}.key"), "\"_id\"")
         })
     }
 
     #[track_caller]
     pub(crate) fn serve(&self, collections: &[&str]) -> Server {
-        Server::start(&self.config(collections))
+        Server::start(&self.config_of(collections))
     }
 
     #[track_caller]
@@ -77,56 +69,38 @@ pub(crate) fn body(id: i32, price: i32) -> String {
     format!("{{\"_id\":{id},\"name\":\"p{id}\",\"price\":{price}}}")
 }
 
-/// Reads until the answer is a hit, and returns it.
-#[track_caller]
-pub(crate) fn cached(client: &mut Client, path: &str) -> Answer {
-    await_some(&format!("{path} to be cached"), SOON, || {
-        let answer = client.get(path);
-        (answer.cache() == "hit").then_some(answer)
-    })
-}
+impl shop::Shop for Shop {
+    const CONNECTION_THREAD: &'static str = "mongodb";
 
-#[track_caller]
-pub(crate) fn await_body(client: &mut Client, path: &str, body: &str) {
-    let mut last = None;
-    let wait = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        await_until(&format!("{path} to be {body}"), SOON, || {
-            let answer = client.get(path);
-            let found = answer.status == 200 && answer.text() == body;
-            last = Some(answer);
-            found
+    fn open() -> Self {
+        Self::on_standin()
+    }
+
+    fn config_of_products(&self) -> Config {
+        self.config_of(&["products"])
+    }
+
+    fn body(id: u32, price: u32) -> String {
+        body(id.cast_signed(), price.cast_signed())
+    }
+
+    fn set_price(&self, id: u32, price: u32) {
+        Self::set_price(self, id.cast_signed(), price.cast_signed());
+    }
+
+    /// A driver does not repeat an update of many documents by itself, and its connections die with
+    /// the server.
+    fn set_all_prices(&self, price: u32) {
+        await_until("the prices to be set", SOON, || {
+            let set = doc! { "$set": { "price": price.cast_signed() } };
+            let done = self.place.try_ask(async |database| {
+                collection_of(database, "products").update_many(doc! {}, set).await
+            });
+            done.is_ok()
         });
-    }));
-    assert!(wait.is_ok(), "{path} is not {body}, but {last:?}");
-}
+    }
 
-#[track_caller]
-pub(crate) fn await_status(client: &mut Client, path: &str, status: u16) {
-    await_until(&format!("{path} to answer {status}"), SOON, || client.get(path).status == status);
-}
-
-#[track_caller]
-pub(crate) fn await_readyz(server: &Server, status: u16) {
-    await_status(&mut server.admin_client(), "/readyz", status);
-}
-
-pub(crate) fn starts(server: &Server) -> f64 {
-    server.metrics().sum("hotrow_feed_starts_total", &[])
-}
-
-/// Waits until the feed has started more than `before` times and the service is ready.
-#[track_caller]
-pub(crate) fn await_started(server: &Server, before: f64) {
-    await_until("the feed to start again", SOON, || starts(server) > before);
-    await_readyz(server, 200);
-}
-
-/// Returns the number of losses, of any cause or of one.
-pub(crate) fn losses(server: &Server, cause: Option<&str>) -> f64 {
-    let labels: Vec<(&str, &str)> = cause.map(|cause| ("cause", cause)).into_iter().collect();
-    server.metrics().sum("hotrow_feed_losses_total", &labels)
-}
-
-pub(crate) fn staleness(server: &Server) -> Duration {
-    Duration::from_secs_f64(server.metrics().sum("hotrow_feed_staleness_seconds", &[]).max(0.0))
+    fn position_after(&self, answer: &Answer) -> String {
+        self.position(answer)
+    }
 }

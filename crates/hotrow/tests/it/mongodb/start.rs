@@ -1,31 +1,13 @@
 //! Problems of a deployment are reported at the start, in one message with their remedies; and the
 //! remedies work.
 
-use std::time::Duration;
-
 use mongodb::bson::doc;
 
 use crate::mongodb::place::Place;
-use crate::mongodb::shop::{Shop, await_body, body, cached};
+use crate::mongodb::shop::{Shop, body};
 use crate::mongodb::standin::{Failure, Kind, Standin, Trouble};
-use hotrow_testkit::harness::{Config, Ended, Server};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Starts with a configuration that must fail, and returns the output.
-#[track_caller]
-fn refusal(config: &Config) -> String {
-    let ended = Ended::run_config(config, PATIENCE);
-    assert_ne!(ended.code(), 0, "{ended:?}");
-    format!("{}{}", ended.output, ended.log)
-}
-
-#[track_caller]
-fn assert_contains(text: &str, all: &[&str]) {
-    for part in all {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
-    }
-}
+use crate::shop::{assert_contains, await_body, cached, failed_start, refusal};
+use hotrow_testkit::harness::{Config, Server};
 
 #[test]
 fn all_problems_are_reported_at_once() {
@@ -34,11 +16,12 @@ fn all_problems_are_reported_at_once() {
     shop.place.run(doc! { "create": "times", "timeseries": { "timeField": "t" } });
     shop.place.insert("mixed", [doc! { "_id": 1 }, doc! { "_id": "one" }]);
     shop.place.insert("dated", [doc! { "_id": mongodb::bson::DateTime::from_millis(0) }]);
-    let text = refusal(&shop.config(&["seen", "times", "mixed", "dated", "products"]));
+    let text = refusal(&shop.config_of(&["seen", "times", "mixed", "dated", "products"]));
     assert_contains(&text, &["seen", "view", "times", "mixed", "key_type", "dated"]);
     assert!(!text.contains("collection `products`"), "nothing is wrong with that one:\n{text}");
     // The remedy: one type is named, and documents with another type cannot be requested.
-    let config = shop.config(&["mixed", "products"]).set("collections.mixed.key_type", "\"text\"");
+    let config =
+        shop.config_of(&["mixed", "products"]).set("collections.mixed.key_type", "\"text\"");
     let server = Server::start(&config);
     assert_eq!(server.get("/mixed/one").text(), r#"{"_id":"one"}"#);
     assert_eq!(server.get("/mixed/1").status, 404);
@@ -47,8 +30,8 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn a_standalone_server_is_refused_with_the_steps_to_make_a_replica_set() {
     let standin = Standin::of(Kind::Standalone, 1);
-    let shop = Shop::filled(Place::on(standin));
-    let text = refusal(&shop.config(&["products"]));
+    let shop = Shop::over(Place::on(standin), 1).filled();
+    let text = refusal(&shop.config_of(&["products"]));
     assert_contains(&text, &["standalone", "--replSet", "rs.initiate()", "feed"]);
 }
 
@@ -56,7 +39,7 @@ fn a_standalone_server_is_refused_with_the_steps_to_make_a_replica_set() {
 fn an_old_server_is_refused() {
     let shop = Shop::on_standin();
     shop.place.standin().pretend("4.2.24", 8);
-    assert_contains(&refusal(&shop.config(&["products"])), &["4.4"]);
+    assert_contains(&refusal(&shop.config_of(&["products"])), &["4.4"]);
 }
 
 #[test]
@@ -64,7 +47,7 @@ fn an_account_without_privileges_gets_the_grant_command() {
     let shop = Shop::on_standin();
     let standin = shop.place.standin();
     standin.trouble("watch", Trouble::Fail(Failure::unauthorized("aggregate")));
-    let text = refusal(&shop.config(&["products"]));
+    let text = refusal(&shop.config_of(&["products"]));
     assert_contains(&text, &["change stream", "Unauthorized", "grantRolesToUser"]);
     standin.calm("watch");
     // Optional information may be refused.
@@ -83,11 +66,11 @@ fn wrong_connection_strings_are_refused_without_the_password() {
     let shop = Shop::on_standin();
     let hosts = format!("127.0.0.1:{}", shop.place.standin().port(0));
     let over = |url: &str| {
-        refusal(
-            &Config::over(url)
-                .set("collections.products.key", "\"_id\"")
-                .set("source.connect_timeout", "\"2s\""),
-        )
+        let config = Config::over(url)
+            .set("collections.products.key", "\"_id\"")
+            .set("source.connect_timeout", "\"2s\"");
+        // A mistake in the configuration has another status than a refused database.
+        failed_start(&config).1
     };
     // A database must be named; reads go to the primary.
     assert_contains(
@@ -107,7 +90,7 @@ fn wrong_connection_strings_are_refused_without_the_password() {
 #[test]
 fn a_missing_collection_and_an_empty_one() {
     let shop = Shop::empty();
-    let config = shop.config(&["products"]);
+    let config = shop.config_of(&["products"]);
     assert_contains(&refusal(&config), &["products", "db.createCollection"]);
     shop.place.run(doc! { "create": "products" });
     let server = Server::start(&config);

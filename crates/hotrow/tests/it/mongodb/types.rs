@@ -5,7 +5,8 @@ use mongodb::bson::{
     Binary, Bson, DateTime, Decimal128, Regex, Timestamp, Uuid, doc, oid::ObjectId,
 };
 
-use crate::mongodb::shop::{Shop, await_body, await_status, cached};
+use crate::mongodb::shop::Shop;
+use crate::shop::{await_body, await_status, cached};
 use hotrow_testkit::harness::Server;
 
 const UUID: &str = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
@@ -96,7 +97,7 @@ fn every_type_has_its_json() {
     shop.place.insert("things", [document]);
     for (form, extended) in [("plain", false), ("relaxed", true)] {
         let server =
-            Server::start(&shop.config(&["things"]).set("source.json", &format!("\"{form}\"")));
+            Server::start(&shop.config_of(&["things"]).set("source.json", &format!("\"{form}\"")));
         let text = server.get("/things/1").text();
         let mut from = 0;
         for (name, value, plain, relaxed) in values() {
@@ -138,10 +139,10 @@ fn keys_of_every_kind_name_their_documents_and_their_changes() {
         shop.place.insert(name, [doc! { "_id": id.clone(), "n": 1 }]);
     }
     // First with the types found in a sample, then with configured types.
-    let configured = kinds.iter().fold(shop.config(&served), |config, kind| {
+    let configured = kinds.iter().fold(shop.config_of(&served), |config, kind| {
         config.set(&format!("collections.{}.key_type", kind.0), &format!("\"{}\"", kind.4))
     });
-    for config in [shop.config(&served), configured] {
+    for config in [shop.config_of(&served), configured] {
         let server = Server::start(&config);
         let mut client = server.client();
         for (name, path, id, json, _) in &kinds {
@@ -173,7 +174,7 @@ fn fields_are_chosen_and_left_out() {
     let shop = Shop::with_products();
     shop.place.insert("secrets", [doc! { "_id": 2, "name": "p2", "price": 200, "secret": "x" }]);
     let config = shop
-        .config(&["products", "secrets"])
+        .config_of(&["products", "secrets"])
         .set("collections.products.columns", "[\"price\", \"_id\"]")
         .set("collections.secrets.exclude", "[\"secret\", \"name\"]");
     let server = Server::start(&config);

@@ -1,20 +1,12 @@
 //! Session tokens after the database was restored or its log was reset.
 
 use crate::mysql::server::{Server as Database, Stop};
-use crate::mysql::shop::{await_body, await_started, config, starts, with_products};
+use crate::mysql::shop::{config, with_products};
+use crate::shop::{await_body, await_started, starts};
 use hotrow_testkit::harness::answer::Position;
 use hotrow_testkit::harness::{Client, SOON, Server, await_until};
 
 const NEW: &str = r#"{"id":1,"name":"p1","price":7}"#;
-
-/// Returns the log's end in the form of positions: number of the newest file and offset.
-fn log_end(database: &Database) -> u64 {
-    let text = database.query("SHOW MASTER STATUS");
-    let mut fields = text.split('\t');
-    let file: u64 =
-        fields.next().and_then(|name| name.rsplit('.').next()).unwrap().parse().unwrap();
-    file << 40 | fields.next().unwrap().parse::<u64>().unwrap()
-}
 
 /// Waits until the token is refused for good, because its history is known to have ended. An answer
 /// that misses the token's changes fails the test at any time.
@@ -44,7 +36,7 @@ fn a_token_ends_with_the_restore_of_the_data_folder() {
     database.restore();
     database.restart();
     // Other commits take the restored log past the token's point, in a file of the same number.
-    while log_end(&database) <= token.at {
+    while database.log_end() <= token.at {
         database.batch("UPDATE products SET price = price + 1 WHERE id = 200");
     }
     await_started(&server, before);
@@ -70,7 +62,7 @@ fn a_token_ends_when_a_running_server_resets_its_log() {
     let before = starts(&server);
     database.batch("RESET MASTER");
     await_started(&server, before);
-    while log_end(&database) <= token.at {
+    while database.log_end() <= token.at {
         database.batch("UPDATE products SET price = price + 1 WHERE id = 200");
     }
     await_refusal(&mut client, &token);

@@ -1,7 +1,10 @@
-//! A server with tables, and helpers to query the service over it.
+//! A server with tables, and the configuration of a service over it.
 
+use crate::backend::Backend as _;
+use crate::backend::maria::Maria;
 use crate::mysql::server::Server as Database;
-use hotrow_testkit::harness::{Answer, Client, Config, SOON, Server, await_some, await_until};
+use crate::shop::{self, price_sql, with_options};
+use hotrow_testkit::harness::{Answer, Config, Server};
 
 const PRODUCTS: &str = "
     CREATE TABLE products(id INT PRIMARY KEY, name TEXT NOT NULL, price INT NOT NULL);
@@ -17,12 +20,7 @@ pub(crate) fn with_products(server: Database) -> Database {
 
 /// Returns the configuration that serves these tables.
 pub(crate) fn config(database: &Database, collections: &[&str]) -> Config {
-    collections.iter().fold(Config::over(&database.url()), |config, name| {
-        config
-            .collection(name)
-            .set(&format!("collections.{name}.allow_no_cache"), "true")
-            .set(&format!("collections.{name}.allow_min_position"), "true")
-    })
+    with_options(Config::over(&database.url()), collections)
 }
 
 /// Serves these tables.
@@ -31,56 +29,32 @@ pub(crate) fn serve(database: &Database, collections: &[&str]) -> Server {
     Server::start(&config(database, collections))
 }
 
-/// Reads until the answer is a hit, and returns it.
-#[track_caller]
-pub(crate) fn cached(client: &mut Client, path: &str) -> Answer {
-    await_some(&format!("{path} to be cached"), SOON, || {
-        let answer = client.get(path);
-        (answer.cache() == "hit").then_some(answer)
-    })
-}
+impl shop::Shop for Maria {
+    const CONNECTION_THREAD: &'static str = "mysql";
 
-/// Waits until the answer is 200 with this body.
-#[track_caller]
-pub(crate) fn await_body(client: &mut Client, path: &str, body: &str) {
-    let mut last = String::new();
-    await_until(&format!("{path} to be {body}"), SOON, || {
-        let answer = client.get(path);
-        let found = answer.status == 200 && answer.text() == body;
-        let now = format!("{} {}", answer.status, answer.text());
-        if now != last {
-            println!("{path}: {now}");
-            last = now;
-        }
-        found
-    });
-}
+    fn open() -> Self {
+        let database = Self::start();
+        database.server.batch(PRODUCTS);
+        database
+    }
 
-/// Waits until the answer has this status.
-#[track_caller]
-pub(crate) fn await_status(client: &mut Client, path: &str, status: u16) {
-    await_until(&format!("{path} to answer {status}"), SOON, || client.get(path).status == status);
-}
+    fn config_of_products(&self) -> Config {
+        with_options(self.config(), &["products"])
+    }
 
-/// Waits until `/readyz` has this status.
-#[track_caller]
-pub(crate) fn await_readyz(server: &Server, status: u16) {
-    await_status(&mut server.admin_client(), "/readyz", status);
-}
+    fn body(id: u32, price: u32) -> String {
+        shop::row(id, price)
+    }
 
-/// Returns the number of starts of the feed.
-pub(crate) fn starts(server: &Server) -> f64 {
-    server.metrics().sum("hotrow_feed_starts_total", &[])
-}
+    fn set_price(&self, id: u32, price: u32) {
+        self.server.batch(&price_sql(id, price));
+    }
 
-/// Waits until the feed follows the database again, after more than `before` starts.
-#[track_caller]
-pub(crate) fn await_started(server: &Server, before: f64) {
-    await_until("the feed to start again", SOON, || starts(server) > before);
-    await_readyz(server, 200);
-}
+    fn set_all_prices(&self, price: u32) {
+        self.server.batch(&format!("UPDATE products SET price = {price}"));
+    }
 
-/// Returns the number of losses.
-pub(crate) fn losses(server: &Server) -> f64 {
-    server.metrics().sum("hotrow_feed_losses_total", &[])
+    fn position_after(&self, _: &Answer) -> String {
+        format!("{:016x}-{}", self.server.incarnation(), self.server.log_end())
+    }
 }

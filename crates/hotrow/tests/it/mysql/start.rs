@@ -1,32 +1,22 @@
 //! Start failures, with all problems in one message.
 
-use std::time::Duration;
-
 use crate::mysql::server::Server as Database;
 use crate::mysql::shop::{config, with_products};
-use hotrow_testkit::harness::{Config, Ended};
-
-/// Starts with an invalid configuration and returns the messages.
-#[track_caller]
-fn refusal(config: &Config) -> String {
-    let ended = Ended::run_config(config, Duration::from_secs(60));
-    assert_eq!(ended.code(), 1, "{ended:?}");
-    format!("{}{}", ended.output, ended.log)
-}
+use crate::shop::{assert_contains, refusal};
+use hotrow_testkit::harness::Config;
 
 #[test]
 fn an_unsuitable_server_is_refused_with_the_fixes() {
     let database = with_products(Database::start(&[("binlog-format", "STATEMENT")]));
     database.batch("CREATE TABLE keyless(id INT)");
     let message = refusal(&config(&database, &["products", "keyless"]));
-    for expected in [
+    let expected = [
         "to fix (2)",
         "`binlog_format` is STATEMENT; the feed needs ROW",
         "SET GLOBAL binlog_format = ROW;",
         "keyless",
-    ] {
-        assert!(message.contains(expected), "{expected}: {message}");
-    }
+    ];
+    assert_contains(&message, &expected);
 }
 
 #[test]

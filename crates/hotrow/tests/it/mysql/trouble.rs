@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::mysql::server::{Server as Database, Stop};
-use crate::mysql::shop::{
-    await_body, await_readyz, await_started, cached, config, losses, starts, with_products,
-};
+use crate::mysql::shop::{config, with_products};
+use crate::shop::{await_body, await_readyz, await_started, cached, losses, starts};
 use hotrow_testkit::harness::{SOON, Server, await_mostly, await_until};
 
 #[test]
@@ -16,12 +15,12 @@ fn the_service_recovers_from_restarts_and_crashes() {
     let mut client = server.client();
     for (price, how) in [(1, Stop::Fast), (2, Stop::Kill)] {
         cached(&mut client, "/products/1");
-        let before = (starts(&server), losses(&server));
+        let before = (starts(&server), losses(&server, None));
         database.stop(how);
         await_readyz(&server, 503);
         database.restart();
         await_started(&server, before.0);
-        assert!(losses(&server) > before.1);
+        assert!(losses(&server, None) > before.1);
         database.batch(&format!("UPDATE products SET price = {price} WHERE id = 1"));
         await_body(
             &mut client,
@@ -73,5 +72,5 @@ fn an_idle_server_stays_fresh() {
     await_mostly("an idle server", Duration::from_secs(2), || {
         client.get("/products/1").cache() == "hit"
     });
-    assert_eq!(losses(&server), 0.0);
+    assert_eq!(losses(&server, None), 0.0);
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::postgres::shop::{Shop, await_body, await_status, cached, losses, staleness};
+use crate::postgres::shop::Shop;
+use crate::shop::{await_body, await_status, cached, losses, staleness};
 use hotrow_testkit::harness::{SOON, await_mostly, await_until};
 
 #[test]
@@ -126,7 +127,7 @@ fn an_idle_database_stays_fresh_and_so_does_a_busy_one() {
     let shop = Shop::with_products();
     shop.server.batch("CREATE TABLE unserved(id integer PRIMARY KEY, n integer)");
     let server = hotrow_testkit::harness::Server::start(
-        &shop.config(&["products"]).set("cache.max_staleness", "\"400ms\""),
+        &shop.config_of(&["products"]).set("cache.max_staleness", "\"400ms\""),
     );
     let mut client = server.client();
     cached(&mut client, "/products/1");
@@ -156,7 +157,7 @@ fn changes_of_the_tables_shape() {
          INSERT INTO paints VALUES (1, 'red')",
     );
     let server = hotrow_testkit::harness::Server::start(
-        &shop.config(&["products", "paints"]).set("source.schema_poll", "\"50ms\""),
+        &shop.config_of(&["products", "paints"]).set("source.schema_poll", "\"50ms\""),
     );
     let mut client = server.client();
     let path = "/products/1";

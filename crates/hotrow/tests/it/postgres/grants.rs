@@ -1,17 +1,13 @@
 //! The role documented in docs/postgres.md: its privileges, one of them missing at a time, and more
 //! than it needs.
 
-use std::time::Duration;
-
 use crate::postgres::server::Server as Postgres;
-use crate::postgres::shop::{
-    Shop, await_body, await_started, await_status, cached, losses, starts,
-};
-use hotrow_testkit::harness::{Config, Ended, Server};
+use crate::postgres::shop::Shop;
+use crate::shop::{await_body, await_started, await_status, cached, losses, refusal, starts};
+use hotrow_testkit::harness::{Config, Server};
 
 /// The page whose first block of SQL creates the role.
 const PAGE: &str = include_str!("../../../../../docs/postgres.md");
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the documented statements, except the one that the server's start has made needless.
 fn documented() -> String {
@@ -125,13 +121,6 @@ const MISSING: &[Missing] = &[
         fragments: &["GRANT EXECUTE ON FUNCTION", "pg_postmaster_start_time()"],
     },
 ];
-
-#[track_caller]
-fn refusal(config: &Config) -> String {
-    let ended = Ended::run_config(config, PATIENCE);
-    assert_eq!(ended.code(), 1, "{ended:?}");
-    format!("{}{}", ended.output, ended.log)
-}
 
 #[test]
 fn each_missing_grant_is_refused_with_the_statement_that_restores_it() {

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::postgres::server::{Backup, Server as Postgres};
-use crate::postgres::shop::{Shop, await_body, await_readyz, cached, starts};
+use crate::postgres::shop::Shop;
+use crate::shop::{await_body, await_readyz, cached, starts};
 use hotrow_testkit::harness::{SOON, Server, await_until};
 
 const PATH: &str = "/products/1";

@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
 //! [`shapes`], [`start`], [`grants`], [`reads`], [`trouble`], [`history`], [`unfollowed`];
-//! [`servers`] and [`proxies`] test the helpers of the others.
+//! [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
+//! helpers of the others.
 
 mod changes;
 mod grants;
@@ -13,11 +14,17 @@ mod servers;
 mod shapes;
 mod shop;
 mod start;
-#[cfg(feature = "failpoints")]
-mod threads;
 mod trouble;
 mod types;
 mod unfollowed;
 
 use hotrow_testkit::postgres as server;
 use hotrow_testkit::proxy;
+
+/// Tests that run over several engines.
+mod common {
+    use crate::postgres::shop::Shop;
+    use crate::shop::shop_tests;
+
+    shop_tests!(Shop);
+}

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::postgres::server::{ROLE, Server as Postgres};
-use crate::postgres::shop::cached;
+use crate::shop::cached;
 use hotrow_testkit::harness::{Answer, Config, SOON, Server, await_until};
 
 const TABLES: usize = 24;

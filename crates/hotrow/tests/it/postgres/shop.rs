@@ -1,22 +1,10 @@
-//! A server with tables, a proxy before it, and helpers for requests to the service.
+//! PostgreSQL servers with the tables of the tests.
 
-use std::time::Duration;
-
-use crate::postgres::proxy::Proxy;
-use crate::postgres::server::{ROLE, Server as Postgres};
-use hotrow_testkit::harness::{Answer, Client, Config, SOON, Server, await_some, await_until};
-
-pub(crate) struct Shop {
-    /// Dropped before the server.
-    pub(crate) proxy: Proxy,
-    pub(crate) server: Postgres,
-}
-
-/// SQL that makes a position for a writer, as in docs/postgres.md.
-const POSITION: &str = "SELECT lpad(to_hex(system_identifier
-        # ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
-        # (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint), 16, '0')
-    || '-' || (pg_current_wal_insert_lsn() - '0/0'::pg_lsn) FROM pg_control_system()";
+use crate::backend::Backend as _;
+pub(crate) use crate::backend::postgres::Postgres as Shop;
+use crate::shop::{self, price_sql, with_options};
+use hotrow_testkit::harness::{Answer, Config, SOON, Server, await_until};
+use hotrow_testkit::postgres::Server as Postgres;
 
 const PRODUCTS: &str =
     "CREATE TABLE products(id integer PRIMARY KEY, name text NOT NULL, price integer NOT NULL);
@@ -37,11 +25,6 @@ impl Shop {
         Self::over(server)
     }
 
-    /// Creates the role that serves the server's tables.
-    pub(crate) fn over(server: Postgres) -> Self {
-        Self { proxy: Proxy::start(server.port()), server }
-    }
-
     /// Creates `products(id, name, price)` with ids 1 to 200: `{"id":1,"name":"p1","price":100}`.
     pub(crate) fn with_products() -> Self {
         Self::new(PRODUCTS)
@@ -53,29 +36,15 @@ impl Shop {
     }
 
     /// Returns the configuration that serves these tables through the proxy.
-    pub(crate) fn config(&self, collections: &[&str]) -> Config {
-        let config = Config::over(&self.proxy.url_for(ROLE));
-        collections.iter().fold(config, |config, name| {
-            config
-                .collection(name)
-                .set(&format!("collections.{name}.allow_no_cache"), "true")
-                .set(&format!("collections.{name}.allow_min_position"), "true")
-        })
+    pub(crate) fn config_of(&self, collections: &[&str]) -> Config {
+        with_options(self.config(), collections)
     }
 
     #[track_caller]
     pub(crate) fn serve(&self, collections: &[&str]) -> Server {
-        Server::start(&self.config(collections))
+        Server::start(&self.config_of(collections))
     }
 
-    /// Returns the log's end as a position, as a writer makes it after its COMMIT.
-    #[track_caller]
-    pub(crate) fn position(&self) -> String {
-        self.server.query(POSITION)
-    }
-}
-
-impl Shop {
     /// Waits until the feed has delivered everything committed so far.
     #[track_caller]
     pub(crate) fn await_delivery(&self, server: &Server) {
@@ -88,61 +57,30 @@ impl Shop {
     }
 }
 
-/// Reads until the answer is a hit, and returns it.
-#[track_caller]
-pub(crate) fn cached(client: &mut Client, path: &str) -> Answer {
-    await_some(&format!("{path} to be cached"), SOON, || {
-        let answer = client.get(path);
-        (answer.cache() == "hit").then_some(answer)
-    })
-}
+impl shop::Shop for Shop {
+    const CONNECTION_THREAD: &'static str = "postgres";
 
-/// Waits until the answer is 200 with this body.
-#[track_caller]
-pub(crate) fn await_body(client: &mut Client, path: &str, body: &str) {
-    let mut last = None;
-    let wait = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        await_until(&format!("{path} to be {body}"), SOON, || {
-            let answer = client.get(path);
-            let found = answer.status == 200 && answer.text() == body;
-            last = Some(answer);
-            found
-        });
-    }));
-    assert!(wait.is_ok(), "{path} is not {body}, but {last:?}");
-}
+    fn open() -> Self {
+        Self::with_products()
+    }
 
-/// Waits until the answer has this status.
-#[track_caller]
-pub(crate) fn await_status(client: &mut Client, path: &str, status: u16) {
-    await_until(&format!("{path} to answer {status}"), SOON, || client.get(path).status == status);
-}
+    fn config_of_products(&self) -> Config {
+        self.config_of(&["products"])
+    }
 
-/// Waits until `/readyz` has this status.
-#[track_caller]
-pub(crate) fn await_readyz(server: &Server, status: u16) {
-    await_status(&mut server.admin_client(), "/readyz", status);
-}
+    fn body(id: u32, price: u32) -> String {
+        shop::row(id, price)
+    }
 
-/// Returns how many times the feed has started.
-pub(crate) fn starts(server: &Server) -> f64 {
-    server.metrics().sum("hotrow_feed_starts_total", &[])
-}
+    fn set_price(&self, id: u32, price: u32) {
+        self.server.batch(&price_sql(id, price));
+    }
 
-/// Waits until the feed runs again, having started more than `before` times.
-#[track_caller]
-pub(crate) fn await_started(server: &Server, before: f64) {
-    await_until("the feed to start again", SOON, || starts(server) > before);
-    await_readyz(server, 200);
-}
+    fn set_all_prices(&self, price: u32) {
+        self.server.batch(&format!("UPDATE products SET price = {price}"));
+    }
 
-/// Returns the number of losses, of one cause or all.
-pub(crate) fn losses(server: &Server, cause: Option<&str>) -> f64 {
-    let labels: Vec<(&str, &str)> = cause.map(|cause| ("cause", cause)).into_iter().collect();
-    server.metrics().sum("hotrow_feed_losses_total", &labels)
-}
-
-/// Returns the staleness in the metrics.
-pub(crate) fn staleness(server: &Server) -> Duration {
-    Duration::from_secs_f64(server.metrics().sum("hotrow_feed_staleness_seconds", &[]).max(0.0))
+    fn position_after(&self, _: &Answer) -> String {
+        self.position()
+    }
 }

@@ -1,29 +1,10 @@
 //! Faults of a database are reported at the start, in one message with the remedies, and the
 //! remedies work.
 
-use std::time::Duration;
-
 use crate::postgres::server::Server as Postgres;
 use crate::postgres::shop::Shop;
-use hotrow_testkit::harness::{Config, Ended, Server};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Starts with a configuration that must fail; returns its message.
-#[track_caller]
-fn refusal(config: &Config) -> String {
-    let ended = Ended::run_config(config, PATIENCE);
-    assert_eq!(ended.code(), 1, "{ended:?}");
-    format!("{}{}", ended.output, ended.log)
-}
-
-/// Asserts that the message contains all of these.
-#[track_caller]
-fn assert_contains(text: &str, all: &[&str]) {
-    for part in all {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
-    }
-}
+use crate::shop::{assert_contains, await_body, cached, refusal};
+use hotrow_testkit::harness::{Config, Server};
 
 #[test]
 fn all_faults_are_reported_at_once_and_the_remedies_work() {
@@ -38,7 +19,7 @@ fn all_faults_are_reported_at_once_and_the_remedies_work() {
          CREATE TABLE fine(id integer PRIMARY KEY);
          INSERT INTO bare VALUES (1, 1); INSERT INTO mute VALUES (1, 1)",
     );
-    let all = shop.config(&["bare", "mute", "fleeting", "seen", "prices", "nowhere", "fine"]);
+    let all = shop.config_of(&["bare", "mute", "fleeting", "seen", "prices", "nowhere", "fine"]);
     let text = refusal(&all);
     assert_contains(
         &text,
@@ -80,19 +61,15 @@ fn a_role_without_privileges_gets_the_grants() {
     );
     let server = Server::start(&config);
     let mut client = server.client();
-    crate::postgres::shop::cached(&mut client, "/products/1");
+    cached(&mut client, "/products/1");
     shop.server.batch("UPDATE products SET price = 1 WHERE id = 1");
-    crate::postgres::shop::await_body(
-        &mut client,
-        "/products/1",
-        r#"{"id":1,"name":"p1","price":1}"#,
-    );
+    await_body(&mut client, "/products/1", r#"{"id":1,"name":"p1","price":1}"#);
 }
 
 #[test]
 fn incomplete_publications_are_refused() {
     let shop = Shop::with_products();
-    let config = shop.config(&["products"]).set("source.publication", "\"p\"");
+    let config = shop.config_of(&["products"]).set("source.publication", "\"p\"");
     let publications = [
         ("CREATE PUBLICATION p FOR TABLE products WITH (publish = 'insert, update')", "publish"),
         ("CREATE PUBLICATION p FOR TABLE products WHERE (id > 5)", "products"),
@@ -161,13 +138,9 @@ fn passwords_are_checked_with_scram_and_never_shown() {
     assert!(!text.contains("wr0ng"), "{text}");
     let server = Server::start(&config("tops%25cret"));
     let mut client = server.client();
-    crate::postgres::shop::cached(&mut client, "/products/1");
+    cached(&mut client, "/products/1");
     shop.server.batch("UPDATE products SET price = 1 WHERE id = 1");
-    crate::postgres::shop::await_body(
-        &mut client,
-        "/products/1",
-        r#"{"id":1,"name":"p1","price":1}"#,
-    );
+    await_body(&mut client, "/products/1", r#"{"id":1,"name":"p1","price":1}"#);
     assert!(!server.log().contains("cret"), "{}", server.log());
 }
 
@@ -176,7 +149,7 @@ fn too_few_slots_or_senders_are_reported() {
     for setting in ["max_replication_slots", "max_wal_senders"] {
         let shop = Shop::with_products_and(&[(setting, "1")]);
         let first = shop.serve(&["products"]);
-        let text = refusal(&shop.config(&["products"]));
+        let text = refusal(&shop.config_of(&["products"]));
         assert_contains(&text, &[setting]);
         assert_eq!(first.get("/products/1").status, 200, "the first continues");
     }

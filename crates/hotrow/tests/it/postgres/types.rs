@@ -1,6 +1,7 @@
 //! Rows as JSON, and keys, over HTTP.
 
-use crate::postgres::shop::{Shop, await_body, cached};
+use crate::postgres::shop::Shop;
+use crate::shop::{await_body, await_status, cached};
 use hotrow_testkit::harness::Server;
 
 /// Column, type, value in SQL, JSON.
@@ -119,7 +120,7 @@ fn keys_of_every_type_name_their_rows_and_their_changes() {
         "longs", "texts", "uuids", "pairs", "blobs", "amounts", "days", "instants", "flags",
         "codes",
     ];
-    let config = shop.config(&all).set("collections.pairs.key", "[\"a\", \"b\"]");
+    let config = shop.config_of(&all).set("collections.pairs.key", "[\"a\", \"b\"]");
     let server = Server::start(&config);
     let mut client = server.client();
     let rows = [
@@ -141,7 +142,7 @@ fn keys_of_every_type_name_their_rows_and_their_changes() {
         shop.server.batch(&format!("UPDATE {table} SET n = 9 WHERE {condition}"));
         await_body(&mut client, path, &format!("{{{key}\"n\":9}}"));
         shop.server.batch(&format!("DELETE FROM {table} WHERE {condition}"));
-        crate::postgres::shop::await_status(&mut client, path, 404);
+        await_status(&mut client, path, 404);
     }
     for path in
         ["/amounts/1e3", "/amounts/x", "/days/2023-02-29", "/instants/2024-02-29", "/flags/t"]
@@ -168,7 +169,7 @@ fn columns_are_selected_and_excluded() {
          FROM products; ALTER TABLE secrets ADD PRIMARY KEY (id)",
     );
     let config = shop
-        .config(&["products", "secrets"])
+        .config_of(&["products", "secrets"])
         .set("collections.products.columns", "[\"price\", \"id\"]")
         .set("collections.secrets.exclude", "[\"secret\", \"name\"]");
     let server = Server::start(&config);

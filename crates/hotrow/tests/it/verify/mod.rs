@@ -2,9 +2,10 @@
 //! violation when a safeguard is disabled.
 //!
 //! Reading order: [`checker`] (running it), [`command`] (usage and refusals), [`stage`] (a database
-//! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`], [`postgres`],
-//! [`mariadb`], [`mongo`] (each with its tables of both), [`clock`] (an adjustable clock),
-//! [`balancer`] (two instances behind one address), [`writers`] (the checker's database access).
+//! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
+//! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
+//! [`clock`] (an adjustable clock), [`balancer`] (two instances behind one address), [`writers`]
+//! (the checker's database access).
 mod balancer;
 mod checker;
 mod clock;
@@ -12,13 +13,9 @@ mod command;
 mod faults;
 mod mariadb;
 mod mongo;
+mod network;
 mod postgres;
 mod sqlite;
 mod stage;
 mod traps;
 mod writers;
-
-use hotrow_testkit::mysql as maria;
-use hotrow_testkit::postgres as server;
-use hotrow_testkit::proxy;
-use hotrow_testkit::standin;

@@ -1,44 +1,32 @@
-//! Contract over MongoDB: a stand-in with two members in this process, which can disturb the stream
-//! and the reads separately. Writers use the official driver, with transactions.
+//! Contract over MongoDB: a stand-in with two members in this process. Writers use the official
+//! driver, with transactions.
 //!
-//! Reading order: this (the engine), [`session`] (a writer's connection), [`scene`] (tests of a
-//! single key), [`safeguards`] (each safeguard of the contract, enabled and disabled),
-//! [`visibility`] (changes delivered before they are visible), [`weather`] (disturbances) and
-//! [`mixed`] (all of them under a mixed load).
+//! Reading order: this (the engine and its tests), [`session`] (a writer's connection).
 
 use std::collections::BTreeMap;
 
 use ::mongodb::bson::{Document, doc};
+use ::mongodb::options::ReadConcern;
 
+use crate::backend::Backend;
+use crate::backend::mongo::Mongo;
+use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
 use crate::contract::engine::Engine;
+use crate::contract::networked::{Networked, contract_tests};
 use crate::contract::rows::{Sizes, payload};
-use crate::contract::run::{Plan, Trial};
+use crate::contract::run::Plan;
+use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::Config;
-
-mod mixed;
-mod safeguards;
-mod scene;
-mod session;
-mod visibility;
-mod weather;
-
-pub(crate) use hotrow_testkit::place;
-pub(crate) use hotrow_testkit::standin;
-
-use place::{Place, collection_of};
+use hotrow_testkit::place::collection_of;
+use hotrow_testkit::standin::Trouble;
 use session::MongoSession;
-use standin::Kind;
 
-/// The MongoDB engine.
-pub(crate) struct Mongo;
+mod session;
 
-/// A run over MongoDB.
-pub(crate) type MongoRun = Trial<Mongo>;
+contract_tests!(Mongo);
 
 /// Name of the served collection.
 const ITEMS: &str = "items";
-/// Members of the replica set.
-const MEMBERS: usize = 2;
 
 /// A document; the field `id` repeats `_id`, like a column of the other engines.
 fn document(key: u32, version: u64, sizes: Sizes) -> Document {
@@ -51,36 +39,36 @@ fn document(key: u32, version: u64, sizes: Sizes) -> Document {
 }
 
 impl Engine for Mongo {
-    type Database = Place;
+    type Database = Self;
     type Session = MongoSession;
 
     /// An answer may reflect more than the time that it was asked for.
     const TOKENS_ARE_EXACT: bool = false;
 
-    fn create(plan: &Plan) -> Place {
-        let place = Place::on_kind(Kind::ReplicaSet, MEMBERS);
+    fn create(plan: &Plan) -> Self {
+        let database = Self::start();
         let keys = (0..plan.keys).filter(|key| Plan::has_first_row(*key));
-        place.insert(ITEMS, keys.map(|key| document(key, 0, plan.sizes)));
-        place
+        database.place.insert(ITEMS, keys.map(|key| document(key, 0, plan.sizes)));
+        database
     }
 
-    fn config(place: &Place, _: &Plan) -> Config {
-        Config::over(place.url())
+    fn config(database: &Self, _: &Plan) -> Config {
+        Backend::config(database)
             .set("collections.items.allow_min_position", "true")
             .set("collections.items.key", "\"_id\"")
             .set("collections.items.exclude", "[\"_id\"]")
-            .set("source.connect_timeout", "\"2s\"")
     }
 
-    fn session(place: &Place, _: &Plan) -> MongoSession {
-        MongoSession::new(place.url(), place.name())
+    fn session(database: &Self, _: &Plan) -> MongoSession {
+        MongoSession::new(database.place.url(), database.place.name())
     }
 
-    fn rows(place: &Place) -> BTreeMap<u32, u64> {
-        place.ask(async |database| {
+    fn rows(database: &Self) -> BTreeMap<u32, u64> {
+        database.place.ask(async |database| {
             let mut cursor = collection_of(database, ITEMS)
                 .find(doc! {})
                 .projection(doc! { "version": 1 })
+                .read_concern(ReadConcern::majority())
                 .await?;
             let mut rows = BTreeMap::new();
             while cursor.advance().await? {
@@ -94,11 +82,73 @@ impl Engine for Mongo {
     }
 }
 
-impl MongoRun {
-    /// Asserts that all positions name one log: elections do not begin another.
-    pub(crate) fn assert_one_log(&self) {
-        let logs: std::collections::BTreeSet<u64> =
-            self.observations.iter().filter_map(|o| o.token).map(|token| token.log).collect();
-        assert_eq!(logs.len(), 1, "positions of several logs: {logs:x?}");
+impl Networked for Mongo {
+    const NAME: &str = "mongodb";
+    const READS_SHORT: u64 = 60_000;
+    const HIDES_ONE_SESSION: bool = false;
+    const READS_WAIT_FOR_CHANGES: bool = true;
+
+    fn mixed_plan() -> Plan {
+        Plan {
+            keys: 5_000,
+            sizes: Sizes { from: 100, to: 700 },
+            reserved: 20,
+            // The stand-in commits faster than a server; pauses keep readers from starving.
+            write_profile: WriteProfile { pause_us: 12_000, ..WriteProfile::default() },
+            ..Plan::default()
+        }
+    }
+
+    fn disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_connections();
+        all.extend(of_processes());
+        let own: Vec<Disturbance<Self>> = vec![
+            Disturbance::calmed("stream cut", false, |run, _, _| {
+                run.database.standin().trouble_times("getMore", Trouble::Cut, Some(2));
+            }),
+            Disturbance::calmed("readers cut", false, |run, _, _| {
+                run.database.standin().trouble_times("find", Trouble::Cut, Some(20));
+            }),
+            // The feed's queries for the time get no answer.
+            Disturbance::calmed("probes held", false, |run, _, _| {
+                run.database.standin().trouble("hello", Trouble::Hold);
+            }),
+            Disturbance::calmed("primary changed", false, |run, _, _| run.database.elect_other()),
+            Disturbance {
+                name: "history lost",
+                ends_the_feed: true,
+                begin: |run, _, _| run.database.refuse_feed(),
+                end: |run, _| {
+                    run.database.prune_log();
+                    run.database.calm();
+                },
+            },
+            Disturbance {
+                name: "visibility held",
+                ends_the_feed: false,
+                begin: |run, _, _| run.database.hide_commits(),
+                end: |run, _| run.database.show_commits(),
+            },
+        ];
+        all.extend(own);
+        all
+    }
+
+    /// Only readers cause reads.
+    fn scenario_config(config: Config) -> Config {
+        config.set("cache.prefetch_on_change", "false")
+    }
+
+    fn log_end(&self) -> u64 {
+        self.standin().now()
+    }
+
+    fn hidden_session(&self) -> (MongoSession, impl FnMut() -> bool) {
+        let session = MongoSession::new(self.place.url(), self.place.name());
+        let standin = self.standin();
+        standin.hold_visibility();
+        let updates = standin.commands("update");
+        let before = standin.now();
+        (session, move || standin.commands("update") > updates && standin.now() > before)
     }
 }

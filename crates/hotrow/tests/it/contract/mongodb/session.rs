@@ -4,15 +4,11 @@
 use ::mongodb::bson::{Document, doc};
 use ::mongodb::error::Result;
 use ::mongodb::{Client, ClientSession, Collection};
-use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use super::ITEMS;
 use crate::contract::board::Board;
-use crate::contract::engine::{Commit, Row, Session, Step};
-
-/// Longest time without a primary.
-const OUTAGE_MAX: Duration = Duration::from_secs(60);
+use crate::contract::engine::{Commit, Row, Session, Step, until_answered};
 
 /// A client with one session.
 pub(crate) struct MongoSession {
@@ -50,36 +46,20 @@ impl MongoSession {
 
     /// Advances the session to the current time.
     fn advance_time(&mut self) {
-        let end = Instant::now() + OUTAGE_MAX;
-        loop {
+        until_answered(|| {
             let find = self.items.find_one(doc! { "_id": -1 }).session(&mut self.session);
-            match self.runtime.block_on(async { find.await }) {
-                Ok(_) => return,
-                Err(error) => assert!(Instant::now() < end, "a writer has no primary: {error}"),
-            }
-        }
+            self.runtime.block_on(async { find.await })
+        });
     }
 
     /// Returns true if a commit whose answer was lost took effect; its last step shows it.
     fn was_committed(&mut self, steps: &[Step]) -> bool {
-        let (key, version) = match steps.last().expect("a commit has steps") {
-            Step::Delete { key } => (*key, None),
-            Step::Insert(row) | Step::Update { row, .. } | Step::Move { row, .. } => {
-                (row.key, Some(row.version))
-            }
-        };
-        let end = Instant::now() + OUTAGE_MAX;
-        loop {
+        let (key, version) = steps.last().expect("a commit has steps").proof();
+        let found = until_answered(|| {
             let find = self.items.find_one(doc! { "_id": key as i32 });
-            match self.runtime.block_on(async { find.await }) {
-                Ok(found) => {
-                    let found =
-                        found.and_then(|row| row.get_i64("version").ok()).map(i64::cast_unsigned);
-                    return found == version;
-                }
-                Err(error) => assert!(Instant::now() < end, "a writer has no primary: {error}"),
-            }
-        }
+            self.runtime.block_on(async { find.await })
+        });
+        found.and_then(|row| row.get_i64("version").ok()).map(i64::cast_unsigned) == version
     }
 }
 

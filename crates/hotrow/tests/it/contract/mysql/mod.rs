@@ -1,58 +1,46 @@
-//! Contract over a private MariaDB server, or over the MySQL server that HOTROW_TEST_MYSQL_URL
-//! names. Writers use a driver, with transactions.
+//! Contract over a private MariaDB server. Writers use a driver, with transactions, and connect to
+//! the server directly.
 //!
-//! Reading order: this (the engine), [`session`] (a writer's connection), [`visibility`] (changes
-//! delivered before they are visible), [`weather`] (disturbances) and [`mixed`] (all of them under
-//! a mixed load).
+//! Reading order: this (the engine and its tests), [`session`] (a writer's connection).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 
+use crate::backend::Backend;
+use crate::backend::maria::Maria;
+use crate::contract::disturbances::{Disturbance, of_processes};
 use crate::contract::engine::Engine;
+use crate::contract::networked::Networked;
 use crate::contract::rows::payload;
 use crate::contract::run::{Plan, Trial};
+#[cfg(feature = "failpoints")]
+use crate::contract::safeguards::disabled;
+use crate::contract::sql::{of_tables, parse_rows};
+use crate::contract::{mixed, visibility};
 use hotrow_testkit::harness::Config;
-
-mod mixed;
-mod session;
-mod visibility;
-mod weather;
-
-pub(crate) use hotrow_testkit::mysql as server;
-
-use server::Server;
+use hotrow_testkit::mysql::Stop;
 use session::MysqlSession;
 
-/// The MariaDB and MySQL engine.
-pub(crate) struct Mysql;
+mod session;
 
-/// A run over MariaDB or MySQL.
-pub(crate) type MysqlRun = Trial<Mysql>;
+tests! {
+    Maria:
+    mixed::histories_equal_the_database_after_crashes,
+    mixed::contract_holds_under_every_disturbance,
+    #[ignore = "long: 1 million reads and 100 thousand changes, every disturbance ten times"]
+    mixed::contract_holds_in_a_long_run,
+    visibility::a_row_read_before_its_change_is_visible_is_not_cached,
+    #[cfg(feature = "failpoints")]
+    disabled::without_the_fence_a_row_read_before_its_change_was_visible_stays,
+}
 
 const CREATE: &str =
     "CREATE TABLE items(id INT PRIMARY KEY, version BIGINT NOT NULL, payload TEXT NOT NULL)";
-/// Keeps commits when the server's process is killed.
-const DURABLE: [(&str, &str); 1] = [("innodb-flush-log-at-trx-commit", "2")];
 /// Rows per statement.
 const ROWS_MAX: usize = 1_000;
 
-/// Creates the table with its first rows on a server.
-pub(crate) fn fill(server: Server, plan: &Plan) -> Server {
-    let keys: Vec<u32> = (0..plan.keys).filter(|key| Plan::has_first_row(*key)).collect();
-    let mut sql = format!("{CREATE};\n");
-    for keys in keys.chunks(ROWS_MAX) {
-        let rows: Vec<String> =
-            keys.iter().map(|k| format!("({k}, 0, '{}')", payload(*k, 0, plan.sizes))).collect();
-        // Writing to a string cannot fail.
-        _ = writeln!(sql, "INSERT INTO items VALUES {};", rows.join(","));
-    }
-    server.batch(&sql);
-    server
-}
-
-impl Engine for Mysql {
-    type Database = Server;
+impl Engine for Maria {
+    type Database = Self;
     type Session = MysqlSession;
 
     /// The log's end is read after the row's snapshot, so it may lie past commits that the answer
@@ -60,46 +48,84 @@ impl Engine for Mysql {
     const TOKENS_ARE_EXACT: bool = false;
     const RESTARTS_END_TOKENS: bool = true;
 
-    fn create(plan: &Plan) -> Server {
-        fill(Server::start(&DURABLE), plan)
+    fn create(plan: &Plan) -> Self {
+        let database = Self::start();
+        let keys: Vec<u32> = (0..plan.keys).filter(|key| Plan::has_first_row(*key)).collect();
+        let mut sql = format!("{CREATE};\n");
+        for keys in keys.chunks(ROWS_MAX) {
+            let row = |key: &u32| format!("({key}, 0, '{}')", payload(*key, 0, plan.sizes));
+            let rows: Vec<String> = keys.iter().map(row).collect();
+            // Writing to a string cannot fail.
+            _ = writeln!(sql, "INSERT INTO items VALUES {};", rows.join(","));
+        }
+        database.server.batch(&sql);
+        database
     }
 
-    fn config(server: &Server, _: &Plan) -> Config {
-        Config::over(&server.url())
-            .set("collections.items.allow_min_position", "true")
-            .set("source.connect_timeout", "\"2s\"")
+    fn config(database: &Self, _: &Plan) -> Config {
+        Backend::config(database).set("collections.items.allow_min_position", "true")
     }
 
-    fn session(server: &Server, _: &Plan) -> MysqlSession {
-        MysqlSession::new(server.superuser_url())
+    fn session(database: &Self, _: &Plan) -> MysqlSession {
+        MysqlSession::new(database.server.superuser_url())
     }
 
-    fn rows(server: &Server) -> BTreeMap<u32, u64> {
-        let rows = server.query("SELECT id, version FROM items");
-        let row = |line: &str| {
-            let (key, version) = line.split_once('\t')?;
-            Some((key.parse().ok()?, version.parse().ok()?))
-        };
-        rows.lines().map(|line| row(line).unwrap_or_else(|| panic!("no row: {line}"))).collect()
+    fn rows(database: &Self) -> BTreeMap<u32, u64> {
+        parse_rows(&database.server.query("SELECT id, version FROM items"), '\t')
     }
 }
 
-impl MysqlRun {
-    /// Restarts the server; from then on readers send positions of the new start. Log positions
-    /// continue.
-    pub(crate) fn restart(&mut self) {
-        self.database.restart();
-        self.board.log.store(self.database.incarnation(), Ordering::Relaxed);
+impl Networked for Maria {
+    const NAME: &str = "mariadb";
+    const HIDES_ONE_SESSION: bool = false;
+
+    fn disturbances() -> Vec<Disturbance<Self>> {
+        let mut all = of_processes();
+        all.extend(of_tables());
+        let own: Vec<Disturbance<Self>> = vec![
+            Disturbance::calmed("stream killed", true, |run, _, _| run.database.kill_streams()),
+            Disturbance::calmed("sessions killed", false, |run, _, _| {
+                run.database.kill_sessions("command = 'Sleep'");
+            }),
+            Disturbance::calmed("log purged", false, |run, _, _| {
+                let file = run.database.begin_log_file();
+                // Refused while a stream reads an older file.
+                let sql = format!("PURGE BINARY LOGS TO '{file}'");
+                _ = run.database.server.try_query(&sql);
+            }),
+            Disturbance::calmed("columns changed", false, |run, _, _| {
+                run.database.server.batch(
+                    "ALTER TABLE items MODIFY payload MEDIUMTEXT NOT NULL; \
+                     ALTER TABLE items MODIFY payload TEXT NOT NULL",
+                );
+            }),
+            Disturbance {
+                name: "server restarted",
+                ends_the_feed: true,
+                begin: |run, _, _| run.database.server.stop(Stop::Fast),
+                end: |run, _| run.restart(),
+            },
+        ];
+        all.extend(own);
+        all
     }
 
-    /// Asserts that all positions name logs of the server's starts.
-    pub(crate) fn assert_one_log(&self) {
-        let logs: BTreeSet<u64> =
-            self.observations.iter().filter_map(|o| o.token).map(|token| token.log).collect();
-        let starts = self.database.log().matches("ready for connections").count();
-        assert!(
-            (1..=starts).contains(&logs.len()),
-            "positions of other logs than those of {starts} starts: {logs:x?}"
-        );
+    fn after_crash(run: &mut Trial<Self>, round: u64) {
+        run.change_table_after_crash(round);
+    }
+
+    fn incarnation(&self) -> Option<u64> {
+        Some(self.server.incarnation())
+    }
+
+    fn log_end(&self) -> u64 {
+        self.server.log_end()
+    }
+
+    fn hidden_session(&self) -> (MysqlSession, impl FnMut() -> bool) {
+        let before = self.server.log_end();
+        self.hide_commits();
+        let session = MysqlSession::new(self.server.superuser_url());
+        (session, move || self.server.log_end() > before)
     }
 }

@@ -1,23 +1,18 @@
 //! A writer's connection to MariaDB or MySQL. It survives crashes of the server: it reconnects, and
 //! looks up a COMMIT whose answer was lost.
 
-use std::fmt::Write as _;
-use std::time::{Duration, Instant};
-
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error, Opts, Row as Answer};
 use tokio::runtime::Runtime;
 
 use crate::contract::board::Board;
-use crate::contract::engine::{Commit, Row, Session, Step};
+use crate::contract::engine::{Commit, Row, Session, Step, until_answered};
+use crate::contract::sql::SqlSession;
 
-/// Longest time without a server.
-const OUTAGE_MAX: Duration = Duration::from_secs(60);
-/// Wait between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Errors after which a transaction may be repeated: server shutdown, lock wait time-out, deadlock,
 /// interrupted query, killed connection.
 const RETRYABLE_ERRORS: [u16; 5] = [1053, 1205, 1213, 1317, 1927];
+const LOG_END: &str = "SHOW MASTER STATUS";
 
 /// A connection, reopened on demand.
 pub(crate) struct MysqlSession {
@@ -54,16 +49,9 @@ impl MysqlSession {
     }
 
     fn connect(&self) -> Conn {
-        let end = Instant::now() + OUTAGE_MAX;
-        loop {
-            let connected =
-                self.runtime.block_on(async { Conn::new(Opts::from_url(&self.url)?).await });
-            match connected {
-                Ok(conn) => return conn,
-                Err(error) => assert!(Instant::now() < end, "a writer cannot connect: {error}"),
-            }
-            std::thread::sleep(RETRY_PAUSE);
-        }
+        until_answered(|| {
+            self.runtime.block_on(async { Conn::new(Opts::from_url(&self.url)?).await })
+        })
     }
 
     /// Repeats a query until it is answered.
@@ -77,41 +65,29 @@ impl MysqlSession {
 
     /// Returns the log's end, in the form of a position.
     pub(crate) fn log_end(&mut self) -> u64 {
-        let rows = self.query_until_answered("SHOW MASTER STATUS");
-        let row = rows.first().expect("a server with a binary log");
-        let file: String = row.get(0).expect("a file");
-        let offset: u64 = row.get(1).expect("an offset");
-        let number: u64 =
-            file.rsplit('.').next().and_then(|digits| digits.parse().ok()).expect("a number");
-        number << 40 | offset
-    }
-
-    /// Commits one statement on a healthy server.
-    pub(crate) fn commit_sql(&mut self, sql: &str, board: &Board) -> Commit {
-        let from = self.log_end() + 1;
-        let begun_ns = board.now();
-        self.query(sql).expect("a healthy server");
-        Commit { begun_ns, returned_ns: board.now(), from, at: self.log_end() }
+        let rows = self.query_until_answered(LOG_END);
+        rows.first().and_then(position).expect("a server with a binary log")
     }
 
     /// Returns true if a commit whose answer was lost took effect; its last step shows it. The
     /// server may still execute it on the lost connection; a locking read waits for its end.
     fn was_committed(&mut self, steps: &[Step]) -> bool {
-        let step = steps.last().expect("a commit has steps");
-        let (Step::Insert(Row { key, .. })
-        | Step::Update { row: Row { key, .. }, .. }
-        | Step::Delete { key }
-        | Step::Move { row: Row { key, .. }, .. }) = step;
-        let rows = self.query_until_answered(&format!(
-            "SELECT version FROM items WHERE id = {key} FOR UPDATE"
-        ));
-        let found: Option<u64> = rows.first().and_then(|row| row.get(0));
-        match step {
-            Step::Delete { .. } => found.is_none(),
-            Step::Insert(row) | Step::Update { row, .. } | Step::Move { row, .. } => {
-                found == Some(row.version)
-            }
-        }
+        let (key, version) = steps.last().expect("a commit has steps").proof();
+        let sql = format!("SELECT version FROM items WHERE id = {key} FOR UPDATE");
+        let found: Option<u64> = self.query_until_answered(&sql).first().and_then(|row| row.get(0));
+        found == version
+    }
+}
+
+impl SqlSession for MysqlSession {
+    const REPLACING: &str =
+        "ON DUPLICATE KEY UPDATE version = VALUES(version), payload = VALUES(payload)";
+
+    fn commit_sql(&mut self, sql: &str, board: &Board) -> Commit {
+        let from = self.log_end() + 1;
+        let begun_ns = board.now();
+        self.query(sql).expect("a healthy server");
+        Commit { begun_ns, returned_ns: board.now(), from, at: self.log_end() }
     }
 }
 
@@ -130,7 +106,7 @@ impl Session for MysqlSession {
         }
         // The commit's log entry will end past this position. This query does not end the
         // transaction.
-        let from = self.log_end_within()? + 1;
+        let from = self.query(LOG_END)?.first().and_then(position)? + 1;
         let begun_ns = board.now();
         if self.query("COMMIT").is_none() && !self.was_committed(steps) {
             return None;
@@ -149,16 +125,12 @@ impl Session for MysqlSession {
     }
 }
 
-impl MysqlSession {
-    /// Returns the log's end within a transaction; a lost connection ends the transaction.
-    fn log_end_within(&mut self) -> Option<u64> {
-        let rows = self.query("SHOW MASTER STATUS")?;
-        let row = rows.first()?;
-        let file: String = row.get(0)?;
-        let offset: u64 = row.get(1)?;
-        let number: u64 = file.rsplit('.').next()?.parse().ok()?;
-        Some(number << 40 | offset)
-    }
+/// Parses the answer to [`LOG_END`] into the form of a position.
+fn position(row: &Answer) -> Option<u64> {
+    let file: String = row.get(0)?;
+    let offset: u64 = row.get(1)?;
+    let number: u64 = file.rsplit('.').next()?.parse().ok()?;
+    Some(number << 40 | offset)
 }
 
 fn insert(row: &Row) -> String {
@@ -166,13 +138,7 @@ fn insert(row: &Row) -> String {
 }
 
 fn upsert(row: &Row) -> String {
-    let mut sql = insert(row);
-    // Writing to a string cannot fail.
-    _ = write!(
-        sql,
-        " ON DUPLICATE KEY UPDATE version = VALUES(version), payload = VALUES(payload)"
-    );
-    sql
+    format!("{} {}", insert(row), MysqlSession::REPLACING)
 }
 
 fn update(row: &Row, key: u32) -> String {

@@ -1,63 +1,46 @@
-//! Contract over a private PostgreSQL server. A proxy between server and service can disturb the
-//! feed and the reads separately. Writers connect to the server directly.
+//! Contract over a private PostgreSQL server. Writers connect to the server directly.
 //!
-//! Reading order: this (the engine), [`session`] (a writer's connection), [`scene`] (tests of a
-//! single key), [`safeguards`] (each safeguard of the contract, enabled and disabled),
-//! [`visibility`] (changes delivered before they are visible), [`weather`] (disturbances) and
-//! [`mixed`] (all of them under a mixed load).
+//! Reading order: this (the engine and its tests), [`session`] (a writer's connection),
+//! [`disturbances`] (those of this engine), [`feed`] (further tests of this engine).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
+use crate::backend::Backend;
+use crate::backend::postgres::{Postgres, SETTINGS};
+use crate::contract::disturbances::Disturbance;
 use crate::contract::engine::Engine;
+use crate::contract::networked::{Networked, contract_tests};
+use crate::contract::observation::Token;
 use crate::contract::rows::payload;
 use crate::contract::run::{Plan, Trial};
+use crate::contract::sql::parse_rows;
 use hotrow_testkit::harness::Config;
-
-mod mixed;
-mod safeguards;
-mod scene;
-mod session;
-mod visibility;
-mod weather;
-
-pub(crate) use hotrow_testkit::postgres as server;
-pub(crate) use hotrow_testkit::proxy;
-
-use proxy::Proxy;
-use server::{ROLE, Server};
+use hotrow_testkit::postgres::Server;
 use session::PostgresSession;
 
-/// The PostgreSQL engine.
-pub(crate) struct Postgres;
+mod disturbances;
+mod feed;
+mod session;
 
-/// A run over PostgreSQL.
-pub(crate) type PostgresRun = Trial<Postgres>;
-
-/// A server and the proxy before it.
-pub(crate) struct Database {
-    /// First field, so that it is dropped before the server.
-    pub(crate) proxy: Proxy,
-    pub(crate) server: Server,
-    /// Incarnations in the positions of this server, one per start.
-    incarnations: Mutex<BTreeSet<u64>>,
-}
+contract_tests!(Postgres);
 
 const CREATE: &str =
     "CREATE TABLE items(id integer PRIMARY KEY, version bigint NOT NULL, payload text NOT NULL)";
+/// Commits that wait for the standby.
+const WAITERS: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
-/// Query for the incarnation in positions: system identifier XOR timeline XOR start time of the
-/// server.
-const INCARNATION: &str = "SELECT to_hex(system_identifier
-    # ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
-    # (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) FROM pg_control_system()";
+impl Engine for Postgres {
+    type Database = Self;
+    type Session = PostgresSession;
 
-impl Database {
-    /// Starts a server with additional settings and creates the table with its first rows.
-    pub(crate) fn with(settings: &[(&str, &str)], plan: &Plan) -> Self {
-        let server = Server::start(settings);
+    /// The log's end is read after the snapshot, so it may lie past commits that the answer does
+    /// not show.
+    const TOKENS_ARE_EXACT: bool = false;
+    const RESTARTS_END_TOKENS: bool = true;
+
+    fn create(plan: &Plan) -> Self {
+        let server = Server::start(&SETTINGS);
         let mut sql = format!("{CREATE};\nINSERT INTO items VALUES ");
         for (i, key) in (0..plan.keys).filter(|key| Plan::has_first_row(*key)).enumerate() {
             let comma = if i == 0 { "" } else { "," };
@@ -67,77 +50,52 @@ impl Database {
         server.batch(&sql);
         server.make_reader_role(&["items"]);
         server.assert_role_is_ordinary();
-        Self { proxy: Proxy::start(server.port()), server, incarnations: Mutex::default() }
+        Self::with_writer(server)
     }
 
-    /// Returns the server's current incarnation, with which its positions begin.
-    pub(crate) fn incarnation(&self) -> u64 {
-        let incarnation =
-            u64::from_str_radix(&self.server.query(INCARNATION), 16).expect("a hexadecimal number");
-        self.incarnations.lock().expect("no panics here").insert(incarnation);
-        incarnation
+    fn config(database: &Self, _: &Plan) -> Config {
+        Backend::config(database).set("collections.items.allow_min_position", "true")
     }
 
-    /// Returns the log's current end.
-    pub(crate) fn log_end(&self) -> u64 {
-        self.server.query("SELECT pg_current_wal_insert_lsn() - '0/0'").parse().expect("a number")
-    }
-}
-
-impl Engine for Postgres {
-    type Database = Database;
-    type Session = PostgresSession;
-
-    /// The log's end is read after the snapshot, so it may lie past commits that the answer does
-    /// not show.
-    const TOKENS_ARE_EXACT: bool = false;
-    const RESTARTS_END_TOKENS: bool = true;
-
-    fn create(plan: &Plan) -> Database {
-        Database::with(&[], plan)
-    }
-
-    fn config(database: &Database, _: &Plan) -> Config {
-        Config::over(&database.proxy.url_for(ROLE))
-            .set("collections.items.allow_min_position", "true")
-    }
-
-    fn session(database: &Database, _: &Plan) -> PostgresSession {
+    fn session(database: &Self, _: &Plan) -> PostgresSession {
         PostgresSession::new(database.server.url())
     }
 
-    fn rows(database: &Database) -> BTreeMap<u32, u64> {
-        let rows = database.server.query("SELECT id, version FROM items");
-        let row = |line: &str| {
-            let (key, version) = line.split_once('|')?;
-            Some((key.parse().ok()?, version.parse().ok()?))
-        };
-        rows.lines().map(|line| row(line).unwrap_or_else(|| panic!("no row: {line}"))).collect()
+    fn rows(database: &Self) -> BTreeMap<u32, u64> {
+        parse_rows(&database.server.query("SELECT id, version FROM items"), '|')
     }
 }
 
-impl PostgresRun {
-    /// Creates a run whose readers know the log of commit positions from the start.
-    pub(crate) fn over_postgres(database: Database, plan: Plan) -> Self {
-        let run = Self::over(database, plan);
-        run.board.log.store(run.database.incarnation(), Ordering::Relaxed);
-        run
+impl Networked for Postgres {
+    const NAME: &str = "postgres";
+    const HIDES_ONE_SESSION: bool = true;
+
+    fn disturbances() -> Vec<Disturbance<Self>> {
+        disturbances::all()
     }
 
-    /// Restarts the server; from then on readers send positions of the new start.
-    pub(crate) fn restart(&mut self) {
-        self.database.server.restart();
-        self.board.log.store(self.database.incarnation(), Ordering::Relaxed);
+    fn after_crash(run: &mut Trial<Self>, round: u64) {
+        run.change_table_after_crash(round);
     }
 
-    /// Asserts that all positions name one of this server's starts.
-    pub(crate) fn assert_one_log(&self) {
-        let known = self.database.incarnations.lock().expect("no panics here");
-        let other = self
-            .observations
-            .iter()
-            .filter_map(|o| o.token)
-            .find(|token| !known.contains(&token.log));
-        assert_eq!(other, None, "a position of another log than {known:x?}");
+    fn incarnation(&self) -> Option<u64> {
+        Some(self.token().log)
+    }
+
+    fn log_end(&self) -> u64 {
+        self.token().at
+    }
+
+    fn hidden_session(&self) -> (PostgresSession, impl FnMut() -> bool) {
+        self.hide_commits();
+        let session = PostgresSession::new(self.writer_url());
+        (session, || !self.server.query(WAITERS).is_empty())
+    }
+}
+
+impl Postgres {
+    /// Returns the log's end.
+    pub(crate) fn token(&self) -> Token {
+        Token::parse(&self.position()).expect("a position")
     }
 }

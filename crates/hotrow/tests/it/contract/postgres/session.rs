@@ -2,18 +2,14 @@
 //! up a COMMIT whose answer was lost.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 use crate::contract::board::Board;
-use crate::contract::engine::{Commit, Row, Session, Step};
+use crate::contract::engine::{Commit, Row, Session, Step, until_answered};
+use crate::contract::sql::SqlSession;
 
-/// Longest time without a server.
-const OUTAGE_MAX: Duration = Duration::from_secs(60);
-/// Wait between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const LOG_END: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0')::text";
 
 /// A connection, reopened on demand.
@@ -22,20 +18,13 @@ pub(crate) struct PostgresSession {
     runtime: Runtime,
     url: String,
     client: Option<Client>,
-    /// Statements run on each new connection.
-    first: String,
 }
 
 impl PostgresSession {
     pub(crate) fn new(url: String) -> Self {
-        Self::beginning_with(url, "")
-    }
-
-    /// As [`Self::new`], with statements for each new connection.
-    pub(crate) fn beginning_with(url: String, first: &str) -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        Self { runtime, url, client: None, first: first.to_owned() }
+        Self { runtime, url, client: None }
     }
 
     /// Runs statements. `None`: the connection was lost.
@@ -55,20 +44,13 @@ impl PostgresSession {
     }
 
     fn connect(&self) -> Client {
-        let end = Instant::now() + OUTAGE_MAX;
-        loop {
-            let connected: Result<Client, Error> = self.runtime.block_on(async {
+        until_answered(|| {
+            self.runtime.block_on(async {
                 let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
                 tokio::spawn(connection);
-                client.batch_execute(&self.first).await?;
-                Ok(client)
-            });
-            match connected {
-                Ok(client) => return client,
-                Err(error) => assert!(Instant::now() < end, "a writer cannot connect: {error}"),
-            }
-            std::thread::sleep(RETRY_PAUSE);
-        }
+                Ok::<_, Error>(client)
+            })
+        })
     }
 
     /// Repeats a query until it is answered.
@@ -84,32 +66,24 @@ impl PostgresSession {
         number(&self.query_until_answered(LOG_END)).expect("the log's end")
     }
 
-    /// Commits one statement of any kind on a healthy server.
-    pub(crate) fn commit_sql(&mut self, sql: &str, board: &Board) -> Commit {
+    /// Returns true if a commit whose answer was lost took effect; its last step shows it.
+    fn was_committed(&mut self, steps: &[Step]) -> bool {
+        let (key, version) = steps.last().expect("a commit has steps").proof();
+        let sql = format!("SELECT version::text FROM items WHERE id = {key}");
+        number(&self.query_until_answered(&sql)) == version
+    }
+}
+
+impl SqlSession for PostgresSession {
+    const REPLACING: &str = "ON CONFLICT (id) \
+        DO UPDATE SET version = excluded.version, payload = excluded.payload";
+
+    fn commit_sql(&mut self, sql: &str, board: &Board) -> Commit {
         let messages = self.query(&format!("BEGIN; {sql}; {LOG_END}")).expect("a healthy server");
         let from = number(&messages).expect("the log's end") + 1;
         let begun_ns = board.now();
         self.query("COMMIT").expect("a healthy server");
         Commit { begun_ns, returned_ns: board.now(), from, at: self.log_end() }
-    }
-
-    /// Returns true if a commit whose answer was lost took effect; its last step shows it.
-    fn was_committed(&mut self, steps: &[Step]) -> bool {
-        let step = steps.last().expect("a commit has steps");
-        let (Step::Insert(Row { key, .. })
-        | Step::Update { row: Row { key, .. }, .. }
-        | Step::Delete { key }
-        | Step::Move { row: Row { key, .. }, .. }) = step;
-        let found = number(
-            &self
-                .query_until_answered(&format!("SELECT version::text FROM items WHERE id = {key}")),
-        );
-        match step {
-            Step::Delete { .. } => found.is_none(),
-            Step::Insert(row) | Step::Update { row, .. } | Step::Move { row, .. } => {
-                found == Some(row.version)
-            }
-        }
     }
 }
 
@@ -139,9 +113,8 @@ impl Session for PostgresSession {
 
     fn roll_back(&mut self, key: u32, version: u64) {
         _ = self.query(&format!(
-            "BEGIN; INSERT INTO items VALUES ({key}, {version}, 'never committed')
-                      ON CONFLICT (id)
-                 DO UPDATE SET version = excluded.version, payload = excluded.payload; ROLLBACK"
+            "BEGIN; INSERT INTO items VALUES ({key}, {version}, 'never committed') {}; ROLLBACK",
+            Self::REPLACING
         ));
     }
 }
@@ -165,9 +138,7 @@ fn add(sql: &mut String, step: &Step) {
             write!(sql, "DELETE FROM items WHERE id = {}; {};", row.key, insert(row))
         }
         Step::Update { row, way: 1 } => {
-            let conflict = "ON CONFLICT (id) \
-                DO UPDATE SET version = excluded.version, payload = excluded.payload";
-            write!(sql, "{} {conflict};", insert(row))
+            write!(sql, "{} {};", insert(row), PostgresSession::REPLACING)
         }
         Step::Update { row, .. } => write!(sql, "{}", update(row, row.key)),
         Step::Delete { key } => write!(sql, "DELETE FROM items WHERE id = {key};"),

@@ -1,0 +1,130 @@
+//! A private MariaDB server, with two proxies between it and the service: for reads and for the
+//! feed.
+
+use std::time::Duration;
+
+use crate::backend::Backend;
+use hotrow_testkit::harness::Config;
+use hotrow_testkit::mysql::{SERVICE_PASSWORD, SERVICE_USER, Server, Stop};
+use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Proxy, Way};
+
+const SETTINGS: [(&str, &str); 4] = [
+    // Commits must survive the kill; otherwise the database and its responses go back in time.
+    ("innodb-flush-log-at-trx-commit", "2"),
+    // When enabled, a logged commit waits for a replica that does not exist.
+    ("rpl-semi-sync-master-wait-point", "AFTER_SYNC"),
+    ("rpl-semi-sync-master-timeout", "3600000"),
+    ("rpl-semi-sync-master-wait-no-slave", "ON"),
+];
+/// Streams sent by the server.
+const STREAMS: &str = "command = 'Binlog Dump'";
+
+/// A server with its proxies. All connections of a proxy are of one class.
+pub(crate) struct Maria {
+    /// First fields, so that they are dropped before the server.
+    pub(crate) reads: Proxy,
+    pub(crate) feed: Proxy,
+    pub(crate) server: Server,
+}
+
+impl Maria {
+    /// Kills the server's side of every stream.
+    pub(crate) fn kill_streams(&self) {
+        self.kill_sessions(STREAMS);
+    }
+
+    /// Kills the server's side of the sessions that this condition selects.
+    pub(crate) fn kill_sessions(&self, condition: &str) {
+        let list = format!(
+            "SELECT id FROM information_schema.PROCESSLIST \
+             WHERE {condition} AND id <> CONNECTION_ID()"
+        );
+        for id in self.server.query(&list).lines() {
+            // The session may have ended already.
+            _ = self.server.try_query(&format!("KILL {id}"));
+        }
+    }
+
+    /// Continues the log in a new file and returns the file's name.
+    pub(crate) fn begin_log_file(&self) -> String {
+        self.server.batch("FLUSH BINARY LOGS");
+        let newest = self.server.query("SHOW MASTER STATUS");
+        newest.split('\t').next().expect("a file").to_owned()
+    }
+}
+
+impl Backend for Maria {
+    const FEED_RESUMES: bool = false;
+
+    fn start() -> Self {
+        let server = Server::start(&SETTINGS);
+        let proxy = || Proxy::plain(server.port(), Class::Readers);
+        Self { reads: proxy(), feed: proxy(), server }
+    }
+
+    fn config(&self) -> Config {
+        let url = |proxy: &Proxy| self.server.url_at(SERVICE_USER, SERVICE_PASSWORD, proxy.port());
+        Config::over(&url(&self.reads))
+            .set("source.feed_url", &format!("\"{}\"", url(&self.feed)))
+            .set("source.connect_timeout", "\"2s\"")
+    }
+
+    fn delay_reads(&self, delay: Duration) {
+        self.reads.delay(&CLASSES, &BOTH, delay);
+    }
+
+    fn hold_reads(&self) {
+        self.reads.hold(&CLASSES, &[Way::ToService]);
+    }
+
+    fn holds_a_read(&self) -> bool {
+        self.reads.waiting(Class::Readers, Way::ToService) > 0
+    }
+
+    fn delay_feed(&self, delay: Duration) {
+        self.feed.delay(&CLASSES, &[Way::ToService], delay);
+    }
+
+    fn hold_feed(&self) {
+        self.feed.hold(&CLASSES, &[Way::ToService]);
+    }
+
+    fn refuse_feed(&self) {
+        self.feed.refuse(&CLASSES, true);
+        self.feed.cut(&CLASSES);
+    }
+
+    fn cut(&self) {
+        self.reads.cut(&CLASSES);
+        self.feed.cut(&CLASSES);
+    }
+
+    fn calm(&self) {
+        self.reads.calm();
+        self.feed.calm();
+    }
+
+    fn hide_commits(&self) {
+        self.server.batch("SET GLOBAL rpl_semi_sync_master_enabled = ON");
+    }
+
+    fn show_commits(&self) {
+        self.server.batch("SET GLOBAL rpl_semi_sync_master_enabled = OFF");
+    }
+
+    fn kill(&mut self) {
+        self.server.stop(Stop::Kill);
+    }
+
+    fn restart(&mut self) {
+        self.server.restart();
+    }
+
+    fn pause(&self) {
+        self.server.pause();
+    }
+
+    fn resume(&self) {
+        self.server.resume();
+    }
+}

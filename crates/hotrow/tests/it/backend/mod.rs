@@ -1,0 +1,80 @@
+//! Database servers with the faults that a test can cause: one interface for the suites that run
+//! over several engines.
+//!
+//! Reading order: this (the interface), then its implementations: [`postgres`], [`maria`],
+//! [`mongo`].
+
+use std::time::Duration;
+
+use hotrow_testkit::harness::Config;
+
+pub(crate) mod maria;
+pub(crate) mod mongo;
+pub(crate) mod postgres;
+
+/// A private database server. Delays, holds and refusals last until [`Self::calm`].
+pub(crate) trait Backend: Sized + Send + Sync + 'static {
+    /// True if the feed continues where it was after an interruption; false if every end of its
+    /// connections is a loss.
+    const FEED_RESUMES: bool;
+    /// True if a late stream answers only once per delay.
+    const LATE_FEED_ANSWERS_RARELY: bool = false;
+
+    /// Starts a server without tables.
+    fn start() -> Self;
+
+    /// Returns the configuration of a service, without collections. Its reads and its feed can be
+    /// disturbed separately.
+    fn config(&self) -> Config;
+
+    /// Delays the service's reads.
+    fn delay_reads(&self, delay: Duration);
+
+    /// Holds the answers to all reads; the server executes the reads.
+    fn hold_reads(&self);
+
+    /// Holds the answer to the next read, or to all reads where one cannot be selected.
+    fn hold_next_read(&self) {
+        self.hold_reads();
+    }
+
+    /// Returns true if the answer to a read is held.
+    fn holds_a_read(&self) -> bool;
+
+    /// Delays the feed's stream.
+    fn delay_feed(&self, delay: Duration);
+
+    /// Holds the feed's stream, which stays open.
+    fn hold_feed(&self);
+
+    /// Ends the feed's connections and refuses new ones.
+    fn refuse_feed(&self);
+
+    /// Cuts all connections of the service at once; new ones are accepted.
+    fn cut(&self);
+
+    /// Ends delays, holds and refusals.
+    fn calm(&self);
+
+    /// Removes changes that no feed has read. Nothing to do where a new feed begins at the log's
+    /// end.
+    fn prune_log(&self) {}
+
+    /// Keeps commits that begin from now on invisible once they are in the log.
+    fn hide_commits(&self);
+
+    /// Makes all commits visible.
+    fn show_commits(&self);
+
+    /// Kills the server; of a set its primary, and another member takes over if there is one.
+    fn kill(&mut self);
+
+    /// Starts what was stopped.
+    fn restart(&mut self);
+
+    /// Stops the server's processes, with their connections open.
+    fn pause(&self);
+
+    /// Continues a paused server.
+    fn resume(&self);
+}

@@ -1,0 +1,121 @@
+//! Engines behind a network: their feed and their reads can be disturbed separately, and their
+//! commits hidden.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use crate::backend::Backend;
+use crate::contract::disturbances::Disturbance;
+use crate::contract::engine::Engine;
+use crate::contract::rows::Sizes;
+use crate::contract::run::{Plan, Trial};
+use hotrow_testkit::harness::Config;
+
+/// Makes the tests of the contract over a network, for one engine.
+macro_rules! contract_tests {
+    ($engine:ty) => {
+        #[cfg(feature = "failpoints")]
+        use $crate::contract::safeguards::disabled;
+        use $crate::contract::{mixed, safeguards, visibility};
+
+        tests! {
+            $engine:
+            mixed::histories_equal_the_database_after_crashes,
+            mixed::contract_holds_under_every_disturbance,
+            #[ignore = "long: 1 million reads and 100 thousand changes, every disturbance ten times"]
+            mixed::contract_holds_in_a_long_run,
+            safeguards::a_row_read_before_its_change_is_not_cached_however_late_it_arrives,
+            safeguards::a_late_stream_does_not_count_as_fresh,
+            safeguards::a_row_changed_while_there_was_no_feed_is_not_served,
+            visibility::a_hidden_commit_is_in_the_log_and_invisible,
+            visibility::a_row_read_before_its_change_is_visible_is_not_cached,
+            visibility::a_key_without_a_hidden_change_stays_cached,
+            #[cfg(feature = "failpoints")]
+            disabled::without_leases_and_the_fence_the_old_row_stays,
+            #[cfg(feature = "failpoints")]
+            disabled::leases_or_the_fence_alone_keep_the_old_row_out,
+            #[cfg(feature = "failpoints")]
+            disabled::without_the_fence_a_row_read_before_its_change_was_visible_stays,
+            #[cfg(feature = "failpoints")]
+            disabled::with_the_time_of_receipt_a_late_stream_counts_as_fresh,
+            #[cfg(feature = "failpoints")]
+            disabled::without_an_epoch_a_change_in_a_gap_stays_unknown,
+        }
+    };
+}
+pub(crate) use contract_tests;
+
+/// An engine behind a network.
+pub(crate) trait Networked: Engine<Database = Self> + Backend {
+    /// Name of the engine in saved results.
+    const NAME: &'static str;
+    /// Least number of reads in a short mixed run.
+    const READS_SHORT: u64 = 100_000;
+    /// True if [`Self::hidden_session`] hides the commits of that session alone; false if it hides
+    /// those of all.
+    const HIDES_ONE_SESSION: bool;
+    /// True if a read waits for a change that is delivered but not visible.
+    const READS_WAIT_FOR_CHANGES: bool = false;
+
+    /// Returns the plan of a mixed run.
+    fn mixed_plan() -> Plan {
+        // More keys than the feed lists for one transaction.
+        Plan { keys: 13_000, sizes: Sizes { from: 100, to: 700 }, reserved: 20, ..Plan::default() }
+    }
+
+    /// Returns the disturbances of a mixed run.
+    fn disturbances() -> Vec<Disturbance<Self>>;
+
+    /// Changes the table as a whole after crash number `round`, if the engine has such a statement.
+    fn after_crash(_run: &mut Trial<Self>, _round: u64) {}
+
+    /// Adapts the configuration of a scenario.
+    fn scenario_config(config: Config) -> Config {
+        config
+    }
+
+    /// Returns the id of the log in positions. `None`: there is one log, whose id only answers
+    /// show.
+    fn incarnation(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the log's end, in the form of a position.
+    fn log_end(&self) -> u64;
+
+    /// Hides commits until [`Backend::show_commits`]. Returns a session whose next commit is hidden
+    /// and the condition that this commit is in the log.
+    fn hidden_session(&self) -> (Self::Session, impl FnMut() -> bool);
+}
+
+impl<E: Networked> Trial<E> {
+    /// Creates a run whose readers know the log's id, if the engine has one.
+    pub(crate) fn networked(plan: Plan) -> Self {
+        let mut run = Self::new(plan);
+        run.note_log();
+        run
+    }
+
+    /// Restarts the server; from then on readers send positions of its present log.
+    pub(crate) fn restart(&mut self) {
+        self.database.restart();
+        self.note_log();
+    }
+
+    fn note_log(&mut self) {
+        if let Some(log) = self.database.incarnation() {
+            self.logs.insert(log);
+            self.board.log.store(log, Ordering::Relaxed);
+        }
+    }
+
+    /// Asserts that all positions name logs that the database has had.
+    pub(crate) fn assert_known_logs(&self) {
+        let seen: BTreeSet<u64> =
+            self.observations.iter().filter_map(|o| o.token).map(|token| token.log).collect();
+        assert!(!seen.is_empty(), "no answer has a position");
+        let is_known =
+            if self.logs.is_empty() { seen.len() == 1 } else { seen.is_subset(&self.logs) };
+        assert!(is_known, "positions of the logs {seen:x?}, not only of {:x?}", self.logs);
+    }
+}
