@@ -27,7 +27,7 @@ const PURGE_ALL_ONE_IN: u64 = 30;
 
 #[test]
 fn contract_holds_in_a_short_run() {
-    mixed_run("short", 100_000, 10_000, Duration::from_secs(300));
+    mixed_run("short", 40_000, 4_000, Duration::from_secs(300));
 }
 
 #[test]

@@ -49,8 +49,6 @@ pub(crate) use contract_tests;
 pub(crate) trait Networked: Engine<Database = Self> + Backend {
     /// Name of the engine in saved results.
     const NAME: &'static str;
-    /// Least number of reads in a short mixed run.
-    const READS_SHORT: u64 = 100_000;
     /// True if [`Self::hidden_session`] hides the commits of that session alone; false if it hides
     /// those of all.
     const HIDES_ONE_SESSION: bool;

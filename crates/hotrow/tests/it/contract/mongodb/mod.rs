@@ -84,7 +84,6 @@ impl Engine for Mongo {
 
 impl Networked for Mongo {
     const NAME: &str = "mongodb";
-    const READS_SHORT: u64 = 60_000;
     const HIDES_ONE_SESSION: bool = false;
     const READS_WAIT_FOR_CHANGES: bool = true;
 
