@@ -77,6 +77,24 @@ pub fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {stderr}\n{stdout}");
 }
 
+/// Puts the program `from` at `to`, as a link or as a copy.
+///
+/// A copy is written by another process: a child that another thread has just forked would keep a
+/// file of this process open, and an open file cannot be executed.
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    if std::fs::hard_link(from, to).is_err() {
+        run(Command::new("cp").arg(from).arg(to));
+    }
+}
+
+/// Writes a script that can be executed at once; by another process, as in [`copy_program`].
+#[track_caller]
+pub fn write_script(path: &Path, text: &str) {
+    let write = "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"";
+    run(Command::new("/bin/sh").args(["-c", write, "sh", text]).arg(path));
+}
+
 /// Returns a data folder to copy servers from, which saves seconds per test: `create` makes it once
 /// per build folder, version and owner.
 #[track_caller]

@@ -1,6 +1,9 @@
 //! Command line of the real binary: its outputs and exit statuses.
 
+use std::path::Path;
 use std::process::{Command, Output};
+
+use hotrow_testkit::process::{copy_program, write_script};
 
 fn hotrow(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hotrow"))
@@ -147,7 +150,7 @@ fn a_result_that_cannot_be_written_is_a_failure() {
 fn program_alone() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = folder.path().join("hotrow");
-    std::fs::copy(env!("CARGO_BIN_EXE_hotrow"), &program).expect("a copy");
+    copy_program(Path::new(env!("CARGO_BIN_EXE_hotrow")), &program);
     (folder, program)
 }
 
@@ -163,14 +166,11 @@ fn without_the_laboratory_the_command_says_how_to_get_it() {
 
 #[test]
 fn the_laboratory_on_the_path_gets_all_arguments_and_its_status_is_kept() {
-    use std::os::unix::fs::PermissionsExt as _;
     let (folder, program) = program_alone();
     let path = folder.path().join("path");
     std::fs::create_dir(&path).expect("a folder");
     let laboratory = path.join("hotrow-lab");
-    std::fs::write(&laboratory, "#!/bin/sh\necho \"$@\"\nexit 7\n").expect("a script");
-    let executable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&laboratory, executable).expect("a mode");
+    write_script(&laboratory, "#!/bin/sh\necho \"$@\"\nexit 7\n");
     for arguments in [&["run", "--rounds", "5", "a b"][..], &["--help"], &["list", "--", "-x"]] {
         let output = Command::new(&program)
             .arg("lab")

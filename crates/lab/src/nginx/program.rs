@@ -117,6 +117,10 @@ fn number(version: &str) -> Option<[u32; 3]> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use hotrow_testkit::process::write_script;
+
     use super::*;
 
     #[test]
@@ -135,16 +139,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("nginx");
             if let Some(script) = script {
-                // Written by another process: a concurrently forked child of this one would keep
-                // the file open, and an open file cannot be executed.
-                let mut shell = Command::new("/bin/sh");
-                shell.args([
-                    "-c",
-                    "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod \"$3\" \"$2\"",
-                    "sh",
-                    script,
-                ]);
-                assert!(shell.arg(&file).arg(format!("{mode:o}")).status().unwrap().success());
+                write_script(&file, &format!("#!/bin/sh\n{script}\n"));
+                std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
             }
             find_in([PathBuf::from("/nonexistent"), folder.path().to_owned()].into_iter())
                 .map(|(binary, version)| (binary == file, version))

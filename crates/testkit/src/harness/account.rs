@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::server::binary;
 use super::{Config, Ended, Server};
+use crate::process::copy_program;
 
 /// User id of the system's unprivileged account, which owns no files.
 const UNPRIVILEGED_UID: u32 = 65_534;
@@ -32,9 +33,7 @@ impl Account {
         set_mode(folder.path(), 0o755);
         // The account may have no access to the build folder.
         let program = folder.path().join("hotrow");
-        if std::fs::hard_link(binary(), &program).is_err() {
-            std::fs::copy(binary(), &program).expect("a copy of the binary");
-        }
+        copy_program(&binary(), &program);
         Some(Self { program, folder })
     }
 

@@ -125,11 +125,10 @@ fn status_has_its_documented_shape() {
         "collections",
         "concurrency",
         "connections",
-        "feed",
         "limits",
         "overload",
         "requests",
-        "source",
+        "sources",
         "uptime_s",
         "version",
     ];
