@@ -1,8 +1,8 @@
 //! Database engines. A [`Source`] reads records by key; a feed delivers the changes of records to a
 //! [`Sink`].
 //!
-//! Each engine is a crate of its own. It meets the rest of Hotrow in the types of `hotrow_types` and
-//! in the two traits of this module; the other modules are code that engines share.
+//! Each engine is a crate of its own. It meets the rest of Hotrow in the types of `hotrow_types`
+//! and in the two traits of this module; the other modules are code that engines share.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -7,8 +7,8 @@
 //! [`engine`] (the databases), [`run`] (all parts together), then the tests: [`mix`], [`race_a`],
 //! [`faults`].
 //!
-//! Over a network: [`networked`] (its engines, with [`sql`]), [`disturbances`] and [`mixed`] (all of
-//! them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
+//! Over a network: [`networked`] (its engines, with [`sql`]), [`disturbances`] and [`mixed`] (all
+//! of them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
 //! disabled), [`hidden`] and [`visibility`] (changes delivered before they are visible), then the
 //! engines that these tests run over: [`postgres`], [`mysql`] and [`mongodb`].
 

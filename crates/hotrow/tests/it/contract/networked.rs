@@ -22,7 +22,7 @@ macro_rules! contract_tests {
             $engine:
             mixed::histories_equal_the_database_after_crashes,
             mixed::contract_holds_under_every_disturbance,
-            #[ignore = "long: 1 million reads and 100 thousand changes, every disturbance ten times"]
+            #[ignore = "long: 1 million reads, 100 thousand changes, each disturbance ten times"]
             mixed::contract_holds_in_a_long_run,
             safeguards::a_row_read_before_its_change_is_not_cached_however_late_it_arrives,
             safeguards::a_late_stream_does_not_count_as_fresh,

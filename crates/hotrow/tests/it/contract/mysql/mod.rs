@@ -27,7 +27,7 @@ tests! {
     Maria:
     mixed::histories_equal_the_database_after_crashes,
     mixed::contract_holds_under_every_disturbance,
-    #[ignore = "long: 1 million reads and 100 thousand changes, every disturbance ten times"]
+    #[ignore = "long: 1 million reads, 100 thousand changes, each disturbance ten times"]
     mixed::contract_holds_in_a_long_run,
     visibility::a_row_read_before_its_change_is_visible_is_not_cached,
     #[cfg(feature = "failpoints")]
