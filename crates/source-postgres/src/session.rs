@@ -8,6 +8,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, KeySchema};
 use hotrow_types::version::{Position, Snapshot, Version};
 use tokio::time::{Instant, sleep_until};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
 use super::connect::full_text;
@@ -29,16 +30,23 @@ use hotrow_supervisor as supervisor;
 const STATUS_EVERY_MAX: Duration = Duration::from_secs(1);
 const STATUS_EVERY_MIN: Duration = Duration::from_millis(5);
 
+/// SQLSTATE of an undefined object: the publication. It may also disappear between two looks at the
+/// catalogue that belong together.
+const UNDEFINED_OBJECT: &str = "42704";
+
 /// Returns the end of a session by an error of the SQL connection.
 pub(crate) fn sql_error(doing: &str, error: &Error) -> Ended {
-    Ended::new(LossCause::Unavailable, format!("{doing}: {}", full_text(error)))
+    let cause = match error.code().map(SqlState::code) {
+        Some(UNDEFINED_OBJECT) => LossCause::NotWatched,
+        _ => LossCause::Unavailable,
+    };
+    Ended::new(cause, format!("{doing}: {}", full_text(error)))
 }
 
 impl From<WireError> for Ended {
     fn from(e: WireError) -> Self {
         let cause = match e.code() {
-            // Undefined object: the publication.
-            Some("42704") => LossCause::NotWatched,
+            Some(UNDEFINED_OBJECT) => LossCause::NotWatched,
             // Undefined file: a segment of the log. Object not in prerequisite state: an
             // invalidated slot.
             Some("58P01" | "55000") => LossCause::LogPruned,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::session::sql_error;
 use crate::tests::harness::refusal;
 
 fn lost_for(feed: &Feed, from: usize) -> String {
@@ -180,6 +181,26 @@ fn a_gap_lasts_as_long_as_the_transactions_that_ran_across_it() {
     assert_no_loss(&feed, from);
     feed.settle();
     assert_eq!(feed.keys(&server, "UPDATE a SET n = 3"), [feed.int(0, 1)]);
+}
+
+/// The publication can disappear while the catalogue is being read.
+#[test]
+fn an_error_that_names_the_publication_is_a_loss_of_what_is_watched() {
+    let server = Server::start(&[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let cause_of = |sql: &str| {
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+            let driver = tokio::spawn(connection);
+            let error = client.query(sql, &[]).await.unwrap_err();
+            driver.abort();
+            sql_error("reading the catalogue", &error).cause
+        })
+    };
+    let gone = "SELECT * FROM pg_get_publication_tables('gone')";
+    assert_eq!(cause_of(gone), LossCause::NotWatched);
+    assert_eq!(cause_of("SELECT * FROM gone"), LossCause::Unavailable);
 }
 
 #[test]
