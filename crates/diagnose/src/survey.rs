@@ -35,7 +35,7 @@ pub fn survey(root: &Root, samples: &mut Samples) {
     let other_namespaces = OtherNamespaces::of(root, &pids, &mut probe_errors);
     let open: Vec<ProbeResult<Inodes>> = pids.iter().map(|pid| inodes(root, *pid)).collect();
     samples.connections = own_connections(root, &pids, &open);
-    // This takes long, and a short load may end meanwhile; therefore open files are read first.
+    // This takes long, and a short load may end first; therefore open files are read before it.
     let found = waits::look(root, &pids);
     let time_wait = samples.sockets.map_or(u64::MAX, |sockets| sockets.time_wait);
     samples.ports = table.fullest_ports(root, time_wait);

@@ -207,7 +207,8 @@ impl<'a> Session<'a> {
                 bridged = self.gaps.bridged() => bridged?,
                 _ = status_tick.tick() => self.status().await?,
                 _ = probe_tick.tick(), if probe.is_idle() => {
-                    probe.start(send_probe(client, self.start.incarnation, self.tuning.silence_max));
+                    let limit = self.tuning.silence_max;
+                    probe.start(send_probe(client, self.start.incarnation, limit));
                 }
                 _ = check_tick.tick(), if check.is_idle() => check.start(watcher.check(client)),
             }
