@@ -61,7 +61,7 @@ def keep(name, results, markdown, verdicts, directory=None, more=None):
         [
             f"# {name}, {run['time']}",
             "",
-            f"`{' '.join(run['command'])}`, commit {run['commit']}, "
+            f"`{' '.join(run['command'])}`, commit {run['commit']},",
             f"{about['cpu']}, {about['cores']} cores, "
             f"Linux {about['kernel']}, {about['memory']}",
             "",

@@ -156,8 +156,8 @@ def measure(process, rate, seconds):
     return {
         "rate": rate,
         "subject": process.name,
-        "hits_p50_ms": milliseconds(hits["latency_us"]["p50"]),
-        "hits_p99_ms": milliseconds(hits["latency_us"]["p99"]),
+        "hits_p50_ms": milliseconds(hits["answered_us"]["p50"]),
+        "hits_p99_ms": milliseconds(hits["answered_us"]["p99"]),
         "hits_ok": hits["requests"]["ok"],
         "hits_due": hits["requests"]["scheduled"],
         "connections_per_s": flooded["requests"]["ok"] / flooded["duration_s"] if flooded else 0.0,

@@ -124,8 +124,8 @@ def hits(process, seconds):
         raise Failed(f"{' '.join(command)}: {done.stderr}")
     load_json = json.loads(done.stdout)
     return {
-        "p50_ms": load_json["latency_us"]["p50"],
-        "p99_ms": load_json["latency_us"]["p99"],
+        "p50_ms": load_json["answered_us"]["p50"],
+        "p99_ms": load_json["answered_us"]["p99"],
         "requests": load_json["requests"],
         "generator": load_json["generator"],
     }

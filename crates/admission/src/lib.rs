@@ -4,6 +4,18 @@
 
 pub mod breaker;
 pub mod byte_budget;
-pub mod concurrency;
+/// Number of queries at the database, order of the keys, and keys that are rejected.
+///
+/// Reading order: [`limit`](concurrency::limit) (queries of a source in flight),
+/// [`queue`](concurrency::queue) (content of a collection's next query),
+/// [`cost`](concurrency::cost) (expected duration of a query by its number of keys, used by both).
+pub mod concurrency {
+    pub mod cost;
+    pub mod limit;
+    pub mod queue;
+
+    #[cfg(test)]
+    mod simulation;
+}
 pub mod rate;
 pub mod shed;

@@ -1,7 +1,82 @@
 //! What the programs `hotrow` and `hotrow-lab` share.
 
-pub mod exit;
-pub mod open_files;
 pub mod output;
 pub mod signals;
-pub mod units;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hotrow_load::plan::DURATION_MAX;
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Exit status of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Success.
+    Fine = 0,
+    /// The command failed.
+    Failed = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// An objective that the command line stated was missed.
+    Missed = 3,
+    /// The user interrupted it.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Raises the soft limit on open files of this process to the hard one, and returns the limit then
+/// in force; `None` is unlimited.
+///
+/// When raising fails, the old limit stays in force and is returned.
+#[must_use]
+pub fn raise_open_files_limit() -> Option<u64> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            limit = getrlimit(Resource::Nofile);
+        }
+    }
+    limit.current
+}
+
+/// Parses a duration on the command line: `500ms`, `10s`, `1.5s`, `5m`, `1h`.
+///
+/// # Errors
+/// Anything else, and more than [`DURATION_MAX`].
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(number_end);
+    let unit_s = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("must be a number with a unit: us, ms, s, m or h".to_owned()),
+    };
+    let number: f64 =
+        number.parse().map_err(|_| "must be a number with a unit, as in 10s".to_owned())?;
+    let seconds = number * unit_s;
+    if seconds > DURATION_MAX.as_secs_f64() {
+        return Err("must not be longer than a week".to_owned());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_reaches_the_hard_one() {
+        let raised = raise_open_files_limit();
+        assert_eq!(raised, getrlimit(Resource::Nofile).maximum);
+    }
+}

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::exit::Exit;
+use crate::Exit;
 
 /// Phase of the process. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

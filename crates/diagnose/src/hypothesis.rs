@@ -10,7 +10,6 @@
 
 mod effect;
 mod plan;
-mod text;
 mod trial;
 
 use std::collections::VecDeque;
@@ -19,10 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::effect::{Effect, PredictionResult};
-pub use self::effect::{Noise, TrialMeasurement};
-pub use self::plan::CONNECTIONS_RISE;
 use self::plan::{Combine, Expectation, Plan};
 use crate::rules::finding::{Finding, LimitClass};
+
+pub use self::effect::{Noise, TrialMeasurement};
+pub use self::plan::CONNECTIONS_RISE;
 
 pub use self::trial::{
     Change, Conclusion, Context, HypothesisVerdict, TestStep, Trial, TrialLoad, TrialOutcome,
@@ -34,9 +34,14 @@ pub const HYPOTHESES_MAX: usize = 4;
 pub const ROUNDS_MIN: usize = 2;
 /// Most rounds per hypothesis: what is unclear then is inconclusive.
 pub const ROUNDS_MAX: usize = 5;
-/// Minimum confidence of a confirmed finding, and maximum of a refuted one.
-const CONFIRMED_CONFIDENCE_MIN: f64 = 0.95;
-/// See [`CONFIRMED_CONFIDENCE_MIN`].
+/// Likelihood ratio of a prediction that held: how much more often it holds where the hypothesis is
+/// true than where it is false. It raises a confidence of 0.5 to 0.95 and one of 0.01 to 0.16
+/// (Bayes' rule in odds).
+const LIKELIHOOD_RATIO: f64 = 19.0;
+/// A finding below this confidence is not confirmed, even if its prediction held: something more
+/// likely explains that too.
+const CONFIRMED_CONFIDENCE_MIN: f64 = 0.8;
+/// Maximum confidence of a refuted finding.
 const REFUTED_CONFIDENCE_MAX: f64 = 0.1;
 
 /// Tests hypotheses, one after the other.
@@ -142,7 +147,7 @@ impl HypothesisTester {
     pub fn words(&self, change: Option<Change>) -> String {
         change.map_or_else(
             || "the same load again".to_owned(),
-            |change| text::change(change, &self.context),
+            |change| change_text(change, &self.context),
         )
     }
 
@@ -183,7 +188,7 @@ impl HypothesisTester {
         let known = self.refuted.iter().any(|(finding, _)| finding.class == LimitClass::NoneFound);
         let shown = format!("{asked:.0} requests/s were asked for and kept");
         (!known && !self.refuted.is_empty())
-            .then(|| text::raised(LimitClass::NoneFound, shown, &self.context))
+            .then(|| raised(LimitClass::NoneFound, shown, &self.context))
     }
 
     /// Returns the loads of the next round: the unchanged one, and each unclear change.
@@ -263,7 +268,7 @@ impl HypothesisTester {
             let effect = self.effect(expectation.change, plan.pace)?;
             Some(format!(
                 "{} {}",
-                text::change(expectation.change, &self.context),
+                change_text(expectation.change, &self.context),
                 effect.effect_text(expectation.prediction)
             ))
         });
@@ -280,7 +285,7 @@ impl HypothesisTester {
                 effect.result(expectation.prediction, hypothesis.plan.generator_may_be_full);
             let trials = Trial {
                 class: hypothesis.finding.class,
-                change: text::change(expectation.change, &self.context),
+                change: change_text(expectation.change, &self.context),
                 predicted: expectation.prediction.words(),
                 observed: effect.observed(&result),
                 conclusion: match result {
@@ -313,16 +318,24 @@ impl HypothesisTester {
             let at = self.guesses.iter().position(known);
             let finding = at.and_then(|at| self.guesses.remove(at));
             let shown = self.describe_results(&hypothesis.plan, &[result], |_| true);
-            self.guesses
-                .push_front(finding.unwrap_or_else(|| text::raised(class, shown, &self.context)));
+            self.guesses.push_front(finding.unwrap_or_else(|| raised(class, shown, &self.context)));
         }
     }
 
     fn done(&mut self, hypothesis: Hypothesis, conclusion: Conclusion, why: String) -> TestStep {
         self.note(&hypothesis);
-        let mut finding = hypothesis.finding;
+        let (mut finding, mut conclusion, mut why) = (hypothesis.finding, conclusion, why);
         if conclusion == Conclusion::Confirmed {
-            finding.confidence = finding.confidence.max(CONFIRMED_CONFIDENCE_MIN);
+            let before = finding.confidence;
+            finding.confidence = raised_confidence(before);
+            if finding.confidence < CONFIRMED_CONFIDENCE_MIN {
+                conclusion = Conclusion::Inconclusive;
+                why = format!(
+                    "{why}; but it was only {:.0} % sure before, so that something else may show \
+                     the same",
+                    before * 100.0
+                );
+            }
         }
         let (trials, noise) = (std::mem::take(&mut self.trials), self.noise);
         let connections = self.context.connections;
@@ -343,7 +356,7 @@ impl HypothesisTester {
         let Some((mut finding, why)) = refuted.next() else {
             let why = "there was no suspicion to test".to_owned();
             return HypothesisVerdict {
-                finding: text::nothing(),
+                finding: no_finding(),
                 conclusion: Conclusion::Inconclusive,
                 why,
                 trials,
@@ -373,6 +386,56 @@ fn effect_of(effects: &mut Vec<Effect>, change: Change, pace: TrialLoad) -> &mut
         effects.len() - 1
     });
     &mut effects[at]
+}
+
+/// Returns the confidence after a prediction that held.
+fn raised_confidence(before: f64) -> f64 {
+    let odds = LIKELIHOOD_RATIO * before / (1.0 - before).max(f64::MIN_POSITIVE);
+    odds / (1.0 + odds)
+}
+
+/// Confidence of a hypothesis that only a trial raised.
+const RAISED: f64 = 0.5;
+
+/// Describes a change.
+fn change_text(change: Change, context: &Context) -> String {
+    match change {
+        Change::Connections(n) => format!("{n} connections instead of {}", context.connections),
+        Change::GeneratorThreads(n) => {
+            format!("{n} threads of the generator instead of {}", context.threads)
+        }
+        Change::BurnGenerator(share) => {
+            format!("{:.0} % more CPU time for each request in the generator", share * 100.0)
+        }
+        Change::BurnCpus(cores) => {
+            format!("{cores:.2} of the {} CPUs taken away in short slices", context.cpus)
+        }
+        Change::Quota(part) => {
+            format!("{:.0} % less of the cgroup's CPU quota", (1.0 - part) * 100.0)
+        }
+        Change::Head => "HEAD instead of GET (responses without bodies)".to_owned(),
+        Change::Keepalive => "connections that are kept".to_owned(),
+        Change::RateCap(rps) => format!("at most {rps:.0} requests/s"),
+        Change::Rate(times) => format!("{times:.1} times the asked rate"),
+    }
+}
+
+/// Returns a hypothesis that a trial raised, with its effect.
+fn raised(class: LimitClass, shown: String, context: &Context) -> Finding {
+    let counterfactual = match class {
+        LimitClass::TooFewConnections => {
+            format!("more than {} connections raise the rate", context.connections)
+        }
+        LimitClass::AllCpus => "more CPUs, or less CPU time per request, raise the rate".to_owned(),
+        _ => "ask for more: a higher rate, or more connections".to_owned(),
+    };
+    Finding { class, confidence: RAISED, evidence: vec![shown], counterfactual }
+}
+
+/// Returns the placeholder for a test without a hypothesis.
+fn no_finding() -> Finding {
+    let counterfactual = "look at the machine while it is loaded".to_owned();
+    Finding { class: LimitClass::NoneFound, confidence: 0.0, evidence: Vec::new(), counterfactual }
 }
 
 #[cfg(test)]

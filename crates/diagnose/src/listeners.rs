@@ -14,24 +14,36 @@ pub struct Listener {
     pub name: String,
 }
 
-/// Returns the first process that listens on a port of this network namespace. `None` when there is
+/// Returns the first process that listens on a port; see [`all_on_port`].
+#[must_use]
+pub fn on_port(proc: &Path, port: u16) -> Option<Listener> {
+    all_on_port(proc, port).into_iter().next()
+}
+
+/// Returns the processes that listen on a port of this network namespace: several that share a
+/// socket or the port (prefork workers, `SO_REUSEPORT`), the lowest id first. Empty when there is
 /// none, or it is not visible: other users' descriptors require privileges. `proc` is `/proc`, or a
 /// copy of it in a test.
 #[must_use]
-pub fn on_port(proc: &Path, port: u16) -> Option<Listener> {
+pub fn all_on_port(proc: &Path, port: u16) -> Vec<Listener> {
     let tables = ["net/tcp", "net/tcp6"]
         .map(|table| std::fs::read_to_string(proc.join(table)).unwrap_or_default());
     let sockets: Vec<String> = tables.iter().flat_map(|table| listening(table, port)).collect();
     if sockets.is_empty() {
-        return None;
+        return Vec::new();
     }
-    let pids = std::fs::read_dir(proc)
-        .ok()?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let pid = pids.into_iter().find(|pid| holds(proc, *pid, &sockets))?;
-    let name = std::fs::read_to_string(proc.join(pid.to_string()).join("comm")).unwrap_or_default();
-    Some(Listener { pid, name: name.trim_end().to_owned() })
+    let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| holds(proc, *pid, &sockets))
+        .collect();
+    pids.sort_unstable();
+    let listener = |pid: u32| {
+        let comm = proc.join(pid.to_string()).join("comm");
+        let name = std::fs::read_to_string(comm).unwrap_or_default();
+        Listener { pid, name: name.trim_end().to_owned() }
+    };
+    pids.into_iter().map(listener).collect()
 }
 
 /// Returns the sockets that listen on the port, as named by the links in `/proc/PID/fd`.

@@ -3,31 +3,23 @@
 //! read the files.
 //!
 //! Reading order: [`cpu`], [`task`], [`wait`] and [`status`] (threads and processes), [`pressure`];
-//! [`memory`], [`vmstat`]; [`disk`]; [`interface`], [`tcp`], [`sockstat`], [`sockets`],
-//! [`inet_diag`], [`softnet`], [`conntrack`], [`ports`], [`namespace`]; [`group`] (cgroups);
-//! [`files`], [`limits`], [`loadavg`], [`cpuinfo`].
+//! [`memory`]; [`disk`]; [`interface`], [`tcp`], [`sockets`], [`inet_diag`], [`network`],
+//! [`ports`]; [`group`] (cgroups); [`limits`].
 
-pub mod conntrack;
 pub mod cpu;
-pub mod cpuinfo;
 pub mod disk;
-pub mod files;
 pub mod group;
 pub mod inet_diag;
 pub mod interface;
 pub mod limits;
-pub mod loadavg;
 pub mod memory;
-pub mod namespace;
+pub mod network;
 pub mod ports;
 pub mod pressure;
 pub mod sockets;
-pub mod sockstat;
-pub mod softnet;
 pub mod status;
 pub mod task;
 pub mod tcp;
-pub mod vmstat;
 pub mod wait;
 
 /// Parses the next word as a number.

@@ -10,17 +10,17 @@ mod cpu;
 mod cpu_demand;
 mod disk;
 mod external;
+mod failures;
 pub mod finding;
 mod generator;
 mod lock;
 mod memory;
 mod network;
 mod one_thread;
-mod steal;
 mod tables;
 mod thread_states;
-mod throttled;
 mod too_few;
+mod withheld;
 
 use self::finding::{Finding, LimitClass};
 use crate::samples::Samples;
@@ -30,15 +30,15 @@ pub type Rule = fn(&Samples) -> Option<Finding>;
 
 /// All rules. A rule that requires the absence of others, such as `external`, follows them. A lack
 /// of files prevents accepting and so fills the accept queue; therefore files come first.
-pub const RULES: [Rule; 17] = [
+pub const RULES: [Rule; 18] = [
     generator::evaluate,
     tables::open_files,
     accept_queue::evaluate,
     tables::ports,
     tables::conntrack,
     tables::tcp_memory,
-    throttled::evaluate,
-    steal::evaluate,
+    withheld::throttled,
+    withheld::steal,
     memory::evaluate,
     competitor::evaluate,
     cpu::evaluate,
@@ -48,6 +48,7 @@ pub const RULES: [Rule; 17] = [
     disk::evaluate,
     too_few::evaluate,
     external::evaluate,
+    failures::evaluate,
 ];
 
 /// A finding with lower confidence is reported, but the report still states that no limit was
@@ -57,6 +58,9 @@ const LIKELY_FROM: f64 = 0.5;
 const UNREADABLE_PENALTY: f64 = 0.05;
 /// See [`UNREADABLE_PENALTY`].
 const UNREADABLE_FACTOR_MIN: f64 = 0.5;
+
+/// Factor from the confidence of a cause to that of the failures that it explains.
+const CONSEQUENCE_FACTOR: f64 = 0.9;
 
 /// Applies every rule; returns the most certain finding first. If none is likely, the result
 /// includes that no limit was found.
@@ -70,6 +74,7 @@ pub fn evaluate(samples: &Samples) -> Vec<Finding> {
 pub fn evaluate_some(samples: &Samples, wanted: impl Fn(LimitClass) -> bool) -> Vec<Finding> {
     let found = RULES.iter().filter_map(|rule| rule(samples));
     let mut findings: Vec<Finding> = found.filter(|finding| wanted(finding.class)).collect();
+    rank_failures(&mut findings);
     sort(&mut findings);
     if findings.iter().all(|finding| finding.confidence < LIKELY_FROM) {
         findings.push(none_found(samples));
@@ -86,6 +91,25 @@ pub fn evaluate_some(samples: &Samples, wanted: impl Fn(LimitClass) -> bool) -> 
         }
     }
     findings
+}
+
+/// Failures that another finding explains are its consequence and rank behind it.
+fn rank_failures(findings: &mut [Finding]) {
+    let explains = |finding: &&Finding| {
+        let causes = [
+            LimitClass::OpenFiles,
+            LimitClass::AcceptQueue,
+            LimitClass::Ports,
+            LimitClass::KernelTable,
+            LimitClass::PacketLoss,
+        ];
+        causes.contains(&finding.class) && finding.confidence >= LIKELY_FROM
+    };
+    let cause = findings.iter().filter(explains).map(|finding| finding.confidence).reduce(f64::max);
+    let failures = findings.iter_mut().find(|finding| finding.class == LimitClass::Failures);
+    if let (Some(cause), Some(failures)) = (cause, failures) {
+        failures.confidence = failures.confidence.min(CONSEQUENCE_FACTOR * cause);
+    }
 }
 
 /// The order of [`RULES`] decides between equals.

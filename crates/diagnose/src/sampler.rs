@@ -18,10 +18,7 @@ pub use self::endpoints::{EndpointSample, PROCESSES_MAX, SWITCHES_THREADS_MAX};
 use self::open_file::OpenFile;
 use self::threads::ThreadSampler;
 use crate::probe::group::{GroupStats, Groups};
-use crate::probe::{
-    conntrack, cpu, disk, files, interface, loadavg, memory, namespace, pressure, sockstat,
-    softnet, task, tcp, vmstat,
-};
+use crate::probe::{cpu, disk, interface, limits, memory, network, pressure, task, tcp};
 use crate::root::{ProbeResult, Root};
 use crate::samples::Samples;
 use crate::survey::survey;
@@ -97,11 +94,11 @@ pub struct Sample {
     /// I/O pressure.
     pub io_pressure: ProbeResult<pressure::Pressure>,
     /// Load and threads.
-    pub load: ProbeResult<loadavg::LoadAverage>,
+    pub load: ProbeResult<cpu::LoadAverage>,
     /// Memory.
     pub memory: ProbeResult<memory::Memory>,
     /// Page faults, reclaim and swapping.
-    pub vmstat: ProbeResult<vmstat::VmStat>,
+    pub vmstat: ProbeResult<memory::VmStat>,
     /// Disks.
     pub disks: ProbeResult<Vec<disk::Disk>>,
     /// Network interfaces.
@@ -113,13 +110,13 @@ pub struct Sample {
     /// Segments and errors of the watched processes' other network namespaces.
     pub other_namespaces: Vec<(ProbeResult<tcp::Segments>, ProbeResult<tcp::TcpErrors>)>,
     /// TCP sockets.
-    pub sockets: ProbeResult<sockstat::Sockstat>,
+    pub sockets: ProbeResult<network::Sockstat>,
     /// Incoming packets.
-    pub softnet: ProbeResult<softnet::Softnet>,
+    pub softnet: ProbeResult<network::Softnet>,
     /// Entries of the firewall's table.
     pub conntrack: ProbeResult<u64>,
     /// Open files of the machine.
-    pub files: ProbeResult<files::FileNr>,
+    pub files: ProbeResult<limits::FileNr>,
     /// The watched processes.
     pub processes: Vec<ProcessSample>,
     /// Values that only [`Sampler::sample_endpoint`] reads.
@@ -221,9 +218,9 @@ impl Sampler {
             cpu_pressure: pressure_cpu.parse(root, buffer, pressure::parse),
             memory_pressure: pressure_memory.parse(root, buffer, pressure::parse),
             io_pressure: pressure_io.parse(root, buffer, pressure::parse),
-            load: open.load.parse(root, buffer, loadavg::parse),
-            memory: open.memory.parse(root, buffer, memory::parse),
-            vmstat: open.vmstat.parse(root, buffer, vmstat::parse),
+            load: open.load.parse(root, buffer, cpu::parse_load),
+            memory: open.memory.parse(root, buffer, memory::parse_meminfo),
+            vmstat: open.vmstat.parse(root, buffer, memory::parse_vmstat),
             disks: open.disks.parse(root, buffer, disk::parse),
             interfaces: open.interfaces.parse(root, buffer, interface::parse),
             segments: open.segments.parse(root, buffer, tcp::parse_segments),
@@ -233,10 +230,10 @@ impl Sampler {
                 .iter_mut()
                 .map(|files| counters(files, root, buffer))
                 .collect(),
-            sockets: open.sockets.parse(root, buffer, sockstat::parse),
-            softnet: open.softnet.parse(root, buffer, softnet::parse),
+            sockets: open.sockets.parse(root, buffer, network::parse_sockstat),
+            softnet: open.softnet.parse(root, buffer, network::parse_softnet),
             conntrack: open.conntrack.parse(root, buffer, |text| text.trim().parse().ok()),
-            files: open.files.parse(root, buffer, files::parse),
+            files: open.files.parse(root, buffer, limits::parse_files),
             processes: self
                 .watched
                 .iter_mut()
@@ -296,7 +293,7 @@ impl ProcessSampler {
 
 /// Lists each namespace once.
 fn other_namespaces(root: &Root, pids: &[u32]) -> Vec<[OpenFile; 2]> {
-    let mut foreign = namespace::foreign(root, pids);
+    let mut foreign = network::foreign_namespaces(root, pids);
     foreign.sort_by(|(_, one), (_, other)| one.cmp(other));
     foreign.dedup_by(|(_, one), (_, other)| one == other);
     foreign
@@ -312,10 +309,10 @@ fn counters(
     root: &Root,
     buffer: &mut Vec<u8>,
 ) -> (ProbeResult<tcp::Segments>, ProbeResult<tcp::TcpErrors>) {
-    let [segments, trouble] = files;
+    let [segments, errors] = files;
     (
         segments.parse(root, buffer, tcp::parse_segments),
-        trouble.parse(root, buffer, tcp::parse_errors),
+        errors.parse(root, buffer, tcp::parse_errors),
     )
 }
 
@@ -325,17 +322,17 @@ impl ProbeFiles {
             cpu: OpenFile::new(cpu::FILE),
             pressure: [pressure::CPU_FILE, pressure::MEMORY_FILE, pressure::IO_FILE]
                 .map(OpenFile::new),
-            load: OpenFile::new(loadavg::FILE),
-            memory: OpenFile::new(memory::FILE),
-            vmstat: OpenFile::new(vmstat::FILE),
+            load: OpenFile::new(cpu::LOADAVG_FILE),
+            memory: OpenFile::new(memory::MEMINFO_FILE),
+            vmstat: OpenFile::new(memory::VMSTAT_FILE),
             disks: OpenFile::new(disk::FILE),
             interfaces: OpenFile::new(interface::FILE),
             segments: OpenFile::new(tcp::SNMP_FILE),
             tcp_errors: OpenFile::new(tcp::NETSTAT_FILE),
-            sockets: OpenFile::new(sockstat::FILE),
-            softnet: OpenFile::new(softnet::FILE),
-            conntrack: OpenFile::new(conntrack::COUNT_FILE),
-            files: OpenFile::new(files::FILE),
+            sockets: OpenFile::new(network::SOCKSTAT_FILE),
+            softnet: OpenFile::new(network::SOFTNET_FILE),
+            conntrack: OpenFile::new(network::CONNTRACK_COUNT_FILE),
+            files: OpenFile::new(limits::FILES_FILE),
         }
     }
 }

@@ -13,13 +13,11 @@ use crate::probe::cpu::CpuShares;
 use crate::probe::disk::{DiskRate, is_partition};
 use crate::probe::group::GroupCounters;
 use crate::probe::interface::Interface;
-use crate::probe::memory::Memory;
+use crate::probe::memory::{Memory, VmStat};
+use crate::probe::network::{Sockstat, Softnet};
 use crate::probe::pressure::Pressure;
-use crate::probe::sockstat::Sockstat;
-use crate::probe::softnet::Softnet;
 use crate::probe::task::Task;
 use crate::probe::tcp::{Segments, TcpErrors};
-use crate::probe::vmstat::VmStat;
 use crate::root::{ProbeError, ProbeResult};
 use crate::sampler::{EndpointSample, ProcessSample, Sample};
 
@@ -64,8 +62,9 @@ pub struct Samples {
     pub ports: Option<Occupancy>,
     /// The watched processes.
     pub processes: Vec<WatchedProcess>,
-    /// The busiest processes, at most five, that were neither watched nor descend from watched
-    /// ones. Empty unless both samples come from [`crate::sampler::Sampler::sample_endpoint`].
+    /// The busiest programs, at most five, whose processes were neither watched nor descend from
+    /// watched ones. Empty unless both samples come from
+    /// [`crate::sampler::Sampler::sample_endpoint`].
     pub others: Vec<OtherProcess>,
     /// Kernel state of this process's own connections, which are the load generator's; filled in by
     /// [`crate::survey`].
@@ -161,14 +160,17 @@ pub struct Peer {
     pub connections: u64,
 }
 
-/// A process outside the measurement, with its children that ended in the interval.
+/// The processes of one name outside the measurement, with their children that ended in the
+/// interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OtherProcess {
-    /// Its id.
+    /// The id of the busiest.
     pub pid: u32,
-    /// Its name; kernel threads in brackets.
+    /// Their name; kernel threads in brackets.
     pub name: String,
-    /// CPUs that it used.
+    /// Number of processes: many short or small ones add up.
+    pub processes: u32,
+    /// CPUs that they used together.
     pub cores: f64,
 }
 
@@ -205,8 +207,30 @@ pub struct GeneratorLoad {
     pub connects_per_s: Option<f64>,
     /// Failed attempts to connect per second.
     pub failed_connects_per_s: f64,
+    /// Requests that the target refused or broke off; none if there were none.
+    pub failures: Option<Failures>,
     /// True if it judges itself to have been the limit.
     pub was_the_limit: bool,
+}
+
+/// Requests that the target refused or broke off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Failures {
+    /// Their share of the due requests, 0 to 1: of the most frequent kind alone.
+    pub share: f64,
+    /// That kind.
+    pub kind: FailureKind,
+}
+
+/// A way in which a target refuses a request or breaks it off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// It answers with this unexpected status.
+    Status(u16),
+    /// It closes the connection.
+    Closed,
+    /// It resets the connection.
+    Reset,
 }
 
 impl Samples {
@@ -278,7 +302,7 @@ impl Samples {
     }
 
     fn add_elsewhere(&mut self, earlier: &Sample, later: &Sample, seen: &mut ErrorCollector) {
-        for ((old_segments, old_trouble), (segments, trouble)) in
+        for ((old_segments, old_errors), (segments, errors)) in
             earlier.other_namespaces.iter().zip(&later.other_namespaces)
         {
             if let (Some((before, now)), Some(sum)) =
@@ -287,7 +311,7 @@ impl Samples {
                 *sum = sum.and(&now.since(before));
             }
             if let (Some((before, now)), Some(sum)) =
-                (seen.both(old_trouble, trouble), &mut self.tcp_errors)
+                (seen.both(old_errors, errors), &mut self.tcp_errors)
             {
                 *sum = sum.and(&now.since(before));
             }

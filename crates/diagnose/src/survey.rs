@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::probe::limits::{self, ProcessLimits};
 use crate::probe::sockets::{Socket, SocketState};
-use crate::probe::{conntrack, interface, namespace};
+use crate::probe::{interface, network};
 use crate::root::{ProbeError, ProbeErrorKind, ProbeResult, Root};
 use crate::samples::{AcceptQueue, Connections, Occupancy, Peer, Samples, WatchedProcess};
 
@@ -40,7 +40,7 @@ pub fn survey(root: &Root, samples: &mut Samples) {
     let time_wait = samples.sockets.map_or(u64::MAX, |sockets| sockets.time_wait);
     samples.ports = table.fullest_ports(root, time_wait);
     // A table without entries is not in use.
-    let tracked = conntrack::read(root).ok().filter(|tracked| tracked.count > 0);
+    let tracked = network::read_conntrack(root).ok().filter(|tracked| tracked.count > 0);
     samples.conntrack = tracked.map(|tracked| Occupancy { used: tracked.count, most: tracked.max });
     for link in &mut samples.links {
         link.speed_bits_per_s = interface::speed(root, &link.name).ok().map(|speed| speed as f64);
@@ -124,7 +124,7 @@ struct OtherNamespaces {
 impl OtherNamespaces {
     fn of(root: &Root, pids: &[u32], probe_errors: &mut Vec<ProbeError>) -> Self {
         let mut found = Self { namespaces: Vec::new(), of: BTreeMap::new() };
-        for (pid, name) in namespace::foreign(root, pids) {
+        for (pid, name) in network::foreign_namespaces(root, pids) {
             let known = found.namespaces.iter().position(|(known, _)| *known == name);
             let at = known.unwrap_or_else(|| {
                 let sockets =

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::signals::OnAbort;
 
@@ -271,11 +271,11 @@ fn summary(resolved: &Resolved) -> String {
     let (collections, database) = match &resolved.source {
         SourceConfig::Sqlite(source) => (&source.collections, source.path.display().to_string()),
         #[cfg(feature = "postgres")]
-        SourceConfig::Postgres(source) => (&source.collections, "PostgreSQL".to_owned()),
+        SourceConfig::Postgres(source) => (&source.server.collections, "PostgreSQL".to_owned()),
         #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(source) => (&source.collections, "MySQL or MariaDB".to_owned()),
+        SourceConfig::Mysql(source) => (&source.server.collections, "MySQL or MariaDB".to_owned()),
         #[cfg(feature = "mongodb")]
-        SourceConfig::Mongodb(source) => (&source.collections, "MongoDB".to_owned()),
+        SourceConfig::Mongodb(source) => (&source.server.collections, "MongoDB".to_owned()),
     };
     let names: Vec<&str> = collections.iter().map(|c| c.name.as_str()).collect();
     let noun = if names.len() == 1 { "collection" } else { "collections" };

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use hotrow::cli::{Cli, Command, Failure};
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 
 fn main() -> std::process::ExitCode {
     // clap reports wrong usage itself and exits with status 2.

@@ -160,7 +160,7 @@ fn fit_connections(resolved: &mut Resolved) -> Result<(), ServeError> {
         workers: resolved.server.workers,
         readers: resolved.cache.reads_in_flight,
     };
-    let limit = hotrow_cli::open_files::raise_limit();
+    let limit = hotrow_cli::raise_open_files_limit();
     match open_files::fit(&wanted, limit) {
         Fit::Fits => {}
         Fit::Fewer(fewer) => {

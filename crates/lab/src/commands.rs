@@ -1,19 +1,15 @@
 //! `hotrow-lab`: experiments on whole deployments.
 //!
-//! One file per command: `run`, `list`, `report`, `compare`, `nginx`, `delay`, `reference`,
-//! `models`.
+//! Reading order: `run`, `results` (`list`, `report`, `compare`), `nginx`, `models`, `reference`,
+//! `internal` (commands that experiments start).
 
-mod compare;
-mod delay;
-mod list;
+mod internal;
 mod models;
 mod nginx;
 mod progress;
 mod reference;
-mod report;
+mod results;
 mod run;
-mod supervise;
-mod utc;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,8 +20,9 @@ use hotrow_lab::experiment::ExperimentError;
 use hotrow_lab::nginx::NginxError;
 use hotrow_lab::run::RunError;
 use hotrow_lab::run::store::StoreError;
+use hotrow_measure::calendar::{iso_date, iso_time};
 
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
 
 /// Arguments of `lab`.
@@ -41,11 +38,11 @@ enum LabCommand {
     /// Run an experiment and write its report
     Run(Box<run::RunArgs>),
     /// List the shipped experiments
-    List(list::ListArgs),
+    List(results::ListArgs),
     /// Write the report of a finished run again
-    Report(report::ReportArgs),
+    Report(results::ReportArgs),
     /// Compare two runs of an experiment
-    Compare(compare::CompareArgs),
+    Compare(results::CompareArgs),
     /// Print the nginx configuration of a deployment, with explanatory comments
     #[command(after_help = NGINX_EXAMPLES)]
     Nginx(Box<nginx::NginxArgs>),
@@ -57,12 +54,12 @@ enum LabCommand {
     Model(models::ModelArgs),
     /// Relay TCP connections with a round-trip time
     #[command(hide = true)]
-    Delay(delay::DelayArgs),
+    Delay(internal::DelayArgs),
     /// Serve the reference service that the shipped experiments measure
     Reference(reference::ReferenceArgs),
     /// Manage and limit the processes of an experiment; started by the lab
     #[command(hide = true)]
-    Supervise(supervise::SuperviseArgs),
+    Supervise(internal::SuperviseArgs),
 }
 
 const NGINX_EXAMPLES: &str = "Examples:
@@ -207,19 +204,38 @@ impl LabError {
 pub(crate) fn lab(args: &LabArgs) -> Result<Exit, LabError> {
     match &args.command {
         LabCommand::Run(args) => run::run(args),
-        LabCommand::List(args) => list::run(args),
-        LabCommand::Report(args) => report::run(args),
-        LabCommand::Compare(args) => compare::run(args),
+        LabCommand::List(args) => results::list(args),
+        LabCommand::Report(args) => results::report(args),
+        LabCommand::Compare(args) => results::compare(args),
         LabCommand::Nginx(args) => nginx::run(args),
         LabCommand::Models(args) => models::run(args),
         LabCommand::Model(args) => models::child(args),
-        LabCommand::Delay(args) => delay::run(args),
+        LabCommand::Delay(args) => internal::delay(args),
         LabCommand::Reference(args) => reference::run(args),
-        LabCommand::Supervise(args) => supervise::run(args),
+        LabCommand::Supervise(args) => internal::supervise(args),
     }
 }
 
 /// Writes a result to standard output.
 fn print(text: &str) -> Result<(), LabError> {
     Ok(output::print(std::io::stdout(), text)?)
+}
+
+/// Formats a time for names of folders: `20260131-235959`, in UTC.
+fn time_in_names(unix_s: u64) -> String {
+    let date = iso_date(unix_s).replace('-', "");
+    let time = iso_time(unix_s).replace(':', "");
+    format!("{date}-{time}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_names_are_formatted() {
+        assert_eq!(time_in_names(0), "19700101-000000");
+        assert_eq!(time_in_names(951_782_399), "20000228-235959");
+        assert_eq!(time_in_names(4_107_542_400), "21000301-000000");
+    }
 }

@@ -1,16 +1,109 @@
 //! An experiment, read from a TOML file and checked before anything starts.
 //!
 //! Reading order: this file (the validated experiment), `file` (every key of the file), `resolve`
-//! (from file to experiment, with every rule), `values` (syntax of single values), `words`
-//! (descriptions in reports), [`placeholder`], [`shipped`].
+//! (from file to experiment, with every rule), `values` (syntax of single values), [`placeholder`].
 
 mod file;
 pub mod placeholder;
 mod problem;
 mod resolve;
-pub mod shipped;
 mod values;
-mod words;
+
+/// A built-in experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// Its name, as in `hotrow-lab run NAME`.
+    pub name: &'static str,
+    /// Other names: its workload numbers.
+    pub also: &'static [&'static str],
+    /// Its file.
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal $also:expr),* $(,)?) => {
+        /// All built-in experiments.
+        pub const SHIPPED: &[Shipped] = &[$(Shipped {
+            name: $name,
+            also: &$also,
+            text: include_str!(concat!("../../../experiments/", $name, ".toml")),
+        }),*];
+    };
+}
+
+shipped![
+    "small-responses" ["w1"],
+    "cache-or-database" ["w3", "w4"],
+    "balancer-hit-ratio" ["w5"],
+    "cold-record-burst" ["w7"],
+    "backends-shared-cpu" ["w10a", "w8", "w9", "w10", "w11", "w12", "w13"],
+    "backends-limited-cpu" ["w10b"],
+    "connection-cost" ["w19"],
+    "orm-cost" ["w20"],
+    "proxy-cost" ["w21"],
+    "worker-count" ["workers"],
+    "round-trip-time" ["rtt"],
+    "tls-cost" ["tls"],
+];
+
+/// Finds an experiment by name or alias, ignoring case.
+#[must_use]
+pub fn find_shipped(name: &str) -> Option<&'static Shipped> {
+    let is = |known: &str| known.eq_ignore_ascii_case(name);
+    SHIPPED.iter().find(|shipped| is(shipped.name) || shipped.also.iter().any(|also| is(also)))
+}
+
+/// Describes the proxy: "nginx, tuned profile", "none".
+fn proxy_text(deployment: &DeploymentSpec) -> String {
+    let Some(proxy) = &deployment.proxy else { return "none".to_owned() };
+    let mut words = match (&proxy.template, proxy.profile) {
+        (Some(_), _) => "nginx, own configuration".to_owned(),
+        (None, ProxyProfile::Published) => "nginx, published profile".to_owned(),
+        (None, ProxyProfile::Tuned) => "nginx, tuned profile".to_owned(),
+    };
+    match proxy.upstream_keepalive {
+        None => {}
+        Some(0) => words.push_str(", no upstream keep-alive"),
+        Some(connections) => words.push_str(&format!(", upstream keep-alive {connections}")),
+    }
+    if proxy.access_log {
+        words.push_str(", access log");
+    }
+    if proxy.tls {
+        words.push_str(", TLS");
+    }
+    words
+}
+
+/// Describes the cache: "1 s in nginx", "none".
+fn caching_text(deployment: &DeploymentSpec) -> String {
+    let cache = deployment.proxy.as_ref().and_then(|proxy| proxy.cache);
+    cache.map_or_else(|| "none".to_owned(), |time| format!("{} in nginx", duration_text(time)))
+}
+
+/// Describes the balancing: "round robin over 3", "weights 4:1:1", "none".
+fn balancing_text(deployment: &DeploymentSpec) -> String {
+    let Some(Proxy { balance, .. }) = &deployment.proxy else { return "none".to_owned() };
+    let n = deployment.weights.len();
+    match balance {
+        _ if n == 1 => "none".to_owned(),
+        Balance::RoundRobin => format!("round robin over {n}"),
+        Balance::Weights => {
+            let weights: Vec<String> = deployment.weights.iter().map(u32::to_string).collect();
+            format!("weights {}", weights.join(":"))
+        }
+        Balance::LeastConnections => format!("least connections of {n}"),
+        Balance::HashOnId => format!("hash of the id over {n}"),
+    }
+}
+
+/// Formats a duration: "1 s", "250 ms".
+fn duration_text(time: Duration) -> String {
+    match time.subsec_nanos() {
+        0 => format!("{} s", time.as_secs()),
+        _ => format!("{} ms", time.as_secs_f64() * 1e3),
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,6 @@ mod io_aware;
 mod job;
 pub mod limits;
 mod pool;
-mod published;
 mod queue;
 mod raise;
 mod raw;

@@ -1,6 +1,8 @@
 //! Attribution of a run's limit: to the generator, or to the target and the path to it. A pure
 //! function of an [`Outcome`].
 
+pub mod stall;
+
 use crate::outcome::{Outcome, Unread};
 use crate::stats::CensoredNs;
 
@@ -63,6 +65,8 @@ pub enum RateCause {
     TargetOrConnections {
         /// Mean service time.
         mean: CensoredNs,
+        /// Mean number of requests in flight, as measured; see [`mean_in_flight`].
+        in_flight: f64,
     },
     /// An open loop in which requests waited for a free connection: the target was too slow for
     /// that number of connections.
@@ -78,7 +82,25 @@ pub enum RateCause {
     Nothing,
 }
 
+/// Returns the mean number of requests in flight: all service times over the window, at most the
+/// room for requests. 0 without a window.
+#[must_use]
+pub fn mean_in_flight(outcome: &Outcome) -> f64 {
+    let window_ns = outcome.window.as_nanos() as f64;
+    if window_ns == 0.0 {
+        return 0.0;
+    }
+    (outcome.total.service.all().sum() as f64 / window_ns).min(outcome.max_in_flight as f64)
+}
+
 impl Bottleneck {
+    /// Returns whether the generator may have read responses late, so that service times are upper
+    /// bounds, too.
+    #[must_use]
+    pub fn delays_reading(self) -> bool {
+        !matches!(self, Self::NotGenerator | Self::OwnLag(_))
+    }
+
     /// Returns whether the generator was the limit: rates are then lower bounds, latencies upper
     /// bounds.
     #[must_use]
@@ -130,7 +152,7 @@ pub fn evaluate(outcome: &Outcome) -> Bottleneck {
 
 /// Returns whether hardly any response waited for the generator to wake. False with too few
 /// samples, or when responses arrive in pieces.
-fn answers_did_not_wait(outcome: &Outcome) -> bool {
+pub(crate) fn answers_did_not_wait(outcome: &Outcome) -> bool {
     let found =
         outcome.threads.iter().fold(Unread::default(), |sum, t| sum.and(t.unread_on_waking));
     found.awaited >= UNREAD_AWAITED_MIN
@@ -151,7 +173,10 @@ pub fn cause(outcome: &Outcome) -> RateCause {
     let total = &outcome.total;
     let Some(service) = total.service.mean() else { return RateCause::Nothing };
     let (Some(rate), Some(ratio)) = (outcome.target_rate, outcome.rate_ratio()) else {
-        return RateCause::TargetOrConnections { mean: service };
+        return RateCause::TargetOrConnections {
+            mean: service,
+            in_flight: mean_in_flight(outcome),
+        };
     };
     let lag_ns = total.schedule_lag.value_at_quantile(0.99).unwrap_or(0);
     let own_lag_ns = total.own_lag.value_at_quantile(0.99).unwrap_or(0);
@@ -259,7 +284,8 @@ mod tests {
         run.total.service.answered.record(20_000_000);
         assert!(matches!(
             cause(&run),
-            RateCause::TargetOrConnections { mean: CensoredNs::Exact(20_000_000) }
+            RateCause::TargetOrConnections { mean: CensoredNs::Exact(20_000_000), in_flight }
+                if (in_flight - 0.02).abs() < 1e-9
         ));
         run.target_rate = Some(1000.0);
         (run.total.counts.scheduled, run.total.counts.ok_in_window) = (1000, 990);

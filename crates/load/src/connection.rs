@@ -18,8 +18,8 @@ pub(crate) struct Connection {
     pub(crate) parser: Parser,
     /// Requests without a complete response, the oldest first.
     pub(crate) sent: VecDeque<SentRequest>,
-    /// Slots assigned while it was not open.
-    pub(crate) waiting: VecDeque<Slot>,
+    /// Slots assigned while it was not open, and requests that must be sent again.
+    pub(crate) waiting: VecDeque<WaitingSlot>,
     /// Bytes that the socket has not accepted yet.
     pub(crate) out: Outbox,
     /// True if the server has announced the end of the connection.
@@ -43,9 +43,17 @@ pub(crate) enum ConnectionPhase {
     /// No socket, and none before this time: the last attempt failed.
     BackingOff { until_ns: u64 },
     /// Connecting, or in the TLS handshake.
-    Connecting { deadline_ns: u64 },
+    Connecting { begun_ns: u64, deadline_ns: u64 },
     /// Requests can be sent.
     Open,
+}
+
+/// A slot that waits for its connection to open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitingSlot {
+    pub(crate) slot: Slot,
+    /// The request that was sent before on an earlier connection, if any.
+    pub(crate) sent: Option<SentRequest>,
 }
 
 /// A request that was sent.
@@ -53,8 +61,18 @@ pub(crate) enum ConnectionPhase {
 pub(crate) struct SentRequest {
     pub(crate) slot: Slot,
     pub(crate) sent_ns: u64,
+    /// Arrival of the first byte of its response; 0 before.
+    pub(crate) first_byte_ns: u64,
+    /// True if it may be sent again (RFC 9110 section 9.2.2).
+    pub(crate) idempotent: bool,
     /// True if its response may have a body.
     pub(crate) has_body: bool,
+}
+
+impl From<Slot> for WaitingSlot {
+    fn from(slot: Slot) -> Self {
+        Self { slot, sent: None }
+    }
 }
 
 impl Connection {
@@ -78,7 +96,7 @@ impl Connection {
             ConnectionPhase::Open => {
                 self.sent.front().map(|sent| sent.sent_ns.saturating_add(timeout_ns))
             }
-            ConnectionPhase::Connecting { deadline_ns } => Some(deadline_ns),
+            ConnectionPhase::Connecting { deadline_ns, .. } => Some(deadline_ns),
             ConnectionPhase::BackingOff { until_ns } => Some(until_ns),
             ConnectionPhase::Closed => None,
         }

@@ -6,14 +6,14 @@
 //! has not accepted), `stream` (sockets and TLS), [`stats`] (counts and durations), [`outcome`],
 //! [`bottleneck`] (whether the generator was the limit), [`objective`] (service level objectives),
 //! [`null`] and [`calibrate`] (the generator's own maximum); [`fetch`] (one request with its whole
-//! response).
+//! response); [`mod@format`] (durations and counts as text).
 //! Everything here is pure except `fetch`, `run`, `worker`, `connection`, `stream` and `null`.
 
 pub mod bottleneck;
 pub mod calibrate;
 mod connection;
 pub mod fetch;
-pub mod form;
+pub mod format;
 pub mod ids;
 pub mod null;
 pub mod objective;

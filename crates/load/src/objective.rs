@@ -1,12 +1,14 @@
 //! Service level objectives such as `p99<5ms`: parsed from text and evaluated on an [`Outcome`].
 //! Both are pure.
 
+mod judge;
 mod share;
 
 use std::fmt;
 
-use crate::outcome::{Outcome, RunEnd};
 use crate::stats::{CensoredNs, Timing};
+
+pub use judge::evaluate;
 
 /// Maximum number of objectives of a run.
 pub const OBJECTIVES_MAX: usize = 32;
@@ -24,9 +26,9 @@ pub struct Objective {
 /// The metric of an objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Metric {
-    /// Latency: from the intended time to the complete response.
+    /// Latency: from the intended time to the complete expected response.
     Latency(Statistic),
-    /// Service time: from the actual send to the complete response.
+    /// Service time: from the actual send to the complete expected response.
     Service(Statistic),
     /// Schedule lag: from the intended time to the actual send.
     Lag(Statistic),
@@ -81,7 +83,7 @@ pub enum MeasuredValue {
     Nothing,
     /// An exact value.
     Exact(f64),
-    /// A lower bound: the statistic falls among abandoned requests.
+    /// A lower bound: the statistic falls among requests without the expected response.
     AtLeast(f64),
 }
 
@@ -157,18 +159,17 @@ pub fn parse(text: &str) -> Result<Vec<Objective>, ObjectiveError> {
     texts.into_iter().map(Objective::parse).collect()
 }
 
-/// Evaluates every objective.
-#[must_use]
-pub fn evaluate(objectives: &[Objective], outcome: &Outcome) -> Vec<ObjectiveResult> {
-    let limited = outcome.limit().is_generator();
-    let judged = |objective: &Objective| {
-        let value = objective.value(outcome);
-        ObjectiveResult { met: objective.met(value, limited), value, objective: objective.clone() }
-    };
-    objectives.iter().map(judged).collect()
-}
-
 impl Objective {
+    /// `errors<1%`: what a rate must meet to be served at all, where nothing else is demanded.
+    pub const FEW_ERRORS: Self =
+        Self { metric: Metric::Errors, operator: Operator::Below, bound: 1.0, unit: Unit::Percent };
+
+    /// Returns whether it bounds the failed requests.
+    #[must_use]
+    pub fn bounds_errors(&self) -> bool {
+        self.metric == Metric::Errors && self.operator.is_upper()
+    }
+
     /// Returns the bound of a latency objective, in ns; `None` for other objectives.
     #[must_use]
     pub fn latency_bound_ns(&self) -> Option<f64> {
@@ -226,75 +227,6 @@ impl Objective {
         wanted.round().min(MOST) as u64
     }
 
-    /// Returns the measured value, in the unit of the bound.
-    fn value(&self, outcome: &Outcome) -> MeasuredValue {
-        let total = &outcome.total;
-        match self.metric {
-            Metric::Latency(point) => self.time(point.of(&total.latency)),
-            Metric::Service(point) => self.time(point.of(&total.service)),
-            Metric::Lag(point) => self
-                .time(point.of(&Timing { answered: total.schedule_lag.clone(), abandoned: None })),
-            Metric::Errors => self.errors(outcome),
-            Metric::Rate if self.unit == Unit::Percent => outcome
-                .rate_ratio()
-                .map_or(MeasuredValue::Nothing, |ratio| MeasuredValue::Exact(ratio * 100.0)),
-            Metric::Rate => MeasuredValue::Exact(outcome.throughput_rps()),
-        }
-    }
-
-    fn time(&self, known: Option<CensoredNs>) -> MeasuredValue {
-        let unit_ns = self.unit_ns();
-        match known {
-            None => MeasuredValue::Nothing,
-            Some(CensoredNs::Exact(ns)) => MeasuredValue::Exact(ns as f64 / unit_ns),
-            Some(CensoredNs::AtLeast(ns)) => MeasuredValue::AtLeast(ns as f64 / unit_ns),
-        }
-    }
-
-    /// Returns the unit of a time, in ns.
-    fn unit_ns(&self) -> f64 {
-        match self.unit {
-            Unit::Micros => 1e3,
-            Unit::Millis => 1e6,
-            Unit::Seconds | Unit::Percent | Unit::Plain => 1e9,
-        }
-    }
-
-    /// Counts requests never sent as errors: a target that accepts no connection has not answered.
-    /// Excludes requests that an interruption left open.
-    fn errors(&self, outcome: &Outcome) -> MeasuredValue {
-        let counts = &outcome.total.counts;
-        let unsent = if outcome.end == RunEnd::Interrupted { 0 } else { counts.unsent };
-        let failed = counts.errors.total() + counts.timeouts + unsent;
-        match (self.unit, counts.scheduled) {
-            (_, 0) => MeasuredValue::Nothing,
-            (Unit::Percent, due) => MeasuredValue::Exact(failed as f64 / due as f64 * 100.0),
-            _ => MeasuredValue::Exact(failed as f64),
-        }
-    }
-
-    fn met(&self, value: MeasuredValue, limited: bool) -> ObjectiveStatus {
-        let holds = match value {
-            MeasuredValue::Nothing => false,
-            MeasuredValue::Exact(value) => self.operator.holds(value, self.bound),
-            // The true value is larger by an unknown amount.
-            MeasuredValue::AtLeast(value) => {
-                !self.operator.is_upper() && self.operator.holds(value, self.bound)
-            }
-        };
-        match (holds, limited && value != MeasuredValue::Nothing) {
-            (true, false) => ObjectiveStatus::Met,
-            (false, false) => ObjectiveStatus::Missed,
-            (true, true) if self.metric.generator_only_worsens(self.operator) => {
-                ObjectiveStatus::Met
-            }
-            // The generator's own lateness is a valid measurement even when the generator is the
-            // limit.
-            (false, true) if matches!(self.metric, Metric::Lag(_)) => ObjectiveStatus::Missed,
-            _ => ObjectiveStatus::Inconclusive,
-        }
-    }
-
     fn suffix(&self) -> &'static str {
         match (self.unit, self.metric) {
             (Unit::Micros, _) => "us",
@@ -339,16 +271,6 @@ impl Metric {
             (Self::Rate, _) => Err("in requests per second, or in % of --rate, as in rate>=10000"),
         }
     }
-
-    /// Returns whether a limiting generator can only worsen this metric: latencies are then upper
-    /// bounds, rates lower bounds.
-    fn generator_only_worsens(self, operator: Operator) -> bool {
-        match self {
-            Self::Latency(_) | Self::Service(_) | Self::Errors => operator.is_upper(),
-            Self::Rate => !operator.is_upper(),
-            Self::Lag(_) => true,
-        }
-    }
 }
 
 impl Statistic {
@@ -373,44 +295,6 @@ impl Operator {
 
     fn is_upper(self) -> bool {
         matches!(self, Self::Below | Self::AtMost)
-    }
-}
-
-impl ObjectiveResult {
-    /// Returns the measured value and its distance from the bound as text.
-    #[must_use]
-    pub fn words(&self) -> String {
-        let Objective { bound, operator, .. } = self.objective;
-        let suffix = self.objective.suffix();
-        let (measured, value) = match self.value {
-            MeasuredValue::Nothing => return "nothing was measured".to_owned(),
-            MeasuredValue::Exact(value) => (format!("{}{suffix}", digits(value)), value),
-            MeasuredValue::AtLeast(value) => (format!(">{}{suffix}", digits(value)), value),
-        };
-        let by = (value - bound).abs();
-        let share =
-            if bound > 0.0 { format!(" ({:.1} %)", by / bound * 100.0) } else { String::new() };
-        match (self.met, self.value) {
-            (ObjectiveStatus::Met, _) => measured,
-            (_, MeasuredValue::AtLeast(_)) => {
-                format!("{measured}: it falls among requests that were given up")
-            }
-            (_, _) if by == 0.0 => format!("{measured}, just the bound"),
-            _ if operator.is_upper() => {
-                format!("{measured}, {}{suffix}{share} too much", digits(by))
-            }
-            _ => format!("{measured}, {}{suffix}{share} too little", digits(by)),
-        }
-    }
-}
-
-/// Formats a number with the significant digits, without exponent.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        1000.0.. => format!("{value:.0}"),
-        1.0.. => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
     }
 }
 

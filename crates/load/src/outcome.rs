@@ -18,7 +18,7 @@ pub struct Outcome {
     pub window: Duration,
     /// Statistics of all seconds and threads together.
     pub total: LoadStats,
-    /// Requests without a response at the end; only an interruption leaves any.
+    /// Requests without a response at the end; only an early end leaves any.
     pub in_flight_at_end: u64,
     /// Mean target rate over the window, in requests per second; none in a closed loop.
     pub target_rate: Option<f64>,
@@ -34,6 +34,10 @@ pub struct Outcome {
 
 /// See [`RunEnd::TargetUnreachable`].
 pub const UNREACHABLE_SECONDS: u64 = 10;
+/// See [`RunEnd::StoppedAnswering`].
+pub const SILENCE_MIN: Duration = Duration::from_secs(1);
+/// See [`RunEnd::StoppedAnswering`].
+pub const SILENCE_FAILURES_MIN: u64 = 3;
 
 /// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,12 @@ pub enum RunEnd {
     /// The target was unreachable: no connection could be opened for [`UNREACHABLE_SECONDS`], and
     /// only a number of requests was to end the run.
     TargetUnreachable,
+    /// The target stopped answering: after this time no response arrived for at least
+    /// [`SILENCE_MIN`] up to the end, and at least [`SILENCE_FAILURES_MIN`] requests failed.
+    StoppedAnswering {
+        /// Time of the last response, from the beginning of the measurement.
+        after: Duration,
+    },
 }
 
 /// One second of a run.
@@ -70,7 +80,7 @@ pub struct Second {
     pub timeouts: u64,
     /// Failed attempts to connect in it.
     pub connect_errors: u64,
-    /// Latency of responses and abandoned requests in it.
+    /// Latency of requests with and without the expected response in it.
     pub latency: LatencySummary,
     /// 99th percentile of the schedule lag of requests sent in it, in ns.
     pub schedule_lag_p99_ns: Option<u64>,
@@ -227,6 +237,12 @@ impl ThreadUse {
 }
 
 impl Second {
+    /// Returns the number of requests in it without any response, and of failed connects.
+    #[must_use]
+    pub fn unanswered(&self) -> u64 {
+        self.unsent + self.timeouts + self.connect_errors + self.errors
+    }
+
     /// Returns whether it contains nothing but failed attempts to connect.
     #[must_use]
     pub fn only_failed_connects(&self) -> bool {

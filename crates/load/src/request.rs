@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::ids::{Distribution, IdSampler, Ids};
 use crate::random::Random;
 
+/// Methods whose requests may be repeated: RFC 9110 section 9.2.2.
+const IDEMPOTENT_METHODS: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 /// The placeholder for ids in a path.
 const ID_PLACEHOLDER: &str = "{id}";
 /// Largest request head, in bytes.
@@ -113,6 +115,7 @@ pub(crate) struct Template {
     /// Sum of the weights up to and including this one.
     weight_sum: u64,
     answer_has_body: bool,
+    idempotent: bool,
 }
 
 impl RequestMix {
@@ -207,7 +210,12 @@ impl Template {
             last.extend_from_slice(request.body.unwrap_or_default());
         }
         let pieces = pieces.into_iter().map(Arc::from).collect();
-        Ok(Self { pieces, weight_sum, answer_has_body: request.method != "HEAD" })
+        Ok(Self {
+            pieces,
+            weight_sum,
+            answer_has_body: request.method != "HEAD",
+            idempotent: IDEMPOTENT_METHODS.contains(&request.method),
+        })
     }
 }
 
@@ -278,6 +286,8 @@ pub(crate) struct PreparedRequest<'a> {
     pub(crate) whole: Option<&'a Arc<[u8]>>,
     /// True if its response may have a body: not after HEAD.
     pub(crate) answer_has_body: bool,
+    /// True if it may be sent again.
+    pub(crate) idempotent: bool,
 }
 
 impl RequestGenerator {
@@ -292,7 +302,7 @@ impl RequestGenerator {
                 &several[several.partition_point(|t| t.weight_sum <= point).min(several.len() - 1)]
             }
         };
-        let answer_has_body = template.answer_has_body;
+        let Template { answer_has_body, idempotent, .. } = *template;
         if let ([first, rest @ ..], Some(drawer)) = (template.pieces.as_slice(), &mut self.drawer)
             && !rest.is_empty()
         {
@@ -302,11 +312,47 @@ impl RequestGenerator {
                 drawer.fill(&mut self.filled);
                 self.filled.extend_from_slice(piece);
             }
-            return PreparedRequest { bytes: &self.filled, whole: None, answer_has_body };
+            return PreparedRequest {
+                bytes: &self.filled,
+                whole: None,
+                answer_has_body,
+                idempotent,
+            };
         }
         let whole = template.pieces.first();
-        PreparedRequest { bytes: whole.map_or(&[], |piece| piece), whole, answer_has_body }
+        PreparedRequest {
+            bytes: whole.map_or(&[], |piece| piece),
+            whole,
+            answer_has_body,
+            idempotent,
+        }
     }
+}
+
+/// The media type of the result of [`encode_form`].
+pub const FORM_MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
+
+/// Encodes form fields (name and value) as `application/x-www-form-urlencoded`: URL standard of the
+/// WHATWG, section 5.2.
+#[must_use]
+pub fn encode_form<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let fields: Vec<String> =
+        fields.into_iter().map(|(k, v)| format!("{}={}", escaped(k), escaped(v))).collect();
+    fields.join("&")
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' ' => out.push('+'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
+                out.push(byte as char)
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -423,5 +469,10 @@ mod tests {
             sent(RequestSpec { weight: 0, ..PLAIN }, None),
             Err(RequestError::Weight(0))
         ));
+    }
+
+    #[test]
+    fn forms_are_urlencoded() {
+        assert_eq!(encode_form([("a b&c", "ä/*"), ("d", "")]), "a+b%26c=%C3%A4%2F*&d=");
     }
 }

@@ -12,7 +12,7 @@ use chunked::Chunked;
 use head::{Framing, Head};
 
 /// Longest response head, in bytes.
-pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub const HEAD_BYTES_MAX: usize = 256 * 1024;
 /// Most interim (1xx) responses before the final one.
 pub const INTERIM_MAX: u32 = 16;
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::outcome::{Outcome, RunEnd, Second, ThreadUse, UNREACHABLE_SECONDS};
+use crate::outcome::{
+    Outcome, RunEnd, SILENCE_FAILURES_MIN, SILENCE_MIN, Second, ThreadUse, UNREACHABLE_SECONDS,
+};
 use crate::plan::{LoadModel, Plan, PlanError};
 use crate::request::RequestMix;
 use crate::stats::{LawViolation, LoadStats};
@@ -343,6 +345,18 @@ impl Aggregator {
         }
     }
 
+    /// Returns the time of the last response if the target stopped answering before `end_ns`; see
+    /// [`RunEnd::StoppedAnswering`]. Both times count from the beginning of the measurement.
+    fn silent_after(&self, last_answer_ns: u64, end_ns: u64) -> Option<Duration> {
+        let after = Duration::from_nanos(last_answer_ns);
+        let silence = Duration::from_nanos(end_ns.saturating_sub(last_answer_ns));
+        // All failures of a second with a response may have come before it.
+        let later = self.seconds.iter().filter(|second| second.index > after.as_secs());
+        let failed: u64 = later.map(Second::unanswered).sum();
+        let answered = !self.total.counts.status.is_empty();
+        (answered && silence >= SILENCE_MIN && failed >= SILENCE_FAILURES_MIN).then_some(after)
+    }
+
     fn outcome(self, plan: &Plan) -> Result<Outcome, RunError> {
         let warmup_ns = plan.warmup.as_nanos() as u64;
         let interrupted = self.reports.iter().any(|f| f.interrupted);
@@ -359,7 +373,8 @@ impl Aggregator {
             (false, false) => end_ns.max(last_answer_ns),
         };
         let in_flight_at_end = self.reports.iter().map(|f| f.in_flight).sum();
-        self.total.counts.check(in_flight_at_end)?;
+        self.total.check(in_flight_at_end)?;
+        let silent_after = self.silent_after(last_answer_ns, end_ns.min(planned_ns));
         let window = Duration::from_nanos(window_ns);
         let target_rate = match plan.model {
             LoadModel::Closed => None,
@@ -378,7 +393,8 @@ impl Aggregator {
         failure_messages.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
         Ok(Outcome {
             end: match interrupted {
-                false => RunEnd::Complete,
+                false => silent_after
+                    .map_or(RunEnd::Complete, |after| RunEnd::StoppedAnswering { after }),
                 true if self.gone && plan.stop.duration.is_none() => RunEnd::TargetUnreachable,
                 true => RunEnd::Interrupted,
             },

@@ -10,11 +10,19 @@ use hotrow_measure::histogram::{Histogram, rank_of};
 pub struct LoadStats {
     /// Outcomes of requests.
     pub counts: Counts,
-    /// Latency: from the intended time to the complete response, in ns; the time that a user waits.
+    /// Latency: from the intended time to the complete expected response, in ns; the time that a
+    /// user waits. Every due request is in it once.
     pub latency: Timing,
-    /// Service time: from the actual send to the complete response, in ns; the time of the target
-    /// and the path to it.
+    /// Service time: from the actual send to the complete expected response, in ns; the time of the
+    /// target and the path to it. Every sent request is in it once.
     pub service: Timing,
+    /// Latency of complete responses with an unexpected status, in ns, by status code; `latency`
+    /// has them as unbounded. Beyond [`REFUSED_STATUSES_MAX`] codes under [`OTHER_STATUS`].
+    pub refused: BTreeMap<u16, Histogram>,
+    /// From the actual send to the first byte of the response, in ns, of every complete response.
+    pub first_byte: Histogram,
+    /// Time to open a connection, TLS handshake included, in ns, of every connection opened.
+    pub connect: Histogram,
     /// Schedule lag: from the intended time to the actual send, in ns, of every request that was
     /// sent.
     pub schedule_lag: Histogram,
@@ -22,6 +30,12 @@ pub struct LoadStats {
     /// or would have, and still were late.
     pub own_lag: Histogram,
 }
+
+/// Most status codes of [`LoadStats::refused`] with a histogram of their own, per thread; each
+/// takes 30 kB.
+pub const REFUSED_STATUSES_MAX: usize = 8;
+/// The key in [`LoadStats::refused`] of all further status codes.
+pub const OTHER_STATUS: u16 = 0;
 
 /// Counts of measured requests, without those of the warm-up.
 ///
@@ -35,6 +49,9 @@ pub struct Counts {
     pub unsent: u64,
     /// Of those, sent, at least in part.
     pub sent: u64,
+    /// Of those, sent again: the server announced the end of the connection in the response to an
+    /// earlier request of the pipeline, so that it had not processed them.
+    pub resent: u64,
     /// Expected responses.
     pub ok: u64,
     /// Expected responses before the window closed; later ones are in `ok` but in no rate.
@@ -73,14 +90,14 @@ pub struct Errors {
     pub unexpected_status: u64,
 }
 
-/// Durations in ns, of complete responses and of abandoned requests.
+/// Durations in ns of requests with and without the expected response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Durations of complete responses.
+    /// Durations of expected responses.
     pub answered: Histogram,
-    /// Durations until requests were abandoned (time-outs, and in an open loop requests never
-    /// sent): lower bounds.
-    pub abandoned: Option<Box<Histogram>>,
+    /// Requests without the expected response (lost, refused, timed out, never sent, in flight at
+    /// the end): the durations until that was known. They count as longer than every response.
+    pub unbounded: Option<Box<Histogram>>,
 }
 
 /// A duration in ns, possibly right-censored: known only to be at least a value.
@@ -88,7 +105,7 @@ pub struct Timing {
 pub enum CensoredNs {
     /// Known within the histogram's error.
     Exact(u64),
-    /// A lower bound: the statistic falls among abandoned requests.
+    /// A lower bound: the statistic falls among requests without the expected response.
     AtLeast(u64),
 }
 
@@ -110,9 +127,43 @@ impl LoadStats {
         self.counts.merge(&other.counts);
         self.latency.merge(&other.latency);
         self.service.merge(&other.service);
+        for (status, durations) in &other.refused {
+            self.refused.entry(*status).or_default().merge(durations);
+        }
+        self.first_byte.merge(&other.first_byte);
+        self.connect.merge(&other.connect);
         self.schedule_lag.merge(&other.schedule_lag);
         self.own_lag.merge(&other.own_lag);
     }
+
+    /// Adds a complete response with an unexpected status.
+    pub(crate) fn refuse(&mut self, status: u16, latency_ns: u64) {
+        let full = self.refused.len() >= REFUSED_STATUSES_MAX;
+        let key = if full && !self.refused.contains_key(&status) { OTHER_STATUS } else { status };
+        self.refused.entry(key).or_default().record(latency_ns);
+    }
+
+    /// Checks the conservation laws at the end of a run. `in_flight` was counted on the
+    /// connections, not derived.
+    ///
+    /// # Errors
+    /// Returns the violated invariant.
+    pub fn check(&self, in_flight: u64) -> Result<(), LawViolation> {
+        self.counts.check(in_flight)?;
+        let refused = self.refused.values().map(Histogram::count).sum();
+        let laws = [
+            ("scheduled = latencies", self.counts.scheduled, self.latency.count()),
+            ("sent = service times", self.counts.sent, self.service.count()),
+            ("ok = bounded latencies", self.counts.ok, self.latency.answered.count()),
+            ("unexpected = refused", self.counts.errors.unexpected_status, refused),
+        ];
+        first_violated(laws)
+    }
+}
+
+fn first_violated<const N: usize>(laws: [(&'static str, u64, u64); N]) -> Result<(), LawViolation> {
+    let violated = laws.into_iter().find(|(_, left, right)| left != right);
+    violated.map_or(Ok(()), |(law, left, right)| Err(LawViolation { law, left, right }))
 }
 
 impl Errors {
@@ -134,6 +185,7 @@ impl Counts {
         self.scheduled += other.scheduled;
         self.unsent += other.unsent;
         self.sent += other.sent;
+        self.resent += other.resent;
         self.ok += other.ok;
         self.ok_in_window += other.ok_in_window;
         self.unexpected_in_window += other.unexpected_in_window;
@@ -152,12 +204,7 @@ impl Counts {
         }
     }
 
-    /// Checks the conservation laws at the end of a run. `in_flight` was counted on the
-    /// connections, not derived.
-    ///
-    /// # Errors
-    /// Returns the violated invariant.
-    pub fn check(&self, in_flight: u64) -> Result<(), LawViolation> {
+    fn check(&self, in_flight: u64) -> Result<(), LawViolation> {
         let laws = [
             ("scheduled = unsent + sent", self.scheduled, self.unsent + self.sent),
             (
@@ -171,63 +218,90 @@ impl Counts {
                 self.ok + self.errors.unexpected_status,
             ),
         ];
-        let broken = laws.into_iter().find(|(_, left, right)| left != right);
-        broken.map_or(Ok(()), |(law, left, right)| Err(LawViolation { law, left, right }))
+        first_violated(laws)
     }
 }
 
 impl Timing {
-    /// Adds `n` requests abandoned after `ns`.
-    pub fn record_abandoned(&mut self, ns: u64, n: u64) {
-        self.abandoned.get_or_insert_default().record_n(ns, n);
+    /// Returns durations of which all are known.
+    #[must_use]
+    pub fn exact(answered: Histogram) -> Self {
+        Self { answered, unbounded: None }
     }
 
-    /// Returns the number of samples, answered and abandoned.
+    /// Adds `n` requests that had no expected response after `ns`.
+    pub fn record_unbounded(&mut self, ns: u64, n: u64) {
+        if n > 0 {
+            self.unbounded.get_or_insert_default().record_n(ns, n);
+        }
+    }
+
+    /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.answered.count() + self.abandoned.as_ref().map_or(0, |h| h.count())
+        self.answered.count() + self.unbounded_count()
     }
 
-    /// Returns the value at `quantile` (0 to 1). Abandoned requests count as longer than every
-    /// response; a quantile among them is a lower bound. `None` without samples.
+    /// Returns the number of requests without the expected response.
+    #[must_use]
+    pub fn unbounded_count(&self) -> u64 {
+        self.unbounded.as_ref().map_or(0, |h| h.count())
+    }
+
+    /// Returns the value at `quantile` (0 to 1). A quantile among requests without the expected
+    /// response is a lower bound. `None` without samples.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<CensoredNs> {
         match self.answered.value_at_rank(rank_of(quantile, self.count())) {
             Some(ns) => Some(CensoredNs::Exact(ns)),
-            None => self.all().value_at_quantile(quantile).map(CensoredNs::AtLeast),
+            None => self.lower_bounds().value_at_quantile(quantile).map(CensoredNs::AtLeast),
         }
     }
 
-    /// Returns the mean; a lower bound when any request was abandoned.
+    /// Returns the mean; a lower bound when any request had no expected response.
     #[must_use]
     pub fn mean(&self) -> Option<CensoredNs> {
         self.known(self.all().mean().map(|ns| ns.round() as u64))
     }
 
-    /// Returns the maximum; a lower bound when any request was abandoned.
+    /// Returns the maximum; a lower bound when any request had no expected response.
     #[must_use]
     pub fn max(&self) -> Option<CensoredNs> {
         self.known((self.count() > 0).then(|| self.all().max()))
     }
 
-    /// Returns answered and abandoned durations in one histogram.
+    /// Returns all durations, as measured, in one histogram.
     #[must_use]
     pub fn all(&self) -> Histogram {
         let mut all = self.answered.clone();
-        if let Some(abandoned) = &self.abandoned {
-            all.merge(abandoned);
+        if let Some(unbounded) = &self.unbounded {
+            all.merge(unbounded);
+        }
+        all
+    }
+
+    /// Like [`Timing::all`], but with requests without the expected response behind all responses:
+    /// at the longest response, or where they are known to have taken longer.
+    #[must_use]
+    pub fn lower_bounds(&self) -> Histogram {
+        let mut all = self.answered.clone();
+        let longest = all.max();
+        if let Some(unbounded) = &self.unbounded {
+            for bucket in unbounded.iter() {
+                all.record_n(bucket.high.min(unbounded.max()).max(longest), bucket.count);
+            }
         }
         all
     }
 
     fn known(&self, ns: Option<u64>) -> Option<CensoredNs> {
-        ns.map(if self.abandoned.is_some() { CensoredNs::AtLeast } else { CensoredNs::Exact })
+        ns.map(if self.unbounded.is_some() { CensoredNs::AtLeast } else { CensoredNs::Exact })
     }
 
     fn merge(&mut self, other: &Self) {
         self.answered.merge(&other.answered);
-        if let Some(theirs) = &other.abandoned {
-            self.abandoned.get_or_insert_default().merge(theirs);
+        if let Some(theirs) = &other.unbounded {
+            self.unbounded.get_or_insert_default().merge(theirs);
         }
     }
 }
@@ -247,10 +321,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn abandoned_requests_are_the_tail() {
+    fn requests_without_the_expected_response_are_the_tail() {
         let mut timing = Timing::default();
         (0..95).for_each(|_| timing.answered.record(1000));
-        timing.record_abandoned(50_000, 5);
+        timing.record_unbounded(50_000, 5);
         let about = |known: Option<CensoredNs>| match known {
             Some(CensoredNs::Exact(ns)) => format!("{}", ns / 900),
             Some(CensoredNs::AtLeast(ns)) => format!(">{}", ns / 49_000),
@@ -264,12 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_abandoned_early_is_no_short_answer() {
+    fn a_request_refused_early_is_no_short_answer() {
         let mut timing = Timing::default();
         (0..9).for_each(|_| timing.answered.record(1000));
-        timing.record_abandoned(1, 1);
+        timing.record_unbounded(1, 1);
         assert!(matches!(timing.quantile(0.1), Some(CensoredNs::Exact(1000..))));
-        assert!(matches!(timing.quantile(1.0), Some(CensoredNs::AtLeast(_))));
+        assert_eq!(timing.quantile(1.0), Some(CensoredNs::AtLeast(1000)));
+        assert_eq!(timing.lower_bounds().count(), 10);
     }
 
     #[test]
@@ -289,8 +364,25 @@ mod tests {
         counts.unsent = 3;
         assert!(counts.check(2).is_err());
         counts.unsent = 2;
+        let mut stats = LoadStats { counts: counts.clone(), ..LoadStats::default() };
+        assert!(stats.check(2).is_err(), "no latencies");
+        stats.latency.answered.record_n(1000, 4);
+        stats.latency.record_unbounded(2000, 5);
+        stats.service.answered.record_n(900, 4);
+        stats.service.record_unbounded(1900, 3);
+        assert_eq!(stats.check(2), Ok(()));
+        stats.refuse(429, 1);
+        assert!(stats.check(2).is_err(), "refused, but not counted");
         counts.status.clear();
         assert!(counts.check(2).is_err());
+    }
+
+    #[test]
+    fn histograms_of_refusals_are_bounded() {
+        let mut stats = LoadStats::default();
+        (400..600).for_each(|status| stats.refuse(status, 1000));
+        assert_eq!(stats.refused.len(), REFUSED_STATUSES_MAX + 1);
+        assert_eq!(stats.refused[&OTHER_STATUS].count(), 200 - REFUSED_STATUSES_MAX as u64);
     }
 
     #[test]

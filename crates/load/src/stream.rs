@@ -33,6 +33,8 @@ pub(crate) enum ReadResult {
     Blocked,
     /// End of stream.
     End,
+    /// End of a TLS stream without its `close_notify`: bytes may be missing (RFC 8446 section 6.1).
+    Truncated,
 }
 
 /// Reasons why a stream cannot be used any more.
@@ -157,7 +159,9 @@ impl TlsStream {
                 Ok(0) => return Ok(ReadResult::End),
                 Ok(n) => return Ok(ReadResult::Bytes { n, drained: false }),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ReadResult::End),
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(ReadResult::Truncated);
+                }
                 Err(e) => return Err(e.into()),
             }
             match pull(&mut self.tls, &self.socket)? {
@@ -167,7 +171,7 @@ impl TlsStream {
                     push(&mut self.tls, &self.socket)?;
                     return Ok(ReadResult::Blocked);
                 }
-                TlsReadResult::End => return Ok(ReadResult::End),
+                TlsReadResult::End => return Ok(ReadResult::Truncated),
             }
         }
     }

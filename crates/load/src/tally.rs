@@ -52,6 +52,13 @@ impl Tally {
         }
     }
 
+    /// Drops what was counted while connections were opened before the run, except for the time
+    /// that opening them took.
+    pub(crate) fn begin(&mut self) {
+        let before = self.take();
+        self.record.connect = before.connect;
+    }
+
     /// Returns the statistics of the completed second and begins the next.
     pub(crate) fn take(&mut self) -> LoadStats {
         for (status, n) in self.statuses.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
@@ -65,15 +72,19 @@ impl Tally {
         self.record.counts.scheduled += u64::from(slot.measured);
     }
 
-    pub(crate) fn unsent(&mut self, slot: Slot) {
-        self.record.counts.unsent += u64::from(slot.measured);
+    /// Counts a slot that was taken and can no longer be sent.
+    pub(crate) fn unsent(&mut self, slot: Slot, now_ns: u64) {
+        if slot.measured {
+            self.record.counts.unsent += 1;
+            self.record.latency.record_unbounded(now_ns.saturating_sub(slot.intended_ns), 1);
+        }
     }
 
     /// Counts `n` slots that were still unsent at the end of the run, due since `waited_ns`.
     pub(crate) fn never_taken(&mut self, waited_ns: u64, n: u64) {
         self.record.counts.scheduled += n;
         self.record.counts.unsent += n;
-        self.record.latency.record_abandoned(waited_ns, n);
+        self.record.latency.record_unbounded(waited_ns, n);
     }
 
     /// `own`: whether lateness is the generator's, because no connection had to be waited for.
@@ -87,6 +98,16 @@ impl Tally {
             if own {
                 self.record.own_lag.record(lag_ns);
             }
+        }
+    }
+
+    /// Counts a request that is sent for a second time; see [`Counts::resent`].
+    ///
+    /// [`Counts::resent`]: crate::stats::Counts::resent
+    pub(crate) fn resent(&mut self, slot: Slot, bytes: usize) {
+        if slot.measured {
+            self.record.counts.resent += 1;
+            self.record.counts.bytes_sent += bytes as u64;
         }
     }
 
@@ -106,30 +127,49 @@ impl Tally {
             ExpectedStatus::Status(codes) => codes.contains(&answer.status),
         };
         let in_window = u64::from(now_ns <= self.window_end_ns);
+        let latency_ns = now_ns.saturating_sub(sent.slot.intended_ns);
         if ok {
             counts.ok += 1;
             counts.ok_in_window += in_window;
+            self.record.latency.answered.record(latency_ns);
+            self.record.service.answered.record(now_ns.saturating_sub(sent.sent_ns));
         } else {
             counts.errors.unexpected_status += 1;
             counts.unexpected_in_window += in_window;
+            self.record.refuse(answer.status, latency_ns);
+            self.without_answer(sent, now_ns);
         }
+        self.record.first_byte.record(sent.first_byte_ns.saturating_sub(sent.sent_ns));
         // The parser accepts no status beyond 999.
         self.statuses[usize::from(answer.status).min(999)] += 1;
         self.last_answer_ns = now_ns;
-        self.record.latency.answered.record(now_ns.saturating_sub(sent.slot.intended_ns));
-        self.record.service.answered.record(now_ns.saturating_sub(sent.sent_ns));
+    }
+
+    /// Records the durations of a sent request without the expected response.
+    fn without_answer(&mut self, sent: &SentRequest, now_ns: u64) {
+        let LoadStats { latency, service, .. } = &mut self.record;
+        latency.record_unbounded(now_ns.saturating_sub(sent.slot.intended_ns), 1);
+        service.record_unbounded(now_ns.saturating_sub(sent.sent_ns), 1);
+    }
+
+    /// Records a request without a response at the end of the run; returns 1 if it is measured.
+    pub(crate) fn in_flight_at_end(&mut self, sent: &SentRequest, now_ns: u64) -> u64 {
+        if sent.slot.measured {
+            self.without_answer(sent, now_ns);
+        }
+        u64::from(sent.slot.measured)
     }
 
     pub(crate) fn timed_out(&mut self, sent: &SentRequest, now_ns: u64) {
         if sent.slot.measured {
             self.record.counts.timeouts += 1;
-            self.record.latency.record_abandoned(now_ns.saturating_sub(sent.slot.intended_ns), 1);
-            self.record.service.record_abandoned(now_ns.saturating_sub(sent.sent_ns), 1);
+            self.without_answer(sent, now_ns);
         }
     }
 
-    pub(crate) fn lost(&mut self, sent: &SentRequest, loss: RequestFailure) {
+    pub(crate) fn lost(&mut self, sent: &SentRequest, loss: RequestFailure, now_ns: u64) {
         if sent.slot.measured {
+            self.without_answer(sent, now_ns);
             let errors = &mut self.record.counts.errors;
             match loss {
                 RequestFailure::Reset => errors.reset += 1,
@@ -139,7 +179,8 @@ impl Tally {
         }
     }
 
-    pub(crate) fn connection_opened(&mut self, again: bool) {
+    pub(crate) fn connection_opened(&mut self, again: bool, took_ns: u64) {
+        self.record.connect.record(took_ns);
         self.record.counts.connections_opened += 1;
         self.record.counts.reconnects += u64::from(again);
     }

@@ -202,8 +202,7 @@ impl Worker {
         self.begin = begin;
         self.began = true;
         self.sweep_at_ns = 0;
-        // Counts from connecting belong to no second.
-        self.tally.take();
+        self.tally.begin();
     }
 
     fn run(&mut self, events: &mut Events) -> WorkerReport {
@@ -376,7 +375,7 @@ impl Worker {
 
     fn finish(&mut self, meter: Meter, interrupted: bool) -> WorkerReport {
         let now_ns = self.now_ns();
-        let in_flight = self.abandon();
+        let in_flight = self.abandon(now_ns);
         let over_ns = now_ns.min(self.schedule.end_ns());
         for unsent in self.schedule.clone().into_unsent(now_ns) {
             self.tally.never_taken(over_ns.saturating_sub(unsent.intended_ns), unsent.slots);
@@ -414,15 +413,22 @@ impl Worker {
     }
 
     /// Counts requests in flight, and slots that wait for a connection as unsent.
-    fn abandon(&mut self) -> u64 {
+    fn abandon(&mut self, now_ns: u64) -> u64 {
         let mut in_flight = 0;
         for connection in &mut self.connections {
-            in_flight += connection.sent.iter().filter(|sent| sent.slot.measured).count() as u64;
-            connection.waiting.drain(..).for_each(|slot| self.tally.unsent(slot));
+            for sent in &connection.sent {
+                in_flight += self.tally.in_flight_at_end(sent, now_ns);
+            }
+            for waiting in connection.waiting.drain(..) {
+                match waiting.sent {
+                    None => self.tally.unsent(waiting.slot, now_ns),
+                    Some(sent) => in_flight += self.tally.in_flight_at_end(&sent, now_ns),
+                }
+            }
         }
         for (_, slot) in self.ready.drain(..) {
             self.tally.scheduled(slot);
-            self.tally.unsent(slot);
+            self.tally.unsent(slot, now_ns);
         }
         in_flight
     }

@@ -4,7 +4,7 @@ mod scripted;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -27,8 +27,23 @@ fn certificate(name: &str) -> PathBuf {
 /// Server name and protocol that each TLS client requested.
 type TlsRequests = Arc<Mutex<Vec<(Option<String>, Option<Vec<u8>>)>>>;
 
-/// Starts a server with `NAME.pem` and `NAME.key`.
+type TlsConnection = StreamOwned<ServerConnection, TcpStream>;
+
+/// A long answer, split into several TLS records.
+fn long_answer(stream: &mut TlsConnection) -> std::io::Result<()> {
+    let body = "x".repeat(50_000);
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{body}")
+}
+
 fn tls_server(name: &str) -> (SocketAddr, TlsRequests) {
+    tls_server_with(name, long_answer)
+}
+
+/// Starts a server with `NAME.pem` and `NAME.key`, which ends a connection when `answer` fails.
+fn tls_server_with(
+    name: &str,
+    answer: fn(&mut TlsConnection) -> std::io::Result<()>,
+) -> (SocketAddr, TlsRequests) {
     let chain = vec![
         CertificateDer::from_pem_file(certificate(&format!("{name}.pem"))).expect("a certificate"),
     ];
@@ -60,10 +75,7 @@ fn tls_server(name: &str) -> (SocketAddr, TlsRequests) {
                         let protocol = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
                         record.lock().expect("no panic").push((name, protocol));
                     }
-                    // A long answer, split into several TLS records.
-                    let body = "x".repeat(50_000);
-                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{body}");
-                    if stream.write_all(answer.as_bytes()).is_err() {
+                    if answer(&mut stream).is_err() {
                         return;
                     }
                 }
@@ -96,6 +108,35 @@ fn https_requests_the_name_and_http_1_1() {
         requested.iter().all(|a| *a == (Some("localhost".to_owned()), Some(b"http/1.1".to_vec()))),
         "{requested:?}"
     );
+}
+
+/// An answer that the end of the stream delimits is complete only if TLS says so: anyone on the
+/// path can close a TCP connection.
+#[test]
+fn the_end_of_a_tls_stream_must_be_announced() {
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nuntil the end";
+    let announced: fn(&mut TlsConnection) -> std::io::Result<()> = |stream| {
+        stream.write_all(ANSWER)?;
+        stream.conn.send_close_notify();
+        stream.flush()?;
+        Err(std::io::ErrorKind::Other.into())
+    };
+    let cut: fn(&mut TlsConnection) -> std::io::Result<()> = |stream| {
+        stream.write_all(ANSWER)?;
+        stream.flush()?;
+        Err(std::io::ErrorKind::Other.into())
+    };
+    let run = |answer| {
+        let (address, _) = tls_server_with("server", answer);
+        let trust = Trust::Authority(certificate("authority.pem"));
+        let mut config = secure(address, "localhost", &trust);
+        config.plan.stop.requests = Some(6);
+        outcome(&config)
+    };
+    assert_eq!(run(announced).total.counts.ok, 6);
+    let cut = run(cut);
+    assert_eq!((cut.total.counts.ok, cut.total.counts.errors.closed), (0, 6));
+    assert!(cut.failure_messages[0].0.contains("close_notify"), "{:?}", cut.failure_messages);
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Clock, counters, histograms, sketches and statistics for the rest of Hotrow. This crate speaks
-//! no protocol and knows no database.
+//! Clock, calendar, counters, histograms, sketches and statistics for the rest of Hotrow. This
+//! crate speaks no protocol and knows no database.
 //!
-//! Reading order: [`clock`] (the one clock of the process), [`counter`] (single-writer counters),
-//! [`histogram`] (latencies), [`sketch`] (distinct counts), [`statistics`] (medians, intervals,
-//! comparisons).
+//! Reading order: [`clock`] (the one clock of the process), [`calendar`] (dates), [`counter`]
+//! (single-writer counters), [`histogram`] (latencies), [`sketch`] (distinct counts),
+//! [`statistics`] (medians, intervals, comparisons).
 
+pub mod calendar;
 pub mod clock;
 pub mod counter;
 pub mod histogram;

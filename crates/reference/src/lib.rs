@@ -1,18 +1,15 @@
 //! The reference service of experiments, written with common libraries as a typical service: axum
 //! on tokio, serde, a pool of database connections, a query builder and an ORM.
 //!
-//! Reading order: this file (configuration), `serve` (listening, stopping), `routes`, then one file
-//! per endpoint: `hello`, `date`, `name`, `row` (with `database`), `work`; `clock` (the date and
-//! its validity) and `problem` (error responses).
+//! Reading order: this file (configuration), `serve` (listening, stopping), `routes` (with error
+//! responses), the endpoints: `endpoints` (with `database`), `name`, `work`; `clock` (the date and
+//! its validity).
 
 mod clock;
 mod database;
-mod date;
-mod hello;
+mod endpoints;
 mod name;
-mod problem;
 mod routes;
-mod row;
 mod serve;
 mod work;
 

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 
-use crate::date::REPEATS;
-use crate::problem::Problem;
+use crate::endpoints::REPEATS;
+use crate::routes::Problem;
 
 /// The largest form, in bytes.
 pub(crate) const FORM_BYTES_MAX: usize = 4096;

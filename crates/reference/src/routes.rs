@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::database::Database;
-use crate::problem::Problem;
-use crate::{Config, Model, date, hello, name, row, work};
+use crate::{Config, Model, endpoints, name, work};
 
 /// The state shared by all requests.
 #[derive(Clone, Debug)]
@@ -41,15 +42,15 @@ impl Service {
 /// Returns all endpoints.
 pub(crate) fn router(service: Service) -> Router {
     let handled = Router::new()
-        .route("/hello", get(hello::hello))
-        .route("/plaintext", get(hello::plaintext))
-        .route("/json", get(hello::json))
-        .route("/what-date-is-it", get(date::date))
+        .route("/hello", get(endpoints::hello))
+        .route("/plaintext", get(endpoints::plaintext))
+        .route("/json", get(endpoints::json))
+        .route("/what-date-is-it", get(endpoints::date))
         .route(
             "/what-is-my-name",
             post(name::name).layer(DefaultBodyLimit::max(name::FORM_BYTES_MAX)),
         )
-        .route("/db", get(row::row))
+        .route("/db", get(endpoints::row))
         .route("/spin", get(work::spin))
         .route("/sleep", get(work::sleep))
         .method_not_allowed_fallback(method_not_allowed)
@@ -112,4 +113,44 @@ async fn not_found(uri: Uri) -> Problem {
 /// The router adds `Allow`.
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
+}
+
+/// An error as `application/problem+json`. No cache may store it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) detail: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+
+    /// Creates a 400: the request breaks a rule.
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body {
+            // The title contains all that a type could: RFC 9457, section 4.2.1.
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+        };
+        let headers = [(CONTENT_TYPE, "application/problem+json"), (CACHE_CONTROL, "no-store")];
+        (self.status, headers, Json(body)).into_response()
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
 }

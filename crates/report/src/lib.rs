@@ -1,17 +1,14 @@
 //! Reports: content as plain values, rendered as text, Markdown and HTML.
 //!
-//! Reading order: [`document`] and [`plot`] (content without layout), [`timeline`] (lanes of a
-//! timeline), [`numbers`] and [`note`] (formats), [`text`], [`markdown`], [`html`] and [`svg`]
-//! (renderers).
+//! Reading order: [`document`] and [`plot`] (content without layout), [`numbers`] and [`note`]
+//! (formats), [`text`], [`markdown`], [`html`] and [`svg`] (renderers).
 
 pub mod document;
 pub mod file;
 pub mod html;
-pub mod latency;
 pub mod markdown;
 pub mod note;
 pub mod numbers;
 pub mod plot;
 pub mod svg;
 pub mod text;
-pub mod timeline;

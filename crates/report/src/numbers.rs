@@ -1,5 +1,6 @@
 //! Formatting of figures. A value that is not a number becomes a dash.
 
+use hotrow_measure::calendar::{iso_date, iso_time};
 use hotrow_measure::statistics::{Estimate, Spread};
 
 const NOTHING: &str = "–";
@@ -112,20 +113,11 @@ pub fn ends(estimate: &Estimate, format: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// Formats seconds since 1970 as UTC: `2026-11-21 23:05 UTC`. The calendar is Howard Hinnant's
-/// `civil_from_days` ("chrono-Compatible Low-Level Date Algorithms").
+/// Formats seconds since 1970 as UTC: `2026-11-21 23:05 UTC`.
 #[must_use]
 pub fn date(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3_600, second / 60 % 60)
+    let time = iso_time(unix_s);
+    format!("{} {} UTC", iso_date(unix_s), &time[..time.len() - ":00".len()])
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Content of a plot as plain values; [`super::svg`] draws it.
 
-use crate::timeline::Lane;
+use serde::{Deserialize, Serialize};
 
 /// A plot.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,4 +173,62 @@ pub struct Timeline {
     pub end_us: f64,
     /// The rows.
     pub rows: Vec<Lane>,
+}
+
+/// Returns a plot of latencies over the share of requests that were at least as fast: µs on a
+/// logarithmic scale.
+#[must_use]
+pub fn latency_percentiles(title: String, description: String, lines: Vec<Line>) -> Lines {
+    Lines {
+        title,
+        description,
+        x: Axis { name: "share of requests".to_owned(), scale: Scale::Nines, unit: Unit::Share },
+        y: Axis { name: "latency".to_owned(), scale: Scale::Log, unit: Unit::Micros },
+        lines,
+    }
+}
+
+/// Returns the points of a curve from `(upper bound in µs, requests up to it)`. A bound is placed
+/// at the middle of the last request below it, so that the slowest request lies below 100 %.
+#[must_use]
+pub fn latency_curve(distribution: &[(f64, u64)]) -> Vec<(f64, f64)> {
+    let total = distribution.last().map_or(0, |(_, requests)| *requests);
+    let place = |requests: u64| (requests as f64 - 0.5) / total as f64;
+    distribution
+        .iter()
+        .filter(|(_, requests)| *requests > 0)
+        .map(|(us, requests)| (place(*requests), *us))
+        .collect()
+}
+
+/// State of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaneState {
+    /// It had a request and ran or was runnable.
+    Running,
+    /// Its request slept.
+    Sleeping,
+    /// It waited for work, for a slot, or for the others of its batch.
+    Waiting,
+}
+
+/// A period in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneSpan {
+    /// The state.
+    pub state: LaneState,
+    /// Start, in µs since the run began.
+    pub from_us: u64,
+    /// End, in µs since the run began.
+    pub to_us: u64,
+}
+
+/// A lane of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lane {
+    /// Its label.
+    pub label: String,
+    /// Its periods, in order.
+    pub spans: Vec<LaneSpan>,
 }

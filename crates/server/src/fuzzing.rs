@@ -16,7 +16,7 @@ use http::Method;
 
 use crate::batch;
 use crate::config::{Collection, Concurrency, Config, Limits};
-use crate::guard::fuzzing::follow;
+use crate::guard::follow;
 use crate::lookups::Calendar;
 use crate::route::Route;
 use crate::shared::Shared;

@@ -1,7 +1,7 @@
 //! A session of the feed: delivery of the log, probes, and looks at the catalogue.
 
 use hotrow_measure::clock::Nanos;
-use hotrow_source::catalog_watermark::look_every;
+use hotrow_source::catalog_watermark::check_interval;
 use hotrow_source::{Change, FlushCause, LossCause, Sink};
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::Version;
@@ -223,7 +223,7 @@ impl World {
             catalogue.confirm(look.sent_at);
         }
         self.report_progress(i);
-        let every = look_every(self.settings.schema_poll);
+        let every = check_interval(self.settings.schema_poll);
         self.push(i, every, InstanceEvent::LookSent(session));
     }
 

@@ -127,7 +127,7 @@ impl World {
     pub(crate) fn heal(&mut self) {
         self.is_quiet = true;
         self.has_faults = false;
-        self.random.calm();
+        self.random.cut_tails();
         self.is_failing = false;
         self.database.is_down = false;
         self.database.is_published.fill(true);

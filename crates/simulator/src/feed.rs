@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 use hotrow_source::catalog_watermark::CatalogWatermark;
-use hotrow_source::{LossCause, Sink, backoff};
+use hotrow_source::{LossCause, Sink, feed_loop};
 use hotrow_types::key::CollectionId;
 use hotrow_types::version::Version;
 
@@ -149,7 +149,7 @@ impl World {
             self.lose(i, LossCause::Unavailable);
         }
         let lasted = self.now.since(self.instances[i].feed.began_at);
-        if lasted > backoff::LONGEST {
+        if lasted > feed_loop::PAUSE_MAX {
             self.instances[i].feed.attempt = 0;
         }
         self.reconnect(i);
@@ -165,7 +165,7 @@ impl World {
     fn reconnect(&mut self, i: usize) {
         let random = self.random.number();
         let feed = &mut self.instances[i].feed;
-        let pause = backoff::pause(feed.attempt, random);
+        let pause = feed_loop::pause(feed.attempt, random);
         feed.attempt = feed.attempt.saturating_add(1);
         let session = feed.session;
         self.push(i, pause, InstanceEvent::Connect(session));

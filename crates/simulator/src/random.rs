@@ -7,17 +7,17 @@ use std::time::Duration;
 pub(crate) struct Random {
     numbers: fastrand::Rng,
     /// Whether latencies have no tails any more.
-    is_calm: bool,
+    has_no_tails: bool,
 }
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { numbers: fastrand::Rng::with_seed(seed), is_calm: false }
+        Self { numbers: fastrand::Rng::with_seed(seed), has_no_tails: false }
     }
 
-    /// From now on latencies are what is typical.
-    pub(crate) fn calm(&mut self) {
-        self.is_calm = true;
+    /// Cuts the tails of latencies: from now on none is longer than typical.
+    pub(crate) fn cut_tails(&mut self) {
+        self.has_no_tails = true;
     }
 
     /// Returns a number below `bound`, which must not be 0.
@@ -49,7 +49,7 @@ impl Random {
     /// in sixty-four up to 64 times as long. The tail is what reorders events.
     pub(crate) fn latency(&mut self, typical: Duration) -> Duration {
         let bound = match self.numbers.u32(..64) {
-            _ if self.is_calm => nanos(typical),
+            _ if self.has_no_tails => nanos(typical),
             0 => nanos(typical) * 64,
             1..8 => nanos(typical) * 8,
             _ => nanos(typical),

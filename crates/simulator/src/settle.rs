@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hotrow_cache::ReadMode;
-use hotrow_source::backoff;
+use hotrow_source::feed_loop;
 use hotrow_types::key::CollectionId;
 
 use crate::counts::Counts;
@@ -26,7 +26,7 @@ impl World {
         self.heal();
         let bound = self.settings.cache.max_staleness;
         let began_at = self.now;
-        let recovery = backoff::LONGEST + bound * RECOVERY_BOUNDS;
+        let recovery = feed_loop::PAUSE_MAX + bound * RECOVERY_BOUNDS;
         let is_over = |world: &Self| world.is_recovered() && world.is_idle();
         if !self.step_until(is_over, recovery) {
             let detail = format!(

@@ -6,7 +6,7 @@ mod safeguards;
 
 use std::time::Duration;
 
-use hotrow_source::backoff;
+use hotrow_source::feed_loop;
 
 use crate::engine::FeedKind;
 use crate::random::Random;
@@ -67,10 +67,10 @@ fn a_run_is_determined_by_its_scenario() {
 }
 
 /// A service without faults, whose clients ask for no more than it can serve.
-fn calm(engine: Engine, seed: u64) -> World {
+fn without_faults(engine: Engine, seed: u64) -> World {
     let mut random = Random::new(seed);
     let mut settings = Settings::of(engine, &mut random);
-    random.calm();
+    random.cut_tails();
     settings.cache.waiting_keys = 10_000;
     settings.cache.queue.adaptive = false;
     settings.cache.reads_in_flight = 4;
@@ -89,9 +89,9 @@ fn calm(engine: Engine, seed: u64) -> World {
 /// Without faults nothing is refused, stale or late. The tests of the binary allow one request in a
 /// hundred, because a machine that stalls may shed.
 #[test]
-fn a_calm_service_refuses_nothing() {
+fn without_faults_nothing_is_refused() {
     for (engine, seed) in ENGINES.into_iter().flat_map(|engine| (1..=8).map(move |s| (engine, s))) {
-        let mut world = calm(engine, seed);
+        let mut world = without_faults(engine, seed);
         world.step_until(World::is_recovered, Duration::from_secs(1));
         let began = world.counts.clone();
         for _ in 0..6_000 {
@@ -114,7 +114,7 @@ fn an_outage_ends_within_the_back_off() {
     for engine in ENGINES {
         for (seed, lasts) in (1..).zip([20, 500, 3_000, 30_000, 600_000]) {
             let lasts = Duration::from_millis(lasts);
-            let mut world = calm(engine, seed);
+            let mut world = without_faults(engine, seed);
             world.step_until(World::is_recovered, Duration::from_secs(1));
             world.settings.typical.requests = lasts / 200;
             world.settings.typical.transactions = lasts / 200;
@@ -124,7 +124,7 @@ fn an_outage_ends_within_the_back_off() {
             assert!(world.step_until(is_noticed, bound * 2), "{} for {lasts:?}", engine.name);
             world.step_until(|world| !world.database.is_down, lasts * 2);
             let ended_at = world.now;
-            let recovery = backoff::LONGEST + bound;
+            let recovery = feed_loop::PAUSE_MAX + bound;
             let is_recovered = world.step_until(World::is_recovered, recovery);
             assert!(is_recovered, "{} after {lasts:?}", engine.name);
             assert_eq!(world.violation, None);

@@ -2,33 +2,20 @@
 
 use std::time::Duration;
 
+use hotrow_source::feed_loop;
+
 use super::target::Target;
+
 pub use super::target::TargetError;
-pub use hotrow_source::spec::{CollectionConfig, Follow, KeyTypeName};
+pub use hotrow_source::spec::{CollectionConfig, Follow, KeyTypeName, ServerConfig};
 
 /// Address of a MongoDB deployment, and the collections to serve.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `mongodb:` connection string of the readers, and of the feed unless `feed_url` is set.
-    pub url: String,
-    /// Connection string of the feed; `None`: `url`.
-    pub feed_url: Option<String>,
-    /// Extent of change detection.
-    pub follow: Follow,
+    /// Connections, limits and collections.
+    pub server: ServerConfig,
     /// Conversion of BSON to JSON.
     pub json: JsonForm,
-    /// Maximum number of concurrent queries, and of connections for reading.
-    pub reads_in_flight: usize,
-    /// Time limit of one read.
-    pub read_timeout: Duration,
-    /// Time limit to establish a connection, from resolving the name to the end of authentication.
-    pub connect_timeout: Duration,
-    /// Bound on staleness; the feed probes the log's end four times as often.
-    pub max_staleness: Duration,
-    /// Interval of checks for another deployment.
-    pub schema_poll: Duration,
-    /// Collections to serve.
-    pub collections: Vec<CollectionConfig>,
 }
 
 /// Conversion of BSON to JSON.
@@ -48,4 +35,29 @@ pub enum JsonForm {
 /// Returns the problem; no message repeats a password.
 pub fn check_url(url: &str) -> Result<(), TargetError> {
     Target::parse(url).map(drop)
+}
+
+/// Times of the feed. Tests use other values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tuning {
+    /// Interval of probes of the log's end.
+    pub(crate) probe_every: Duration,
+    /// Longest time that the server waits for events before it answers with an empty batch and its
+    /// progress.
+    pub(crate) wait_max: Duration,
+    /// Time without an answer after which a session is abandoned and a new one is tried.
+    pub(crate) silence_max: Duration,
+}
+
+impl Tuning {
+    pub(crate) fn new(config: &Config) -> Self {
+        // At least 2 ms, so that `wait_max` is at least 1 ms.
+        let probe_every =
+            feed_loop::probe_every(config.server.max_staleness).max(Duration::from_millis(2));
+        Self {
+            probe_every,
+            wait_max: probe_every / 2,
+            silence_max: feed_loop::silence_max(config.server.max_staleness),
+        }
+    }
 }

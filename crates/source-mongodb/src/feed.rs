@@ -10,6 +10,7 @@ use mongodb::error::Error;
 use mongodb::{Client, Database};
 use tokio::time::timeout;
 
+use super::config::Tuning;
 use super::config::{Config, Follow};
 use super::delivery::Delivery;
 use super::error::{Ended, text};
@@ -20,7 +21,6 @@ use super::session::Session;
 use super::shared::Shared;
 use super::stream::{ChangeStream, Start, Token};
 use super::target::{Settings, Target};
-use super::tuning::Tuning;
 use hotrow_source::feed_loop::{self, Pauses};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
@@ -73,7 +73,7 @@ impl MongoFeed {
 }
 
 pub(crate) fn settings(config: &Config) -> Settings {
-    Settings { connections_max: CONNECTIONS, connect_timeout: config.connect_timeout }
+    Settings { connections_max: CONNECTIONS, connect_timeout: config.server.connect_timeout }
 }
 
 /// State that survives sessions.
@@ -121,7 +121,7 @@ impl FeedLoop<'_> {
         let identity =
             timely(limit, "the deployment", identify(database.client(), &greeting)).await?;
         self.check_identity(&identity)?;
-        if self.feed.config.follow == Follow::Nothing {
+        if self.feed.config.server.follow == Follow::Nothing {
             return Ok(self.run_without_stream(&database, &identity).await);
         }
         let is_secondary =
@@ -215,7 +215,7 @@ impl FeedLoop<'_> {
         let limit = self.feed.tuning.silence_max;
         loop {
             supervisor::turn();
-            tokio::time::sleep(self.feed.config.schema_poll).await;
+            tokio::time::sleep(self.feed.config.server.schema_poll).await;
             let check = async {
                 let greeting = timely(limit, "the deployment", greet(database.client())).await?;
                 let identity_now =
@@ -256,7 +256,7 @@ impl FeedLoop<'_> {
                 tracing::warn!(
                     ?cause,
                     %detail,
-                    "the change feed lost its place; everything is read anew"
+                    "the change feed lost its position; everything is read anew"
                 );
                 self.sink.loss(cause, &detail);
             }

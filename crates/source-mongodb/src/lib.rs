@@ -45,13 +45,12 @@ use mongodb::Database;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use self::config::{Config, Follow, JsonForm};
+use self::config::{Config, Follow, JsonForm, Tuning};
 use self::inspect::Served;
 use self::server::Identity;
 use self::shared::Shared;
 use self::stream::{ChangeStream, Start};
 use self::target::{Settings, Target};
-use self::tuning::Tuning;
 use hotrow_source::background::Background;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
@@ -76,7 +75,6 @@ mod session;
 mod shared;
 mod stream;
 mod target;
-mod tuning;
 
 /// Time limit of the checks at the start once a server is reached.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -150,7 +148,7 @@ pub fn open_supervised(
     supervisor: &Supervisor,
 ) -> Result<Mongo, OpenError> {
     let (reader_target, feed_target) =
-        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
+        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
     let config = Arc::new(config);
     let source = open_source(&config, &reader_target, &feed_target, hooks, supervisor)?;
     let feed = MongoFeed {
@@ -177,7 +175,7 @@ fn open_source(
         let feed_target = feed_target.clone();
         let config = Arc::clone(config);
         background.run(async move {
-            let limit = config.connect_timeout.saturating_add(CHECKS_TIMEOUT);
+            let limit = config.server.connect_timeout.saturating_add(CHECKS_TIMEOUT);
             let checked =
                 timeout(limit, Box::pin(check(&config, &reader_target, &feed_target))).await;
             checked.map_err(|_| OpenError::Failed { detail: "they took too long".into() })?
@@ -190,9 +188,9 @@ fn open_source(
         served: served.into(),
         schemas,
         form: config.json,
-        is_watched: config.follow == Follow::Changes,
-        read_timeout: config.read_timeout,
-        permits: Semaphore::new(config.reads_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
+        is_watched: config.server.follow == Follow::Changes,
+        read_timeout: config.server.read_timeout,
+        permits: Semaphore::new(config.server.reads_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
         hooks,
         _background: background,
     })
@@ -205,20 +203,22 @@ async fn check(
     feed_target: &Target,
 ) -> Result<(Database, Identity, Vec<Served>), OpenError> {
     let failed = |e: mongodb::error::Error| error::open_error(&e);
-    let connections_max = u32::try_from(config.reads_in_flight).unwrap_or(u32::MAX).max(1);
-    let settings = Settings { connections_max, connect_timeout: config.connect_timeout };
+    let connections_max = u32::try_from(config.server.reads_in_flight).unwrap_or(u32::MAX).max(1);
+    let settings = Settings { connections_max, connect_timeout: config.server.connect_timeout };
     let database = feed::connect(reader_target, "hotrow", settings).await.map_err(failed)?;
     let greeting = server::greet(database.client()).await.map_err(failed)?;
     let identity = server::identify(database.client(), &greeting).await.map_err(failed)?;
     let mut findings: Vec<Finding> = server::check(&greeting).into_iter().collect();
     let mut served = Vec::new();
-    for collection in inspect::collections(&database, &config.collections).await.map_err(failed)? {
+    for collection in
+        inspect::collections(&database, &config.server.collections).await.map_err(failed)?
+    {
         match collection {
             Ok(collection) => served.push(collection),
             Err(more) => findings.extend(more),
         }
     }
-    if config.follow == Follow::Changes {
+    if config.server.follow == Follow::Changes {
         match server::check_watched(&greeting) {
             Some(finding) => findings.push(finding),
             None => findings
@@ -255,7 +255,7 @@ async fn check_feed(
         let what = format!("`feed_url` leads to {identity}, and `url` to {reader_identity}");
         return Some(Finding::new(what, "let both lead to one deployment"));
     }
-    let names: Vec<&str> = config.collections.iter().map(|c| c.table.as_str()).collect();
+    let names: Vec<&str> = config.server.collections.iter().map(|c| c.table.as_str()).collect();
     let start = Start::Time(at.unwrap_or(1));
     match ChangeStream::open(&database, &names, &start, Duration::from_millis(1)).await {
         Ok(_) => None,
@@ -295,5 +295,18 @@ impl Source for MongoSource {
     }
 }
 
+/// Tests against a stand-in: a fake MongoDB server in this process. With `HOTROW_TEST_MONGODB_URL`
+/// in the environment they run against that real deployment instead, except tests that need a
+/// fault.
 #[cfg(test)]
-mod tests;
+mod tests {
+    mod failures;
+    mod feed;
+    mod harness;
+    mod races;
+    mod reads;
+    mod refusals;
+
+    use hotrow_testkit::mongo;
+    use hotrow_testkit::standin;
+}

@@ -9,13 +9,13 @@ use mongodb::Database;
 use mongodb::bson::doc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
+use super::config::Tuning;
 use super::delivery::{Delivery, Taken};
 use super::error::{Ended, UNAUTHORIZED, code, text};
 use super::probe::{Probe, Progress};
 use super::server::{DeploymentKind, Identity, log_end};
 use super::shared::Shared;
 use super::stream::{Batch, ChangeStream, Token};
-use super::tuning::Tuning;
 use hotrow_source::feed_loop::BackgroundTask;
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;

@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use mysql_async::{Conn, Error};
 
 use super::catalog_row;
-use super::config::Config;
+use super::config::{Config, Tuning};
 use super::connect::{self, full_text};
 use super::dump::Dump;
-use super::error::{Finding, OpenError};
 use super::feed;
 use super::inspect::{PRIMARY, Table, account, current_user};
 use super::server::{Flavor, Identity};
 use super::start;
 use super::target::Target;
-use super::tuning::Tuning;
+use super::{Finding, OpenError};
 use hotrow_source::spec::Follow;
 
 /// Error numbers of the server for a missing privilege.
@@ -33,7 +32,7 @@ pub(super) async fn feed(
     found: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
     let mut findings = found;
-    if config.follow == Follow::Nothing {
+    if config.server.follow == Follow::Nothing {
         return Ok(findings);
     }
     let tuning = Tuning::new(config);
@@ -128,6 +127,7 @@ async fn settings(
                 "`binlog_row_image` is MINIMAL, so the log has only the primary key of a deleted \
                  row, but the key of collection `{}` is the unique index `{}`",
                 config
+                    .server
                     .collections
                     .get(usize::from(table.collection.0))
                     .map_or("", |spec| &spec.name),
@@ -210,7 +210,7 @@ async fn dump(
 ) -> Result<(), String> {
     let connect::Session { conn, identity, host } = session;
     let end = start::log_position(conn, identity, tuning).await.map_err(|e| e.detail)?;
-    let raw = tokio::time::timeout(config.connect_timeout, connect::raw(target, host)).await;
+    let raw = tokio::time::timeout(config.server.connect_timeout, connect::raw(target, host)).await;
     let raw = raw.map_err(|_| "connecting took too long".to_owned())?.map_err(|e| e.to_string())?;
     // A random number, because the configured one may be in use by the instance that this one
     // replaces.

@@ -10,11 +10,11 @@ use hotrow_types::key::KeySchema;
 use hotrow_types::version::Position;
 use mysql_async::Conn;
 
-use super::config::Config;
+use super::Finding;
+use super::config::{Config, Tuning};
 use super::connect::{self, ConnectError, Settings};
 use super::delivery::{Delivery, Origin, Out};
 use super::dump::Dump;
-use super::error::Finding;
 use super::inspect::{self, Refused, Table};
 use super::probe::Progress;
 use super::server::Identity;
@@ -22,7 +22,6 @@ use super::session::{CatalogCheck, CatalogWatcher, Session, driver_error};
 use super::shared::Shared;
 use super::start;
 use super::target::Target;
-use super::tuning::Tuning;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{self, Ended, Sessions, every, timely};
 use hotrow_source::preflight::{self, PreflightErrors};
@@ -97,7 +96,7 @@ impl Sessions for FeedLoop<'_> {
             connect::privileges(&mut catalog_session.conn).await.map_err(driver_error)
         });
         let privileges = privileges.await?;
-        if config.follow == Follow::Nothing {
+        if config.server.follow == Follow::Nothing {
             let tables = self.inspect_tables(&mut catalog_session.conn, &identity).await?;
             shared.publish(identity.clone(), &preflight::readable(&tables));
             self.sink.started(None);
@@ -144,8 +143,11 @@ impl Sessions for FeedLoop<'_> {
         let out = Out { schemas, sink: self.sink, recent: &recent };
         let delivery = Delivery::new(out, origin, followed(&tables), end.position);
         let newest_end = &self.newest_end;
-        let catalog =
-            CatalogWatermark::new(config.schema_poll, config.max_staleness, catalog_sent_at);
+        let catalog = CatalogWatermark::new(
+            config.server.schema_poll,
+            config.server.max_staleness,
+            catalog_sent_at,
+        );
         let conn = catalog_session.conn;
         let mut catalogue =
             Catalogue { feed_loop: self, identity: identity.clone(), conn, tables, privileges };
@@ -182,7 +184,7 @@ impl FeedLoop<'_> {
     ) -> Result<Vec<Result<Table, Refused>>, Ended> {
         let MysqlFeed { config, target, tuning, schemas, .. } = self.feed;
         let inspection = async {
-            inspect::tables(conn, identity, &target.database, &config.collections)
+            inspect::tables(conn, identity, &target.database, &config.server.collections)
                 .await
                 .map_err(driver_error)
         };
@@ -190,7 +192,7 @@ impl FeedLoop<'_> {
         // Ids are parsed by the schemas of the start. They cannot serve a table whose key type
         // changed.
         for ((table, schema), spec) in
-            tables.iter_mut().zip(schemas.iter()).zip(&config.collections)
+            tables.iter_mut().zip(schemas.iter()).zip(&config.server.collections)
         {
             if table.as_ref().is_ok_and(|t| t.key_schema().types() != schema.types()) {
                 let what = format!(
@@ -237,7 +239,10 @@ impl FeedLoop<'_> {
 }
 
 pub(crate) fn settings(config: &Config, tuning: &Tuning) -> Settings {
-    Settings { statement_timeout: tuning.silence_max, connect_timeout: config.connect_timeout }
+    Settings {
+        statement_timeout: tuning.silence_max,
+        connect_timeout: config.server.connect_timeout,
+    }
 }
 
 pub(crate) fn unreachable(errors: &[ConnectError]) -> Ended {
@@ -319,7 +324,7 @@ impl CatalogWatcher for Catalogue<'_, '_> {
         for (i, (table, before)) in
             now.iter().zip(&self.tables).enumerate().filter(|(_, (now, before))| now != before)
         {
-            let name = &config.collections[i].name;
+            let name = &config.server.collections[i].name;
             match (table, before) {
                 (Err(why), _) => {
                     let why = PreflightErrors(why.clone());

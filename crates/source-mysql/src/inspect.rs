@@ -6,13 +6,11 @@
 mod catalog;
 mod foreign_keys;
 mod keys;
-mod types;
 
 pub(crate) use self::catalog::current_user;
 
-use std::collections::BTreeSet;
-
-use hotrow_source::preflight::listed;
+use hotrow_source::preflight::{Finding, listed};
+use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use mysql_async::{Conn, Error};
 
@@ -21,8 +19,6 @@ use self::foreign_keys::ForeignKeys;
 use super::json::Scalar;
 use super::keys::{KeyStored, Spelling};
 use super::server::Identity;
-use hotrow_source::preflight::Finding;
-use hotrow_source::spec::CollectionConfig;
 
 /// Name of the primary key's index.
 pub(crate) const PRIMARY: &str = "PRIMARY";
@@ -252,34 +248,14 @@ fn served(
     facts: &Facts,
     key: &[KeyColumn],
 ) -> Result<Vec<Served>, Refused> {
-    let mut findings = Vec::new();
-    let mut find = |setting: &str, name: &String| {
-        let found = facts.column(name);
-        if found.is_none() {
-            findings.push(facts.no_column(spec, setting, name));
-        }
-        found
-    };
-    let mut chosen: Vec<(usize, &catalog::Column)> = match &spec.columns {
-        None => facts.columns.iter().enumerate().filter(|(_, c)| !c.invisible).collect(),
-        Some(names) => names.iter().filter_map(|name| find("columns", name)).collect(),
-    };
-    let excluded: BTreeSet<usize> =
-        spec.exclude.iter().filter_map(|n| find("exclude", n)).map(|(i, _)| i).collect();
-    let mut chosen_indices = BTreeSet::new();
-    chosen.retain(|(i, _)| !excluded.contains(i) && chosen_indices.insert(*i));
-    if chosen.is_empty() && findings.is_empty() {
-        findings.push(Finding::new(
-            format!(
-                "collection `{}`: `columns` and `exclude` leave no column of `{}` to serve",
-                spec.name, spec.table
-            ),
-            "name columns that the table has",
-        ));
-    }
+    let (chosen, mut findings) = spec.chosen_columns(
+        facts.columns.iter().filter(|column| !column.invisible),
+        |name| facts.column(name).map(|(_, column)| column),
+        |setting, name| facts.no_column(spec, setting, name),
+    );
     let mut served = Vec::with_capacity(chosen.len());
-    for (i, column) in chosen {
-        let Some((select, scalar)) = types::of(column, facts.json.contains(&column.name)) else {
+    for column in chosen {
+        let Some((select, scalar)) = scalar_of(column, facts.json.contains(&column.name)) else {
             findings.push(Finding::new(
                 format!(
                     "collection `{}`: column `{}` has the type {}, which has no JSON form here",
@@ -290,7 +266,7 @@ fn served(
             continue;
         };
         // A key of bytes has the same form as in ids.
-        let scalar = match key.iter().find(|k| k.position == i).map(|k| k.ty) {
+        let scalar = match key.iter().find(|k| k.name == column.name).map(|k| k.ty) {
             Some(KeyType::Bytes) => Scalar::Hex,
             Some(KeyType::Uuid) if scalar == Scalar::Binary => Scalar::Uuid,
             _ => scalar,
@@ -309,4 +285,35 @@ pub(crate) fn account(user: &str) -> String {
 /// Returns an identifier quoted for SQL.
 pub(crate) fn quote(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
+}
+
+/// Returns select expression and parser of a column by its type; none for an unknown type.
+fn scalar_of(column: &catalog::Column, is_json: bool) -> Option<(Select, Scalar)> {
+    let plain = |scalar| Some((Select::Plain, scalar));
+    match column.data_type.as_str() {
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" => plain(Scalar::Integer),
+        "decimal" => plain(Scalar::Decimal),
+        // As text, a FLOAT has only six digits and a DOUBLE has all.
+        "float" => Some((Select::Double, Scalar::Float)),
+        "double" => plain(Scalar::Double),
+        "bit" => plain(Scalar::Bit),
+        "json" => plain(Scalar::Json),
+        "longtext" if is_json => plain(Scalar::CheckedJson),
+        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" => {
+            plain(Scalar::Text)
+        }
+        "uuid" | "inet6" | "inet4" => plain(Scalar::Name),
+        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "vector" => {
+            plain(Scalar::Binary)
+        }
+        "date" => plain(Scalar::Date),
+        "datetime" => plain(Scalar::DateTime),
+        "timestamp" => plain(Scalar::Timestamp),
+        "time" => plain(Scalar::Time),
+        "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
+        | "multipolygon" | "geometrycollection" | "geomcollection" => {
+            Some((Select::Wkb, Scalar::Binary))
+        }
+        _ => None,
+    }
 }

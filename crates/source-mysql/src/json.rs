@@ -5,8 +5,10 @@
 use mysql_async::Column;
 use mysql_async::consts::ColumnType;
 
-pub(crate) use hotrow_source::json::BODY_BYTES_MAX;
-use hotrow_source::json::{make_room, push_hex, write_base64, write_real, write_text, write_uuid};
+pub(crate) use hotrow_source::json::JsonError;
+use hotrow_source::json::{
+    self, label, make_room, push_hex, write_base64, write_real, write_text, write_uuid,
+};
 
 /// Character set number of the servers for bytes.
 const BINARY_CHARSET: u16 = 63;
@@ -49,25 +51,11 @@ pub(crate) struct Field {
     scalar: Scalar,
 }
 
-/// Reason that a value cannot be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JsonError {
-    /// The record would be larger than [`BODY_BYTES_MAX`].
-    TooLarge,
-    /// The system has no memory for it.
-    NoMemory,
-    /// The value does not match the column's type: the table has changed since its inspection.
-    Shape,
-}
-
 type Written = Result<(), JsonError>;
 
 impl Field {
     pub(crate) fn new(name: &str, scalar: Scalar) -> Self {
-        let mut label = Vec::new();
-        write_text(&mut label, name.as_bytes());
-        label.push(b':');
-        Self { label: label.into(), scalar }
+        Self { label: label(name), scalar }
     }
 
     /// Returns true if an answer's column matches the inspected type.
@@ -124,29 +112,14 @@ pub(crate) fn object<'a>(
     fields: &[Field],
     mut values: impl FnMut(usize) -> Result<Option<&'a [u8]>, JsonError>,
 ) -> Result<Vec<u8>, JsonError> {
-    let mut out = Vec::with_capacity(256);
-    out.push(b'{');
-    for (i, field) in fields.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(&field.label);
-        match values(i)? {
-            None => out.extend_from_slice(b"null"),
-            // Checked before writing, so that a huge value is not copied.
-            Some(value) if out.len().saturating_add(value.len()) > BODY_BYTES_MAX => {
-                return Err(JsonError::TooLarge);
-            }
-            Some(value) => {
-                make_room(&mut out, value.len()).map_err(|_| JsonError::NoMemory)?;
-                write(&mut out, field.scalar, value)?;
-            }
-        }
-    }
-    out.push(b'}');
-    // All records of a query are in memory at once.
-    out.shrink_to_fit();
-    if out.len() > BODY_BYTES_MAX { Err(JsonError::TooLarge) } else { Ok(out) }
+    json::object(fields.iter().map(|field| &*field.label), |out, i| {
+        let Some(value) = values(i)? else {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        };
+        make_room(out, value.len())?;
+        write(out, fields[i].scalar, value)
+    })
 }
 
 fn write(out: &mut Vec<u8>, scalar: Scalar, value: &[u8]) -> Written {

@@ -18,23 +18,22 @@ use std::time::Duration;
 
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
 
-use self::config::Config;
+use self::config::{Config, Tuning};
 use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connector, Pool};
 use self::shared::Shared;
 use self::target::Target;
-use self::tuning::Tuning;
 use hotrow_source::background::Background;
 use hotrow_source::spec::{CollectionConfig, Follow};
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
 pub use self::connect::ConnectError;
-pub use self::error::{Finding, OpenError, PreflightErrors};
 pub use self::feed::MysqlFeed;
 pub use self::target::TargetError;
 pub use hotrow_source::hooks::{Hook, Hooks};
+pub use hotrow_source::preflight::{Finding, PreflightErrors};
 
 mod binlog;
 mod blockers;
@@ -44,7 +43,6 @@ pub mod config;
 mod connect;
 mod delivery;
 mod dump;
-mod error;
 mod feed;
 mod inspect;
 mod json;
@@ -59,7 +57,9 @@ mod session;
 mod shared;
 mod start;
 mod target;
-mod tuning;
+
+/// Reason that a database cannot be served.
+pub type OpenError = preflight::OpenError<TargetError, ConnectError>;
 
 /// Time limit of the preflight checks, after a server was reached.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -116,12 +116,12 @@ pub fn open_supervised(
     supervisor: &Supervisor,
 ) -> Result<Mysql, OpenError> {
     let (readers, feed_target) =
-        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
+        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
     let config = Arc::new(config);
     let background = Background::start("mysql", supervisor)?;
     let settings = Settings {
-        statement_timeout: config.read_timeout,
-        connect_timeout: config.connect_timeout,
+        statement_timeout: config.server.read_timeout,
+        connect_timeout: config.server.connect_timeout,
     };
     let (session, tables) = {
         let target = readers.clone();
@@ -141,7 +141,7 @@ pub fn open_supervised(
     let shared = Arc::new(Shared::new(Arc::clone(&schemas)));
     shared.publish(session.identity.clone(), &tables.into_iter().map(Ok).collect::<Vec<_>>());
     let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
-    let pool = Pool::start(connector, session, config.reads_in_flight, &background);
+    let pool = Pool::start(connector, session, config.server.reads_in_flight, &background);
     let feed = MysqlFeed {
         config: Arc::clone(&config),
         target: Arc::new(feed_target),
@@ -153,9 +153,9 @@ pub fn open_supervised(
         shared,
         pool,
         schemas,
-        specs: config.collections.clone(),
-        read_timeout: config.read_timeout,
-        follow: config.follow,
+        specs: config.server.collections.clone(),
+        read_timeout: config.server.read_timeout,
+        follow: config.server.follow,
         hooks,
         _background: background,
     };
@@ -192,12 +192,12 @@ async fn inspect_despite_locks(
 ) -> Result<Vec<Result<Table, inspect::Refused>>, OpenError> {
     let connect::Session { conn, identity, .. } = session;
     let failed = |e: mysql_async::Error| OpenError::Failed { detail: connect::full_text(&e) };
-    let limit = config.read_timeout.min(LOCK_REPORT_AFTER);
+    let limit = config.server.read_timeout.min(LOCK_REPORT_AFTER);
     let retry_until = tokio::time::Instant::now() + CHECKS_TIMEOUT.saturating_sub(2 * limit);
     connect::limit_statements(conn, identity.flavor, limit).await.map_err(failed)?;
     let mut reported = String::new();
     let tables = loop {
-        match inspect::tables(conn, identity, &target.database, &config.collections).await {
+        match inspect::tables(conn, identity, &target.database, &config.server.collections).await {
             Ok(tables) => break tables,
             Err(e) if blockers::is_wait(&e) => {
                 let holder = blockers::describe(conn).await;
@@ -214,7 +214,9 @@ async fn inspect_despite_locks(
             Err(e) => return Err(failed(e)),
         }
     };
-    connect::limit_statements(conn, identity.flavor, config.read_timeout).await.map_err(failed)?;
+    connect::limit_statements(conn, identity.flavor, config.server.read_timeout)
+        .await
+        .map_err(failed)?;
     Ok(tables)
 }
 
@@ -260,5 +262,18 @@ impl Source for MysqlSource {
     }
 }
 
+/// Tests against a real server, and their shared helpers.
 #[cfg(test)]
-mod tests;
+mod tests {
+    mod feed;
+    mod grants;
+    mod harness;
+    mod naming;
+    mod reads;
+    mod recorder;
+    mod refusals;
+    mod servers;
+    mod types;
+
+    pub(crate) use hotrow_testkit::mysql as server;
+}

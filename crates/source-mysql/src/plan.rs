@@ -10,11 +10,11 @@ use hotrow_types::version::{GtidSet, Position, Version};
 use mysql_async::{Column, Row as DatabaseRow, Value};
 
 use super::inspect::{KeyColumn, Select, Served, Table, quote};
-use super::json::{self, BODY_BYTES_MAX, Field, JsonError};
+use super::json::{self, Field, JsonError};
 use super::keys::{self, LogKey, Spelling};
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
-use hotrow_source::pace::Pace;
+use hotrow_source::json::{Pace, into_row};
 use hotrow_source::{Room, Row, mark_unread};
 
 /// Statement of one collection and the parser of its answer.
@@ -304,14 +304,7 @@ impl ReadPlan {
             Some(Value::Bytes(bytes)) => Ok(Some(&bytes[..])),
             _ => Err(JsonError::Shape),
         };
-        match json::object(&self.fields, value) {
-            Ok(json) => Ok(Row::Found(json)),
-            Err(JsonError::TooLarge) => Ok(Row::Unreadable(format!(
-                "the record is larger than {BODY_BYTES_MAX} bytes as JSON"
-            ))),
-            Err(JsonError::NoMemory) => Ok(Row::NoRoom),
-            Err(JsonError::Shape) => Err(JsonError::Shape),
-        }
+        into_row(json::object(&self.fields, value))
     }
 }
 

@@ -19,10 +19,10 @@ use mysql_async::Conn;
 use tokio::sync::mpsc;
 
 use super::catalog_row;
+use super::config::Tuning;
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
 use super::session::driver_error;
-use super::tuning::Tuning;
 use hotrow_source::LossCause;
 use hotrow_source::feed_loop::{Ended, every, timely};
 

@@ -12,6 +12,7 @@ use mysql_async::{Conn, Error};
 use tokio::sync::mpsc;
 
 use super::binlog::Event;
+use super::config::Tuning;
 use super::connect::full_text;
 use super::delivery::{Delivery, DeliveryError};
 use super::dump::Dump;
@@ -19,7 +20,6 @@ use super::inspect::Table;
 use super::probe::{self, Advance, Probe, Progress};
 use super::server::Identity;
 use super::shared::Recent;
-use super::tuning::Tuning;
 use hotrow_source::catalog_watermark::CatalogWatermark;
 use hotrow_source::feed_loop::{Ended, every};
 use hotrow_source::{LossCause, Sink};

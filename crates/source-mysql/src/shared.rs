@@ -11,7 +11,7 @@ use hotrow_types::key::{Key, KeySchema};
 use super::inspect::Table;
 use super::plan::ReadPlan;
 use super::server::Identity;
-use hotrow_source::published::Published;
+use hotrow_source::published::{Published, key_is_unchanged};
 
 /// Plan that readers use.
 #[derive(Clone, Debug)]
@@ -104,24 +104,9 @@ impl Shared {
         table: &Result<Table, String>,
         identity: &Identity,
     ) -> Result<Arc<ReadPlan>, Arc<str>> {
-        match table {
-            // Ids in flight and the feed's keys use the key types of the start.
-            Ok(table)
-                if self
-                    .schemas
-                    .get(collection)
-                    .is_none_or(|schema| schema.types() != table.key_schema().types()) =>
-            {
-                Err(format!(
-                    "the key of `{}` changed its type since the start; restart to serve it by the \
-                     new one",
-                    table.name.table
-                )
-                .into())
-            }
-            Ok(table) => Ok(Arc::new(ReadPlan::new(table, identity))),
-            Err(why) => Err(why.as_str().into()),
-        }
+        let table = table.as_ref().map_err(|why| Arc::<str>::from(why.as_str()))?;
+        key_is_unchanged(self.schemas.get(collection), &table.key_schema(), &table.name.table)?;
+        Ok(Arc::new(ReadPlan::new(table, identity)))
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use mysql_async::Conn;
 
 use super::catalog_row;
+use super::config::Tuning;
 use super::probe::{self, LogEnd};
 use super::server::{Flavor, Identity};
 use super::session::driver_error;
-use super::tuning::Tuning;
 use hotrow_source::feed_loop::{Ended, timely};
 
 /// Returns the position to begin at. Everything before it is visible to reads sent from now on, and

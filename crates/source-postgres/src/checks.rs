@@ -2,15 +2,15 @@
 
 use tokio_postgres::Client;
 
+use super::config::Tuning;
 use super::config::{Config, Follow};
 use super::connect;
-use super::error::{Finding, OpenError};
 use super::link::{Connector, attempt_finding};
 use super::publication::Repair;
 use super::server::Identity;
 use super::survey::Survey;
 use super::target::Target;
-use super::tuning::Tuning;
+use super::{Finding, OpenError};
 
 /// Returns all findings that keep the feed from running, including `others`. Only if `others` is
 /// empty is the publication created or completed, so that nothing is left behind in a database that
@@ -24,7 +24,7 @@ pub(super) async fn feed(
     readers: &Identity,
     others: Vec<Finding>,
 ) -> Result<Vec<Finding>, OpenError> {
-    if config.follow == Follow::Nothing {
+    if config.server.follow == Follow::Nothing {
         return Ok(others);
     }
     let tuning = Tuning::new(config);

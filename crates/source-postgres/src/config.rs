@@ -2,35 +2,20 @@
 
 use std::time::Duration;
 
+use hotrow_source::feed_loop;
+
 use super::target::Target;
+
 pub use super::target::TargetError;
-pub use hotrow_source::spec::{CollectionConfig, Follow, KeyTypeName};
+pub use hotrow_source::spec::{CollectionConfig, Follow, KeyTypeName, ServerConfig};
 
 /// Settings of the engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Connection string of the readers, in libpq's syntax (`postgres://…`, `postgresql://…`).
-    pub url: String,
-    /// Connection string of the feed if `url` leads to a pooler, which cannot carry a replication
-    /// session.
-    pub feed_url: Option<String>,
-    /// Selects whether there is a feed.
-    pub follow: Follow,
+    /// Connections, limits and collections.
+    pub server: ServerConfig,
     /// Name of the publication that the feed reads.
     pub publication: String,
-    /// Most queries in flight: the bound on the readers' connections.
-    pub reads_in_flight: usize,
-    /// Time limit of one query, waiting for a connection included.
-    pub read_timeout: Duration,
-    /// Time limit of connecting to one host, TLS and authentication included.
-    pub connect_timeout: Duration,
-    /// Bound on staleness. The log's end is probed every quarter of it.
-    pub max_staleness: Duration,
-    /// Bound on the age of the tables' confirmed shapes; the feed does not report changes of the
-    /// shape.
-    pub schema_poll: Duration,
-    /// In the order of the `CollectionId`s.
-    pub collections: Vec<CollectionConfig>,
 }
 
 /// Checks a connection string without connecting.
@@ -39,4 +24,37 @@ pub struct Config {
 /// The fault found in it. No password is repeated.
 pub fn check_url(url: &str) -> Result<(), TargetError> {
     Target::parse(url).map(drop)
+}
+
+/// Times of the feed. Tests have other values.
+#[derive(Clone, Debug)]
+pub(crate) struct Tuning {
+    /// Interval of the probes of the log's end.
+    pub(crate) probe_every: Duration,
+    /// Bound on the age of the shapes in use; see [`hotrow_source::catalog_watermark`].
+    pub(crate) schema_poll: Duration,
+    /// Bound on staleness.
+    pub(crate) max_staleness: Duration,
+    /// Time without an answer after which the server is given up and a new session begins.
+    pub(crate) silence_max: Duration,
+    /// Limit of the wait for other transactions while a slot is created, before the next attempt.
+    pub(crate) slot_wait_max: Duration,
+    /// Wait after which the log names the blockers; again after 30 times this wait.
+    pub(crate) blockers_after: Duration,
+    /// Interval of the fence's polls.
+    pub(crate) fence_every: Duration,
+}
+
+impl Tuning {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            probe_every: feed_loop::probe_every(config.server.max_staleness),
+            schema_poll: config.server.schema_poll,
+            max_staleness: config.server.max_staleness,
+            silence_max: feed_loop::silence_max(config.server.max_staleness),
+            slot_wait_max: Duration::from_secs(600),
+            blockers_after: Duration::from_secs(1),
+            fence_every: Duration::from_millis(5),
+        }
+    }
 }

@@ -11,8 +11,8 @@ use hotrow_types::version::Position;
 use parking_lot::Mutex;
 use tokio_postgres::Client;
 
+use super::config::Tuning;
 use super::config::{Config, Follow};
-use super::error::{Finding, PreflightErrors};
 use super::link::{self, Connector};
 use super::publication::Repair;
 use super::server::Identity;
@@ -23,10 +23,10 @@ use super::shared::Shared;
 use super::survey::Survey;
 use super::survey::fingerprint::{Fingerprint, Scanner, Surveyed};
 use super::target::Target;
-use super::tuning::Tuning;
 use super::wire::deadline;
 use super::wire::replication::{Lsn, SlotName};
-use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
+use super::{Finding, PreflightErrors};
+use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{self, Ended, Sessions};
 use hotrow_source::{FlushCause, LossCause, Sink, preflight};
 use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
@@ -91,7 +91,7 @@ impl Sessions for FeedLoop<'_> {
         if !survey.findings.is_empty() {
             return Err(Ended::new(LossCause::NotWatched, describe_all(&survey.findings)));
         }
-        if config.follow == Follow::Nothing {
+        if config.server.follow == Follow::Nothing {
             self.sink.started(None);
             let identity = sql.identity;
             let surveyed = Mutex::new(Surveyed::once(print));
@@ -209,7 +209,9 @@ fn describe_all(findings: &[Finding]) -> String {
 /// Refuses tables whose key has another type than at the start: ids are parsed by the schemas of
 /// the start.
 fn pin_key_types(survey: &mut Survey, schemas: &[KeySchema], config: &Config) {
-    for ((table, schema), spec) in survey.tables.iter_mut().zip(schemas).zip(&config.collections) {
+    for ((table, schema), spec) in
+        survey.tables.iter_mut().zip(schemas).zip(&config.server.collections)
+    {
         if table.as_ref().is_ok_and(|t| t.key_schema().types() != schema.types()) {
             let what =
                 format!("collection `{}`: the key of `{}` changed its type", spec.name, spec.table);
@@ -257,7 +259,7 @@ impl Catalogue<'_> {
     async fn watch(&self, client: &Client) -> Ended {
         loop {
             supervisor::turn();
-            tokio::time::sleep(look_every(self.feed_loop.feed.tuning.schema_poll)).await;
+            tokio::time::sleep(check_interval(self.feed_loop.feed.tuning.schema_poll)).await;
             if let CheckResult::Ended(ended) = self.check(client).await.result {
                 return ended;
             }
@@ -297,7 +299,7 @@ impl Catalogue<'_> {
         // Readers first, then the flush: a read that begins after the flush uses the new shape.
         feed.shared.publish(self.identity, &preflight::readable(&now.tables));
         for i in (0..feed.schemas.len()).filter(|i| now.differs(&before, *i)) {
-            let name = &feed.config.collections[i].name;
+            let name = &feed.config.server.collections[i].name;
             match &now.tables[i] {
                 Ok(_) => tracing::info!(collection = %name, "the table changed its shape"),
                 Err(why) => {

@@ -10,9 +10,9 @@
 use hotrow_types::key::CollectionId;
 use tokio_postgres::Client;
 
+use super::config::Tuning;
 use super::link;
 use super::probe::LogLayout;
-use super::tuning::Tuning;
 use super::wire::replication::Lsn;
 use hotrow_source::feed_loop::{BackgroundTask, Ended};
 

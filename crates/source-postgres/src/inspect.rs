@@ -14,8 +14,8 @@ use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use tokio_postgres::{Client, Error};
 
 use self::catalog::Facts;
+use super::Finding;
 use super::config::CollectionConfig;
-use super::error::Finding;
 use super::json::{Scalar, Shape};
 
 /// A collection's table as needed for reading and following it. Two equal values are read alike.
@@ -245,32 +245,12 @@ fn served<'a>(
     spec: &CollectionConfig,
     facts: &'a Facts,
 ) -> Result<Vec<&'a catalog::Column>, Refused> {
-    let mut unknown = Vec::new();
-    let mut find = |setting: &str, name: &String| {
-        let found = facts.column(name);
-        if found.is_none() {
-            unknown.push(facts.no_column(spec, setting, name));
-        }
-        found
-    };
-    let mut chosen: Vec<&catalog::Column> = match &spec.columns {
-        None => facts.columns.iter().collect(),
-        Some(names) => names.iter().filter_map(|name| find("columns", name)).collect(),
-    };
-    let excluded: Vec<i16> =
-        spec.exclude.iter().filter_map(|n| find("exclude", n)).map(|c| c.number).collect();
-    let mut seen = std::collections::HashSet::new();
-    chosen.retain(|c| !excluded.contains(&c.number) && seen.insert(c.number));
-    if chosen.is_empty() && unknown.is_empty() {
-        unknown.push(Finding::new(
-            format!(
-                "collection `{}`: `columns` and `exclude` leave no column of `{}` to serve",
-                spec.name, spec.table
-            ),
-            "name columns that the table has",
-        ));
-    }
-    if unknown.is_empty() { Ok(chosen) } else { Err(unknown) }
+    let (chosen, findings) = spec.chosen_columns(
+        facts.columns.iter(),
+        |name| facts.column(name),
+        |setting, name| facts.no_column(spec, setting, name),
+    );
+    if findings.is_empty() { Ok(chosen) } else { Err(findings) }
 }
 
 /// Returns a quoted identifier.

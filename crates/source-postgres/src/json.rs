@@ -9,8 +9,10 @@ mod network;
 mod number;
 mod time;
 
-pub(crate) use hotrow_source::json::BODY_BYTES_MAX;
-use hotrow_source::json::{make_room, push_hex, write_base64, write_real, write_text, write_uuid};
+pub(crate) use hotrow_source::json::JsonError;
+use hotrow_source::json::{
+    self, label, make_room, push_hex, write_base64, write_real, write_text, write_uuid,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -62,25 +64,11 @@ pub(crate) enum Scalar {
     Lsn,
 }
 
-/// Error of writing a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JsonError {
-    /// The record would be larger than [`BODY_BYTES_MAX`].
-    TooLarge,
-    /// The system has no memory for it.
-    NoMemory,
-    /// The bytes do not have the shape: the table or a type has changed since it was inspected.
-    Shape,
-}
-
 pub(crate) type Written = Result<(), JsonError>;
 
 impl Field {
     pub(crate) fn new(name: &str, oid: u32, shape: Shape) -> Self {
-        let mut label = Vec::new();
-        write_text(&mut label, name.as_bytes());
-        label.push(b':');
-        Self { label: label.into(), oid, shape }
+        Self { label: label(name), oid, shape }
     }
 }
 
@@ -92,19 +80,9 @@ pub(crate) fn object<'a>(
     fields: &[Field],
     mut values: impl FnMut(usize) -> Result<Option<&'a [u8]>, JsonError>,
 ) -> Result<Vec<u8>, JsonError> {
-    let mut out = Vec::with_capacity(256);
-    out.push(b'{');
-    for (i, field) in fields.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(&field.label);
-        write(&mut out, &field.shape, values(i)?)?;
-    }
-    out.push(b'}');
-    // A query's records are all in memory before the first is used.
-    out.shrink_to_fit();
-    if out.len() > BODY_BYTES_MAX { Err(JsonError::TooLarge) } else { Ok(out) }
+    json::object(fields.iter().map(|field| &*field.label), |out, i| {
+        write(out, &fields[i].shape, values(i)?)
+    })
 }
 
 fn write(out: &mut Vec<u8>, shape: &Shape, value: Option<&[u8]>) -> Written {
@@ -112,8 +90,7 @@ fn write(out: &mut Vec<u8>, shape: &Shape, value: Option<&[u8]>) -> Written {
         out.extend_from_slice(b"null");
         return Ok(());
     };
-    // Checked before writing, so that a huge value is not copied. The size is known only of values
-    // that are written byte by byte.
+    // The size is known only of values that are written byte by byte.
     let bytes = match shape {
         Shape::Scalar(
             Scalar::Text | Scalar::Json | Scalar::Jsonb | Scalar::Bytea | Scalar::Hex,
@@ -121,10 +98,7 @@ fn write(out: &mut Vec<u8>, shape: &Shape, value: Option<&[u8]>) -> Written {
         Shape::Scalar(Scalar::Bit) => value.len().saturating_mul(8),
         _ => 0,
     };
-    if out.len().saturating_add(bytes) > BODY_BYTES_MAX {
-        return Err(JsonError::TooLarge);
-    }
-    make_room(out, bytes).map_err(|_| JsonError::NoMemory)?;
+    make_room(out, bytes)?;
     match shape {
         Shape::Scalar(scalar) => write_scalar(out, *scalar, value),
         Shape::Array(element) => nested::array(out, element, value),

@@ -24,30 +24,28 @@ use hotrow_types::key::{Collation, CollectionId, Key, KeySchema, KeyType};
 
 use hotrow_measure::clock::Nanos;
 
-use self::config::{CollectionConfig, Config};
+use self::config::{CollectionConfig, Config, Tuning};
 use self::connect::Settings;
 use self::inspect::Table;
 use self::pool::{Connection, Connector, Pool};
 use self::shared::Shared;
 use self::target::Target;
-use self::tuning::Tuning;
 use hotrow_source::background::Background;
 use hotrow_source::catalog_watermark;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
-pub use self::error::{Finding, OpenError, PreflightErrors};
 pub use self::feed::PostgresFeed;
 pub use self::stream::ConnectError;
 pub use self::target::TargetError;
 pub use self::tls::TlsSetupError;
 pub use hotrow_source::hooks::{Hook, Hooks};
+pub use hotrow_source::preflight::{Finding, PreflightErrors};
 
 mod checks;
 pub mod config;
 mod connect;
 mod delivery;
-mod error;
 mod feed;
 mod gap;
 mod inspect;
@@ -67,9 +65,11 @@ mod stream;
 mod survey;
 mod target;
 mod tls;
-mod tuning;
 mod visibility;
 mod wire;
+
+/// Reason that a database cannot be served.
+pub type OpenError = preflight::OpenError<TargetError, ConnectError>;
 
 /// Time limit of the checks at the start, once a server is reached.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -123,14 +123,14 @@ pub fn open_supervised(
     supervisor: &Supervisor,
 ) -> Result<Postgres, OpenError> {
     let (readers, mut for_feed) =
-        preflight::targets(&config.url, config.feed_url.as_deref(), Target::parse)?;
+        preflight::targets(&config.server.url, config.server.feed_url.as_deref(), Target::parse)?;
     // Distinguishes the feed's session from those of the readers in pg_stat_activity.
     for_feed.application_name.get_or_insert_with(|| "hotrow feed".to_owned());
     let config = Arc::new(config);
     let background = Background::start("postgres", supervisor)?;
     let settings = Settings {
-        statement_timeout: config.read_timeout,
-        connect_timeout: config.connect_timeout,
+        statement_timeout: config.server.read_timeout,
+        connect_timeout: config.server.connect_timeout,
     };
     let check_sent_at = Nanos::now();
     let (session, tables) = {
@@ -156,13 +156,14 @@ pub fn open_supervised(
         })?
     };
     let schemas: Arc<[KeySchema]> = tables.iter().map(Table::key_schema).collect();
-    let shape_age_max = catalog_watermark::shape_age_max(config.schema_poll, config.max_staleness);
+    let shape_age_max =
+        catalog_watermark::shape_age_max(config.server.schema_poll, config.server.max_staleness);
     let shared = Arc::new(Shared::new(Arc::clone(&schemas), shape_age_max));
     shared.publish(session.identity, &tables.into_iter().map(Ok).collect::<Vec<_>>());
     shared.confirm_shapes(check_sent_at);
     let connector = Connector { target: readers, settings, shared: Arc::clone(&shared) };
     let first = Connection::new(session);
-    let pool = Pool::start(connector, first, config.reads_in_flight, &background);
+    let pool = Pool::start(connector, first, config.server.reads_in_flight, &background);
     let feed = PostgresFeed {
         config: Arc::clone(&config),
         target: Arc::new(for_feed),
@@ -174,8 +175,8 @@ pub fn open_supervised(
         shared,
         pool,
         schemas,
-        specs: config.collections.clone(),
-        read_timeout: config.read_timeout,
+        specs: config.server.collections.clone(),
+        read_timeout: config.server.read_timeout,
         hooks,
         _background: background,
     };
@@ -196,7 +197,8 @@ async fn check(
 ) -> Result<Vec<Table>, OpenError> {
     let failed = |e: tokio_postgres::Error| OpenError::Failed { detail: connect::full_text(&e) };
     let mut findings = Vec::new();
-    let inspected = inspect::tables(&session.client, &config.collections).await.map_err(failed)?;
+    let inspected =
+        inspect::tables(&session.client, &config.server.collections).await.map_err(failed)?;
     let tables: Vec<Table> =
         inspected.into_iter().filter_map(|t| t.map_err(|f| findings.extend(f)).ok()).collect();
     let findings = checks::feed(config, for_feed, &session.identity, findings).await?;
@@ -246,5 +248,21 @@ impl Source for PostgresSource {
     }
 }
 
+/// Tests against real servers, each private to its test, and their helpers.
 #[cfg(test)]
-mod tests;
+mod tests {
+    mod bench;
+    pub(crate) mod certs;
+    mod failures;
+    mod feed;
+    mod harness;
+    mod key_types;
+    mod reads;
+    mod recorder;
+    mod refusals;
+    mod servers;
+    mod types;
+    mod wire;
+
+    pub(crate) use hotrow_testkit::postgres as server;
+}

@@ -8,15 +8,14 @@ use std::pin::pin;
 use tokio::time::{Instant, sleep_until};
 use tokio_postgres::Client;
 
-use super::config::Config;
+use super::Finding;
+use super::config::{Config, Tuning};
 use super::connect::{self, Settings, full_text};
-use super::error::Finding;
 use super::probe::LogLayout;
 use super::server::Identity;
 use super::session::{sql_error, timely};
 use super::stream::{self, ConnectError, Stream};
 use super::target::{self, Host, Target};
-use super::tuning::Tuning;
 use super::visibility::{Fence, blockers, parse_snapshot};
 use super::wire::replication::{Lsn, SlotName, quote_identifier};
 use super::wire::startup::{self, Binding, Login};
@@ -43,7 +42,8 @@ impl Connector<'_> {
     /// The error of each host.
     pub(crate) async fn connect_sql(&self) -> Result<connect::Session, Ended> {
         let statement_timeout = self.tuning.silence_max;
-        let settings = Settings { statement_timeout, connect_timeout: self.config.connect_timeout };
+        let settings =
+            Settings { statement_timeout, connect_timeout: self.config.server.connect_timeout };
         let session = connect::primary(self.target, settings, None)
             .await
             .map_err(|errors| Ended::new(LossCause::Unavailable, preflight::joined(&errors)))?;
@@ -67,7 +67,8 @@ impl Connector<'_> {
         host: &Host,
         identity: &Identity,
     ) -> Result<Wire<Stream>, Attempt> {
-        let limit = deadline(self.target.connect_timeout.unwrap_or(self.config.connect_timeout));
+        let limit =
+            deadline(self.target.connect_timeout.unwrap_or(self.config.server.connect_timeout));
         let mut wire = self.log_in(host, limit).await?;
         let system = wire.identify_system(limit).await.map_err(|e| self.refused(host, &e))?;
         if (system.identifier, system.timeline) != (identity.system, identity.timeline) {

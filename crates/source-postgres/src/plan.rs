@@ -12,9 +12,10 @@ use tokio_postgres::Row as DatabaseRow;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use super::inspect::{KeyColumn, KeyStored, Select, Served, Table, quote};
-use super::json::{self, BODY_BYTES_MAX, Field, JsonError, Wire};
+use super::json::{self, Field, JsonError, Wire};
 use super::key_text::from_server;
 use hotrow_source::Row;
+use hotrow_source::json::into_row;
 
 /// Columns of an answer before those of the row: snapshot and log position.
 const LEADING: usize = 2;
@@ -155,14 +156,7 @@ impl ReadPlan {
     /// # Errors
     /// [`JsonError::Shape`] if the table has changed. A record that is too large is an answer.
     pub(crate) fn record(&self, row: &DatabaseRow) -> Result<Row, JsonError> {
-        match json::object(&self.fields, |i| raw(row, LEADING + i)) {
-            Ok(json) => Ok(Row::Found(json)),
-            Err(JsonError::TooLarge) => Ok(Row::Unreadable(format!(
-                "the record is larger than {BODY_BYTES_MAX} bytes as JSON"
-            ))),
-            Err(JsonError::NoMemory) => Ok(Row::NoRoom),
-            Err(JsonError::Shape) => Err(JsonError::Shape),
-        }
+        into_row(json::object(&self.fields, |i| raw(row, LEADING + i)))
     }
 }
 

@@ -20,7 +20,7 @@ use super::plan::{ReadPlan, fence};
 use super::pool::{Connection, Lease, fault};
 use super::shared::Plan;
 use hotrow_source::attempts::{ATTEMPTS_MAX, AttemptError, Fault, Repeated};
-use hotrow_source::pace::Pace;
+use hotrow_source::json::Pace;
 use hotrow_source::preflight;
 use hotrow_source::row_index::RowIndex;
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};

@@ -11,17 +11,17 @@ use tokio::time::{Instant, sleep_until};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
+use super::config::Tuning;
 use super::connect::full_text;
 use super::delivery::{Delivery, DeliveryError, Effect, Followed};
 use super::gap::Gaps;
 use super::probe::{Advance, LogLayout, Probe, Progress};
 use super::shared::Shared;
 use super::stream::Stream;
-use super::tuning::Tuning;
 use super::visibility::parse_snapshot;
 use super::wire::replication::{Lsn, ReplyWanted, Streamed};
 use super::wire::{Frame, Wire, WireError, deadline};
-use hotrow_source::catalog_watermark::{CatalogWatermark, look_every};
+use hotrow_source::catalog_watermark::{CatalogWatermark, check_interval};
 use hotrow_source::feed_loop::{BackgroundTask, Ended, every};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor as supervisor;
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
         let mut probe_tick = every(self.tuning.probe_every);
         let mut status_tick =
             every(self.tuning.probe_every.clamp(STATUS_EVERY_MIN, STATUS_EVERY_MAX));
-        let mut check_tick = every(look_every(self.tuning.schema_poll));
+        let mut check_tick = every(check_interval(self.tuning.schema_poll));
         probe.start(send_probe(client, self.start.incarnation, self.tuning.silence_max));
         loop {
             supervisor::turn();

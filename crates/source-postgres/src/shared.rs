@@ -11,7 +11,7 @@ use hotrow_types::key::KeySchema;
 use super::inspect::Table;
 use super::plan::ReadPlan;
 use super::server::Identity;
-use hotrow_source::published::Published;
+use hotrow_source::published::{Published, key_is_unchanged};
 
 /// Server and statements of the readers.
 #[derive(Clone, Debug)]
@@ -155,22 +155,8 @@ impl Shared {
         collection: usize,
         table: &Result<Table, String>,
     ) -> Result<Arc<ReadPlan>, Arc<str>> {
-        match table {
-            // Ids in flight and the feed's keys were made with the key type of the start.
-            Ok(table)
-                if self
-                    .schemas
-                    .get(collection)
-                    .is_none_or(|s| s.types() != table.key_schema().types()) =>
-            {
-                Err(format!(
-                    "the key of `{}` changed its type since the start; restart to use the new type",
-                    table.name
-                )
-                .into())
-            }
-            Ok(table) => Ok(Arc::new(ReadPlan::new(table))),
-            Err(why) => Err(why.as_str().into()),
-        }
+        let table = table.as_ref().map_err(|why| Arc::<str>::from(why.as_str()))?;
+        key_is_unchanged(self.schemas.get(collection), &table.key_schema(), &table.name)?;
+        Ok(Arc::new(ReadPlan::new(table)))
     }
 }

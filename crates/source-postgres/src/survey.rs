@@ -6,9 +6,9 @@ pub(crate) mod fingerprint;
 
 use tokio_postgres::{Client, Error};
 
+use super::Finding;
 use super::config::{Config, Follow};
 use super::delivery::Followed;
-use super::error::Finding;
 use super::inspect::{self, Refused, Table, TableKind};
 use super::publication::{self, Checked, Partitioned, Repair, Wanted};
 
@@ -39,13 +39,14 @@ impl Survey {
         config: &Config,
         repair: Repair,
     ) -> Result<Self, Error> {
-        let mut tables = inspect::tables(client, &config.collections).await?;
+        let mut tables = inspect::tables(client, &config.server.collections).await?;
         let wanted: Vec<Wanted> = tables
             .iter()
-            .zip(&config.collections)
+            .zip(&config.server.collections)
             .filter_map(|(table, spec)| table.as_ref().ok().map(|table| wanted(&spec.name, table)))
             .collect();
-        let Checked { version, versions, findings, lacking, narrowed } = match config.follow {
+        let Checked { version, versions, findings, lacking, narrowed } = match config.server.follow
+        {
             Follow::Changes => {
                 publication::check(client, &config.publication, &wanted, repair).await?
             }
@@ -55,7 +56,7 @@ impl Survey {
         let mut published: Vec<Option<String>> =
             tables.iter().map(|table| table.as_ref().ok().and_then(|_| versions.next())).collect();
         for (collection, finding) in lacking.into_iter().chain(narrowed) {
-            let place = config.collections.iter().position(|spec| spec.name == collection);
+            let place = config.server.collections.iter().position(|spec| spec.name == collection);
             if let Some(i) = place {
                 tables[i] = Err(vec![finding]);
                 published[i] = None;

@@ -8,13 +8,13 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, AtFlags, CWD, FileType, StatxFlags};
 use rustix::io::Errno;
 
+use super::config::Tuning;
 use super::config::{Config, Watch};
 use super::error::OpenError;
 use super::file::{FileId, Header, beside, identify};
 use super::inspect::{Refused, Table};
 use super::log::{Log, OnRefusal, PriorLog, Survey, SurveySettings, install};
 use super::session::anchor;
-use super::tuning::Tuning;
 
 /// File that a path names at present.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hotrow_types::key::KeySchema;
 
+use super::config::Tuning;
 use super::config::{Config, Watch};
 use super::connect::{Link, PriorState, link};
 use super::file::beside;
@@ -15,7 +16,6 @@ use super::prune::{self, Pruner};
 use super::reader::Queue;
 use super::session::{Ended, Polled, Session, SessionContext};
 use super::shared::Shared;
-use super::tuning::Tuning;
 use super::wake::{Wake, Woken};
 use hotrow_source::{LossCause, Sink};
 use hotrow_supervisor::shutdown::Shutdown;
@@ -141,7 +141,7 @@ impl SqliteFeed {
         tracing::warn!(
             cause = ?ended.cause,
             detail = %ended.detail,
-            "the change feed lost its place; everything is read anew"
+            "the change feed lost its position; everything is read anew"
         );
         if matches!(ended.cause, LossCause::OtherDatabase | LossCause::Unavailable) {
             // The readers first: a read that begins after the loss must not see the lost database.

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+/// Description of a path that names another file than before.
+pub(crate) const FILE_REPLACED: &str = "the file was replaced by another";
+
 /// Identity of a file: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {

@@ -6,7 +6,7 @@ use rusqlite::types::ValueRef;
 
 use super::inspect::Served;
 use hotrow_source::json::{
-    NotWritten, make_room, push_hex, write_base64, write_real, write_text, write_uuid,
+    self, JsonError, label, make_room, push_hex, write_base64, write_real, write_text, write_uuid,
 };
 
 pub use hotrow_source::json::BODY_BYTES_MAX;
@@ -29,9 +29,6 @@ enum BlobForm {
 
 impl Field {
     pub(crate) fn new(column: &Served) -> Self {
-        let mut label = Vec::new();
-        write_text(&mut label, column.name.as_bytes());
-        label.push(b':');
         let blob = match column.key {
             Some(KeyType::Uuid) => BlobForm::Uuid,
             Some(KeyType::Bytes) => BlobForm::Hex,
@@ -44,46 +41,25 @@ impl Field {
             )
             | None => BlobForm::Base64,
         };
-        Self { label: label.into(), blob }
+        Self { label: label(&column.name), blob }
     }
 }
 
 /// Writes the columns from `first` on as one object.
 ///
 /// # Errors
-/// Returns [`NotWritten`]. An error of the driver means that the statement does not have these
-/// columns.
-pub(crate) fn row(
-    fields: &[Field],
-    row: &Row<'_>,
-    first: usize,
-) -> rusqlite::Result<Result<Vec<u8>, NotWritten>> {
-    let mut out = Vec::with_capacity(256);
-    out.push(b'{');
-    for (i, field) in fields.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(&field.label);
-        let value = row.get_ref(first + i)?;
+/// See [`JsonError`]; `Shape` means that the statement does not have these columns.
+pub(crate) fn row(fields: &[Field], row: &Row<'_>, first: usize) -> Result<Vec<u8>, JsonError> {
+    json::object(fields.iter().map(|field| &*field.label), |out, i| {
+        let value = row.get_ref(first + i).map_err(|_| JsonError::Shape)?;
         let bytes = match value {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
             _ => 0,
         };
-        // Before writing, so that a huge value is not even copied; JSON is never shorter than the
-        // value.
-        if out.len() + bytes > BODY_BYTES_MAX {
-            return Ok(Err(NotWritten::TooLarge));
-        }
-        if let Err(no_memory) = make_room(&mut out, bytes) {
-            return Ok(Err(no_memory));
-        }
-        write_value(&mut out, value, field.blob);
-    }
-    out.push(b'}');
-    // All records of a query are held until the first is taken over.
-    out.shrink_to_fit();
-    Ok(if out.len() > BODY_BYTES_MAX { Err(NotWritten::TooLarge) } else { Ok(out) })
+        make_room(out, bytes)?;
+        write_value(out, value, fields[i].blob);
+        Ok(())
+    })
 }
 
 fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>, blob: BlobForm) {

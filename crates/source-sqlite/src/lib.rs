@@ -16,13 +16,12 @@ use std::time::Duration;
 
 use hotrow_types::key::KeySchema;
 
-use self::config::{Config, Watch};
+use self::config::{Config, Tuning, Watch};
 use self::connect::{PriorState, link};
 use self::feed::Next;
 use self::inspect::Table;
 use self::reader::Queue;
 use self::shared::Shared;
-use self::tuning::Tuning;
 use hotrow_supervisor::Supervisor;
 
 pub use self::error::OpenError;
@@ -45,7 +44,6 @@ mod reader;
 mod session;
 mod shared;
 mod triggers;
-mod tuning;
 mod wake;
 
 /// Longest wait of [`uninstall_triggers`] for a lock.
@@ -156,5 +154,19 @@ pub fn uninstall_triggers(path: &Path) -> Result<Removed, OpenError> {
     log::remove(&conn).map_err(driver)
 }
 
+/// Tests against real files. The writer is another connection, and in one test the sqlite3 program.
+///
+/// No test may open a database file by itself (`std::fs::copy` and the like): closing it would drop
+/// the locks of all connections in this process. Other processes copy and truncate files.
 #[cfg(test)]
-mod tests;
+mod tests {
+    mod bench;
+    mod changes;
+    mod files;
+    mod harness;
+    mod locks;
+    mod log;
+    mod open;
+    mod reads;
+    mod schema;
+}

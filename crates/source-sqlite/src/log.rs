@@ -4,12 +4,12 @@ use hotrow_types::key::CollectionId;
 use hotrow_types::version::Position;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
+use super::config::Tuning;
 use super::config::{CollectionConfig, Watch};
 use super::error::{Fault, OpenError, fault};
 use super::inspect::{Inspected, Refused, Table, inspect};
 use super::names::{FORMAT, LOG_TABLE, META_TABLE, TRIGGER_PREFIX, quote};
 use super::triggers::{self, Trigger};
-use super::tuning::Tuning;
 use super::{file::FileId, plan};
 
 /// Findings of one inspection of the database, in one snapshot.

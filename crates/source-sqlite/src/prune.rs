@@ -7,10 +7,10 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::version::Position;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::config::Tuning;
 use super::log::read_log;
 use super::names::{LOG_TABLE, META_TABLE, quote};
 use super::shared::{Counted, Shared};
-use super::tuning::Tuning;
 use hotrow_supervisor::{self as supervisor, shutdown::Shutdown};
 
 /// Pruner of one database's log.

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use self::query::{Prepared, Query};
 use super::error::{Fault, OpenError, fault};
+use super::file::{FILE_REPLACED, identify};
 use super::shared::{Counted, Plan, Shared};
 use super::{Hooks, SqliteSource};
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
@@ -297,6 +298,12 @@ impl Reader {
         if Nanos::now() >= job.deadline {
             let detail = "its deadline passed before a reader thread was free".into();
             _ = job.answer.send(Err(SourceError::Timeout { detail }));
+            return Condition::Usable;
+        }
+        // An open connection reads a replaced file for ever, and the feed may notice only later:
+        // such a read would be as of now and show the past.
+        if identify(&plan.path) != Ok(plan.file) {
+            _ = job.answer.send(Err(unavailable(FILE_REPLACED)));
             return Condition::Usable;
         }
         supervisor::turn();

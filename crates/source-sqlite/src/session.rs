@@ -12,14 +12,14 @@ use rusqlite::{Connection, Statement, Transaction, TransactionBehavior};
 
 use self::rows::Watched;
 pub(crate) use self::rows::anchor;
+use super::config::Tuning;
 use super::config::{Config, Watch};
 use super::connect::{IntactFile, Link, PriorState};
 use super::error::{Fault, OpenError, fault};
-use super::file::{CommitStamp, FileId, Header, beside, identify};
+use super::file::{CommitStamp, FILE_REPLACED, FileId, Header, beside, identify};
 use super::inspect::{Refused, Table};
 use super::log::{OnRefusal, PriorLog, SurveySettings, install};
 use super::shared::Shared;
-use super::tuning::Tuning;
 use hotrow_source::{FlushCause, LossCause, Sink};
 
 /// Number of attempts to read a header before it counts as damaged: a checkpoint may be writing it.
@@ -227,10 +227,7 @@ impl<'a> Session<'a> {
         match identify(&self.context.config.path) {
             Ok(file) if file == at.file => {}
             Ok(_) => {
-                return Err(Ended::other_file(
-                    LossCause::OtherDatabase,
-                    "the file was replaced by another",
-                ));
+                return Err(Ended::other_file(LossCause::OtherDatabase, FILE_REPLACED));
             }
             Err(e) => {
                 let detail = format!("{} cannot be found: {e}", self.context.config.path.display());

@@ -22,7 +22,7 @@ const LOOKS_PER_SCHEMA_POLL: u32 = 4;
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
 
 /// Returns the time between two catalogue looks.
-pub fn look_every(schema_poll: Duration) -> Duration {
+pub fn check_interval(schema_poll: Duration) -> Duration {
     (schema_poll / LOOKS_PER_SCHEMA_POLL).max(LOOK_EVERY_MIN)
 }
 
@@ -82,7 +82,7 @@ mod tests {
         look_takes: Duration,
     ) -> Duration {
         let probe_every = max_staleness / 4;
-        let look_every = look_every(schema_poll);
+        let check_interval = check_interval(schema_poll);
         let start = at(1_000_000);
         let mut watermark = CatalogWatermark::new(schema_poll, max_staleness, start);
         let mut log = start;
@@ -96,7 +96,7 @@ mod tests {
             if now >= probe_due {
                 (log, probe_due) = (now, now.after(probe_every));
             }
-            if now >= look_sent.after(look_takes.max(look_every)) {
+            if now >= look_sent.after(look_takes.max(check_interval)) {
                 watermark.confirm(look_sent);
                 look_sent = now;
             } else if now >= look_sent.after(look_takes) {
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn looks_are_sent_four_times_within_the_bound_but_not_without_end() {
-        assert_eq!(look_every(ms(1_000)), ms(250));
-        assert_eq!(look_every(ms(10)), ms(10));
-        assert_eq!(look_every(Duration::from_hours(1)), Duration::from_mins(15));
+        assert_eq!(check_interval(ms(1_000)), ms(250));
+        assert_eq!(check_interval(ms(10)), ms(10));
+        assert_eq!(check_interval(Duration::from_hours(1)), Duration::from_mins(15));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hotrow_supervisor::shutdown::Shutdown;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::{LossCause, Sink, backoff};
+use crate::{LossCause, Sink};
 
 /// Runs `follow` on this thread until everything must end.
 ///
@@ -151,7 +151,7 @@ impl Pauses {
 
     /// Records the duration of a session. Only a session that lasted resets the pauses.
     pub fn worked(&mut self, lasted: Duration) {
-        if lasted > backoff::LONGEST {
+        if lasted > PAUSE_MAX {
             self.attempt = 0;
         }
     }
@@ -159,7 +159,7 @@ impl Pauses {
     /// Waits until the next session may start.
     pub async fn wait(&mut self) {
         self.sessions += 1;
-        tokio::time::sleep(backoff::pause(self.attempt, self.random.hash_one(self.sessions))).await;
+        tokio::time::sleep(pause(self.attempt, self.random.hash_one(self.sessions))).await;
         self.attempt = self.attempt.saturating_add(1);
     }
 }
@@ -211,5 +211,46 @@ impl<'a, T> BackgroundTask<'a, T> {
         let result = work.await;
         self.0 = None;
         result
+    }
+}
+
+/// Upper bound of the first pause. The bound grows exponentially up to [`PAUSE_MAX`], and each
+/// pause is drawn evenly between zero and its bound ("full jitter"), so that instances which lost
+/// the same server do not reconnect at the same time.
+const PAUSE_FIRST_MAX: Duration = Duration::from_millis(50);
+/// Longest pause between two attempts to reach the database.
+pub const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Returns the pause before attempt `attempt`; 0 is the first attempt after a loss. `random` is any
+/// evenly distributed number.
+pub fn pause(attempt: u32, random: u64) -> Duration {
+    let bound = PAUSE_FIRST_MAX.saturating_mul(2_u32.saturating_pow(attempt)).min(PAUSE_MAX);
+    // At most 5 s in microseconds: fits.
+    let bound_us = bound.as_micros() as u64;
+    Duration::from_micros(random % (bound_us + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_a_bound_and_are_spread() {
+        let longest = |attempt| {
+            (0..60_000_u64).map(|r| pause(attempt, r.wrapping_mul(0x9e37_79b9_7f4a_7c15))).max()
+        };
+        assert!(
+            longest(0).unwrap() <= PAUSE_FIRST_MAX && longest(0).unwrap() > PAUSE_FIRST_MAX / 2
+        );
+        assert!(
+            longest(3).unwrap() > PAUSE_FIRST_MAX * 6 && longest(3).unwrap() <= PAUSE_FIRST_MAX * 8
+        );
+        for attempt in [7, 31, 32, u32::MAX] {
+            assert!(
+                longest(attempt).unwrap() <= PAUSE_MAX && longest(attempt).unwrap() > PAUSE_MAX / 2,
+                "{attempt}"
+            );
+        }
+        assert_eq!(pause(9, 0), Duration::ZERO);
     }
 }

@@ -3,23 +3,81 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::Row;
+
 /// Largest record in bytes as JSON. Larger records are not served; databases themselves allow
 /// values of up to 1 GB.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// Reason for which a record is not written.
+/// Reason that a record is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotWritten {
+pub enum JsonError {
     /// The record would be larger than [`BODY_BYTES_MAX`].
     TooLarge,
     /// The system has no memory for the record.
     NoMemory,
+    /// A value does not have its column's type: the table has changed since its inspection.
+    Shape,
 }
 
-/// Reserves memory for a value of `bytes`; JSON never makes a value shorter. Large values are the
-/// likely cause of a failed allocation, which must end one answer and not the process.
-pub fn make_room(out: &mut Vec<u8>, bytes: usize) -> Result<(), NotWritten> {
-    out.try_reserve(bytes).map_err(|_| NotWritten::NoMemory)
+/// Returns `"name":`, the label of a column, so that it is escaped once.
+#[must_use]
+pub fn label(name: &str) -> Box<[u8]> {
+    let mut label = Vec::new();
+    write_text(&mut label, name.as_bytes());
+    label.push(b':');
+    label.into()
+}
+
+/// Writes one object: each label, and after it what `write` appends for the value of that index.
+///
+/// # Errors
+/// The error of `write`, and [`JsonError::TooLarge`].
+pub fn object<'a>(
+    labels: impl Iterator<Item = &'a [u8]>,
+    mut write: impl FnMut(&mut Vec<u8>, usize) -> Result<(), JsonError>,
+) -> Result<Vec<u8>, JsonError> {
+    let mut out = Vec::with_capacity(256);
+    out.push(b'{');
+    for (i, label) in labels.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(label);
+        write(&mut out, i)?;
+    }
+    out.push(b'}');
+    // All records of a query are in memory at once.
+    out.shrink_to_fit();
+    if out.len() > BODY_BYTES_MAX { Err(JsonError::TooLarge) } else { Ok(out) }
+}
+
+/// Returns a record as a row of an answer. A record that is too large is an answer too.
+///
+/// # Errors
+/// [`JsonError::Shape`].
+pub fn into_row(record: Result<Vec<u8>, JsonError>) -> Result<Row, JsonError> {
+    match record {
+        Ok(json) => Ok(Row::Found(json)),
+        Err(JsonError::TooLarge) => {
+            Ok(Row::Unreadable(format!("the record is larger than {BODY_BYTES_MAX} bytes as JSON")))
+        }
+        Err(JsonError::NoMemory) => Ok(Row::NoRoom),
+        Err(JsonError::Shape) => Err(JsonError::Shape),
+    }
+}
+
+/// Reserves memory for a value of `bytes` before it is written, so that a huge value is not copied;
+/// JSON never makes a value shorter. Large values are the likely cause of a failed allocation,
+/// which must end one answer and not the process.
+///
+/// # Errors
+/// [`JsonError::TooLarge`] and [`JsonError::NoMemory`].
+pub fn make_room(out: &mut Vec<u8>, bytes: usize) -> Result<(), JsonError> {
+    if out.len().saturating_add(bytes) > BODY_BYTES_MAX {
+        return Err(JsonError::TooLarge);
+    }
+    out.try_reserve(bytes).map_err(|_| JsonError::NoMemory)
 }
 
 /// Writes the shortest decimal that parses as the same number. It always has a point or an
@@ -110,4 +168,47 @@ pub fn push_hex(out: &mut Vec<u8>, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(DIGITS[usize::from(byte >> 4)]);
     out.push(DIGITS[usize::from(byte & 15)]);
+}
+
+/// Bytes of JSON written between two yields: some tenths of a millisecond of work.
+const BYTES_PER_TURN: usize = 128 << 10;
+
+/// Limit on the work of one task: a counter of written bytes that yields to the thread's other
+/// tasks after each portion.
+#[derive(Debug, Default)]
+pub struct Pace {
+    bytes: usize,
+}
+
+impl Pace {
+    /// Counts `bytes` as written, and yields after [`BYTES_PER_TURN`].
+    pub async fn wrote(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes >= BYTES_PER_TURN {
+            self.bytes = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn a_task_yields_once_per_so_many_bytes() {
+        let mut pace = Pace::default();
+        let mut yields = |bytes| {
+            let mut wrote = pin!(pace.wrote(bytes));
+            // Outside a runtime a yield wakes at once; the test needs only that the future was
+            // pending.
+            wrote.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending
+        };
+        assert_eq!([yields(BYTES_PER_TURN - 1), yields(1), yields(1)], [false, true, false]);
+        assert!(yields(10 * BYTES_PER_TURN));
+    }
 }

@@ -270,14 +270,12 @@ pub trait Sink: Send + Sync + 'static {
 
 pub mod attempts;
 pub mod background;
-pub mod backoff;
 pub mod catalog_watermark;
 pub mod connection_string;
 pub mod feed_loop;
 pub mod hooks;
 pub mod json;
 pub mod outage;
-pub mod pace;
 pub mod pool;
 pub mod preflight;
 pub mod published;

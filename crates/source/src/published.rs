@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hotrow_types::key::KeySchema;
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 /// Current plan of the readers, or the reason that nothing can be read.
@@ -60,6 +61,25 @@ impl<P> Published<P> {
             *current = Err(why.into());
         }
     }
+}
+
+/// Checks that a table still has the key types of the start, which ids in flight and the feed's
+/// keys have. `schema` is the key of the start, `now` that of the table.
+///
+/// # Errors
+/// Returns the reason that the table cannot be read.
+pub fn key_is_unchanged(
+    schema: Option<&KeySchema>,
+    now: &KeySchema,
+    table: &str,
+) -> Result<(), Arc<str>> {
+    if schema.is_some_and(|schema| schema.types() == now.types()) {
+        return Ok(());
+    }
+    Err(format!(
+        "the key of `{table}` changed its type since the start; restart to use the new type"
+    )
+    .into())
 }
 
 #[cfg(test)]

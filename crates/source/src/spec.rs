@@ -1,4 +1,9 @@
-//! Collection settings, the same for all engines.
+//! Settings of collections, and of the database servers that serve them, the same for all engines.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::preflight::Finding;
 
 /// Settings of one collection.
 #[derive(Clone, Debug)]
@@ -16,6 +21,47 @@ pub struct CollectionConfig {
     pub columns: Option<Vec<String>>,
     /// Columns not to serve.
     pub exclude: Vec<String>,
+}
+
+impl CollectionConfig {
+    /// Returns the columns to serve: those of `columns`, or else `all`, without those of `exclude`,
+    /// each once. `find` finds a column by its name, and `no_column` makes the finding of a setting
+    /// and a name without a column.
+    pub fn chosen_columns<'a, C>(
+        &self,
+        all: impl Iterator<Item = &'a C>,
+        find: impl Fn(&str) -> Option<&'a C>,
+        no_column: impl Fn(&str, &str) -> Finding,
+    ) -> (Vec<&'a C>, Vec<Finding>) {
+        let mut findings = Vec::new();
+        let mut named = |setting: &str, names: &[String]| -> Vec<&'a C> {
+            let known = names.iter().filter_map(|name| {
+                let found = find(name);
+                if found.is_none() {
+                    findings.push(no_column(setting, name));
+                }
+                found
+            });
+            known.collect()
+        };
+        let mut chosen = match &self.columns {
+            None => all.collect(),
+            Some(names) => named("columns", names),
+        };
+        let mut seen: HashSet<*const C> =
+            named("exclude", &self.exclude).into_iter().map(std::ptr::from_ref).collect();
+        chosen.retain(|column| seen.insert(*column));
+        if chosen.is_empty() && findings.is_empty() {
+            findings.push(Finding::new(
+                format!(
+                    "collection `{}`: `columns` and `exclude` leave no column of `{}` to serve",
+                    self.name, self.table
+                ),
+                "name columns that the table has",
+            ));
+        }
+        (chosen, findings)
+    }
 }
 
 /// Extent of change detection.
@@ -40,4 +86,30 @@ pub enum KeyTypeName {
     ObjectId,
     /// Any BLOB or bytea, in hexadecimal; in MongoDB binary data of subtype 0.
     Bytes,
+}
+
+/// Settings of every engine over a database server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Connection string of the readers, and of the feed unless `feed_url` is set.
+    pub url: String,
+    /// Connection string of the feed, for instance if `url` leads to a pooler, which cannot carry a
+    /// replication session. `None`: `url`.
+    pub feed_url: Option<String>,
+    /// Extent of change detection.
+    pub follow: Follow,
+    /// Maximum number of concurrent queries, and of connections for reading.
+    pub reads_in_flight: usize,
+    /// Time limit of one read, waiting for a connection included.
+    pub read_timeout: Duration,
+    /// Time limit of a new connection to one host, from name resolution to the end of
+    /// authentication.
+    pub connect_timeout: Duration,
+    /// Bound on staleness. The log's end is probed four times per bound.
+    pub max_staleness: Duration,
+    /// Bound on the age of the tables' confirmed shapes, which the feed does not report. On MongoDB
+    /// the interval of checks for another deployment.
+    pub schema_poll: Duration,
+    /// Collections to serve, in the order of their `CollectionId`s.
+    pub collections: Vec<CollectionConfig>,
 }

@@ -13,9 +13,9 @@
 )]
 
 pub mod harness;
+pub mod mongo;
 pub mod mutate;
 pub mod mysql;
-pub mod place;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

@@ -19,10 +19,9 @@ use crate::process::{free_port, run, signal, state};
 mod given;
 mod lifecycle;
 mod programs;
-mod running;
 
 use given::Account;
-pub use running::Running;
+pub use programs::Running;
 
 /// First port of the servers.
 const PORT_FIRST: u16 = 26_000;
@@ -92,7 +91,7 @@ struct Private {
     guard: Child,
 }
 
-/// Way to stop a server.
+/// Direction to stop a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Orderly shutdown.

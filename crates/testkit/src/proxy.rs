@@ -14,7 +14,6 @@ use std::time::Duration;
 
 mod link;
 mod mover;
-mod startup;
 
 /// Time limit of a change.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -37,7 +36,7 @@ pub const FEED: [Class; 2] = [Class::FeedSql, Class::Replication];
 
 /// Direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the service.
     ToServer,
     /// From PostgreSQL.
@@ -45,7 +44,7 @@ pub enum Way {
 }
 
 /// Both directions.
-pub const BOTH: [Way; 2] = [Way::ToServer, Way::ToService];
+pub const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToService];
 
 /// A running proxy; all its connections are cut when it is dropped.
 pub struct Proxy {
@@ -69,7 +68,7 @@ struct Control {
     target: u16,
     /// Class of every connection; `None`: its startup message selects it.
     class: Option<Class>,
-    ways: [[Conduct; 2]; 3],
+    directions: [[Conduct; 2]; 3],
     refused: [bool; 3],
     /// Connections to cut now.
     cut: [bool; 3],
@@ -111,7 +110,7 @@ impl Proxy {
             done: 0,
             target,
             class,
-            ways: Default::default(),
+            directions: Default::default(),
             refused: [false; 3],
             cut: [false; 3],
             stop: false,
@@ -138,20 +137,20 @@ impl Proxy {
 
     /// Delays bytes by this time, in order, including those in transit.
     #[track_caller]
-    pub fn delay(&self, classes: &[Class], ways: &[Way], delay: Duration) {
-        self.conduct(classes, ways, |conduct| conduct.delay = delay);
+    pub fn delay(&self, classes: &[Class], directions: &[Direction], delay: Duration) {
+        self.conduct(classes, directions, |conduct| conduct.delay = delay);
     }
 
     /// Stops all delivery without closing: neither bytes nor the end of a connection pass.
     #[track_caller]
-    pub fn hold(&self, classes: &[Class], ways: &[Way]) {
-        self.conduct(classes, ways, |conduct| conduct.held = true);
+    pub fn hold(&self, classes: &[Class], directions: &[Direction]) {
+        self.conduct(classes, directions, |conduct| conduct.held = true);
     }
 
     /// Ends [`Self::hold`]; the held bytes are delivered.
     #[track_caller]
-    pub fn release(&self, classes: &[Class], ways: &[Way]) {
-        self.conduct(classes, ways, |conduct| conduct.held = false);
+    pub fn release(&self, classes: &[Class], directions: &[Direction]) {
+        self.conduct(classes, directions, |conduct| conduct.held = false);
     }
 
     /// Resets the open connections at both ends; new ones are accepted.
@@ -170,14 +169,14 @@ impl Proxy {
 
     /// Connects new connections to this port.
     #[track_caller]
-    pub fn lead_to(&self, target: u16) {
+    pub fn set_target(&self, target: u16) {
         self.change(|control| control.target = target);
     }
 
     /// Ends all faults.
     #[track_caller]
-    pub fn calm(&self) {
-        self.change(|control| (control.ways, control.refused) = Default::default());
+    pub fn clear_faults(&self) {
+        self.change(|control| (control.directions, control.refused) = Default::default());
     }
 
     /// Returns the number of open connections.
@@ -191,21 +190,22 @@ impl Proxy {
     }
 
     /// Returns the bytes delivered since the start.
-    pub fn bytes(&self, class: Class, way: Way) -> u64 {
-        self.control().bytes[class as usize][way as usize]
+    pub fn bytes(&self, class: Class, direction: Direction) -> u64 {
+        self.control().bytes[class as usize][direction as usize]
     }
 
     /// Returns the bytes that are delayed or held now.
-    pub fn waiting(&self, class: Class, way: Way) -> u64 {
-        self.control().waiting[class as usize][way as usize]
+    pub fn waiting(&self, class: Class, direction: Direction) -> u64 {
+        self.control().waiting[class as usize][direction as usize]
     }
 
     #[track_caller]
-    fn conduct(&self, classes: &[Class], ways: &[Way], change: impl Fn(&mut Conduct)) {
+    fn conduct(&self, classes: &[Class], directions: &[Direction], change: impl Fn(&mut Conduct)) {
         self.change(|control| {
             for class in classes {
-                ways.iter()
-                    .for_each(|way| change(&mut control.ways[*class as usize][*way as usize]));
+                directions.iter().for_each(|direction| {
+                    change(&mut control.directions[*class as usize][*direction as usize])
+                });
             }
         });
     }

@@ -38,7 +38,7 @@ mod writes;
 
 pub use failure::Failure;
 use store::Store;
-pub use world::{Kind, Trouble};
+pub use world::{Fault, Kind};
 use world::{Rule, Shared, World};
 
 const CONNECTIONS_MAX: usize = 512;
@@ -259,20 +259,20 @@ impl Standin {
         self.shared.with(|world| world.store.prune());
     }
 
-    /// Applies `trouble` to every command of this name (`*`: any command; `watch`: the opening of a
+    /// Applies `fault` to every command of this name (`*`: any command; `watch`: the opening of a
     /// change stream).
-    pub fn trouble(&self, command: &str, trouble: Trouble) {
-        self.trouble_times(command, trouble, None);
+    pub fn inject(&self, command: &str, fault: Fault) {
+        self.inject_times(command, fault, None);
     }
 
-    /// Applies `trouble` at most `left` times.
-    pub fn trouble_times(&self, command: &str, trouble: Trouble, left: Option<u32>) {
-        let rule = Rule { command: command.to_owned(), trouble, left };
+    /// Applies `fault` at most `left` times.
+    pub fn inject_times(&self, command: &str, fault: Fault, left: Option<u32>) {
+        let rule = Rule { command: command.to_owned(), fault, left };
         self.shared.with(|world| world.rules.push(rule));
     }
 
-    /// Removes the troubles of this name.
-    pub fn calm(&self, command: &str) {
+    /// Removes the faults of this name.
+    pub fn clear_faults(&self, command: &str) {
         self.shared.with(|world| world.rules.retain(|rule| rule.command != command));
     }
 

@@ -1,38 +1,127 @@
-//! Description of a run's bottleneck, in a sentence or two.
+//! Description of a run's result: one line first, details after it.
 
 use hotrow_diagnose::rules::finding::LimitClass;
+use hotrow_load::bottleneck::stall::hidden_stall;
 use hotrow_load::bottleneck::{self, Bottleneck, RATE_KEPT, RateCause};
+use hotrow_load::format::{counted, duration, grouped, known};
 use hotrow_load::outcome::{Outcome, RunEnd, UNREACHABLE_SECONDS};
-
-use crate::format::{counted, duration, known};
+use hotrow_load::stats::CensoredNs;
 
 /// Share of awaited responses from which unread ones are reported, together with the next value.
 const UNREAD_SHARE_REPORTED: f64 = 0.1;
 const UNREAD_NS_REPORTED: u64 = 100_000;
+
+/// Mean requests in flight below this share of the room for them are reported.
+const IN_FLIGHT_SHARE: f64 = 0.9;
+
+/// The limit that a diagnosis names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedLimit {
+    /// Its class.
+    pub class: LimitClass,
+    /// True if a trial confirmed it.
+    pub confirmed: bool,
+}
 
 /// Returns one paragraph from the generator's own measurements.
 pub fn sentence(outcome: &Outcome) -> String {
     sentence_beside(outcome, None)
 }
 
-/// Returns the paragraph shown beside a verdict on a limit of this class, without contradicting it.
-pub fn sentence_beside(outcome: &Outcome, named: Option<LimitClass>) -> String {
-    let mut parts = Vec::new();
+/// Returns the paragraph shown beside a verdict on this limit, without contradicting it.
+pub fn sentence_beside(outcome: &Outcome, named: Option<NamedLimit>) -> String {
+    let mut parts = vec![summary(outcome, named)];
+    parts.extend(details(outcome, named));
+    parts.join(" ")
+}
+
+/// Returns the result in a line: whether the rate was kept, the share of failed requests, and what
+/// limited it.
+pub fn summary(outcome: &Outcome, named: Option<NamedLimit>) -> String {
     let counts = &outcome.total.counts;
-    match outcome.end {
-        RunEnd::Complete => {}
-        RunEnd::Interrupted => {
-            parts.push("Interrupted: the figures cover the time until then.".to_owned())
+    let failed = failed(outcome);
+    let early = match outcome.end {
+        RunEnd::Complete => "",
+        RunEnd::Interrupted => "Interrupted. ",
+        RunEnd::TargetUnreachable => {
+            return format!(
+                "FAILED: no connection could be opened for {UNREACHABLE_SECONDS} s; {failed}."
+            );
         }
-        RunEnd::TargetUnreachable => parts.push(format!(
-            "Ended early: no connection could be opened for {UNREACHABLE_SECONDS} s; the figures \
-             cover the time until then."
-        )),
-    }
+        RunEnd::StoppedAnswering { after } => {
+            let after = duration(after.as_nanos() as u64);
+            return format!("FAILED: the target stopped answering after {after}; {failed}.");
+        }
+    };
     if counts.sent == 0 {
-        parts.push("Nothing was sent.".to_owned());
-    } else if counts.ok == 0 {
-        parts.push("No request was answered as expected: there is no result.".to_owned());
+        return format!("{early}FAILED: nothing was sent.");
+    }
+    if counts.ok == 0 {
+        return format!("{early}FAILED: no request was answered as expected.");
+    }
+    let rate = grouped(outcome.throughput_rps());
+    let pace = match (outcome.target_rate, outcome.rate_ratio()) {
+        (Some(target), Some(ratio)) if ratio >= RATE_KEPT => {
+            format!("Kept: {} requests/s", grouped(target))
+        }
+        (Some(target), _) => format!("Not kept: {rate} of {} requests/s", grouped(target)),
+        (None, _) => {
+            format!("{rate} requests/s with {}", counted(outcome.max_in_flight, "request"))
+                + " in flight at most"
+        }
+    };
+    format!("{early}{pace}, {failed}; {}.", limited_by(outcome, named))
+}
+
+/// Returns the share of due requests without the expected response.
+fn failed(outcome: &Outcome) -> String {
+    let latency = &outcome.total.latency;
+    match latency.unbounded_count() {
+        0 => "none failed".to_owned(),
+        failed => {
+            let share = failed as f64 / latency.count() as f64 * 100.0;
+            let digits = if share < 0.01 { 4 } else { 2 };
+            format!("{} failed ({share:.digits$} %)", grouped(failed as f64))
+        }
+    }
+}
+
+fn limited_by(outcome: &Outcome, named: Option<NamedLimit>) -> String {
+    match named {
+        Some(NamedLimit { class: LimitClass::NoneFound, .. }) => {
+            return "no limit was found".to_owned();
+        }
+        Some(NamedLimit { class, confirmed: true }) => return format!("limit: {}", class.words()),
+        Some(NamedLimit { class, confirmed: false }) => {
+            return format!("suspected limit: {}", class.words());
+        }
+        None => {}
+    }
+    let limit = match (outcome.limit(), bottleneck::cause(outcome)) {
+        (Bottleneck::NotGenerator, RateCause::NoneFound | RateCause::Nothing) => {
+            return "no limit was found".to_owned();
+        }
+        (Bottleneck::NotGenerator, RateCause::Failures) => "responses that failed or came late",
+        (
+            Bottleneck::NotGenerator,
+            RateCause::TargetOrConnections { .. } | RateCause::ConnectionsBusy { .. },
+        ) => "the target or its connections",
+        (_, _) => "the generator",
+    };
+    format!("limited by {limit}")
+}
+
+/// Returns the sentences behind the summary.
+pub fn details(outcome: &Outcome, named: Option<NamedLimit>) -> Vec<String> {
+    let named = named.map(|named| named.class);
+    let mut parts = Vec::new();
+    if outcome.end != RunEnd::Complete {
+        parts.push("The figures cover the time until the end of the run.".to_owned());
+    }
+    // What the target could do before is not the question then.
+    if matches!(outcome.end, RunEnd::StoppedAnswering { .. }) {
+        parts.extend(unsent(outcome));
+        return parts;
     }
     match outcome.limit() {
         Bottleneck::NotGenerator => {
@@ -59,15 +148,19 @@ pub fn sentence_beside(outcome: &Outcome, named: Option<LimitClass>) -> String {
             duration(unread_ns)
         ));
     }
-    parts.extend(rate(outcome));
-    if counts.unsent > 0 {
-        parts.push(format!(
-            "{} requests were never sent; where no connection was free in time, the percentiles \
-             count them as unanswered.",
-            counts.unsent
-        ));
-    }
-    parts.join(" ")
+    parts.extend(stall(outcome));
+    parts.extend(unsent(outcome));
+    parts
+}
+
+fn unsent(outcome: &Outcome) -> Option<String> {
+    let unsent = outcome.total.counts.unsent;
+    (unsent > 0).then(|| {
+        format!(
+            "{} due requests were never sent; the percentiles count them as unanswered.",
+            grouped(unsent as f64)
+        )
+    })
 }
 
 /// `named`: whether the generator is the reported limit.
@@ -115,25 +208,16 @@ fn cause(outcome: &Outcome, named: bool) -> Option<String> {
     let counts = &outcome.total.counts;
     let places = outcome.max_in_flight;
     match bottleneck::cause(outcome) {
-        RateCause::NoneFound if named => Some(format!(
-            "The target kept the rate of {:.0} requests/s.",
-            outcome.target_rate.unwrap_or_default()
-        )),
-        RateCause::NoneFound => Some(format!(
-            "No limit was found: the target kept the rate of {:.0} requests/s.",
-            outcome.target_rate.unwrap_or_default()
-        )),
-        RateCause::TargetOrConnections { mean } if counts.ok > 0 && named => Some(format!(
-            "{} in flight, {} each (Little's law).",
-            counted(places, "request"),
-            known(mean)
-        )),
-        RateCause::TargetOrConnections { mean } if counts.ok > 0 => Some(format!(
-            "The target or its connections set the rate: {} in flight, {} each (Little's law). \
-             More connections show which: if the rate rises with them, it was the connections.",
-            counted(places, "request"),
-            known(mean)
-        )),
+        RateCause::TargetOrConnections { mean, in_flight } if counts.ok > 0 => {
+            let law = little(mean, in_flight, places);
+            let which = if named {
+                ""
+            } else {
+                " More connections show whether the target or their number set the rate: if it \
+                 rises with them, it was their number."
+            };
+            Some(format!("{law}{which}"))
+        }
         RateCause::ConnectionsBusy { needed, lag_ns } if counts.sent > 0 => {
             let late = format!(
                 "no connection was free when requests were due (1 % went out {} late or more)",
@@ -150,7 +234,8 @@ fn cause(outcome: &Outcome, named: bool) -> Option<String> {
         RateCause::Failures if counts.ok > 0 => {
             Some("Requests were sent in time; the responses failed or arrived too late.".to_owned())
         }
-        RateCause::TargetOrConnections { .. }
+        RateCause::NoneFound
+        | RateCause::TargetOrConnections { .. }
         | RateCause::ConnectionsBusy { .. }
         | RateCause::Failures
         | RateCause::Nothing => None,
@@ -161,20 +246,109 @@ fn wanted(needed: f64) -> String {
     if needed < 10.0 { format!("{needed:.1} requests") } else { format!("{needed:.0} requests") }
 }
 
-/// Describes a missed target rate with the reached one.
-fn rate(outcome: &Outcome) -> Option<String> {
-    let target = outcome.target_rate?;
-    let ratio = outcome.rate_ratio()?;
-    (ratio < RATE_KEPT && outcome.total.counts.ok > 0).then(|| {
-        format!(
-            "The target rate was not kept: {:.0} of {target:.0} requests/s ({:.1} %) were answered \
-             in time.",
-            outcome.throughput_rps(),
-            ratio * 100.0
-        )
-    })
+/// States Little's law with the measured figures, and that fewer requests were in flight than could
+/// have been.
+fn little(mean: CensoredNs, in_flight: f64, room: usize) -> String {
+    let mut law = format!(
+        "On average {in_flight:.2} requests were in flight for {} each (Little's law).",
+        known(mean)
+    );
+    if in_flight < IN_FLIGHT_SHARE * room as f64 {
+        law += &format!(
+            " There was room for {room}: the rest of the time connections were being opened, \
+             waited after failures, or waited for the generator."
+        );
+    }
+    law
+}
+
+/// Describes a stall that the closed loop hid.
+fn stall(outcome: &Outcome) -> Option<String> {
+    let stall = hidden_stall(outcome)?;
+    Some(format!(
+        "A closed loop hides stalls, for it sends nothing while it waits: the longest response \
+         took {}. An open loop at this rate (--rate {:.0}) would have had a p99 of about {} \
+         instead of {}.",
+        duration(stall.longest_ns),
+        stall.rate_rps,
+        duration(stall.open_p99_ns),
+        duration(stall.p99_ns)
+    ))
 }
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hotrow_load::stats::LoadStats;
+
+    use super::*;
+
+    /// Ten seconds of 1,000 due requests, of which `refused` were answered 429 at once.
+    fn outcome(target_rate: Option<f64>, refused: u64) -> Outcome {
+        let mut total = LoadStats::default();
+        total.latency.answered.record_n(2_000_000, 1_000 - refused);
+        total.service.answered.record_n(2_000_000, 1_000 - refused);
+        total.latency.record_unbounded(100_000, refused);
+        total.service.record_unbounded(100_000, refused);
+        let counts = &mut total.counts;
+        (counts.scheduled, counts.sent, counts.ok) = (1_000, 1_000, 1_000 - refused);
+        (counts.ok_in_window, counts.errors.unexpected_status) = (1_000 - refused, refused);
+        Outcome {
+            end: RunEnd::Complete,
+            window: Duration::from_secs(10),
+            total,
+            in_flight_at_end: 0,
+            target_rate,
+            max_in_flight: 4,
+            seconds: Vec::new(),
+            threads: Vec::new(),
+            failure_messages: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_the_result() {
+        let kept = outcome(Some(100.0), 0);
+        let line = "Kept: 100 requests/s, none failed; no limit was found.";
+        assert_eq!(summary(&kept, None), line);
+        let refused = summary(&outcome(Some(100.0), 900), None);
+        assert!(
+            refused.starts_with("Not kept: 10 of 100 requests/s, 900 failed (90.00 %); "),
+            "{refused}"
+        );
+        let named = NamedLimit { class: LimitClass::Disk, confirmed: true };
+        assert!(summary(&kept, Some(named)).ends_with("; limit: disk."));
+        let died = RunEnd::StoppedAnswering { after: Duration::from_millis(2_010) };
+        assert_eq!(
+            sentence(&Outcome { end: died, ..outcome(Some(100.0), 800) }),
+            "FAILED: the target stopped answering after 2.010 s; 800 failed (80.00 %). The \
+             figures cover the time until the end of the run."
+        );
+    }
+
+    /// 100 requests a second of 2 ms each are 0.2 in flight, whatever was configured.
+    #[test]
+    fn littles_law_is_stated_with_measured_figures() {
+        let words = sentence(&outcome(None, 0));
+        assert!(words.contains("On average 0.20 requests were in flight for 2.00 ms"), "{words}");
+        assert!(words.contains("There was room for 4"), "{words}");
+    }
+
+    #[test]
+    fn a_stall_that_a_closed_loop_hides_is_estimated() {
+        let mut stalled = outcome(None, 0);
+        stalled.total.service.answered.record_n(1_000_000_000, 4);
+        let words = sentence(&stalled);
+        assert!(
+            words.contains("A closed loop hides stalls") && words.contains("--rate"),
+            "{words}"
+        );
+        stalled.target_rate = Some(100.0);
+        assert!(!sentence(&stalled).contains("hides"), "an open loop shows it");
+    }
 }

@@ -139,6 +139,7 @@ pub fn context(config: &Config, outcome: &Outcome, samples: &Samples, local: boo
         threads_max: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
         target_rps,
         target_max_rps: None,
+        answered_rps: outcome.throughput_rps(),
         kept: outcome.rate_ratio().is_some_and(|ratio| ratio >= RATE_KEPT),
         keepalive: config.keepalive,
         get: config.requests.as_head().is_some(),
@@ -345,6 +346,10 @@ impl TrialRunner<'_> {
         // Different ids and arrival times in each trial.
         let seed = self.config.seed.wrapping_add(self.number);
         let pace = match (pace, change) {
+            (_, Some(Change::RateCap(rps))) => {
+                let rate = Rate::new(rps, rps).map_err(|error| error.to_string())?;
+                plan::LoadModel::Open { rate, arrivals: Arrivals::Uniform }
+            }
             (TrialLoad::Closed, _) => match self.limits.rate_max {
                 // Beyond what connections can carry, an open loop equals a closed one.
                 Some(most) => {
@@ -380,7 +385,8 @@ impl TrialRunner<'_> {
             Some(Change::Keepalive) => {
                 (config.requests, config.keepalive) = (config.requests.with_keepalive(), true)
             }
-            Some(Change::BurnCpus(_) | Change::Quota(_) | Change::Rate(_)) | None => {}
+            Some(Change::BurnCpus(_) | Change::Quota(_) | Change::Rate(_) | Change::RateCap(_))
+            | None => {}
         }
         config.threads = config.threads.min(config.connections);
         Ok(config)

@@ -2,10 +2,9 @@
 //!
 //! Reading order: [`capacity`] (search for a server's capacity, decisions only), [`observe`]
 //! (observation of the machine under load), [`confirm`] (trials that confirm or refute a
-//! bottleneck), [`bottleneck_text`] and [`mod@format`] (their words).
+//! bottleneck) and [`bottleneck_text`] (its words).
 
 pub mod bottleneck_text;
 pub mod capacity;
 pub mod confirm;
-pub mod format;
 pub mod observe;

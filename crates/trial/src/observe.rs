@@ -12,9 +12,9 @@ use hotrow_diagnose::root::{ProbeError, ProbeErrorKind, Root};
 use hotrow_diagnose::rules::evaluate_some;
 use hotrow_diagnose::rules::finding::{Finding, LimitClass};
 use hotrow_diagnose::sampler::{Sample, Sampler, WATCHED_MAX};
-use hotrow_diagnose::samples::{GeneratorLoad, Role, Samples};
+use hotrow_diagnose::samples::{FailureKind, Failures, GeneratorLoad, Role, Samples};
 use hotrow_load::outcome::Outcome;
-use hotrow_load::stats::CensoredNs;
+use hotrow_load::stats::{CensoredNs, OTHER_STATUS};
 use hotrow_measure::clock::{Nanos, thread_cpu};
 
 /// Longest sleep before checking whether the load has ended; the loading thread may wake it
@@ -185,8 +185,22 @@ pub fn load_of(outcome: &Outcome) -> GeneratorLoad {
         service_time: Duration::from_nanos(outcome.total.service.mean().map_or(0, CensoredNs::ns)),
         connects_per_s: Some(connects).filter(|connects| connects.is_finite()),
         failed_connects_per_s: if failed.is_finite() { failed } else { 0.0 },
+        failures: failures(outcome),
         was_the_limit: outcome.limit().is_generator(),
     }
+}
+
+/// Returns the most frequent way in which the target refused requests or broke them off.
+fn failures(outcome: &Outcome) -> Option<Failures> {
+    let (refused, counts) = (&outcome.total.refused, &outcome.total.counts);
+    let statuses = refused
+        .iter()
+        .filter(|(status, _)| **status != OTHER_STATUS)
+        .map(|(status, latency)| (FailureKind::Status(*status), latency.count()));
+    let broken =
+        [(FailureKind::Closed, counts.errors.closed), (FailureKind::Reset, counts.errors.reset)];
+    let (kind, n) = statuses.chain(broken).max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0)?;
+    Some(Failures { share: n as f64 / counts.scheduled.max(1) as f64, kind })
 }
 
 /// Returns whether a class applies to a remote target: TCP, its timing, and the generator's own

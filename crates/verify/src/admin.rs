@@ -18,7 +18,7 @@ const PURGE_ALL_ONE_IN: u64 = 40;
 /// Time limit of a response of the admin API.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Metric of feed losses (docs/metrics.md).
-const REQUEST_ERRORS: &str = "hotrow_feed_losses_total";
+const GAPS_METRIC: &str = "hotrow_feed_gaps_total";
 
 /// An instance's admin API.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Admin {
             return Err(format!("/metrics returned {}", response.status()));
         }
         let text = String::from_utf8_lossy(&response.body).into_owned();
-        Ok(sum(&text, REQUEST_ERRORS))
+        Ok(sum(&text, GAPS_METRIC))
     }
 }
 
@@ -99,7 +99,7 @@ impl Purger {
             let Ok(response) = admin.ask("POST", path) else { continue };
             if (200..300).contains(&response.status()) {
                 let received_ns = response.received_ns;
-                self.ledger.purge(key, Purge { origin: admin.origin, sent_ns, received_ns });
+                self.ledger.purge(Purge { key, origin: admin.origin, sent_ns, received_ns });
                 self.purges.fetch_add(1, Ordering::Relaxed);
             }
         }

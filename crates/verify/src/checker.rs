@@ -142,7 +142,8 @@ impl Checker {
             }
             entry.reads.push_back(observation);
         });
-        result.violation.into_iter().for_each(|violation| self.violated(violation));
+        // A response counts once, by the first rule that it violates.
+        result.violations.into_iter().take(1).for_each(|violation| self.violated(violation));
     }
 
     /// Records a violation; the first is kept with all that is known about its key.

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use crate::history::{KeyState, Ns, WriteOutcome};
+use crate::history::{KeyState, LogInterval, Ns, WriteOutcome};
 use crate::observation::{Claim, Observation, Origin, Outcome, Purge, Requirement};
-use crate::rules::{PriorResponse, Violation};
+use crate::rules::{PriorResponse, Rule, Violation};
 
 /// Lines before the violation; essential ones stay, and of the others the newest.
 const LINES_BEFORE_MAX: usize = 40;
@@ -47,15 +47,15 @@ pub fn render(evidence: &Evidence, names: &Names) -> String {
     let renderer = Renderer { names, zero: violating.sent_ns };
     let mut out = format!("violated: {}\n", rule.description());
     _ = writeln!(out, "  key {}, read at {}", names.key, renderer.origin(violating.origin));
+    let limit = match rule {
+        Rule::Committed => "the newest version begun",
+        Rule::Token => "the version of its position",
+        _ => "the oldest version allowed",
+    };
     _ = writeln!(
         out,
-        "  the response shows {}, {} is {}",
+        "  the response shows {}, {limit} is {}",
         renderer.seen(&violating.seen),
-        if *rule == crate::rules::Rule::Committed {
-            "the newest version begun"
-        } else {
-            "the oldest version allowed"
-        },
         renderer.version(*floor)
     );
     _ = writeln!(
@@ -131,8 +131,14 @@ impl Renderer<'_> {
                 WriteOutcome::Open => "COMMIT has not returned yet".to_owned(),
                 WriteOutcome::RolledBack => "it was rolled back".to_owned(),
             };
-            let text =
-                format!("commit of version {} ({what}); {ended}", self.version(state.version));
+            let log = match state.log {
+                Some(LogInterval { from, at }) if from == at => format!(", position {at}"),
+                Some(LogInterval { from: 0, at }) => format!(", position up to {at}"),
+                Some(LogInterval { from, at }) => format!(", position {from} to {at}"),
+                None => String::new(),
+            };
+            let version = self.version(state.version);
+            let text = format!("commit of version {version} ({what}{log}); {ended}");
             let over = state.returned_ns().is_some_and(|returned| returned < from);
             (!over && begun > 0).then_some(Line { at: begun, text, needed: state.version == floor })
         };

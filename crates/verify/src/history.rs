@@ -28,6 +28,16 @@ pub enum WriteOutcome {
     RolledBack,
 }
 
+/// Interval of the database's log in which a commit lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogInterval {
+    /// Lowest position of a response that can reflect the commit; 0 if unknown.
+    pub from: u64,
+    /// A position that includes the commit: every response at it reflects the commit. Equal to
+    /// `from` where the database reports a commit's exact position.
+    pub at: u64,
+}
+
 /// One state of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyState {
@@ -41,8 +51,8 @@ pub struct KeyState {
     pub commit_sent_ns: Option<Ns>,
     /// Outcome of the write.
     pub outcome: WriteOutcome,
-    /// Log position that includes this commit, if the writer could learn it.
-    pub position: Option<u64>,
+    /// Its place in the log, if the writer could learn it. Later commits have later ones.
+    pub log: Option<LogInterval>,
 }
 
 impl KeyState {
@@ -78,16 +88,25 @@ impl History {
     /// are unknown.
     #[must_use]
     pub fn beginning_at(version: u64, present: bool, returned_ns: Ns) -> Self {
-        let outcome = WriteOutcome::Committed { returned_ns };
         let first = KeyState {
             version,
             present,
             transaction: 0,
             commit_sent_ns: Some(0),
-            outcome,
-            position: None,
+            outcome: WriteOutcome::Committed { returned_ns },
+            log: None,
         };
         Self { states: VecDeque::from([first]), pruned_absence: Some(0) }
+    }
+
+    /// Creates the history of a key that has had one state, of version 0, since before time 0 and
+    /// position 0.
+    #[must_use]
+    pub fn starting(present: bool) -> Self {
+        let mut history = Self { pruned_absence: None, ..Self::beginning_at(0, present, 0) };
+        let returned = WriteOutcome::Committed { returned_ns: 0 };
+        history.settle(0, returned, Some(LogInterval { from: 0, at: 0 }));
+        history
     }
 
     /// Returns the newest state, of any outcome.
@@ -103,16 +122,28 @@ impl History {
         self.states.iter().rev().find(|state| state.returned_ns().is_some())
     }
 
+    /// Returns the version of the next state.
+    #[must_use]
+    pub fn next_version(&self) -> u64 {
+        self.last().version + 1
+    }
+
+    /// Adds a state, which must have the next version.
+    pub fn push(&mut self, state: KeyState) {
+        debug_assert_eq!(state.version, self.next_version(), "versions increase by one");
+        self.states.push_back(state);
+    }
+
     /// Adds the next, uncommitted state and returns its version.
     pub fn stage(&mut self, present: bool, transaction: u64) -> u64 {
-        let version = self.last().version + 1;
-        self.states.push_back(KeyState {
+        let version = self.next_version();
+        self.push(KeyState {
             version,
             present,
             transaction,
             commit_sent_ns: None,
             outcome: WriteOutcome::Open,
-            position: None,
+            log: None,
         });
         version
     }
@@ -124,10 +155,10 @@ impl History {
         }
     }
 
-    /// Records the outcome of that state.
-    pub fn settle(&mut self, version: u64, outcome: WriteOutcome, position: Option<u64>) {
+    /// Records the outcome of that state, and its place in the log if known.
+    pub fn settle(&mut self, version: u64, outcome: WriteOutcome, log: Option<LogInterval>) {
         if let Some(state) = self.get_mut(version) {
-            (state.outcome, state.position) = (outcome, position);
+            (state.outcome, state.log) = (outcome, log);
         }
     }
 
@@ -169,10 +200,18 @@ impl History {
     #[must_use]
     pub fn certain_at(&self, position: u64) -> u64 {
         let contained = |state: &&KeyState| {
-            state.returned_ns().is_some()
-                && state.position.is_some_and(|position_of_it| position_of_it <= position)
+            state.returned_ns().is_some() && state.log.is_some_and(|log| log.at <= position)
         };
         self.states.iter().rev().find(contained).map_or(0, |state| state.version)
+    }
+
+    /// Returns the newest version that a response with this token may show; `None` if unknown.
+    #[must_use]
+    pub fn newest_at(&self, token: u64) -> Option<u64> {
+        let possible = |state: &&KeyState| {
+            state.may_be_seen_by(Ns::MAX) && state.log.is_none_or(|log| log.from <= token)
+        };
+        self.states.iter().rev().find(possible).map(|state| state.version)
     }
 
     /// Returns the version that this transaction gave the key, if it committed.
@@ -204,9 +243,11 @@ impl History {
     #[must_use]
     pub fn changed_near(&self, from: Ns, to: Ns, near: Ns) -> bool {
         let (from, to) = (from.saturating_sub(near), to.saturating_add(near));
-        self.states.iter().rev().any(|state| {
+        let over = |state: &KeyState| state.returned_ns().is_some_and(|returned| returned < from);
+        // Commits return in the order of their versions.
+        self.states.iter().rev().take_while(|state| !over(state)).any(|state| {
             let began_in_time = state.commit_sent_ns.is_some_and(|begun| 0 < begun && begun <= to);
-            began_in_time && state.returned_ns().is_some_and(|returned| returned >= from)
+            began_in_time && state.returned_ns().is_some()
         })
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
-use crate::history::{History, Ns, WriteOutcome};
+use crate::history::{History, LogInterval, Ns, WriteOutcome};
 use crate::observation::{Observation, Purge};
 use crate::rules::KeyChecker;
 use crate::shared_state::lock;
@@ -89,9 +89,9 @@ impl Ledger {
         key: u32,
         version: u64,
         outcome: WriteOutcome,
-        position: Option<u64>,
+        log: Option<LogInterval>,
     ) {
-        self.with(key, |entry| entry.checker.history.settle(version, outcome, position));
+        self.with(key, |entry| entry.checker.history.settle(version, outcome, log));
     }
 
     /// Remembers the version of an `ETag`.
@@ -115,8 +115,8 @@ impl Ledger {
     }
 
     /// Records a purge of one key, or of all.
-    pub(crate) fn purge(&self, key: Option<u32>, purge: Purge) {
-        let keys = key.map_or(self.keys(), |key| key..=key);
+    pub(crate) fn purge(&self, purge: Purge) {
+        let keys = purge.key.map_or(self.keys(), |key| key..=key);
         for key in keys {
             self.with(key, |entry| entry.checker.purge(purge));
         }

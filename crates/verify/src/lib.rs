@@ -1,6 +1,7 @@
 //! Independent checker of the consistency contract: it writes to a reserved table like any other
 //! program, reads it over HTTP through one or more instances, and checks every response against the
-//! contract. It shares no code with the service.
+//! contract. It shares no code with the service. The integration tests of `hotrow` record runs of
+//! their own and check them with the same rules.
 //!
 //! Reading order: [`rules`] (the contract, pure), [`history`] and [`observation`] (its inputs),
 //! [`counterexample`] (the description of a violation), [`plan`] and [`run`] (a run), `setup`,

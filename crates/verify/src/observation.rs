@@ -40,6 +40,19 @@ pub enum Origin {
     Balancer(u16),
 }
 
+impl Origin {
+    /// Returns whether a response with this status is a refusal that the contract allows: too many
+    /// requests, unavailable, too late; and of a balancer that it reached no instance.
+    #[must_use]
+    pub fn may_refuse_with(self, status: u16) -> bool {
+        match status {
+            429 | 503 | 504 => true,
+            502 => matches!(self, Self::Balancer(_)),
+            _ => false,
+        }
+    }
+}
+
 /// The form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
@@ -83,6 +96,17 @@ pub enum Requirement {
     },
 }
 
+impl Requirement {
+    /// Returns the value of `Hotrow-Min-Position`, if the request has one.
+    #[must_use]
+    pub fn position(self) -> Option<Position> {
+        match self {
+            Self::Any | Self::NoCache => None,
+            Self::Session { position, .. } | Self::OwnWrite { position, .. } => Some(position),
+        }
+    }
+}
+
 /// A response's claim about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
@@ -90,7 +114,7 @@ pub enum Claim {
     Version(u64),
     /// 404, or listed as missing.
     Absent,
-    /// A refusal that the contract allows; no claim about the record.
+    /// A refusal with this status; no claim about the record.
     Refused(u16),
     /// 400 for a position, as after a replacement of its log; no claim about the record.
     PositionRefused,
@@ -108,7 +132,7 @@ pub enum Outcome {
     /// Read by this request.
     Miss,
     /// Joined another request's read.
-    Wait,
+    Coalesced,
     /// From memory, beyond a bound by policy: point 2 is waived.
     Stale,
     /// Read because the request or the state of the feed required it.
@@ -118,8 +142,14 @@ pub enum Outcome {
 }
 
 /// All outcomes, for counts.
-pub const OUTCOMES: [Outcome; 6] =
-    [Outcome::Hit, Outcome::Miss, Outcome::Wait, Outcome::Stale, Outcome::Bypass, Outcome::None];
+pub const OUTCOMES: [Outcome; 6] = [
+    Outcome::Hit,
+    Outcome::Miss,
+    Outcome::Coalesced,
+    Outcome::Stale,
+    Outcome::Bypass,
+    Outcome::None,
+];
 
 impl Outcome {
     /// Parses the header.
@@ -128,7 +158,7 @@ impl Outcome {
         match text {
             Some("hit") => Self::Hit,
             Some("miss") => Self::Miss,
-            Some("wait") => Self::Wait,
+            Some("coalesced") => Self::Coalesced,
             Some("stale") => Self::Stale,
             Some("bypass") => Self::Bypass,
             _ => Self::None,
@@ -141,7 +171,7 @@ impl Outcome {
         match self {
             Self::Hit => "hit",
             Self::Miss => "miss",
-            Self::Wait => "wait",
+            Self::Coalesced => "coalesced",
             Self::Stale => "stale",
             Self::Bypass => "bypass",
             Self::None => "none",
@@ -150,6 +180,12 @@ impl Outcome {
 }
 
 impl Form {
+    /// Returns whether the request names several keys.
+    #[must_use]
+    pub fn is_batch(self) -> bool {
+        matches!(self, Self::BatchGet | Self::BatchPost)
+    }
+
     /// Returns its name for text and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -192,10 +228,20 @@ impl fmt::Display for Position {
 /// A purge through the admin API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
+    /// Key; `None`: the whole collection.
+    pub key: Option<u32>,
     /// Instance; admin APIs are given in the order of the instances.
     pub origin: Origin,
     /// Time just before the request was sent.
     pub sent_ns: Ns,
     /// Time just after its response.
     pub received_ns: Ns,
+}
+
+impl Purge {
+    /// Returns whether it includes the key.
+    #[must_use]
+    pub fn includes(&self, key: u32) -> bool {
+        self.key.is_none_or(|purged| purged == key)
+    }
 }

@@ -6,12 +6,6 @@ use crate::http::{Request, Response};
 use crate::observation::{Claim, Form, Observation, Origin, Outcome, Position, Requirement};
 use crate::row::{KeyType, version_of};
 
-/// Statuses that make no claim: too many requests, and the ones that the contract allows. 502 comes
-/// from a balancer.
-const REFUSALS: [u16; 3] = [429, 503, 504];
-/// Status of a balancer that reached no instance.
-const BAD_GATEWAY: u16 = 502;
-
 /// A read request.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadRequest {
@@ -58,23 +52,23 @@ impl ReadRequest {
         if self.form == Form::Head {
             request.method = "HEAD";
         }
-        // All keys of a batch have the same requirement, except for the version that it implies per
-        // key.
-        match self.keys.first().map(|(_, requirement)| *requirement) {
-            Some(Requirement::NoCache) => {
-                request.headers.push(("Cache-Control", "no-cache".to_owned()))
-            }
-            Some(
-                Requirement::Session { position, .. } | Requirement::OwnWrite { position, .. },
-            ) => {
-                request.headers.push(("Hotrow-Min-Position", position.to_string()));
-            }
-            Some(Requirement::Any) | None => {}
+        let requirement = self.requirement();
+        if requirement == Requirement::NoCache {
+            request.headers.push(("Cache-Control", "no-cache".to_owned()));
+        }
+        if let Some(position) = requirement.position() {
+            request.headers.push(("Hotrow-Min-Position", position.to_string()));
         }
         if let Some((_, etag)) = &self.known {
             request.headers.push(("If-None-Match", etag.clone()));
         }
         request
+    }
+
+    /// Returns the requirement of the first key. All keys of a batch have the same one, except for
+    /// the version that it implies per key.
+    fn requirement(&self) -> Requirement {
+        self.keys.first().map_or(Requirement::Any, |(_, requirement)| *requirement)
     }
 
     /// Interprets the response for each key. `version_of_etag` returns the version of a known
@@ -87,16 +81,10 @@ impl ReadRequest {
         version_of_etag: impl Fn(u32, &str) -> Option<u64>,
     ) -> Vec<Claim> {
         let all = |seen: Claim| vec![seen; self.keys.len()];
-        let wants_position = self.keys.iter().any(|(_, requirement)| {
-            matches!(requirement, Requirement::Session { .. } | Requirement::OwnWrite { .. })
-        });
         let key = self.keys.first().map_or(0, |(key, _)| *key);
         match (self.form, response.status()) {
-            (_, status) if REFUSALS.contains(&status) => all(Claim::Refused(status)),
-            (_, BAD_GATEWAY) if matches!(origin, Origin::Balancer(_)) => {
-                all(Claim::Refused(BAD_GATEWAY))
-            }
-            (_, 400) if wants_position => all(Claim::PositionRefused),
+            (_, status) if origin.may_refuse_with(status) => all(Claim::Refused(status)),
+            (_, 400) if self.requirement().position().is_some() => all(Claim::PositionRefused),
             (Form::BatchGet | Form::BatchPost, 200) => self.read_batch(&response.body, schema),
             (Form::Get | Form::Conditional, 200) => {
                 let record =

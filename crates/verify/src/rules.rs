@@ -2,7 +2,8 @@
 //! come out. Pure: no I/O, no clock, and no knowledge of the implementation.
 //!
 //! Each rule yields, for each response, the oldest version that it may show. A row states its
-//! version. A 404 states none and counts as any absence that the rules allow.
+//! version. A 404 states none and counts as any absence that the rules allow, unless its token
+//! determines which.
 //!
 //! Responses are checked in the order of their receipt. One submitted late is checked against
 //! everything received before its request was sent; responses checked in between are not checked
@@ -29,6 +30,8 @@ pub enum Rule {
     Age,
     /// Point 1: `no-cache`.
     NoCache,
+    /// Point 3: the response's own token.
+    Token,
     /// Point 3, with a token.
     Session,
     /// Point 3, with the position of a commit.
@@ -40,12 +43,13 @@ pub enum Rule {
 }
 
 /// All rules, for counts.
-pub const RULES: [Rule; 9] = [
+pub const RULES: [Rule; 10] = [
     Rule::Committed,
     Rule::Monotonic,
     Rule::Fresh,
     Rule::Age,
     Rule::NoCache,
+    Rule::Token,
     Rule::Session,
     Rule::OwnWrite,
     Rule::Purged,
@@ -62,6 +66,7 @@ impl Rule {
             Self::Fresh => "fresh",
             Self::Age => "age",
             Self::NoCache => "no_cache",
+            Self::Token => "token",
             Self::Session => "session",
             Self::OwnWrite => "own_write",
             Self::Purged => "purged",
@@ -75,7 +80,7 @@ impl Rule {
         match self {
             Self::Committed => "every response is a committed state, or a documented refusal",
             Self::Monotonic => {
-                "point 1, monotonic: a request received after an response with version v was fully \
+                "point 1, monotonic: a request received after a response with version v was fully \
                  sent never gets an older version of that key from that instance"
             }
             Self::Fresh => {
@@ -90,9 +95,13 @@ impl Rule {
                 "point 1, no-cache: the response is read from the database after the request \
                  arrived"
             }
+            Self::Token => {
+                "point 3, tokens: the response is the state at its own Hotrow-Position; where an \
+                 engine's positions are not exact, no newer"
+            }
             Self::Session => {
                 "point 3, sessions: with the Hotrow-Position of an earlier response as \
-                 Hotrow-Min-Position, an response of any instance is at least as new"
+                 Hotrow-Min-Position, a response of any instance is at least as new"
             }
             Self::OwnWrite => {
                 "point 3, read your writes: with the position of a commit as Hotrow-Min-Position, \
@@ -118,6 +127,22 @@ const AGE_ROUNDING_NS: Ns = SECOND / 2;
 pub struct ContractTerms {
     /// `cache.max_staleness`.
     pub max_staleness_ns: Ns,
+    /// Terms of tokens; `None` if the histories do not know where their commits lie in the log.
+    pub tokens: Option<TokenTerms>,
+}
+
+/// Terms of tokens: `Hotrow-Position` of responses, `Hotrow-Min-Position` of requests.
+///
+/// The histories must know the log interval of each commit, and positions must grow from one log to
+/// the next.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenTerms {
+    /// The log whose tokens are checked.
+    pub log: u64,
+    /// True if a response is the state at its token; otherwise the token is an upper bound.
+    pub exact: bool,
+    /// True if tokens may end, as with the restart of a server: a position may be refused with 400.
+    pub may_end: bool,
 }
 
 /// A violation of a rule.
@@ -127,7 +152,8 @@ pub struct Violation {
     pub rule: Rule,
     /// The response that violates it.
     pub observation: Observation,
-    /// The oldest version that the rule allows; for [`Rule::Committed`], the newest begun.
+    /// The oldest version that the rule allows; for [`Rule::Committed`], the newest begun; for
+    /// [`Rule::Token`], the newest allowed.
     pub floor: u64,
     /// The earlier response to which the rule refers, if any.
     pub earlier: Option<PriorResponse>,
@@ -149,8 +175,8 @@ pub struct PriorResponse {
 /// Result of checking one response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckResult {
-    /// The first violated rule.
-    pub violation: Option<Violation>,
+    /// The violated rules, in the order in which they are checked.
+    pub violations: Vec<Violation>,
     /// The rules that applied.
     pub applied: Vec<Rule>,
     /// Time from the return of a commit to the sending of the request, if its response did not show
@@ -176,6 +202,13 @@ struct Floor {
     earlier: Option<PriorResponse>,
 }
 
+/// What the token of a response says about its version.
+struct TokenBound {
+    newest: u64,
+    /// True if the response is of this version; false if it may be older.
+    exact: bool,
+}
+
 impl KeyChecker {
     /// Creates the checker of a key without responses.
     #[must_use]
@@ -191,33 +224,35 @@ impl KeyChecker {
 
     /// Checks one response and remembers it.
     pub fn check(&mut self, observation: &Observation, terms: &ContractTerms) -> CheckResult {
-        let candidates: Vec<u64> = match &observation.seen {
-            Claim::Refused(_) | Claim::PositionRefused | Claim::UnknownVersion => {
-                return CheckResult::default();
-            }
-            Claim::Invalid(_) => Vec::new(),
-            Claim::Version(version) if self.is_real(*version, observation.received_ns) => {
-                vec![*version]
-            }
-            Claim::Version(_) => Vec::new(),
-            Claim::Absent => self.history.absences(observation.received_ns).collect(),
+        let Some(candidates) = self.candidates(observation, terms) else {
+            return CheckResult::default();
         };
         let mut result = CheckResult { applied: vec![Rule::Committed], ..CheckResult::default() };
-        let violation = |rule, floor, earlier| {
-            Some(Violation { rule, observation: observation.clone(), floor, earlier })
+        let violation = |rule, floor, earlier| Violation {
+            rule,
+            observation: observation.clone(),
+            floor,
+            earlier,
         };
         let Some(&latest) = candidates.last() else {
             let newest = self.history.newest_commit_sent(observation.received_ns);
-            result.violation = violation(Rule::Committed, newest, None);
+            result.violations.push(violation(Rule::Committed, newest, None));
             return result;
         };
+        if let Some(TokenBound { newest, exact }) = self.token_bound(observation, terms) {
+            result.applied.push(Rule::Token);
+            let agrees = |version: &u64| *version == newest || !exact && *version < newest;
+            if !candidates.iter().any(agrees) {
+                result.violations.push(violation(Rule::Token, newest, None));
+            }
+        }
         let mut highest = 0;
         for floor in self.floors(observation, terms) {
             result.applied.push(floor.rule);
             if latest >= floor.version {
                 highest = highest.max(floor.version);
-            } else if result.violation.is_none() {
-                result.violation = violation(floor.rule, floor.version, floor.earlier);
+            } else {
+                result.violations.push(violation(floor.rule, floor.version, floor.earlier));
             }
         }
         // The oldest that all rules allow: a 404 claims no more than it states.
@@ -228,12 +263,50 @@ impl KeyChecker {
         result
     }
 
+    /// Returns the committed versions that the response may mean, oldest first; `None` if it makes
+    /// no claim that can be checked.
+    fn candidates(&self, observation: &Observation, terms: &ContractTerms) -> Option<Vec<u64>> {
+        let received = observation.received_ns;
+        match &observation.seen {
+            Claim::UnknownVersion => None,
+            Claim::Refused(status) if observation.origin.may_refuse_with(*status) => None,
+            Claim::PositionRefused
+                if observation.requirement.position().is_some()
+                    && terms.tokens.is_none_or(|tokens| tokens.may_end) =>
+            {
+                None
+            }
+            Claim::Refused(_) | Claim::PositionRefused | Claim::Invalid(_) => Some(Vec::new()),
+            Claim::Version(version) => {
+                Some(Vec::from_iter(self.is_real(*version, received).then_some(*version)))
+            }
+            Claim::Absent => {
+                let mut absences: Vec<u64> = self.history.absences(received).collect();
+                let by_token = self.token_bound(observation, terms).filter(|bound| bound.exact);
+                if let Some(TokenBound { newest, .. }) = by_token
+                    && self.history.get(newest).is_some_and(|state| !state.present)
+                {
+                    absences.retain(|version| *version == newest);
+                }
+                Some(absences)
+            }
+        }
+    }
+
     /// Returns whether a response received at that time may show a row of that version.
     fn is_real(&self, version: u64, received_ns: Ns) -> bool {
         // A discarded row was checked by its own bytes.
         let seen =
             |state: &crate::history::KeyState| state.present && state.may_be_seen_by(received_ns);
         self.history.is_pruned(version) || self.history.get(version).is_some_and(seen)
+    }
+
+    fn token_bound(&self, observation: &Observation, terms: &ContractTerms) -> Option<TokenBound> {
+        let tokens = terms.tokens?;
+        let token = observation.position.filter(|position| position.log == tokens.log)?;
+        let newest = self.history.newest_at(token.at)?;
+        // A batch's token is the largest of several: no record of the batch is newer.
+        Some(TokenBound { newest, exact: tokens.exact && !observation.form.is_batch() })
     }
 
     fn floors(&self, observation: &Observation, terms: &ContractTerms) -> Vec<Floor> {
@@ -256,11 +329,14 @@ impl KeyChecker {
             let age = u64::from(age_s) * SECOND + AGE_ROUNDING_NS;
             add(Rule::Age, self.history.certain_before(sent.saturating_sub(age)), None);
         }
+        // The version that the requested position includes.
+        let position = observation.requirement.position().filter(|_| terms.tokens.is_some());
+        let included = position.map_or(0, |position| self.history.certain_at(position.at));
         match observation.requirement {
             Requirement::Any => {}
             Requirement::NoCache => add(Rule::NoCache, self.history.certain_before(sent), None),
-            Requirement::Session { floor, .. } => add(Rule::Session, floor, None),
-            Requirement::OwnWrite { floor, .. } => add(Rule::OwnWrite, floor, None),
+            Requirement::Session { floor, .. } => add(Rule::Session, floor.max(included), None),
+            Requirement::OwnWrite { floor, .. } => add(Rule::OwnWrite, floor.max(included), None),
         }
         let purges = self.purges.get(&observation.origin);
         if let Some(purge) =
@@ -285,7 +361,7 @@ impl KeyChecker {
         if observation.outcome == Outcome::Stale {
             return 0;
         }
-        let hidden = self.history.iter().filter(|state| state.version > version);
+        let hidden = self.history.iter().rev().take_while(|state| state.version > version);
         let returned = hidden.filter_map(crate::history::KeyState::returned_ns).min();
         returned.map_or(0, |returned| observation.sent_ns.saturating_sub(returned))
     }

@@ -172,7 +172,8 @@ impl Running {
         let shared = Arc::new(SharedState::default());
         let losses = Arc::new(FailureCounts::default());
         let max_staleness_ns = u64::try_from(plan.max_staleness.as_nanos()).unwrap_or(u64::MAX);
-        let checker = Checker::new(ledger.clone(), ContractTerms { max_staleness_ns });
+        let checker =
+            Checker::new(ledger.clone(), ContractTerms { max_staleness_ns, tokens: None });
         let batch_ids_max = plan.batch_ids_max;
         let (board_too, losses_too) = (shared.clone(), losses.clone());
         let common = Common {

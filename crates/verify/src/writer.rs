@@ -10,7 +10,7 @@ use hotrow_measure::clock::Nanos;
 use crate::database::{
     Change, ChangeKind, DatabaseError, TransactionEnd, TransactionOutcome, Writer,
 };
-use crate::history::{Ns, WriteOutcome};
+use crate::history::{LogInterval, Ns, WriteOutcome};
 use crate::ledger::Ledger;
 use crate::random::{Random, Zipf};
 use crate::shared_state::{BackOff, SharedState};
@@ -177,9 +177,10 @@ impl WriterThread {
             changes.iter().filter(|change| change.kind == ChangeKind::Delete).count() as u64,
         );
         if let (Some(position), Some(last)) = (self.writer.position(), changes.last()) {
-            changes.iter().for_each(|change| {
-                self.ledger.settle(change.key, change.version, outcome, Some(position))
-            });
+            let log = Some(LogInterval { from: 0, at: position });
+            changes
+                .iter()
+                .for_each(|change| self.ledger.settle(change.key, change.version, outcome, log));
             self.shared.committed(position, last.key);
         }
     }

@@ -133,7 +133,7 @@ fn calls_from_before_the_opening_do_not_count_as_probes() {
 enum Step {
     Wait(u64),
     Ask,
-    Tell(usize, Outcome, u64),
+    Record(usize, Outcome, u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -145,7 +145,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         1 => (0_u64..3000).prop_map(Step::Wait),
         6 => Just(Step::Ask),
-        5 => (any::<usize>(), outcome, any::<u64>()).prop_map(|(i, o, r)| Step::Tell(i, o, r)),
+        5 => (any::<usize>(), outcome, any::<u64>()).prop_map(|(i, o, r)| Step::Record(i, o, r)),
     ];
     prop::collection::vec(step, 0..400)
 }
@@ -250,7 +250,7 @@ proptest! {
             match step {
                 Step::Wait(ms) => witness.now = witness.now.after(Duration::from_millis(ms)),
                 Step::Ask => witness.ask(),
-                Step::Tell(index, outcome, random) => witness.record(index, outcome, random),
+                Step::Record(index, outcome, random) => witness.record(index, outcome, random),
             }
         }
         // From now on the database works, and every call in flight is cancelled.

@@ -174,16 +174,16 @@ fn hit_ratios(traffic: Traffic, intruder: Intruder, rate: f64) -> (f64, f64) {
     let ranks = Ranks::new(traffic);
     let mut random = Random(1);
     let mut evenly = Random(2);
-    let calm = Shard::new();
+    let baseline = Shard::new();
     let disturbed = Shard::new();
     for _ in 0..WARM_UP {
         let id = id_of_rank(ranks.next(&mut random));
-        calm.read(id, Some(BODY));
+        baseline.read(id, Some(BODY));
         disturbed.read(id, Some(BODY));
     }
     let requests = (ITEMS as f64 / rate) as u64;
     let requests = requests.max(2 * ITEMS);
-    let mut calm_hits = 0_u64;
+    let mut baseline_hits = 0_u64;
     let mut disturbed_hits = 0_u64;
     let mut due = 0.0;
     let mut at = 0;
@@ -201,25 +201,26 @@ fn hit_ratios(traffic: Traffic, intruder: Intruder, rate: f64) -> (f64, f64) {
             at += 1;
         }
         let id = id_of_rank(ranks.next(&mut random));
-        calm_hits += u64::from(calm.read(id, Some(BODY)));
+        baseline_hits += u64::from(baseline.read(id, Some(BODY)));
         disturbed_hits += u64::from(disturbed.read(id, Some(BODY)));
     }
     let percent = |hits: u64| 100.0 * hits as f64 / requests as f64;
-    (percent(calm_hits), percent(disturbed_hits))
+    (percent(baseline_hits), percent(disturbed_hits))
 }
 
 fn costs_at_most_a_point(intruder: Intruder, rates: &[f64]) {
     let mut complaints = Vec::new();
     for traffic in [Traffic::TwoParts, Traffic::Zipf(0.8), Traffic::Zipf(1.0)] {
         for rate in rates {
-            let (calm, disturbed) = hit_ratios(traffic, intruder, *rate);
+            let (baseline, disturbed) = hit_ratios(traffic, intruder, *rate);
             println!(
-                "{traffic:?}, {intruder:?} at {rate} of the others' rate: {calm:.2} % falls to \
+                "{traffic:?}, {intruder:?} at {rate} of the others' rate: {baseline:.2} % falls to \
                  {disturbed:.2} %"
             );
-            if calm - disturbed > POINTS_MAX {
-                complaints
-                    .push(format!("{traffic:?} at {rate}: from {calm:.2} % to {disturbed:.2} %"));
+            if baseline - disturbed > POINTS_MAX {
+                complaints.push(format!(
+                    "{traffic:?} at {rate}: from {baseline:.2} % to {disturbed:.2} %"
+                ));
             }
         }
     }
@@ -239,7 +240,7 @@ fn random_reads_of_everything_cost_the_others_at_most_a_point_of_hit_ratio() {
 #[test]
 fn requests_for_missing_ids_cost_the_others_nothing() {
     for rate in [0.5, 10.0] {
-        let (calm, disturbed) = hit_ratios(Traffic::TwoParts, Intruder::AsksForMissing, rate);
-        assert!((calm - disturbed).abs() < f64::EPSILON, "{calm} % falls to {disturbed} %");
+        let (baseline, disturbed) = hit_ratios(Traffic::TwoParts, Intruder::AsksForMissing, rate);
+        assert!((baseline - disturbed).abs() < f64::EPSILON, "{baseline} % falls to {disturbed} %");
     }
 }

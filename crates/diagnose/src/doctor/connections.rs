@@ -1,6 +1,6 @@
 //! Limits on concurrently open connections.
 
-use super::goal::Goal;
+use super::Goal;
 use super::limit_verdict::{Allowance, Commands, LimitVerdict, Sufficiency, Unit, rounded_up};
 use super::limits::Limits;
 use super::{Rule, read_optional, read_value};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::goal::Goal;
+use super::Goal;
 use crate::root::ProbeError;
 
 /// A limit that leaves less than this share of the goal in reserve is tight.

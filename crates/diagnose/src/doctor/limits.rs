@@ -1,13 +1,10 @@
 //! The limits of this machine and this process, read once.
 
-use crate::probe::conntrack::{self, Conntrack};
-use crate::probe::cpu::{self, CpuStat};
-use crate::probe::cpuinfo;
-use crate::probe::files::{self, FileNr};
+use crate::probe::cpu::{self, CpuStat, LoadAverage};
 use crate::probe::group::{self, Groups};
-use crate::probe::limits::{self as process, ProcessLimits};
-use crate::probe::loadavg::{self, LoadAverage};
+use crate::probe::limits::{self, FileNr, ProcessLimits};
 use crate::probe::memory::{self, Memory};
+use crate::probe::network::{self, Conntrack};
 use crate::probe::ports::{self, Ports};
 use crate::probe::status::{self, Status};
 use crate::root::{ProbeError, ProbeErrorKind, ProbeResult, Root};
@@ -96,14 +93,14 @@ impl Limits {
         let status = root.parse(status::OWN_FILE, status::parse);
         Self {
             page_bytes,
-            process: root.parse(process::OWN_FILE, process::parse),
+            process: root.parse(limits::OWN_FILE, limits::parse),
             own_users: root
                 .parse(status::OWN_USERS_FILE, |text| Some(status::is_first_namespace(text))),
             own_maps: root.parse("proc/self/maps", |text| Some(text.lines().count() as u64)),
             user_threads: status.clone().and_then(|status| user_threads(root, status.user)),
             status,
             nr_open: root.value("proc/sys/fs/nr_open"),
-            files: root.parse(files::FILE, files::parse),
+            files: root.parse(limits::FILES_FILE, limits::parse_files),
             somaxconn: root.value("proc/sys/net/core/somaxconn"),
             syn_backlog: root.value(&ipv4("tcp_max_syn_backlog")),
             syncookies: root.value(&ipv4("tcp_syncookies")),
@@ -113,13 +110,13 @@ impl Limits {
             tcp_rmem: root.parse(&ipv4("tcp_rmem"), three),
             tcp_wmem: root.parse(&ipv4("tcp_wmem"), three),
             tcp_mem: root.parse(&ipv4("tcp_mem"), three),
-            conntrack: conntrack::read(root),
+            conntrack: network::read_conntrack(root),
             threads_max: root.value("proc/sys/kernel/threads-max"),
             pid_max: root.value("proc/sys/kernel/pid_max"),
             max_map_count: root.value("proc/sys/vm/max_map_count"),
             overcommit: root.value("proc/sys/vm/overcommit_memory"),
-            load: root.parse(loadavg::FILE, loadavg::parse),
-            memory: root.parse(memory::FILE, memory::parse),
+            load: root.parse(cpu::LOADAVG_FILE, cpu::parse_load),
+            memory: root.parse(memory::MEMINFO_FILE, memory::parse_meminfo),
             groups: Groups::of(root, "self").map(|groups| groups.limits()),
             cpus: root.parse("sys/devices/system/cpu/online", status::parse_list),
             cpu_times: root.parse(cpu::FILE, cpu::parse),
@@ -127,7 +124,7 @@ impl Limits {
             huge_pages: text("sys/kernel/mm/transparent_hugepage/enabled"),
             clock_source: text(&clock("current")),
             clock_sources: text(&clock("available")),
-            hypervisor: root.parse(cpuinfo::FILE, |text| Some(is_virtual(text))),
+            hypervisor: root.parse(cpu::CPUINFO_FILE, |text| Some(is_virtual(text))),
         }
     }
 }

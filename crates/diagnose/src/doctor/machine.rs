@@ -1,6 +1,6 @@
 //! Settings that limit nothing but cost speed or make measurements unreliable.
 
-use super::goal::Goal;
+use super::Goal;
 use super::limit_verdict::{Commands, LimitVerdict, Sufficiency};
 use super::limits::Limits;
 use super::{Rule, read_optional, read_value};

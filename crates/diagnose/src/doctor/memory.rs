@@ -1,6 +1,6 @@
 //! Memory cost of connections and threads.
 
-use super::goal::Goal;
+use super::Goal;
 use super::limit_verdict::{
     Allowance, Commands, LimitVerdict, RESERVE, Sufficiency, Unit, rounded_up,
 };

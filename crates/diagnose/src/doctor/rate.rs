@@ -1,8 +1,8 @@
 //! Limits on connections per second, and on requests per second.
 
-use super::goal::{Goal, RECONNECT_S};
 use super::limit_verdict::{Allowance, Commands, LimitVerdict, Unit, rounded_up, whole};
 use super::limits::Limits;
+use super::{Goal, RECONNECT_S};
 use super::{Rule, read_optional, read_value};
 use crate::root::ProbeResult;
 

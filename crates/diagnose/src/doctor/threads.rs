@@ -1,6 +1,6 @@
 //! Limits on threads.
 
-use super::goal::Goal;
+use super::Goal;
 use super::limit_verdict::{Allowance, Commands, LimitVerdict, Unit, rounded_up};
 use super::limits::Limits;
 use super::{Rule, read_optional, read_value};

@@ -194,8 +194,9 @@ impl Effect {
     /// Returns a reason when a change makes requests fail: the remaining rate is then not
     /// comparable.
     fn fails_more(&self) -> Option<String> {
-        let [unchanged, changed] = [self.trouble(|pair| pair.0), self.trouble(|pair| pair.1)]
-            .map(|trouble| trouble.failed_share);
+        let [unchanged, changed] =
+            [self.failure_rates(|pair| pair.0), self.failure_rates(|pair| pair.1)]
+                .map(|rates| rates.failed_share);
         (changed - unchanged > FAILED_MORE)
             .then(|| format!("with this change {:.0} % failed", changed * 100.0))
     }
@@ -248,7 +249,7 @@ impl Effect {
             |pair: &(TrialMeasurement, TrialMeasurement)| pair.0,
             |pair: &(TrialMeasurement, TrialMeasurement)| pair.1,
         ]
-        .map(|of| self.trouble(of));
+        .map(|of| self.failure_rates(of));
         let failed = before.failed_share >= FAILED_SHARE_MIN;
         let overflows = before.overflows_per_s >= OVERFLOWS_PER_S_MIN;
         if !failed && !overflows {
@@ -273,7 +274,7 @@ impl Effect {
         }
     }
 
-    fn trouble(
+    fn failure_rates(
         &self,
         of: impl Fn(&(TrialMeasurement, TrialMeasurement)) -> TrialMeasurement,
     ) -> FailureRates {
@@ -297,7 +298,14 @@ impl Effect {
                 "requests that lie unread cannot be seen here".to_owned(),
             );
         };
+        let before: Option<Vec<f64>> =
+            self.pairs.iter().map(|(unchanged, _)| unchanged.unread_share).collect();
+        let before = before.as_deref().and_then(median);
         match self.ratio() {
+            // A change that moves nothing confirms nothing.
+            Some(_) if before.is_none_or(|before| before < most) => PredictionResult::Unclear(
+                "hardly any request was unread before the change, too".to_owned(),
+            ),
             Some(ratio) if ratio >= UNCHANGED_RATIO_MIN && unread < most => PredictionResult::True,
             // A single look may find fewer unread requests than there are, for example before the
             // generator has sent the next.
@@ -333,11 +341,12 @@ impl Effect {
             .map_or_else(|| "no answers".to_owned(), |ratio| format!("{ratio:.2} times the rate"));
         match prediction {
             Prediction::FailuresEnd => {
-                let (before, after) = (self.trouble(|pair| pair.0), self.trouble(|pair| pair.1));
+                let (before, after) =
+                    (self.failure_rates(|pair| pair.0), self.failure_rates(|pair| pair.1));
                 let percent =
                     |part: fn(&FailureRates) -> f64| (part(&after) * 100.0, part(&before) * 100.0);
-                let (failed, failed_before) = percent(|trouble| trouble.failed_share);
-                let (dropped, dropped_before) = percent(|trouble| trouble.overflows_per_answer);
+                let (failed, failed_before) = percent(|rates| rates.failed_share);
+                let (dropped, dropped_before) = percent(|rates| rates.overflows_per_answer);
                 let failures = format!("{failed:.1} % failures instead of {failed_before:.1} %");
                 let drops = format!(
                     "{dropped:.1} dropped connections per 100 answers instead of \

@@ -52,6 +52,10 @@ const UNREAD_NONE: f64 = 0.3;
 const UNREAD_EXTRA: f64 = 1.5;
 /// Rate ratio that must be answered with [`RATE_UP`]; less than the second value refutes.
 const RATE_KEPT: (f64, f64) = (1.25, 1.2);
+/// Rate at which failures by rate must end, over that of the expected responses.
+const RATE_CAP: f64 = 0.7;
+/// Lower rates are not tried, in requests per second: a trial would see too few of them.
+const RATE_CAP_RPS_MIN: f64 = 10.0;
 /// Busy share of the CPUs from which slowing the generator and slowing the CPUs cannot be
 /// distinguished.
 const MACHINE_FULL: f64 = 0.9;
@@ -117,7 +121,9 @@ pub(super) fn plan(class: LimitClass, context: &Context) -> Plan {
         LimitClass::Throttled => saturated(context),
         LimitClass::TooFewWorkers => too_few_workers(context),
         LimitClass::Bandwidth => bandwidth(context),
-        LimitClass::AcceptQueue | LimitClass::Ports => crowded(context, !context.keepalive),
+        LimitClass::AcceptQueue => crowded(context, !context.keepalive),
+        LimitClass::Ports => slower(context, crowded(context, !context.keepalive)),
+        LimitClass::Failures => slower(context, crowded(context, false)),
         LimitClass::OpenFiles => crowded(context, false),
         LimitClass::Generator => generator(context),
         LimitClass::NoneFound => none_found(context),
@@ -367,6 +373,19 @@ fn crowded(context: &Context, keep: bool) -> Plan {
         expectations,
         "fewer at once, or kept ones, do not fail; the evidence shows which resource",
     );
+    Plan { combine: Combine::Any, pace: TrialLoad::AsLoaded, generator_may_be_full: true, ..plan }
+}
+
+/// Adds a lower rate, which failures by rate need: ports in TIME_WAIT and the tokens of a bucket
+/// follow it, not the connections.
+fn slower(context: &Context, plan: Plan) -> Plan {
+    let rate = RATE_CAP * context.answered_rps;
+    if rate < RATE_CAP_RPS_MIN {
+        return plan;
+    }
+    let cap = Expectation { change: Change::RateCap(rate), prediction: Prediction::FailuresEnd };
+    let expectations = [cap].into_iter().chain(plan.expectations).collect();
+    let plan = confirmed_by(expectations, "a lower rate, or fewer at once, does not fail");
     Plan { combine: Combine::Any, pace: TrialLoad::AsLoaded, generator_may_be_full: true, ..plan }
 }
 

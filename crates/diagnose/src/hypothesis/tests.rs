@@ -43,6 +43,7 @@ fn context() -> Context {
         threads_max: 4,
         target_rps: None,
         target_max_rps: None,
+        answered_rps: 1_000.0,
         kept: false,
         keepalive: true,
         get: true,

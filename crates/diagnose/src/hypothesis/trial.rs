@@ -17,6 +17,8 @@ pub struct Context {
     pub target_rps: Option<f64>,
     /// Maximum rate that may be requested, in requests per second.
     pub target_max_rps: Option<f64>,
+    /// Expected responses per second.
+    pub answered_rps: f64,
     /// True if the target rate was kept; false in a closed loop.
     pub kept: bool,
     /// True if connections are kept open.
@@ -64,6 +66,8 @@ pub enum Change {
     Keepalive,
     /// The target rate, multiplied by this.
     Rate(f64),
+    /// At most this many requests per second, also in a closed loop.
+    RateCap(f64),
 }
 
 /// The workload model of a trial.

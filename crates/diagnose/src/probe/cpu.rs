@@ -133,3 +133,64 @@ impl CpuTime {
         })
     }
 }
+
+/// The processor model.
+pub const CPUINFO_FILE: &str = "proc/cpuinfo";
+/// Fields with the model name, in order of preference: x86 has the first, Arm only numbers, others
+/// one of the rest.
+const MODEL_FIELDS: [&str; 5] = ["model name", "Model", "cpu model", "uarch", "CPU part"];
+/// Longest accepted name, in bytes.
+const MODEL_BYTES_MAX: usize = 200;
+
+/// Returns the name of the first processor; `None` when absent.
+#[must_use]
+pub fn parse_model(text: &str) -> Option<String> {
+    let field = |name: &str| {
+        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        fields
+            .find(|(field, value)| field.trim() == name && !value.trim().is_empty())
+            .map(|(_, value)| value.trim())
+    };
+    let name = MODEL_FIELDS.iter().find_map(|name| field(name))?;
+    (name.len() <= MODEL_BYTES_MAX).then(|| name.to_owned())
+}
+
+/// Load and number of threads.
+pub const LOADAVG_FILE: &str = "proc/loadavg";
+
+/// The relevant fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoadAverage {
+    /// Runnable or I/O-blocked threads; exponentially decaying mean of one minute.
+    pub one_minute: f64,
+    /// Currently runnable threads.
+    pub running: u64,
+    /// Threads of the machine, the kernel's included; in a container too.
+    pub threads: u64,
+}
+
+/// Parses `0.20 0.18 0.12 1/80 11206`.
+#[must_use]
+pub fn parse_load(text: &str) -> Option<LoadAverage> {
+    let mut words = text.split_ascii_whitespace();
+    let one_minute: f64 = number(&mut words)?;
+    let (running, threads) = words.nth(2)?.split_once('/')?;
+    one_minute.is_finite().then_some(())?;
+    Some(LoadAverage { one_minute, running: running.parse().ok()?, threads: threads.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_name_is_taken() {
+        let x86 = "processor\t: 0\nmodel\t\t: 85\nmodel name\t: Xeon @ 2.0GHz\nflags : a \
+                   b\n\nprocessor : 1\n";
+        let arm = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd0c\n";
+        assert_eq!(parse_model(x86).as_deref(), Some("Xeon @ 2.0GHz"));
+        assert_eq!(parse_model(arm).as_deref(), Some("0xd0c"));
+        assert_eq!(parse_model("processor : 0\nmodel name :\n"), None);
+        assert_eq!(parse_model(&format!("model name : {}", "x".repeat(MODEL_BYTES_MAX + 1))), None);
+    }
+}

@@ -50,22 +50,22 @@ fn pressure_is_read_if_present() {
 
 #[test]
 fn memory_is_read() {
-    let memory = tree("linux-6.18-vm").parse(memory::FILE, memory::parse).unwrap();
+    let memory = tree("linux-6.18-vm").parse(memory::MEMINFO_FILE, memory::parse_meminfo).unwrap();
     assert_eq!(memory.total, 24_684_092 * 1024);
     assert!(
         memory.available < memory.total
             && memory.swap_total == 0
             && memory.commit_limit == 12_342_044 * 1024
     );
-    let vm = tree("linux-4.18-el8").parse(vmstat::FILE, vmstat::parse).unwrap();
+    let vm = tree("linux-4.18-el8").parse(memory::VMSTAT_FILE, memory::parse_vmstat).unwrap();
     assert_eq!(
         (vm.major_faults, vm.scanned_direct, vm.stalls, vm.oom_kills),
         (4321, 900, 321, Some(2))
     );
-    let later = vmstat::VmStat { stalls: 331, ..vm };
+    let later = memory::VmStat { stalls: 331, ..vm };
     assert_eq!(
         later.since(&vm),
-        vmstat::VmStat { stalls: 10, oom_kills: Some(0), ..vmstat::VmStat::default() }
+        memory::VmStat { stalls: 10, oom_kills: Some(0), ..memory::VmStat::default() }
     );
 }
 
@@ -119,25 +119,22 @@ fn the_network_is_read() {
         (segments.passive_opens, segments.established, segments.retransmitted),
         (70_000, 56, 300)
     );
-    let trouble = tree("linux-4.18-el8").parse(tcp::NETSTAT_FILE, tcp::parse_errors).unwrap();
-    assert_eq!(
-        (trouble.listen_overflows, trouble.listen_drops, trouble.half_open_drops),
-        (11, 13, 2)
-    );
+    let errors = tree("linux-4.18-el8").parse(tcp::NETSTAT_FILE, tcp::parse_errors).unwrap();
+    assert_eq!((errors.listen_overflows, errors.listen_drops, errors.half_open_drops), (11, 13, 2));
     let new = tree("linux-6.18-vm").parse(tcp::NETSTAT_FILE, tcp::parse_errors).unwrap();
     assert_eq!((new.syncookies_sent, new.aborts_on_memory), (0, 0));
-    let sockets = root.parse(sockstat::FILE, sockstat::parse).unwrap();
+    let sockets = root.parse(network::SOCKSTAT_FILE, network::parse_sockstat).unwrap();
     assert_eq!(
         (sockets.in_use, sockets.orphans, sockets.time_wait, sockets.memory_pages),
         (56, 1, 1200, 25)
     );
     for (name, cpus) in [("linux-4.18-el8", 4_u64), ("linux-5.10-debian", 8)] {
-        let softnet = tree(name).parse(softnet::FILE, softnet::parse).unwrap();
+        let softnet = tree(name).parse(network::SOFTNET_FILE, network::parse_softnet).unwrap();
         assert_eq!(softnet.processed, 0x1000 * cpus * (cpus + 1) / 2, "{name}");
         assert_eq!(softnet.dropped, 5 * cpus * (cpus - 1) / 2, "{name}");
     }
-    let before = softnet::Softnet { processed: u64::from(u32::MAX), ..softnet::Softnet::default() };
-    let after = softnet::Softnet { processed: 4, ..before };
+    let before = network::Softnet { processed: u64::from(u32::MAX), ..network::Softnet::default() };
+    let after = network::Softnet { processed: 4, ..before };
     assert_eq!(after.since(&before).processed, 5, "32 bits begin anew");
 }
 
@@ -163,9 +160,12 @@ fn sockets_are_read_one_by_one() {
 #[test]
 fn tables_of_the_network_have_sizes() {
     let root = tree("linux-4.18-el8");
-    let table = conntrack::Conntrack { count: 536, max: 65_536, time_wait_s: 120 };
-    assert_eq!(conntrack::read(&root), Ok(table));
-    assert_eq!(conntrack::read(&tree("container-v1")).unwrap_err().why, ProbeErrorKind::Missing);
+    let table = network::Conntrack { count: 536, max: 65_536, time_wait_s: 120 };
+    assert_eq!(network::read_conntrack(&root), Ok(table));
+    assert_eq!(
+        network::read_conntrack(&tree("container-v1")).unwrap_err().why,
+        ProbeErrorKind::Missing
+    );
     assert_eq!(ports::read(&root).map(|ports| ports.count()), Ok(28_232));
     assert_eq!(ports::read(&tree("linux-5.10-debian")).map(|ports| ports.count()), Ok(28_232 - 11));
     assert_eq!(ports::parse_reserved("1-40000,65535", 32_768, 60_999), Some(7233));
@@ -195,9 +195,9 @@ fn processes_are_read() {
         (status::parse_list("0-3,8"), status::parse_list("3-0"), status::parse_list("")),
         (Some(5), None, None)
     );
-    let load = el8.parse(loadavg::FILE, loadavg::parse).unwrap();
+    let load = el8.parse(cpu::LOADAVG_FILE, cpu::parse_load).unwrap();
     assert_eq!((load.one_minute, load.running, load.threads), (0.2, 3, 412));
-    let files = el8.parse(files::FILE, files::parse).unwrap();
+    let files = el8.parse(limits::FILES_FILE, limits::parse_files).unwrap();
     assert_eq!((files.open, files.max), (2048, 790_000));
 }
 
@@ -328,25 +328,25 @@ fn limits_of_both_group_versions_are_read() {
 type Parser = (&'static str, fn(&str) -> bool);
 
 const PARSERS: [Parser; 22] = [
-    (cpuinfo::FILE, |text| cpuinfo::parse(text).is_some()),
+    (cpu::CPUINFO_FILE, |text| cpu::parse_model(text).is_some()),
     (cpu::FILE, |text| cpu::parse(text).is_some()),
     (pressure::CPU_FILE, |text| pressure::parse(text).is_some()),
-    (memory::FILE, |text| memory::parse(text).is_some()),
-    (vmstat::FILE, |text| vmstat::parse(text).is_some()),
+    (memory::MEMINFO_FILE, |text| memory::parse_meminfo(text).is_some()),
+    (memory::VMSTAT_FILE, |text| memory::parse_vmstat(text).is_some()),
     (disk::FILE, |text| disk::parse(text).is_some()),
     (interface::FILE, |text| interface::parse(text).is_some()),
     (tcp::SNMP_FILE, |text| tcp::parse_segments(text).is_some()),
     (tcp::NETSTAT_FILE, |text| tcp::parse_errors(text).is_some()),
-    (sockstat::FILE, |text| sockstat::parse(text).is_some()),
+    (network::SOCKSTAT_FILE, |text| network::parse_sockstat(text).is_some()),
     (sockets::FILE, |text| sockets::parse(text).is_some()),
-    (softnet::FILE, |text| softnet::parse(text).is_some()),
+    (network::SOFTNET_FILE, |text| network::parse_softnet(text).is_some()),
     (ports::RANGE_FILE, |text| ports::parse_range(text).is_some()),
     (ports::RESERVED_FILE, |text| ports::parse_reserved(text, 1, 9).is_some()),
-    (files::FILE, |text| files::parse(text).is_some()),
+    (limits::FILES_FILE, |text| limits::parse_files(text).is_some()),
     (limits::OWN_FILE, |text| limits::parse(text).is_some()),
     (status::OWN_FILE, |text| status::parse(text).is_some()),
     (status::OWN_FILE, |text| status::parse_switches(text).is_some()),
-    (loadavg::FILE, |text| loadavg::parse(text).is_some()),
+    (cpu::LOADAVG_FILE, |text| cpu::parse_load(text).is_some()),
     ("proc/self/stat", |text| task::parse(1, text).is_some()),
     ("proc/self/stat", |text| task::parse_state(text).is_some()),
     ("proc/self/schedstat", |text| task::parse_schedstat(text).is_some()),

@@ -29,8 +29,8 @@ const UNCONFIRMED_FACTOR: f64 = 0.5;
 const NO_LOAD_FACTOR: f64 = 0.6;
 
 pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
-    let trouble = samples.tcp_errors?;
-    let per_s = trouble.listen_overflows as f64 / samples.span.as_secs_f64();
+    let errors = samples.tcp_errors?;
+    let per_s = errors.listen_overflows as f64 / samples.span.as_secs_f64();
     if !per_s.is_finite() || per_s < OVERFLOWS_PER_S {
         return None;
     }
@@ -38,7 +38,7 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     let mut evidence = vec![format!(
         "{} times a segment found the queue of a listener full, and {} were dropped \
          (ListenOverflows, ListenDrops)",
-        trouble.listen_overflows, trouble.listen_drops
+        errors.listen_overflows, errors.listen_drops
     )];
     let sure = match samples.load {
         Some(load) => {

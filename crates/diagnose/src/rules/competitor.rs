@@ -1,7 +1,7 @@
 //! Another process uses the CPUs.
 
 use super::cpu_demand::{cpu_contention, taken};
-use super::finding::{Finding, LimitClass, confidence, number, percent};
+use super::finding::{Finding, LimitClass, confidence, number, percent, up_to};
 use crate::samples::{OtherProcess, Role, Samples, WatchedProcess};
 
 /// Share of all CPUs from which they are busy.
@@ -40,7 +40,10 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     }
     let named = others(samples).take(NAMED);
     let named: Vec<String> = named
-        .map(|other| format!("{} ({}) uses {:.2} CPUs", other.name, other.pid, other.cores))
+        .map(|other| match other.processes {
+            0 | 1 => format!("process {} ({}) uses {:.2} CPUs", other.pid, other.name, other.cores),
+            n => format!("{n} processes named {} use {:.2} CPUs", other.name, other.cores),
+        })
         .collect();
     let mut evidence = vec![
         format!(
@@ -49,7 +52,7 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
             percent(busy),
             percent(share)
         ),
-        format!("process {}", named.join(", process ")),
+        named.join(", "),
     ];
     let waited = samples
         .with_role(Role::Service)
@@ -65,8 +68,6 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
         class: LimitClass::Competitor,
         confidence: confidence(share, OTHERS, OTHERS_FULL) * held_up,
         evidence,
-        counterfactual: format!(
-            "without that work, or on a machine of its own, up to {left:.1} times the rate"
-        ),
+        counterfactual: format!("without that work, or on a machine of its own{}", up_to(left)),
     })
 }

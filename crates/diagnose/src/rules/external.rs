@@ -19,6 +19,8 @@ const WAITED_BELOW: f64 = 0.2;
 const WAITING: f64 = 0.5;
 /// Share from which they certainly do.
 const WAITING_FULL: f64 = 0.9;
+/// CPUs used by another program from which it is named.
+const BESIDE: f64 = 0.2;
 /// Share from which threads visibly wait for something other than a peer.
 const OTHERWISE: f64 = 0.5;
 
@@ -72,7 +74,10 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
             // From outside, a lock or a sleep looks the same.
             Known::NoHolder => 0.55,
         },
-        evidence: evidence(load, worked, busy, held.as_ref(), peer),
+        evidence: evidence(load, worked, busy, held.as_ref(), peer)
+            .into_iter()
+            .chain(beside(samples))
+            .collect(),
         counterfactual: counterfactual(peer),
     })
 }
@@ -122,6 +127,21 @@ fn evidence(
         peer.map(|peer| format!("it holds {} connections to {}", peer.connections, peer.address)),
     );
     evidence
+}
+
+/// Names the program that uses the most CPU time beside the service: often what it waits for.
+fn beside(samples: &Samples) -> Option<String> {
+    let mut programs = samples.others.iter().filter(|other| !other.name.starts_with('['));
+    let busiest = programs.next().filter(|other| other.cores >= BESIDE)?;
+    Some(format!(
+        "beside it, {} process{} named {} use{} {:.2} of {} CPUs",
+        busiest.processes,
+        if busiest.processes == 1 { "" } else { "es" },
+        busiest.name,
+        if busiest.processes == 1 { "s" } else { "" },
+        busiest.cores,
+        samples.cores.len()
+    ))
 }
 
 fn counterfactual(peer: Option<Peer>) -> String {

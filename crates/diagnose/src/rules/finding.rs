@@ -41,6 +41,8 @@ pub enum LimitClass {
     Generator,
     /// A proxy in front of the service.
     Proxy,
+    /// Requests are refused or fail.
+    Failures,
     /// Nothing was at its limit.
     NoneFound,
 }
@@ -83,15 +85,24 @@ impl LimitClass {
             Self::Competitor => "CPU: another process uses it",
             Self::Generator => "the load generator",
             Self::Proxy => "the proxy in front",
+            Self::Failures => "failures: requests are refused or fail",
             Self::NoneFound => "no limit was found",
         }
     }
 }
 
+/// Smaller gains are no reason for a change.
+const GAIN_MIN: f64 = 1.15;
+
 /// Returns a confidence that grows from 0.5 at `from` to 0.95 at `full` and stays there.
 pub(super) fn confidence(value: f64, from: f64, full: f64) -> f64 {
     let part = if full > from { ((value - from) / (full - from)).clamp(0.0, 1.0) } else { 1.0 };
     0.5 + 0.45 * part
+}
+
+/// Formats a possible gain; nothing where it is too small to be advice.
+pub(super) fn up_to(times: f64) -> String {
+    if times >= GAIN_MIN { format!(", up to {times:.1} times the rate") } else { String::new() }
 }
 
 /// Formats a share in percent.

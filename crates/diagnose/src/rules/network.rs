@@ -121,16 +121,14 @@ fn queued(samples: &Samples) -> Option<Finding> {
 
 fn loss(samples: &Samples) -> Option<Finding> {
     let segments = samples.segments.filter(|segments| segments.sent >= SEGMENTS_MIN)?;
-    let trouble = samples.tcp_errors.unwrap_or_default();
+    let errors = samples.tcp_errors.unwrap_or_default();
     // Tail loss probes (RFC 8985) are also sent when only the response is slow, and a full accept
     // queue drops segments that the path carried.
     let here =
         samples.processes.iter().any(|process| matches!(process.role, Role::Service | Role::Proxy));
-    let dropped_here = if here { trouble.listen_drops } else { 0 };
-    let lost = segments
-        .retransmitted
-        .saturating_sub(trouble.sent_for_nothing)
-        .saturating_sub(dropped_here);
+    let dropped_here = if here { errors.listen_drops } else { 0 };
+    let lost =
+        segments.retransmitted.saturating_sub(errors.sent_for_nothing).saturating_sub(dropped_here);
     let again = lost as f64 / segments.sent as f64;
     let dropped = samples.softnet.map_or(0, |softnet| softnet.dropped);
     if again < RETRANSMITTED {

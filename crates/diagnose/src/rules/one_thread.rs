@@ -2,7 +2,7 @@
 //! With one request at a time there is never work for two threads: `too_few` handles that.
 
 use super::cpu_demand::granted;
-use super::finding::{Finding, LimitClass, confidence, percent};
+use super::finding::{Finding, LimitClass, confidence, percent, up_to};
 use crate::samples::{Role, Samples, WatchedProcess};
 
 /// CPU share from which a thread has no capacity left.
@@ -55,10 +55,9 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
         confidence: confidence(first.busy / granted, BUSY, FULL),
         evidence,
         counterfactual: format!(
-            "spread the work of this thread over {} (more workers): up to {:.1} \
-            times the rate",
+            "spread the work of this thread over {} CPUs (more workers or processes){}",
             samples.cores.len(),
-            1.0 + idle
+            up_to(1.0 + idle)
         ),
     })
 }

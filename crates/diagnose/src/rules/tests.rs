@@ -10,13 +10,14 @@ use super::*;
 use crate::probe::cpu::CpuShares;
 use crate::probe::disk::DiskRate;
 use crate::probe::group::{GroupCounters, Groups};
-use crate::probe::softnet::Softnet;
+use crate::probe::memory::VmStat;
+use crate::probe::network::Softnet;
 use crate::probe::tcp::{Segments, TcpErrors};
-use crate::probe::vmstat::VmStat;
 use crate::root::{ProbeError, ProbeErrorKind, Root};
 use crate::sampler::Sampler;
 use crate::samples::{
-    AcceptQueue, GeneratorLoad, Link, Occupancy, Peer, Role, Thread, WatchedProcess,
+    AcceptQueue, FailureKind, Failures, GeneratorLoad, Link, Occupancy, Peer, Role, Thread,
+    WatchedProcess,
 };
 
 fn thread(busy: f64) -> Thread {
@@ -64,7 +65,13 @@ fn quiet(busy: f64) -> Samples {
 /// A plant: the change of a quiet machine, and the expected finding.
 type Plant = (LimitClass, fn(&mut Samples));
 
-const PLANTS: [Plant; 17] = [
+const PLANTS: [Plant; 18] = [
+    (LimitClass::Failures, |s| {
+        s.load = s.load.map(|load| GeneratorLoad {
+            failures: Some(Failures { share: 0.12, kind: FailureKind::Status(503) }),
+            ..load
+        });
+    }),
     (LimitClass::AllCpus, |s| {
         s.cores = vec![CpuShares { busy: 0.97, interrupts: 0.2, ..CpuShares::default() }; 4];
         s.processes[0] = process(10, Role::Service, &[0.9, 0.9, 0.8, 0.8]);

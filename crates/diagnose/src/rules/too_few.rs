@@ -13,7 +13,7 @@ const WORKED: f64 = 0.5;
 /// Share from which they certainly are.
 const WORKED_FULL: f64 = 0.9;
 /// Share of the connections with an unread request, from which workers are too few.
-const UNREAD: f64 = 0.3;
+pub(super) const UNREAD: f64 = 0.3;
 /// Share from which they certainly are.
 const UNREAD_FULL: f64 = 0.8;
 /// Use of a disk above which workers may wait for it.
@@ -22,6 +22,8 @@ const DISK_BELOW: f64 = 0.5;
 const MEMORY_BELOW: f64 = 0.1;
 /// Share of the decisive threads from which a state decides.
 const MOST: f64 = 0.5;
+/// Fewer CPUs used by the service are no work that others wait for.
+const RUNNING: f64 = 0.5;
 /// Confidence factor when workers wait for a peer: more workers help only if the peer takes more
 /// requests at once.
 const PEER_FACTOR: f64 = 0.7;
@@ -32,11 +34,26 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     workers.or_else(|| (busy < IDLE_BELOW).then(|| connections(samples, busy)).flatten())
 }
 
+/// Returns the largest share of a service's connections with a request that it has not read; 0
+/// where unknown.
+pub(super) fn unread_share(samples: &Samples) -> f64 {
+    let shares = samples.with_role(Role::Service).map(|process| unread(samples, process));
+    shares.fold(0.0, f64::max)
+}
+
+/// Returns the share of the connections on which a request is unread, or that wait to be accepted.
+fn unread(samples: &Samples, process: &WatchedProcess) -> f64 {
+    let connections = samples.load.map_or(0, |load| load.connections).max(1) as f64;
+    let queued = process.accept_queue.map_or(0.0, |queue| queue.waiting as f64 / connections);
+    process.unread_share.unwrap_or(0.0).max(queued.min(1.0))
+}
+
 /// Requests are unread while CPUs are idle.
 fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
-    let unread = |process: &WatchedProcess| process.unread_share.filter(|share| *share >= UNREAD);
-    let (process, share) =
-        samples.with_role(Role::Service).find_map(|process| Some((process, unread(process)?)))?;
+    let (process, share) = samples
+        .with_role(Role::Service)
+        .map(|process| (process, unread(samples, process)))
+        .find(|(_, share)| *share >= UNREAD)?;
     let working = process.threads.iter().any(|thread| thread.busy >= IDLE_BELOW);
     // Throttling would affect more workers too.
     let throttled = process.group.is_some_and(|group| group.throttled_periods > 0);
@@ -49,7 +66,8 @@ fn workers(samples: &Samples, busy: f64) -> Option<Finding> {
     let doubt = held.map_or(Some(1.0), doubt)?;
     let mut evidence = vec![
         format!(
-            "on {} of the connections of process {} a request lies unread",
+            "on {} of the connections of process {} a request lies unread, or they wait to be \
+             accepted",
             percent(share),
             process.pid
         ),
@@ -78,7 +96,7 @@ fn doubt(held: ThreadStates) -> Option<f64> {
     match held {
         _ if most(held.disk) => None,
         // Running threads, even if serialized, are not blocked.
-        _ if most(held.running) => None,
+        _ if most(held.running) && held.running >= RUNNING => None,
         _ if most(held.peer) => Some(PEER_FACTOR),
         _ => Some(1.0),
     }

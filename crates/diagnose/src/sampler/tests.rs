@@ -46,15 +46,16 @@ fn a_file_is_read_again_and_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("proc/net")).unwrap();
     let (root, mut buffer) = (Root::at(folder.path()), Vec::new());
-    let mut open = OpenFile::new(softnet::FILE);
-    let write = |text: &str| std::fs::write(folder.path().join(softnet::FILE), text).unwrap();
+    let mut open = OpenFile::new(network::SOFTNET_FILE);
+    let write =
+        |text: &str| std::fs::write(folder.path().join(network::SOFTNET_FILE), text).unwrap();
     for lines in [1_u64, 5000, 2] {
         write(&"00000003 00000001 00000000\n".repeat(lines as usize));
-        let seen = open.parse(&root, &mut buffer, softnet::parse).unwrap();
+        let seen = open.parse(&root, &mut buffer, network::parse_softnet).unwrap();
         assert_eq!((seen.processed, seen.dropped), (3 * lines, lines));
     }
     write("x");
-    let garbled = open.parse(&root, &mut buffer, softnet::parse).unwrap_err();
+    let garbled = open.parse(&root, &mut buffer, network::parse_softnet).unwrap_err();
     assert_eq!(garbled.why, ProbeErrorKind::Malformed("x".to_owned()));
 }
 

@@ -8,7 +8,7 @@ use super::{OtherProcess, WatchedProcess};
 use crate::process::{Stat, TICK, descendants};
 use crate::sampler::EndpointSample;
 
-/// Most processes kept.
+/// Most programs kept.
 const OTHERS_MAX: usize = 5;
 /// Deepest ancestry followed.
 const ANCESTORS_MAX: usize = 64;
@@ -52,14 +52,34 @@ pub(super) fn others(
         (cores > 0.0 && cores.is_finite()).then(|| OtherProcess {
             pid: stat.pid,
             name: stat.shown_name(),
+            processes: 1,
             cores,
         })
     };
-    let mut others: Vec<OtherProcess> =
-        new.iter().filter(|stat| !ours.contains(&stat.pid)).filter_map(other).collect();
-    others.sort_by(|one, other| other.cores.total_cmp(&one.cores));
-    others.truncate(OTHERS_MAX);
-    others
+    by_name(new.iter().filter(|stat| !ours.contains(&stat.pid)).filter_map(other).collect())
+}
+
+/// Adds up the processes of one name: a database or a build is many of them. Returns the busiest
+/// first, at most [`OTHERS_MAX`].
+fn by_name(mut processes: Vec<OtherProcess>) -> Vec<OtherProcess> {
+    processes.sort_by(|one, other| other.cores.total_cmp(&one.cores));
+    let mut at: HashMap<String, usize> = HashMap::new();
+    let mut programs: Vec<OtherProcess> = Vec::new();
+    for process in processes {
+        match at.get(&process.name).and_then(|at| programs.get_mut(*at)) {
+            Some(program) => {
+                program.processes += 1;
+                program.cores += process.cores;
+            }
+            None => {
+                at.insert(process.name.clone(), programs.len());
+                programs.push(process);
+            }
+        }
+    }
+    programs.sort_by(|one, other| other.cores.total_cmp(&one.cores));
+    programs.truncate(OTHERS_MAX);
+    programs
 }
 
 /// Returns the CPU time in the interval of a process that the first sample lacks. If it started

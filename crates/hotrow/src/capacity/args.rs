@@ -10,7 +10,7 @@ use hotrow_load::plan::{RATE_MAX, RATE_MIN, Rate};
 use crate::diagnosis::watch_args::WatchArgs;
 use crate::load::args::{ArrivalsArg, Objectives, TargetArgs, objectives};
 use crate::tui::terminal::ProgressArgs;
-use hotrow_cli::units::duration;
+use hotrow_cli::duration;
 
 /// Shortest step: a shorter one holds too few samples of the machine.
 const STEP_MIN: Duration = Duration::from_millis(100);

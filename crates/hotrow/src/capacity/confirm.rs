@@ -14,8 +14,7 @@ use super::open_search::SearchTask;
 use super::progress_text;
 use super::report::{Report, SearchResult};
 use super::step_result::StepResult;
-use crate::diagnosis::result::DiagnosisResult;
-use crate::diagnosis::trials;
+use crate::diagnosis::{DiagnosisResult, show_trial};
 use crate::load::args::ArrivalsArg;
 
 /// Maximum time of the tests, within `--time`.
@@ -34,7 +33,7 @@ pub(super) fn diagnosis(
         return DiagnosisResult::default();
     };
     let mut diagnosis =
-        DiagnosisResult { findings: step.findings.clone(), verdict: None, interrupted: false };
+        DiagnosisResult { findings: step.findings.clone(), ..DiagnosisResult::default() };
     let left = task.args.time.saturating_sub(Duration::from_secs_f64(report.took_s)).min(TIME_MAX);
     let Some(mut context) = step
         .context
@@ -52,7 +51,7 @@ pub(super) fn diagnosis(
     let limits = TrialLimits { rate_max, changes, ..TrialLimits::of(step.length, left) };
     let hypotheses = (diagnosis.findings.clone(), context);
     task.shown.tests(left, || progress_text::known(&report.result));
-    let mut on_event = |event: TrialEvent<'_>| trials::show(task.shown, &event);
+    let mut on_event = |event: TrialEvent<'_>| show_trial(task.shown, &event);
     diagnosis.verdict =
         Some(confirm::confirm(&config, watch, hypotheses, limits, task.stop, &mut on_event));
     diagnosis.interrupted = task.stop.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use super::report::{Closed, Open, Report, SearchResult};
 use super::step_result::StepResult;
 use crate::diagnosis::json::{FindingReport, VerdictReport};
 use crate::load::json::{Micros, ObjectiveReport};
-use hotrow_trial::format::rounded;
+use hotrow_load::format::rounded;
 
 /// Version of the result's shape.
 const SCHEMA: &str = "hotrow.capacity/1";
@@ -47,6 +47,8 @@ struct Target<'a> {
 #[derive(Serialize)]
 struct Interval<'a> {
     slo: &'a str,
+    /// `errors<1%` was added to the demanded objectives.
+    errors_assumed: bool,
     arrivals: &'static str,
     low: Option<BoundReport>,
     high: Option<BoundReport>,
@@ -193,6 +195,7 @@ impl<'a> Interval<'a> {
         };
         Self {
             slo: &open.slo,
+            errors_assumed: open.errors_assumed,
             arrivals: open.arrivals,
             low: open.found.kept.map(bound),
             high: open.found.refuted.map(bound),

@@ -36,13 +36,13 @@ use self::args::CapacityArgs;
 use self::open_search::SearchTask;
 use self::report::{Closed, Open, Report, SearchResult};
 use self::step_result::StepResult;
-use crate::diagnosis::result::{DiagnosisResult, stop_flag};
 use crate::diagnosis::watch_args;
+use crate::diagnosis::{DiagnosisResult, stop_flag};
 use crate::doctor;
 use crate::load::args::ArrivalsArg;
 use crate::load::{LoadError, html, resolve};
 use crate::tui::ProgressDisplay;
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::output::{self, OutputFile};
 
@@ -138,8 +138,13 @@ fn search(
             print_line(std::io::stderr(), &page::progress(step));
         }
     };
-    let objectives: &[Objective] = args.slo.as_ref().map_or(&[], |slo| &slo.0);
-    let task = SearchTask { config, objectives, args, stop, shown: &shown };
+    let mut objectives = args.slo.as_ref().map_or(Vec::new(), |slo| slo.0.clone());
+    let errors_assumed = !args.closed && !objectives.iter().any(Objective::bounds_errors);
+    if errors_assumed {
+        objectives.push(Objective::FEW_ERRORS);
+    }
+    let task =
+        SearchTask { config, objectives: &objectives, errors_assumed, args, stop, shown: &shown };
     let begun = Nanos::now();
     let mut steps = Vec::new();
     let (result, gone) = if args.closed {
@@ -191,6 +196,7 @@ fn found(task: &SearchTask<'_>, found: search::Found, steps: &[StepResult]) -> O
     Open {
         slo: slo.join(","),
         objectives: task.objectives.to_vec(),
+        errors_assumed: task.errors_assumed,
         arrivals: match task.args.arrivals {
             ArrivalsArg::Uniform => "uniform",
             ArrivalsArg::Poisson => "poisson",

@@ -25,6 +25,8 @@ use crate::tui::ProgressDisplay;
 pub(super) struct SearchTask<'a> {
     pub(super) config: &'a Config,
     pub(super) objectives: &'a [Objective],
+    /// The last objective was not demanded: [`Objective::FEW_ERRORS`].
+    pub(super) errors_assumed: bool,
     pub(super) args: &'a CapacityArgs,
     pub(super) stop: &'a Arc<AtomicBool>,
     pub(super) shown: &'a ProgressDisplay,

@@ -1,6 +1,7 @@
 //! The human-readable result: text for a terminal, and an HTML page with plots.
 
 use hotrow_diagnose::rules::finding::Finding;
+use hotrow_load::objective::Objective;
 use hotrow_load::stats::CensoredNs;
 use hotrow_report::document::{Block, Cell, Column, Document, Table};
 use hotrow_report::numbers::{cores, micros, number, percent};
@@ -10,7 +11,7 @@ use hotrow_trial::capacity::usl::Uncertain;
 use super::plots;
 use super::report::{Closed, Report, SearchResult};
 use super::step_result::StepResult;
-use hotrow_trial::format::{counted, known};
+use hotrow_load::format::{counted, known};
 
 /// Findings shown besides the named one, the most certain first.
 const FINDINGS_MAX: usize = 2;
@@ -27,8 +28,16 @@ fn document(report: &Report, command: Option<&str>) -> Document {
     // Terminal and Markdown omit drawings, and headings that contain only drawings.
     let mut blocks = vec![Block::Answer(report.answer())];
     match &report.result {
-        SearchResult::Open(open) => blocks
-            .extend(open.noise(&report.steps).into_iter().chain(open.doubt()).map(Block::Warning)),
+        SearchResult::Open(open) => {
+            let warnings = open.noise(&report.steps).into_iter().chain(open.doubt());
+            blocks.extend(warnings.map(Block::Warning));
+            blocks.extend(open.errors_assumed.then(|| {
+                Block::Text(format!(
+                    "No objective bounds the errors, so {} was added to them.",
+                    Objective::FEW_ERRORS
+                ))
+            }));
+        }
         SearchResult::Closed(closed) => {
             blocks.extend(closed.noise().map(Block::Warning));
             blocks.push(Block::Text(closed.law()));

@@ -11,7 +11,7 @@ use hotrow_trial::capacity::{closed, usl};
 
 use super::report::{Closed, Open, Report, SearchResult};
 use super::step_result::StepResult;
-use hotrow_trial::format::counted;
+use hotrow_load::format::counted;
 
 /// Factor between latencies from which the scale is logarithmic.
 const LINEAR_UP_TO: f64 = 20.0;

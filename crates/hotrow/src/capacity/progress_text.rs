@@ -7,7 +7,7 @@ use hotrow_trial::capacity::search::{Found, Purpose, Trial};
 use super::report::SearchResult;
 use super::step_result::StepResult;
 use crate::tui::view::{StepRow, Tone};
-use hotrow_trial::format::counted;
+use hotrow_load::format::counted;
 
 /// Returns the display row of a completed step.
 pub(super) fn row(step: &StepResult) -> StepRow {

@@ -1,6 +1,7 @@
 //! The complete result of a search, and its meaning. Texts, pages and JSON are made from it alone.
 
 use hotrow_diagnose::rules::finding::Finding;
+use hotrow_load::bottleneck::BUSY_SHARE;
 use hotrow_load::objective::Objective;
 use hotrow_report::numbers::{grouped, number, percent};
 use hotrow_report::plot::{Rule, RulePosition};
@@ -11,8 +12,8 @@ use hotrow_trial::capacity::usl::Fit;
 
 use super::advice::Advice;
 use super::step_result::StepResult;
-use crate::diagnosis::result::DiagnosisResult;
-use hotrow_trial::format::counted;
+use crate::diagnosis::DiagnosisResult;
+use hotrow_load::format::counted;
 
 /// Ratio of the interval's ends from which it is wide and explained.
 const WIDE: f64 = 1.1;
@@ -60,6 +61,8 @@ pub(super) enum SearchResult {
 pub(super) struct Open {
     pub(super) slo: String,
     pub(super) objectives: Vec<Objective>,
+    /// `errors<1%` was added, because none of the demanded objectives bounds the errors.
+    pub(super) errors_assumed: bool,
     pub(super) arrivals: &'static str,
     pub(super) found: Found,
     pub(super) rate_max_rps: f64,
@@ -108,9 +111,9 @@ impl Report {
         let answer = match (&self.result, &self.gone) {
             // No step lost too many requests.
             (SearchResult::Open(open), Some(_)) => format!("{} with {}.", open.so_far(), open.slo),
-            (SearchResult::Open(open), None) => open.answer(),
+            (SearchResult::Open(open), None) => open.answer(self.remedy()),
             (SearchResult::Closed(closed), Some(_)) => format!("{}.", closed.so_far()),
-            (SearchResult::Closed(closed), None) => closed.answer(),
+            (SearchResult::Closed(closed), None) => closed.answer(self.remedy()),
         };
         match &self.gone {
             Some(why) => {
@@ -125,6 +128,16 @@ impl Report {
             None => answer,
         }
     }
+
+    /// Returns the advice for a generator that was the limit.
+    fn remedy(&self) -> &'static str {
+        if self.steps.iter().any(|step| step.generator_share >= BUSY_SHARE) {
+            "Add threads (-t), or load from another machine"
+        } else {
+            "Its threads were not full, so others had its CPUs: search again when the machine is \
+             idle, or load from another"
+        }
+    }
 }
 
 impl Open {
@@ -136,7 +149,7 @@ impl Open {
         format!("{} requests/s were kept {how}", number(kept.rate_rps))
     }
 
-    fn answer(&self) -> String {
+    fn answer(&self, remedy: &str) -> String {
         let rate = |bound: search::Bound| number(bound.rate_rps);
         let so_far = self.so_far();
         let slo = &self.slo;
@@ -162,7 +175,7 @@ impl Open {
             ),
             (search::End::GeneratorLimited, Some(_), Some(high)) => format!(
                 "The bound was not found: {so_far} with {slo}, and at {} the generator was the \
-                 limit. Add threads (-t), or load from another machine.",
+                 limit. {remedy}.",
                 rate(high)
             ),
             (search::End::NothingKept, _, Some(high)) => {
@@ -171,6 +184,11 @@ impl Open {
                     rate(high)
                 )
             }
+            (search::End::TimeUp, _, Some(high)) if high.generator => format!(
+                "The time was up before the interval was narrow: {so_far} with {slo}; at {} the \
+                 generator was the limit. {remedy}.",
+                rate(high)
+            ),
             (search::End::TimeUp, _, high) => format!(
                 "The time was up before the interval was narrow: {so_far} with {slo}{}. Give it \
                  more --time.",
@@ -178,11 +196,9 @@ impl Open {
             ),
             (search::End::Harmed, ..) => format!("{HARM}; {so_far} with {slo}."),
             (search::End::Interrupted, ..) => format!("Interrupted: {so_far} with {slo}."),
-            (search::End::GeneratorLimited, ..) => {
-                "The bound was not found: the generator was the limit at every rate. Add threads \
-                 (-t), or load from another machine."
-                    .to_owned()
-            }
+            (search::End::GeneratorLimited, ..) => format!(
+                "The bound was not found: the generator was the limit at every rate. {remedy}."
+            ),
             (search::End::Found | search::End::NothingKept, ..) => {
                 format!("The bound was not found: {so_far} with {slo}.")
             }
@@ -268,18 +284,19 @@ impl Closed {
         })
     }
 
-    fn answer(&self) -> String {
+    fn answer(&self, remedy: &str) -> String {
+        const NONE: &str = "no throughput was measured that is the target's own";
         let Some((connections, _)) = self.knee else {
             let before = match self.end {
                 closed::End::Harmed => HARM_CLOSED,
                 closed::End::Interrupted => "Interrupted",
                 closed::End::TimeUp => "The time was up (give it more --time)",
                 closed::End::GeneratorLimited => {
-                    "The generator was the limit; add threads (-t), or load from another machine"
+                    return format!("The generator was the limit: {NONE}. {remedy}.");
                 }
                 closed::End::Knee | closed::End::StillRising => "Ended",
             };
-            return format!("{before}: no throughput was measured that is the target's own.");
+            return format!("{before}: {NONE}.");
         };
         let reached = self.so_far();
         let most = self.levels.iter().map(|level| level.connections).max().unwrap_or(connections);
@@ -295,7 +312,7 @@ impl Closed {
             }
             closed::End::GeneratorLimited => format!(
                 "The bound was not found: {reached}, and with more connections the generator was \
-                 the limit. Add threads (-t), or load from another machine."
+                 the limit. {remedy}."
             ),
             closed::End::TimeUp => {
                 format!("The time was up: {reached} so far. Give it more --time.")

@@ -6,7 +6,7 @@ use hotrow_diagnose::rules::finding::{Finding, LimitClass};
 use hotrow_diagnose::samples::{Role, Samples};
 use hotrow_load::bottleneck::{self, RATE_KEPT, RateCause};
 use hotrow_load::objective::{ObjectiveResult, ObjectiveStatus};
-use hotrow_load::outcome::Outcome;
+use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_load::run::Config;
 use hotrow_load::stats::CensoredNs;
 use hotrow_trial::capacity::certainty::Score;
@@ -50,7 +50,6 @@ impl StepResult {
     pub(super) fn new(outcome: &Outcome, samples: Option<&Samples>) -> Self {
         let total = &outcome.total;
         let counts = &total.counts;
-        let failed = counts.errors.total() + counts.timeouts + counts.unsent;
         let services = samples.filter(|samples| samples.with_role(Role::Service).next().is_some());
         Self {
             rate_rps: None,
@@ -62,11 +61,8 @@ impl StepResult {
             answered_rps: outcome.throughput_rps(),
             p50: total.latency.quantile(0.5),
             p99: total.latency.quantile(0.99),
-            failed_share: if counts.scheduled > 0 {
-                failed as f64 / counts.scheduled as f64
-            } else {
-                0.0
-            },
+            failed_share: total.latency.unbounded_count() as f64
+                / (total.latency.count().max(1)) as f64,
             generator_share: outcome.cpu_share(),
             cpu_busy: samples.and_then(Samples::busy),
             cpus: samples.map(|samples| samples.cores.len()).filter(|cpus| *cpus > 0),
@@ -125,13 +121,17 @@ pub(super) fn verdict(
     }
 }
 
-/// Returns whether more requests were lost than the user allows, or no response was as expected.
+/// Returns whether more requests were lost than the user allows, no response was as expected, or
+/// the target stopped answering.
 /// Rejections are responses: a server may reject excess load.
 pub(super) fn harmed(outcome: &Outcome, abort_share: f64) -> bool {
     let counts = &outcome.total.counts;
     let errors = &counts.errors;
     let lost = errors.reset + errors.closed + errors.malformed + counts.timeouts;
-    (counts.ok == 0 && counts.scheduled > 0) || lost as f64 > abort_share * counts.sent as f64
+    let stopped = matches!(outcome.end, RunEnd::StoppedAnswering { .. });
+    stopped
+        || (counts.ok == 0 && counts.scheduled > 0)
+        || lost as f64 > abort_share * counts.sent as f64
 }
 
 /// Returns whether as many responses arrived as requests were due, except for those in flight at
@@ -145,7 +145,6 @@ fn rate_kept(outcome: &Outcome) -> bool {
 #[cfg(test)]
 mod tests {
     use hotrow_load::objective::{self, parse};
-    use hotrow_load::outcome::RunEnd;
     use hotrow_load::stats::LoadStats;
 
     use super::*;
@@ -153,7 +152,8 @@ mod tests {
     /// One second of 1,000 requests, some of them rejected and some without a response in it.
     fn said(slo: &str, refused: u64, unanswered: u64) -> search::Verdict {
         let mut total = LoadStats::default();
-        total.latency.answered.record_n(1_000_000, 1_000);
+        total.latency.answered.record_n(1_000_000, 1_000 - refused);
+        total.latency.record_unbounded(1_000_000, refused);
         let counts = &mut total.counts;
         (counts.scheduled, counts.sent, counts.ok) = (1_000, 1_000, 1_000 - refused);
         counts.ok_in_window = 1_000 - refused - unanswered;
@@ -177,5 +177,7 @@ mod tests {
         assert_eq!(said("errors<5%", 40, 0), search::Verdict::Kept);
         assert_eq!(said("errors<5%", 60, 0), search::Verdict::Missed);
         assert_eq!(said("errors<5%", 0, 40), search::Verdict::Missed, "a queue that grows");
+        assert_eq!(said("p95<1s,errors<5%", 40, 0), search::Verdict::Kept);
+        assert_eq!(said("p99<1s,errors<5%", 40, 0), search::Verdict::Missed, "beyond any bound");
     }
 }

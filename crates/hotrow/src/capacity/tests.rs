@@ -14,6 +14,7 @@ fn report(end: End, kept: Option<Bound>, refuted: Option<Bound>) -> Report {
     let open = Open {
         slo: "p99<10ms".to_owned(),
         objectives: parse("p99<10ms").unwrap(),
+        errors_assumed: false,
         arrivals: "poisson",
         found: Found { kept, refuted, end, noise: Noise::default() },
         rate_max_rps: 1_000.0,
@@ -155,13 +156,13 @@ fn each_key_is_described() {
     let step = StepResult {
         judged,
         noise: None,
-        findings: crate::diagnosis::result::example().findings,
+        findings: crate::diagnosis::example().findings,
         ..StepResult::new(&crate::load::json::tests::outcome(), None)
     };
     let mut whole = Report {
         steps: vec![step],
         at_limit: Some(0),
-        diagnosis: crate::diagnosis::result::example(),
+        diagnosis: crate::diagnosis::example(),
         ..report(End::Found, Some(bound(900.0, true)), Some(bound(940.0, true)))
     };
     whole.next = advice(&whole, true);

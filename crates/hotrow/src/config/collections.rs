@@ -1,6 +1,7 @@
 //! `[collections.NAME]`: the tables to serve, each under its name.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
@@ -10,7 +11,7 @@ use hotrow_types::key::KEY_PARTS_MAX;
 
 use super::problem::shown;
 use super::reader::Section;
-use super::resolve::{TTL, Ttl};
+use super::units::TTL;
 
 const COLLECTIONS_MAX: usize = 1_000;
 /// Longest name of a collection or a source.
@@ -26,6 +27,12 @@ pub(super) struct Collections {
     pub(super) server: Vec<Collection>,
     pub(super) cache: Vec<CollectionPolicy>,
     pub(super) source: Vec<CollectionConfig>,
+}
+
+/// Lifetimes of entries where a collection sets none.
+pub(super) struct Ttl {
+    pub(super) ttl: Duration,
+    pub(super) negative_ttl: Duration,
 }
 
 /// Properties of the source that the rules for collections depend on.

@@ -8,11 +8,9 @@
 //! and value.
 
 mod admin;
-mod bytes;
 mod collections;
-mod concurrency;
 mod expand;
-mod overload;
+mod limits;
 mod problem;
 mod rate;
 mod reader;

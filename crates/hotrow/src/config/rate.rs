@@ -10,7 +10,7 @@ use hotrow_server::config::rate::{
 
 use super::problem::shown;
 use super::reader::Section;
-use super::resolve::{ms, s};
+use super::units::{ms, s};
 
 /// Most rules: each request is checked against every rule that applies to it.
 const RULES_MAX: usize = 16;

@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, WhenStale};
@@ -11,33 +10,16 @@ use hotrow_server::config::rate::RateLimits;
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
-use super::concurrency::concurrency;
+use super::collections::Ttl;
 use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
-use super::{Log, LogFormat, LogLevel, Overrides, Resolved, bytes, collections, overload};
+use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, TTL, YEAR, ms, s};
+use super::{Log, LogFormat, LogLevel, Overrides, Resolved, collections, limits};
 
-pub(super) const KIB: u64 = 1 << 10;
-pub(super) const MIB: u64 = 1 << 20;
 const DAY: Duration = Duration::from_hours(24);
-const YEAR: Duration = Duration::from_hours(24 * 365);
-/// Most keys of one query: with four key columns this stays below SQLite's 32,766 parameters.
-pub(super) const QUERY_KEYS_MAX: usize = 8_000;
 /// Most consistency checks per second; each is one query.
 const CHECKS_PER_S_MAX: usize = 100;
-
-/// Range of entry lifetimes, which are always finite.
-pub(super) const TTL: RangeInclusive<Duration> = ms(10)..=YEAR;
-/// Range of time-outs: never zero, never too long to be useful.
-pub(super) const TIMEOUT: RangeInclusive<Duration> = ms(10)..=Duration::from_hours(1);
-
-pub(super) const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-pub(super) const fn s(s: u64) -> Duration {
-    Duration::from_secs(s)
-}
 
 /// Reads all sections. Returns `None` only if a problem was recorded; a value with a problem is
 /// replaced by its default.
@@ -177,10 +159,10 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         privileged_waiters: section.count("privileged_waiters", 256, 0..=100_000),
         // The range fits.
         checks_per_s: section.count("checks_per_s", 1, 0..=CHECKS_PER_S_MAX) as u32,
-        bytes: bytes::byte_limits(&mut section),
+        bytes: limits::byte_limits(&mut section),
         drain_rate_min: section.size("drain_rate_min", 4 * KIB, 0..=1 << 30),
     };
-    bytes::check(&section, &limits);
+    limits::check_bytes(&section, &limits);
     let waiting_keys = section.count("waiting_keys", 10_000, 1..=10_000_000);
     if limits.target_bytes > limits.header_bytes {
         let target = limits.target_bytes;
@@ -200,16 +182,11 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
             ),
         );
     }
-    let (concurrency, queue) = concurrency(section.section("concurrency"));
-    let breaker = overload::breaker(section.section("breaker"));
-    let shed = overload::shed(section.section("shed"));
+    let (concurrency, queue) = limits::concurrency(section.section("concurrency"));
+    let breaker = limits::breaker(section.section("breaker"));
+    let shed = limits::shed(section.section("shed"));
     section.finish();
     Limited { limits, rate, shared: Shared { waiting_keys, queue, concurrency }, breaker, shed }
-}
-
-pub(super) struct Ttl {
-    pub(super) ttl: Duration,
-    pub(super) negative_ttl: Duration,
 }
 
 struct Cache {

@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotrow_source::spec::{CollectionConfig, Follow};
+use hotrow_source::spec::{CollectionConfig, Follow, ServerConfig};
 #[cfg(feature = "mongodb")]
 use hotrow_source_mongodb::{self as mongodb, config::JsonForm};
 #[cfg(feature = "mysql")]
@@ -25,7 +25,7 @@ use super::SourceConfig;
 use super::collections::{NAME_BYTES_MAX, SourceTraits, name_is_valid};
 use super::problem::shown;
 use super::reader::Section;
-use super::resolve::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
+use super::units::{KIB, MIB, QUERY_KEYS_MAX, TIMEOUT, ms, s};
 
 /// Longest name of a publication in bytes (PostgreSQL's NAMEDATALEN less one).
 const PUBLICATION_BYTES_MAX: usize = 63;
@@ -257,6 +257,17 @@ impl Source {
         max_staleness: Duration,
     ) -> Option<SourceConfig> {
         let Self { follow, reads_in_flight, read_timeout, .. } = self;
+        let of_server = |server: Server, collections| ServerConfig {
+            url: server.url,
+            feed_url: server.feed_url,
+            follow,
+            reads_in_flight,
+            read_timeout,
+            connect_timeout: server.connect_timeout,
+            max_staleness,
+            schema_poll: server.schema_poll,
+            collections,
+        };
         Some(match self.engine? {
             Engine::Sqlite { path, watch } => {
                 // Without a feed nothing is added to the database.
@@ -270,52 +281,21 @@ impl Source {
                 })
             }
             #[cfg(feature = "postgres")]
-            Engine::Postgres {
-                server: Server { url, feed_url, connect_timeout, schema_poll },
-                publication,
-            } => SourceConfig::Postgres(postgres::config::Config {
-                url,
-                feed_url,
-                follow,
-                publication,
-                reads_in_flight,
-                read_timeout,
-                connect_timeout,
-                max_staleness,
-                schema_poll,
-                collections,
-            }),
+            Engine::Postgres { server, publication } => {
+                SourceConfig::Postgres(postgres::config::Config {
+                    server: of_server(server, collections),
+                    publication,
+                })
+            }
             #[cfg(feature = "mysql")]
-            Engine::Mysql {
-                server: Server { url, feed_url, connect_timeout, schema_poll },
+            Engine::Mysql { server, server_id } => SourceConfig::Mysql(mysql::config::Config {
+                server: of_server(server, collections),
                 server_id,
-            } => SourceConfig::Mysql(mysql::config::Config {
-                url,
-                feed_url,
-                follow,
-                server_id,
-                reads_in_flight,
-                read_timeout,
-                connect_timeout,
-                max_staleness,
-                schema_poll,
-                collections,
             }),
             #[cfg(feature = "mongodb")]
-            Engine::Mongodb {
-                server: Server { url, feed_url, connect_timeout, schema_poll },
+            Engine::Mongodb { server, json } => SourceConfig::Mongodb(mongodb::config::Config {
+                server: of_server(server, collections),
                 json,
-            } => SourceConfig::Mongodb(mongodb::config::Config {
-                url,
-                feed_url,
-                follow,
-                json,
-                reads_in_flight,
-                read_timeout,
-                connect_timeout,
-                max_staleness,
-                schema_poll,
-                collections,
             }),
         })
     }

@@ -205,7 +205,7 @@ fn the_default_key_of_mongodb_is_its_id() {
     let resolved =
         parse_text("[source]\nurl = 'mongodb://h/db'\n[collections.a]\n").expect("a good file");
     let SourceConfig::Mongodb(source) = resolved.source else { panic!("{:?}", resolved.source) };
-    assert_eq!(source.collections[0].key, ["_id"]);
+    assert_eq!(source.server.collections[0].key, ["_id"]);
 }
 
 #[test]

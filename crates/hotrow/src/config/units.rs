@@ -1,6 +1,17 @@
-//! Sizes and durations with their units, parsed and formatted.
+//! Sizes and durations with their units, parsed and formatted; ranges that several sections share.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const YEAR: Duration = Duration::from_hours(24 * 365);
+/// Most keys of one query: with four key columns this stays below SQLite's 32,766 parameters.
+pub(super) const QUERY_KEYS_MAX: usize = 8_000;
+/// Range of entry lifetimes, which are always finite.
+pub(super) const TTL: RangeInclusive<Duration> = ms(10)..=YEAR;
+/// Range of time-outs: never zero, never too long to be useful.
+pub(super) const TIMEOUT: RangeInclusive<Duration> = ms(10)..=Duration::from_hours(1);
 
 const SIZES: [(&str, u64); 9] = [
     ("PiB", 1 << 50),
@@ -16,6 +27,14 @@ const SIZES: [(&str, u64); 9] = [
 
 const DURATIONS_MS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+pub(super) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(super) const fn s(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
 
 /// Parses `256MiB`, `64KB`, `512B` or `4096` as bytes. Units are case-sensitive; a space before the
 /// unit is allowed.

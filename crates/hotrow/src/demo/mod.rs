@@ -8,7 +8,6 @@ mod database;
 mod folder;
 mod products;
 mod progress;
-mod random;
 pub mod writer;
 
 use std::io::Write;

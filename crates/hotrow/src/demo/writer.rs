@@ -12,8 +12,8 @@ use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
 use super::PRODUCTS;
+use super::products::Random;
 use super::products::price_cents;
-use super::random::Random;
 use hotrow_cli::signals::Phase;
 
 /// Highest rate of writes per second; each write is a transaction of its own.

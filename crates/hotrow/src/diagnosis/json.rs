@@ -6,8 +6,8 @@ use hotrow_diagnose::rules::finding::Finding;
 use hotrow_trial::observe::Observer;
 use serde::Serialize;
 
-use super::result::DiagnosisResult;
-use hotrow_trial::format::rounded;
+use super::DiagnosisResult;
+use hotrow_load::format::rounded;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis<'a> {

@@ -73,9 +73,15 @@ fn with_descendants(pids: &[u32]) -> Vec<u32> {
 
 fn chosen(args: &WatchArgs, address: &Address, here: bool) -> Result<(Vec<u32>, String), String> {
     let proc = Path::new(PROC);
-    let listener = |port| listeners::on_port(proc, port);
-    let named = |found: listeners::Listener| {
-        (vec![found.pid], format!("process {} ({})", found.pid, found.name))
+    // All of them: workers that are no descendants of the first would look like competitors.
+    let listener = |port| {
+        let found = listeners::all_on_port(proc, port);
+        (!found.is_empty()).then_some(found)
+    };
+    let named = |found: Vec<listeners::Listener>| {
+        let words: Vec<String> =
+            found.iter().map(|one| format!("{} ({})", one.pid, one.name)).collect();
+        (found.iter().map(|one| one.pid).collect(), format!("process {}", words.join(", ")))
     };
     if let Some(pids) = numbers(proc, "--pid", &args.pid)? {
         return Ok((args.pid.clone(), format!("process {pids}")));

@@ -16,7 +16,7 @@ use hotrow_diagnose::root::Root;
 
 use self::args::DoctorArgs;
 pub use self::verify_limits::LimitCheckError;
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::output;
 use hotrow_cli::output::OutputError;
 

@@ -11,7 +11,7 @@ mod parent;
 mod pids_group;
 mod threads;
 
-use hotrow_diagnose::doctor::goal::Goal;
+use hotrow_diagnose::doctor::Goal;
 
 pub(super) use self::child::ramp;
 use super::args::LimitKind;

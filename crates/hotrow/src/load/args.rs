@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hotrow_cli::units::duration;
+use hotrow_cli::duration;
 use hotrow_load::ids::Distribution;
 use hotrow_load::objective::{self, Objective};
 use hotrow_load::plan::Rate;

@@ -5,17 +5,18 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use hotrow_diagnose::probe::cpuinfo;
+use hotrow_diagnose::probe::cpu;
 use hotrow_diagnose::root::Root;
 use hotrow_load::calibrate::{Calibration, LoopSpeed};
 use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::LoadModel;
 use hotrow_load::run::Config;
+use hotrow_measure::calendar::iso_date;
 use serde::{Deserialize, Serialize};
 
-use hotrow_trial::format::counted;
+use hotrow_load::format::counted;
 
 /// Version of the file's shape; a file with another version is replaced.
 const FILE_SCHEMA: &str = "hotrow.calibrations/1";
@@ -74,7 +75,7 @@ impl Machine {
         let program_bytes = std::env::current_exe().and_then(fs::metadata).map_or(0, |m| m.len());
         Self {
             cpu_model: Root::machine()
-                .parse(cpuinfo::FILE, cpuinfo::parse)
+                .parse(cpu::CPUINFO_FILE, cpu::parse_model)
                 .unwrap_or_else(|_| "unknown".to_owned()),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             program: format!("{} ({program_bytes} bytes)", env!("CARGO_PKG_VERSION")),
@@ -205,24 +206,9 @@ fn read(file: &Path) -> Vec<Entry> {
     kept.filter(|kept| kept.schema == FILE_SCHEMA).map_or_else(Vec::new, |kept| kept.entries)
 }
 
-/// Returns the day in UTC, as 2026-11-21. The calendar is computed in cycles of 400 years that
-/// begin on March 1.
+/// Returns the day in UTC, as 2026-11-21.
 fn date(at: SystemTime) -> String {
-    const DAY: Duration = Duration::from_secs(24 * 3600);
-    const ERA_DAYS: u64 = 146_097;
-    /// From 0000-03-01 to 1970-01-01.
-    const EPOCH_DAYS: u64 = 719_468;
-    let days = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
-        / DAY.as_secs()
-        + EPOCH_DAYS;
-    let era = days / ERA_DAYS;
-    let day = days % ERA_DAYS;
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day_of_month:02}", era * 400 + year + next_year)
+    iso_date(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use hotrow_report::document::{Block, Cell, Column, Document, Table};
 use hotrow_report::numbers::{micros, number, percent, ratio, ratio_ends};
 
 use super::saved_result::{self, SavedResult, SavedResultError};
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
 
 /// Seed of the bootstrap: equal files give equal intervals.
@@ -164,7 +164,7 @@ fn sentence(found: &FigureComparison) -> String {
         ComparisonVerdict::TooFew => format!(
             "{name}: B's is {times} times A's, but {} on a side are too few for a conclusion \
              ({VALUES_MIN} are needed).",
-            hotrow_trial::format::counted(found.values, "value")
+            hotrow_load::format::counted(found.values, "value")
         ),
     }
 }
@@ -252,8 +252,8 @@ fn facts(name: &str, side: &[SavedResult]) -> Vec<(String, String)> {
     let fact = |run: &SavedResult| {
         let SavedResult { target, duration_s, requests, verdict, .. } = run;
         let keepalive = if target.keepalive { "" } else { ", no keep-alive" };
-        let connections = hotrow_trial::format::counted(target.connections, "connection");
-        let threads = hotrow_trial::format::counted(target.threads, "thread");
+        let connections = hotrow_load::format::counted(target.connections, "connection");
+        let threads = hotrow_load::format::counted(target.threads, "thread");
         let value = format!(
             "{}, {connections}, {threads}{keepalive}, {} s, {} ok, {} requests/s. {verdict}",
             target.url,

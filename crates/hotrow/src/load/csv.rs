@@ -43,6 +43,7 @@ pub(super) fn name(end: RunEnd) -> &'static str {
         RunEnd::Complete => "complete",
         RunEnd::Interrupted => "interrupted",
         RunEnd::TargetUnreachable => "target_unreachable",
+        RunEnd::StoppedAnswering { .. } => "stopped_answering",
     }
 }
 
@@ -70,7 +71,8 @@ fn line(second: &Second, end: &str) -> String {
     )
 }
 
-/// Formats µs: empty without samples; `>x` for a lower bound among abandoned requests.
+/// Formats µs: empty without samples; `>x` for a lower bound among requests without the
+/// expected answer.
 fn micros(known: Option<CensoredNs>) -> String {
     match known {
         None => String::new(),
@@ -98,7 +100,7 @@ mod tests {
             (6, 6, 4, 1);
         record.latency.answered.record(40_000);
         csv.second(&Second::of(0, Nanos(5), Duration::from_secs(1), &record));
-        record.latency.record_abandoned(2_000_000, 3);
+        record.latency.record_unbounded(2_000_000, 3);
         csv.second(&Second::of(1, Nanos(5), Duration::from_millis(500), &record));
         csv.end(RunEnd::Interrupted).finish().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();

@@ -1,9 +1,10 @@
 //! Latencies in HdrHistogram formats: the interval log (V2, compressed), and the percentile text.
 //!
 //! Our buckets become values of a histogram with three significant digits: each sample at the upper
-//! end of its bucket (at most the largest sample), so that no percentile decreases. Abandoned
-//! requests are included with the time until they were abandoned, because the format has no lower
-//! bounds; a comment states their number.
+//! end of its bucket (at most the largest sample), so that no percentile decreases. The format has
+//! no lower bounds: requests without the expected answer are included behind all answers of their
+//! second (see `Timing::lower_bounds`), once more with `Tag=unbounded`, and a comment states their
+//! number.
 
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -14,6 +15,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use hotrow_load::outcome::{RunEnd, Second};
 use hotrow_load::stats::{LoadStats, Timing};
 use hotrow_measure::clock::Nanos;
+use hotrow_measure::histogram::Histogram;
 
 use super::csv;
 use hotrow_cli::output::OutputFile;
@@ -31,14 +33,15 @@ const TICKS_PER_HALF_DISTANCE: u32 = 5;
 type Hdr = hdrhistogram::Histogram<u64>;
 
 /// An interval log being written: per second the latency without a tag, which tools read by
-/// default, and the service time with `Tag=service`.
+/// default, the service time with `Tag=service`, and, where there are any, the latencies that are
+/// only lower bounds with `Tag=unbounded`.
 #[derive(Debug)]
 pub(super) struct HdrLog {
     file: OutputFile,
     /// The wall clock at one moment. It is read once, so that clock steps have no effect.
     wall: (SystemTime, Nanos),
     begun: bool,
-    abandoned: u64,
+    unbounded: u64,
 }
 
 impl HdrLog {
@@ -49,7 +52,7 @@ impl HdrLog {
             env!("CARGO_PKG_VERSION"),
             "; values in ns]\n#[Histogram log format version 1.2]\n"
         ));
-        Self { file, wall, begun: false, abandoned: 0 }
+        Self { file, wall, begun: false, unbounded: 0 }
     }
 
     pub(super) fn second(&mut self, second: &Second, record: &LoadStats) {
@@ -58,9 +61,15 @@ impl HdrLog {
             self.begun = true;
             text = self.times(second);
         }
-        self.abandoned += record.latency.abandoned.as_ref().map_or(0, |h| h.count());
-        for (tag, timing) in [("", &record.latency), ("Tag=service,", &record.service)] {
-            let histogram = hdr(timing);
+        self.unbounded += record.latency.unbounded_count();
+        let mut all = vec![
+            ("", record.latency.lower_bounds()),
+            ("Tag=service,", record.service.lower_bounds()),
+        ];
+        let unbounded = record.latency.unbounded.as_deref();
+        all.extend(unbounded.map(|unbounded| ("Tag=unbounded,", unbounded.clone())));
+        for (tag, durations) in all {
+            let histogram = hdr(&durations);
             let max = histogram.max() as f64 / MAX_VALUE_DIVISOR;
             let start_s = second.index;
             let length_s = second.length.as_secs_f64();
@@ -82,10 +91,10 @@ impl HdrLog {
 
     /// Records how the run ended.
     pub(super) fn end(mut self, end: RunEnd) -> OutputFile {
-        if self.abandoned > 0 {
+        if self.unbounded > 0 {
             self.file.write(&format!(
-                "#[{} requests were abandoned; they are included with the time until then]\n",
-                self.abandoned
+                "#[{} requests had no expected answer: lower bounds, also with Tag=unbounded]\n",
+                self.unbounded
             ));
         }
         self.file.write(&format!("#[End: {}]\n", csv::name(end)));
@@ -109,7 +118,7 @@ impl HdrLog {
 
 /// Formats the percentiles of all latencies as HdrHistogram does, in ms, for its plotter.
 pub(super) fn percentiles(timing: &Timing) -> String {
-    let histogram = hdr(timing);
+    let histogram = hdr(&timing.lower_bounds());
     let ms = |ns: f64| ns / 1e6;
     let mut out = format!(
         "{:>12} {:>14} {:>10} {:>14}\n\n",
@@ -145,14 +154,13 @@ pub(super) fn percentiles(timing: &Timing) -> String {
     out
 }
 
-/// Converts `timing` to the other layout.
+/// Converts to the other layout.
 #[expect(clippy::expect_used, reason = "constants")]
-fn hdr(timing: &Timing) -> Hdr {
+fn hdr(durations: &Histogram) -> Hdr {
     let mut hdr = Hdr::new_with_bounds(1, VALUE_NS_MAX, DIGITS)
         .expect("bounds that the library allows: see the test");
-    let all = timing.all();
-    for bucket in all.iter() {
-        hdr.saturating_record_n(bucket.high.min(all.max()), bucket.count);
+    for bucket in durations.iter() {
+        hdr.saturating_record_n(bucket.high.min(durations.max()), bucket.count);
     }
     hdr
 }

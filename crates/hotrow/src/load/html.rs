@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use hotrow_load::objective::{ObjectiveResult, ObjectiveStatus};
-use hotrow_load::outcome::{Outcome, Second};
+use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::plan::LoadModel;
 use hotrow_load::run::Config;
 use hotrow_load::stats::{CensoredNs, Timing};
 use hotrow_report::document::{Block, Cell, Column, Document, Table};
-use hotrow_report::latency;
 use hotrow_report::numbers::{grouped, micros, number};
-use hotrow_report::plot::{Axis, Line, Lines, Plot, Scale, Unit};
+use hotrow_report::plot::{
+    Axis, Line, Lines, Plot, Scale, Unit, latency_curve, latency_percentiles,
+};
 
 use super::text::{CONFIRM_OPTION, met};
-use crate::diagnosis::result::DiagnosisResult;
+use crate::diagnosis::DiagnosisResult;
+use hotrow_load::format::{counted, known};
 use hotrow_trial::bottleneck_text;
-use hotrow_trial::format::{counted, known};
 
 /// Most points of a curve; more could not be distinguished on a page.
 const POINTS_MAX: usize = 600;
@@ -49,12 +50,17 @@ fn document(
     (judged, diagnosed): (&[ObjectiveResult], &DiagnosisResult),
 ) -> Document {
     let bound = if outcome.limit().is_generator() { "At least " } else { "" };
+    let answer = match outcome.end {
+        RunEnd::TargetUnreachable | RunEnd::StoppedAnswering { .. } => {
+            bottleneck_text::summary(outcome, None)
+        }
+        RunEnd::Complete | RunEnd::Interrupted => {
+            format!("{bound}{} requests/s answered as expected.", number(outcome.throughput_rps()))
+        }
+    };
     let mut blocks = vec![
-        Block::Answer(format!(
-            "{bound}{} requests/s answered as expected.",
-            number(outcome.throughput_rps())
-        )),
-        Block::Text(bottleneck_text::sentence_beside(outcome, diagnosed.class())),
+        Block::Answer(answer),
+        Block::Text(bottleneck_text::sentence_beside(outcome, diagnosed.named())),
         Block::Facts(facts(config, outcome)),
     ];
     blocks.extend(
@@ -75,7 +81,7 @@ fn document(
     let curves = [("latency", &outcome.total.latency), ("service time", &outcome.total.service)];
     let lines =
         curves.map(|(name, timing)| Line { label: name.to_owned(), points: percentiles(timing) });
-    blocks.push(Block::Plot(Plot::Lines(latency::percentiles(
+    blocks.push(Block::Plot(Plot::Lines(latency_percentiles(
         "Latency by percentile".to_owned(),
         "Latency and service time over the share of requests that were at least as fast."
             .to_owned(),
@@ -152,7 +158,7 @@ fn objectives(judged: &[ObjectiveResult]) -> Table {
 }
 
 fn times(outcome: &Outcome) -> Table {
-    let lag = Timing { answered: outcome.total.schedule_lag.clone(), abandoned: None };
+    let lag = Timing::exact(outcome.total.schedule_lag.clone());
     let columns = [&outcome.total.latency, &outcome.total.service, &lag];
     let cell = |value: Option<CensoredNs>| {
         value.map_or_else(Cell::none, |value| Cell::plain(known(value)))
@@ -180,10 +186,11 @@ fn times(outcome: &Outcome) -> Table {
     }
 }
 
-/// Returns a duration's percentiles as a curve, abandoned requests included.
+/// Returns a duration's percentiles as a curve, with lower bounds of requests without the expected
+/// answer.
 fn percentiles(timing: &Timing) -> Vec<(f64, f64)> {
     let mut up_to = 0;
-    let all = timing.all();
+    let all = timing.lower_bounds();
     let distribution: Vec<(f64, u64)> = all
         .iter()
         .map(|bucket| {
@@ -191,7 +198,7 @@ fn percentiles(timing: &Timing) -> Vec<(f64, f64)> {
             (bucket.high.min(all.max()) as f64 / 1e3, up_to)
         })
         .collect();
-    thinned(latency::curve(&distribution))
+    thinned(latency_curve(&distribution))
 }
 
 /// Returns seconds without short rests, whose figures vary; all of them if there are no others.
@@ -216,7 +223,7 @@ fn rates(seconds: &[&Second]) -> Lines {
     let mut lines =
         vec![Line { label: "answered as expected".to_owned(), points: rate(|second| second.ok) }];
     if seconds.iter().any(|second| second.errors + second.timeouts > 0) {
-        let label = "lost, wrong or abandoned".to_owned();
+        let label = "lost, wrong or timed out".to_owned();
         lines.push(Line { label, points: rate(|second| second.errors + second.timeouts) });
     }
     Lines {

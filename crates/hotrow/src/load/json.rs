@@ -6,17 +6,18 @@ use hotrow_load::objective::{MeasuredValue, ObjectiveResult, ObjectiveStatus};
 use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::plan::{Arrivals, LoadModel};
 use hotrow_load::run::Config;
-use hotrow_load::stats::{CensoredNs, Timing};
+use hotrow_load::stats::{CensoredNs, OTHER_STATUS, Timing};
+use hotrow_measure::histogram::Histogram;
 use serde::{Serialize, Serializer};
 
 use super::calibration::Headroom;
 use super::csv;
 use crate::diagnosis::json::Diagnosis;
+use hotrow_load::format::rounded;
 use hotrow_trial::bottleneck_text;
-use hotrow_trial::format::rounded;
 
 /// Version of the result's shape.
-pub(super) const SCHEMA: &str = "hotrow.load/1";
+pub(super) const SCHEMA: &str = "hotrow.load/2";
 
 /// The result. Fields are in the order of the documentation.
 #[derive(Debug, Serialize)]
@@ -29,8 +30,15 @@ pub(super) struct Report<'a> {
     requests: Requests,
     throughput_rps: f64,
     rate_ratio: Option<f64>,
+    /// Of every due request; those without the expected answer are unbounded.
     latency_us: Quantiles,
+    /// Of expected answers only.
+    answered_us: Quantiles,
+    /// Of answers with an unexpected status, by status; `other` beyond the first eight.
+    refused_us: BTreeMap<String, Quantiles>,
     service_us: Quantiles,
+    first_byte_us: Quantiles,
+    connect_us: Quantiles,
     schedule_lag_us: Quantiles,
     bytes: Bytes,
     status: BTreeMap<u16, u64>,
@@ -68,6 +76,7 @@ struct Requests {
     scheduled: u64,
     unsent: u64,
     sent: u64,
+    resent: u64,
     ok: u64,
     errors: u64,
     timeouts: u64,
@@ -86,8 +95,8 @@ struct Quantiles {
     max: Micros,
 }
 
-/// Microseconds: null without samples, a number, or `">x"` for a lower bound among abandoned
-/// requests.
+/// Microseconds: null without samples, a number, or `">x"` for a lower bound among requests without
+/// the expected answer.
 #[derive(Debug)]
 pub(crate) struct Micros(pub(crate) Option<CensoredNs>);
 
@@ -132,7 +141,7 @@ pub(crate) struct ObjectiveReport {
     met: bool,
     /// False when the generator was the limit and the figures decide nothing; `met` is false then.
     conclusive: bool,
-    words: String,
+    description: String,
 }
 
 #[derive(Debug)]
@@ -163,17 +172,22 @@ impl<'a> Report<'a> {
     ) -> Self {
         let total = &outcome.total;
         let counts = &total.counts;
-        let lag = Timing { answered: total.schedule_lag.clone(), abandoned: None };
+        let exact = |durations: &Histogram| Quantiles::of(&Timing::exact(durations.clone()));
+        let refusal = |(status, durations): (&u16, &Histogram)| match *status {
+            OTHER_STATUS => ("other".to_owned(), exact(durations)),
+            status => (status.to_string(), exact(durations)),
+        };
         Self {
             schema: SCHEMA,
             target: Target::new(url, config),
-            interrupted: outcome.end != RunEnd::Complete,
+            interrupted: matches!(outcome.end, RunEnd::Interrupted | RunEnd::TargetUnreachable),
             end: csv::name(outcome.end),
             duration_s: rounded(outcome.window.as_secs_f64(), 6),
             requests: Requests {
                 scheduled: counts.scheduled,
                 unsent: counts.unsent,
                 sent: counts.sent,
+                resent: counts.resent,
                 ok: counts.ok,
                 errors: counts.errors.total(),
                 timeouts: counts.timeouts,
@@ -182,8 +196,12 @@ impl<'a> Report<'a> {
             throughput_rps: rounded(outcome.throughput_rps(), 3),
             rate_ratio: outcome.rate_ratio().map(|ratio| rounded(ratio, 5)),
             latency_us: Quantiles::of(&total.latency),
+            answered_us: exact(&total.latency.answered),
+            refused_us: total.refused.iter().map(refusal).collect(),
             service_us: Quantiles::of(&total.service),
-            schedule_lag_us: Quantiles::of(&lag),
+            first_byte_us: exact(&total.first_byte),
+            connect_us: exact(&total.connect),
+            schedule_lag_us: exact(&total.schedule_lag),
             bytes: Bytes { sent: counts.bytes_sent, received: counts.bytes_received },
             status: counts.status.clone(),
             errors: Errors {
@@ -286,7 +304,7 @@ impl ObjectiveReport {
             value: Figure(judged.value),
             met: judged.met == ObjectiveStatus::Met,
             conclusive: judged.met != ObjectiveStatus::Inconclusive,
-            words: judged.words(),
+            description: judged.words(),
         }
     }
 }

@@ -37,11 +37,10 @@ use self::hdr::HdrLog;
 pub use self::resolve::ArgumentError;
 pub use self::saved_result::SavedResultError;
 use crate::diagnosis::json::Diagnosis;
-use crate::diagnosis::result::{DiagnosisResult, stop_flag};
-use crate::diagnosis::{trials, watch_args};
+use crate::diagnosis::{DiagnosisResult, show_trial, stop_flag, watch_args};
 use crate::doctor;
 use crate::tui::ProgressDisplay;
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::output::{self, OutputError};
 
@@ -143,11 +142,13 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         run::run_with_start_hook(&config, &stop, &mut |at| begin.at(at), &mut on_second)
     });
     let outcome = outcome?;
-    let diagnosed = find(args, &config, &outcome, (&mut watch, samples), (&stop, changes), &shown);
+    let mut diagnosed =
+        find(args, &config, &outcome, (&mut watch, samples), (&stop, changes), &shown);
     drop(shown);
-    let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let objectives = args.slo.as_ref().map_or(&[][..], |slo| &slo.0);
     let judged = objective::evaluate(objectives, &outcome);
+    diagnosed.missed_objective = judged.iter().any(|one| one.met == ObjectiveStatus::Missed);
+    let diagnosis = Diagnosis::of(&watch, &diagnosed);
     let printed = report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
     // After the report: a full disk must not hide the measurement.
     let html = html.map(|mut file| {
@@ -185,7 +186,7 @@ fn find(
         shown.tests(args.confirm_time, || {
             format!("the run: {:.0} answered/s", outcome.throughput_rps())
         });
-        let mut on_second = |on_second: TrialEvent<'_>| trials::show(shown, &on_second);
+        let mut on_second = |on_second: TrialEvent<'_>| show_trial(shown, &on_second);
         confirm::confirm(
             config,
             watch,
@@ -200,7 +201,7 @@ fn find(
         untestable.then(|| confirm::untested(findings.clone(), context, why))
     });
     let interrupted = testable && stop.load(Ordering::Relaxed);
-    DiagnosisResult { findings, verdict, interrupted }
+    DiagnosisResult { findings, verdict, missed_objective: false, interrupted }
 }
 
 fn report(
@@ -242,8 +243,8 @@ fn exit(outcome: &Outcome, judged: &[ObjectiveResult], interrupted: bool) -> Exi
     match outcome.end {
         RunEnd::Interrupted => Exit::Interrupted,
         RunEnd::Complete if interrupted => Exit::Interrupted,
-        // No expected response arrived: there is no result.
-        RunEnd::TargetUnreachable => Exit::Failed,
+        // Unanswered to the end: there is no result.
+        RunEnd::TargetUnreachable | RunEnd::StoppedAnswering { .. } => Exit::Failed,
         RunEnd::Complete if outcome.total.counts.ok == 0 => Exit::Failed,
         RunEnd::Complete if judged.iter().any(|judged| judged.met != ObjectiveStatus::Met) => {
             Exit::Missed

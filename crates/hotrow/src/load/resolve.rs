@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_diagnose::doctor::startup::Generator;
-use hotrow_load::form;
 use hotrow_load::ids::Ids;
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, StopCondition};
-use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
+use hotrow_load::request::{FORM_MEDIA_TYPE, RequestError, RequestMix, RequestSpec, encode_form};
 use hotrow_load::run::{Config, ExpectedStatus, RunqueueWait};
 use hotrow_load::target::{Address, TargetError, Url};
 use hotrow_load::tls::{Tls, TlsError, Trust};
@@ -301,10 +300,10 @@ fn body(
         let has_content_type =
             headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         if !has_content_type {
-            headers.push(("Content-Type".to_owned(), form::MEDIA_TYPE.to_owned()));
+            headers.push(("Content-Type".to_owned(), FORM_MEDIA_TYPE.to_owned()));
         }
         let fields = args.form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        return Ok(Some(form::encoded(fields).into_bytes()));
+        return Ok(Some(encode_form(fields).into_bytes()));
     }
     match args.body.as_deref() {
         None => Ok(None),
@@ -349,7 +348,7 @@ fn threads_default(connections: usize) -> usize {
 }
 
 pub(super) fn fit_open_files(connections: usize, threads: usize) -> Result<(), ArgumentError> {
-    let limit = hotrow_cli::open_files::raise_limit();
+    let limit = hotrow_cli::raise_open_files_limit();
     match open_files::fit(&OpenFileNeeds { connections, workers: threads, readers: 0 }, limit) {
         Fit::Fits => Ok(()),
         Fit::Fewer(_) | Fit::TooFew => {

@@ -62,8 +62,8 @@ pub(super) struct Second {
     pub(super) p99_us: Micros,
 }
 
-/// Microseconds; none without samples. `">x"`, a lower bound among abandoned requests, is read as
-/// x.
+/// Microseconds; none without samples. `">x"`, a lower bound among requests without the expected
+/// answer, is read as x.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Micros(pub(super) Option<f64>);
 

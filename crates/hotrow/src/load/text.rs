@@ -2,19 +2,22 @@
 
 use std::fmt::Write;
 
+use hotrow_load::format::{counted, duration, grouped, known};
 use hotrow_load::objective::{ObjectiveResult, ObjectiveStatus};
 use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::plan::LoadModel;
 use hotrow_load::run::Config;
-use hotrow_load::stats::{CensoredNs, Timing};
-use hotrow_trial::format::{counted, known};
+use hotrow_load::stats::{CensoredNs, LoadStats, OTHER_STATUS, Timing};
 
 use super::calibration::Headroom;
-use crate::diagnosis::result::DiagnosisResult;
+use crate::diagnosis::DiagnosisResult;
 use hotrow_trial::bottleneck_text;
 
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// Longest line of a paragraph, in characters, without its indentation.
+const LINE_CHARS_MAX: usize = 98;
 
 /// The option that tests a hypothesis.
 pub(super) const CONFIRM_OPTION: &str = "--confirm";
@@ -54,8 +57,12 @@ fn write_counts(
     let connections = counted(config.connections, "connection");
     let threads = counted(config.threads, "thread");
     writeln!(out, "{connections}, {threads}, {pace}, {:.2} s", outcome.window.as_secs_f64())?;
-    if outcome.end == RunEnd::Interrupted {
-        writeln!(out, "interrupted")?;
+    match outcome.end {
+        RunEnd::Complete => {}
+        RunEnd::Interrupted => writeln!(out, "interrupted")?,
+        RunEnd::TargetUnreachable | RunEnd::StoppedAnswering { .. } => {
+            writeln!(out, "{}", bottleneck_text::summary(outcome, None))?;
+        }
     }
     let bound = if outcome.limit().is_generator() { "  (a lower bound: see the end)" } else { "" };
     writeln!(
@@ -63,7 +70,8 @@ fn write_counts(
         "\n  answered as expected  {:>12.1} requests/s{bound}",
         outcome.throughput_rps()
     )?;
-    writeln!(out, "  requests  {} sent, {} ok", counts.sent, counts.ok)?;
+    let (sent, ok) = (grouped(counts.sent as f64), grouped(counts.ok as f64));
+    writeln!(out, "  requests  {sent} sent, {ok} ok")?;
     let errors = &counts.errors;
     let failures = [
         ("timed out", counts.timeouts),
@@ -75,6 +83,7 @@ fn write_counts(
         ("without an answer yet", outcome.in_flight_at_end),
         ("connections failed", counts.connect_errors),
         ("connections reopened", counts.reconnects),
+        ("sent again after an announced close", counts.resent),
     ];
     for (what, n) in failures.iter().filter(|(_, n)| *n > 0) {
         writeln!(out, "            {n} {what}")?;
@@ -89,14 +98,40 @@ fn write_counts(
 }
 
 fn write_times(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
-    let lag = Timing { answered: outcome.total.schedule_lag.clone(), abandoned: None };
+    let lag = Timing::exact(outcome.total.schedule_lag.clone());
     writeln!(out, "\n  {:<8}{:>14}{:>14}{:>14}", "", "latency", "service time", "sent late by")?;
     let columns = [&outcome.total.latency, &outcome.total.service, &lag];
     row(out, "mean", columns.map(Timing::mean))?;
     for (name, quantile) in QUANTILES {
         row(out, name, columns.map(|timing| timing.quantile(quantile)))?;
     }
-    row(out, "max", columns.map(Timing::max))
+    row(out, "max", columns.map(Timing::max))?;
+    write_parts(out, &outcome.total)
+}
+
+/// Writes the latencies of expected answers and of refusals where they differ from those of all
+/// due requests, and the times of connecting and of the first byte.
+fn write_parts(out: &mut String, total: &LoadStats) -> std::fmt::Result {
+    let mut parts = Vec::new();
+    if total.latency.unbounded_count() > 0 {
+        parts.push(("expected answers".to_owned(), &total.latency.answered));
+    }
+    parts.extend(total.refused.iter().map(|(status, latency)| match *status {
+        OTHER_STATUS => ("other statuses".to_owned(), latency),
+        status => (format!("status {status}"), latency),
+    }));
+    parts.push(("first byte after".to_owned(), &total.first_byte));
+    parts.push(("connected after".to_owned(), &total.connect));
+    for (at, (name, durations)) in
+        parts.iter().filter(|(_, durations)| durations.count() > 0).enumerate()
+    {
+        let blank = if at == 0 { "\n" } else { "" };
+        let [p50, p99] =
+            [0.5, 0.99].map(|q| durations.value_at_quantile(q).map_or_else(String::new, duration));
+        let (n, max) = (grouped(durations.count() as f64), duration(durations.max()));
+        writeln!(out, "{blank}  {name:<18}{n:>12} times  p50 {p50}, p99 {p99}, max {max}")?;
+    }
+    Ok(())
 }
 
 fn write_judgement(
@@ -149,11 +184,34 @@ fn write_limit(
 ) -> std::fmt::Result {
     if let Some((what, words)) = diagnosed.headline(CONFIRM_OPTION) {
         writeln!(out, "  {what:<9} {words}")?;
-        for line in diagnosed.reasons() {
-            writeln!(out, "            {line}")?;
+        for reason in diagnosed.reasons() {
+            for (at, line) in wrapped(&reason, LINE_CHARS_MAX - 12).iter().enumerate() {
+                let more = if at == 0 { "" } else { "  " };
+                writeln!(out, "            {more}{line}")?;
+            }
         }
     }
-    writeln!(out, "  {}", bottleneck_text::sentence_beside(outcome, diagnosed.class()))
+    let named = diagnosed.named();
+    writeln!(out, "\n  {}", bottleneck_text::summary(outcome, named))?;
+    for line in wrapped(&bottleneck_text::details(outcome, named).join(" "), LINE_CHARS_MAX) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// Breaks a paragraph between words into lines of at most `chars_max` characters.
+fn wrapped(paragraph: &str, chars_max: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= chars_max => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Returns an objective's status in a word or two.
@@ -163,15 +221,6 @@ pub(super) fn met(met: ObjectiveStatus) -> &'static str {
         ObjectiveStatus::Missed => "MISSED",
         ObjectiveStatus::Inconclusive => "inconclusive",
     }
-}
-
-/// Formats a whole number with commas between thousands.
-fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let first = digits.len() % 3;
-    let mut groups: Vec<&str> = vec![&digits[..first]];
-    groups.extend((first..digits.len()).step_by(3).map(|at| &digits[at..at + 3]));
-    groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>().join(",")
 }
 
 fn row(out: &mut String, name: &str, values: [Option<CensoredNs>; 3]) -> std::fmt::Result {
@@ -192,17 +241,4 @@ pub(super) fn progress(second: &Second) -> String {
         let _ = write!(line, "  {failed} failed");
     }
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_separated() {
-        assert_eq!(
-            [0.0, 999.4, 1000.0, 140_000.0, 1_234_567.0].map(grouped),
-            ["0", "999", "1,000", "140,000", "1,234,567"]
-        );
-    }
 }

@@ -324,7 +324,7 @@ impl Run {
     }
 
     fn setting(&self) -> String {
-        use hotrow_trial::format::counted;
+        use hotrow_load::format::counted;
         format!("{}, {}", counted(self.connections, "connection"), counted(self.threads, "thread"))
     }
 

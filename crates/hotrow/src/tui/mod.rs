@@ -201,4 +201,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    mod display_state;
+    mod frames;
+    mod painter;
+    mod terminal;
+}

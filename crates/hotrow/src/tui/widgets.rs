@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use super::layout::{self, Body, Panel};
 use super::view::{Core, Machine, Progress, Search, StepRow, Suspicion, Time, Tone, View};
-use hotrow_trial::format::{counted, duration, known};
+use hotrow_load::format::{counted, duration, known};
 
 /// Maximum width of the display, for readable lines.
 pub(super) const WIDTH_MAX: u16 = 120;

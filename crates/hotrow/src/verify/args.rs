@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_verify::plan::{KEYS_MAX, RATE_MAX, READERS_MAX, WRITERS_MAX};
 
-use hotrow_cli::units::duration;
+use hotrow_cli::duration;
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use hotrow_verify::run::{self, RunError};
 
 use self::args::VerifyArgs;
 pub use self::resolve::PlanError;
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
 use hotrow_cli::signals;
 

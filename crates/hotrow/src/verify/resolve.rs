@@ -79,13 +79,15 @@ fn source(resolved: &Resolved) -> (Database, &[CollectionConfig]) {
         }
         #[cfg(feature = "postgres")]
         SourceConfig::Postgres(source) => {
-            (Database::Postgres(source.url.clone()), &source.collections)
+            (Database::Postgres(source.server.url.clone()), &source.server.collections)
         }
         #[cfg(feature = "mysql")]
-        SourceConfig::Mysql(source) => (Database::Mysql(source.url.clone()), &source.collections),
+        SourceConfig::Mysql(source) => {
+            (Database::Mysql(source.server.url.clone()), &source.server.collections)
+        }
         #[cfg(feature = "mongodb")]
         SourceConfig::Mongodb(source) => {
-            (Database::Mongodb(source.url.clone()), &source.collections)
+            (Database::Mongodb(source.server.url.clone()), &source.server.collections)
         }
     }
 }

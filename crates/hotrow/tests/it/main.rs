@@ -18,10 +18,156 @@ macro_rules! tests {
 
 mod backend;
 mod contract;
-mod e2e;
-mod mongodb;
-mod mysql;
-mod overload;
-mod postgres;
+
+/// End-to-end tests: the real binary, real sockets, a real SQLite file with other writers.
+///
+/// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
+/// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
+/// HTTP ([`conduct`], [`head`], [`curl`], [`malformed`], [`limits`], [`timeouts`]); operation
+/// ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
+/// [`permissions`], [`drain`], [`dead_log`], `threads`, [`demo`]).
+mod e2e {
+    mod admin;
+    mod admin_access;
+    mod batch;
+    mod behind;
+    mod conditional;
+    mod conduct;
+    mod curl;
+    mod dead_log;
+    mod demo;
+    mod documented;
+    mod drain;
+    mod expiry;
+    mod foreign_page;
+    mod fresh;
+    mod head;
+    mod keys;
+    mod limits;
+    mod malformed;
+    mod merging;
+    mod page;
+    mod permissions;
+    mod position;
+    mod record;
+    mod start;
+    #[cfg(feature = "failpoints")]
+    mod threads;
+    mod timeouts;
+    mod unfollowed;
+}
+
+/// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment
+/// that `HOTROW_TEST_MONGODB_URL` names. Tests that need a fault always use the stand-in.
+///
+/// Reading order: [`shop`] (test database and helpers), then by theme: [`types`], [`changes`],
+/// [`start`], [`reads`], [`failures`]. [`common`] holds the tests that run over several
+/// engines; [`standins`] tests the stand-in itself; [`foreign`] reads from an independent server.
+mod mongodb {
+    mod changes;
+    mod failures;
+    mod foreign;
+    mod reads;
+    mod shop;
+    mod standins;
+    mod start;
+    mod types;
+
+    use hotrow_testkit::mongo;
+    use hotrow_testkit::standin;
+
+    /// Tests that run over several engines.
+    mod common {
+        use crate::mongodb::shop::Shop;
+        use crate::shop::shop_tests;
+
+        shop_tests!(Shop);
+    }
+}
+
+/// The real binary over MariaDB on a private server, or over the server of HOTROW_TEST_MYSQL_URL,
+/// which may be MySQL.
+///
+/// Reading order: [`shop`] (a server with tables), then by theme: [`changes`], [`failures`],
+/// [`restore`]. [`common`] holds the tests that run over several engines.
+mod mysql {
+    mod changes;
+    mod failures;
+    mod restore;
+    mod shop;
+
+    use hotrow_testkit::mysql as server;
+
+    /// Tests that run over several engines.
+    mod common {
+        use crate::backend::maria::Maria;
+        use crate::shop::reads;
+        #[cfg(feature = "failpoints")]
+        use crate::shop::threads;
+
+        tests! {
+            Maria:
+            reads::a_writer_reads_its_own_write_by_its_position,
+            #[cfg(feature = "failpoints")]
+            threads::a_feed_that_panics_is_a_loss_and_follows_again,
+            #[cfg(feature = "failpoints")]
+            threads::the_thread_that_drives_the_connections_comes_back,
+        }
+    }
+}
+
+/// Overload and hostile clients against the real binary, and the guarantees that must hold.
+mod overload {
+    mod breaker;
+    mod concurrency;
+    mod crowd;
+    mod differential;
+    mod flood;
+    mod forwarding;
+    mod fronts;
+    mod memory;
+    mod penetration;
+    mod rate;
+    #[cfg(feature = "failpoints")]
+    mod saturation;
+    mod scan;
+    mod shed;
+    mod slow;
+    mod smuggling;
+    mod wire;
+}
+
+/// Tests of the real binary over a private PostgreSQL server.
+///
+/// Reading order: [`shop`] (a server, a proxy, tables), then by theme: [`types`], [`changes`],
+/// [`shapes`], [`start`], [`grants`], [`reads`], [`failures`], [`history`], [`unfollowed`];
+/// [`common`] holds the tests that run over several engines; [`servers`] and [`proxies`] test the
+/// helpers of the others.
+mod postgres {
+    mod changes;
+    mod failures;
+    mod grants;
+    mod history;
+    mod proxies;
+    mod reads;
+    mod servers;
+    mod shapes;
+    mod shop;
+    mod start;
+    mod types;
+    mod unfollowed;
+
+    use hotrow_testkit::postgres as server;
+    use hotrow_testkit::proxy;
+
+    /// Tests that run over several engines.
+    mod common {
+        use crate::postgres::shop::Shop;
+        use crate::shop::shop_tests;
+
+        shop_tests!(Shop);
+    }
+}
+
 mod shop;
 mod verify;

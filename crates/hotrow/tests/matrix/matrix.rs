@@ -67,7 +67,7 @@ impl Run {
 
 /// Reason for a run without a result.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum NoResult {
     /// The bottleneck cannot be planted here.
     NotPlanted(String),
     /// `hotrow load` returned no report.
@@ -78,18 +78,18 @@ pub(crate) enum Trouble {
 ///
 /// # Errors
 /// Returns the reason for a missing verdict.
-pub(crate) fn run(plant: &Plant, options: RunOptions) -> Result<Run, Trouble> {
+pub(crate) fn run(plant: &Plant, options: RunOptions) -> Result<Run, NoResult> {
     let begun = Instant::now();
-    let planted = (plant.plant)().map_err(Trouble::NotPlanted)?;
+    let planted = (plant.plant)().map_err(NoResult::NotPlanted)?;
     let duration = format!("{}ms", options.measured_ms);
     let warmup = format!("{}ms", options.warmup_ms);
     let mut words =
         vec!["--duration", &duration, "--warmup", &warmup, "--timeout=2s", "--json", "-q"];
     words.extend(options.confirm.then_some("--confirm"));
-    let output = output(planted.load(&words), RUN_MAX).map_err(Trouble::NoReport)?;
+    let output = output(planted.load(&words), RUN_MAX).map_err(NoResult::NoReport)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let no_report =
-        |e| Trouble::NoReport(format!("{e}: {text} {}", String::from_utf8_lossy(&output.stderr)));
+        |e| NoResult::NoReport(format!("{e}: {text} {}", String::from_utf8_lossy(&output.stderr)));
     let report: Value = serde_json::from_str(&text).map_err(no_report)?;
     let verdict = &report["diagnosis"]["verdict"];
     let first = if verdict.is_object() { verdict } else { &report["diagnosis"]["findings"][0] };
@@ -153,11 +153,11 @@ impl Matrix {
                 println!("{}", line(&run));
                 self.runs.push(run);
             }
-            Err(Trouble::NotPlanted(why)) => {
+            Err(NoResult::NotPlanted(why)) => {
                 println!("{:<22} not run: {why}", plant.name);
                 self.not_run.insert(plant.name, why);
             }
-            Err(Trouble::NoReport(why)) => {
+            Err(NoResult::NoReport(why)) => {
                 println!("{:<22} FAILED: {why}", plant.name);
                 self.failed.push((plant.name, why));
             }

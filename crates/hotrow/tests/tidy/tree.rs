@@ -102,8 +102,8 @@ impl Tree {
     }
 }
 
-/// Blanks out modules under a `cfg` with `test`. Also returns the names of those in files of their
-/// own.
+/// Blanks out modules under a `cfg` with `test`. Also returns their names, by which their files are
+/// found.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let lines: Vec<&str> = text.lines().collect();
     let mut kept = String::with_capacity(text.len());
@@ -144,6 +144,8 @@ fn module_end(lines: &[&str], mut at: usize, modules: &mut Vec<String>) -> Optio
         modules.push(name.to_owned());
         return Some(at);
     }
+    // Its own modules are in files of a folder with its name.
+    modules.push(name.strip_suffix(" {")?.to_owned());
     let indent = line.len() - line.trim_start().len();
     let closing = format!("{}}}", " ".repeat(indent));
     lines.iter().skip(at).position(|l| *l == closing).map(|n| at + n)
@@ -179,6 +181,7 @@ fn tests_and_comments_are_removed() {
         ("crates/a/src/model.rs", "model"),
         ("crates/a/src/model/deep.rs", "deep"),
         ("crates/a/src/models.rs", "kept"),
+        ("crates/a/src/tests/inner.rs", "inner"),
         ("crates/a/tests/x.rs", "not in src"),
     ]);
     let code = tree.production();

@@ -13,8 +13,8 @@ use hotrow_lab::models::{self, REQUESTS_DEFAULT, REQUESTS_MAX, THREAD_PER_REQUES
 use hotrow_lab::run::store::StoreError;
 use hotrow_report::text;
 
-use super::{LabError, print, utc};
-use hotrow_cli::exit::Exit;
+use super::{LabError, print, time_in_names};
+use hotrow_cli::Exit;
 use hotrow_cli::signals::{self, OnAbort};
 
 /// Arguments of `lab models`.
@@ -175,7 +175,7 @@ fn plan(args: &ModelsArgs, cores: usize) -> Result<Plan, LabError> {
 
 /// Returns `lab-results/models-YYYYMMDD-HHMMSS`, in UTC.
 fn folder_default(began_unix_s: u64) -> PathBuf {
-    Path::new("lab-results").join(format!("models-{}", utc::compact(began_unix_s)))
+    Path::new("lab-results").join(format!("models-{}", time_in_names(began_unix_s)))
 }
 
 /// Progress on standard error: a line per model, and the running one on a terminal.

@@ -9,7 +9,7 @@ use hotrow_lab::nginx::{Backend, Cache, NginxError, NginxProxy, ProxyProfile, Tl
 
 use self::deployments::{DEPLOYMENTS, NamedDeployment};
 use super::{LabError, print};
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 
 mod deployments;
 

@@ -12,7 +12,7 @@ use hotrow_reference::{
 use hotrow_supervisor::Supervisor;
 
 use super::LabError;
-use hotrow_cli::exit::Exit;
+use hotrow_cli::Exit;
 use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
 
 /// Arguments of `lab reference`.

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use hotrow_lab::experiment::shipped::{self, Shipped};
 use hotrow_lab::experiment::{self, Experiment, ExperimentError, FILE_BYTES_MAX, Overrides};
+use hotrow_lab::experiment::{SHIPPED, Shipped, find_shipped};
 use hotrow_lab::results::{Results, SCHEMA};
 use hotrow_lab::run::store::{RunRequest, Store, StoredRun};
 use hotrow_lab::run::{self as runner, RunOptions, RunOutcome};
 
 use super::progress::ProgressDisplay;
-use super::{LabError, utc};
-use hotrow_cli::exit::Exit;
+use super::{LabError, time_in_names};
+use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_cli::signals;
 use hotrow_trial::bottleneck_text;
@@ -257,16 +257,16 @@ fn text(name_or_file: &str) -> Result<Text, LabError> {
 
 /// Returns a built-in experiment by name.
 pub(crate) fn shipped(name: &str) -> Result<&'static Shipped, LabError> {
-    shipped::find(name).ok_or_else(|| LabError::UnknownName {
+    find_shipped(name).ok_or_else(|| LabError::UnknownName {
         name: name.to_owned(),
-        known: shipped::SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", "),
+        known: SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", "),
     })
 }
 
 /// Returns `lab-results/NAME-YYYYMMDD-HHMMSS`, in UTC.
 fn folder_default(name: &str, now: SystemTime) -> PathBuf {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Path::new("lab-results").join(format!("{name}-{}", utc::compact(since.as_secs())))
+    Path::new("lab-results").join(format!("{name}-{}", time_in_names(since.as_secs())))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

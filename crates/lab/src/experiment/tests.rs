@@ -267,15 +267,15 @@ fn all_problems_are_reported_at_once() {
 
 #[test]
 fn every_shipped_experiment_is_valid() {
-    for shipped in shipped::SHIPPED {
+    for shipped in SHIPPED {
         let experiment = parse(shipped.text, &Overrides::default())
             .unwrap_or_else(|e| panic!("{}: {e}", shipped.name));
         assert!(
             !experiment.info.note.is_empty() && !experiment.info.compare.is_empty()
                 || shipped.name == "small-responses"
         );
-        assert_eq!(shipped::find(shipped.name).map(|found| found.name), Some(shipped.name));
+        assert_eq!(find_shipped(shipped.name).map(|found| found.name), Some(shipped.name));
     }
-    assert_eq!(shipped::find("W12").map(|found| found.name), Some("backends-shared-cpu"));
-    assert!(shipped::find("w99").is_none());
+    assert_eq!(find_shipped("W12").map(|found| found.name), Some("backends-shared-cpu"));
+    assert!(find_shipped("w99").is_none());
 }

@@ -13,23 +13,7 @@ const EXPONENT_MAX: f64 = 10.0;
 /// # Errors
 /// The rule and the value.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("must be a number with a unit (us, ms, s, m, h), as in \"10s\", not {text:?}");
-    let (number, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
-    let unit_s = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit_s;
-    if seconds > plan::DURATION_MAX.as_secs_f64() {
-        return Err(format!("must not be longer than a week, as {text:?} is"));
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+    hotrow_cli::duration(text).map_err(|rule| format!("{rule}; given {text:?}"))
 }
 
 /// Parses a duration above zero.

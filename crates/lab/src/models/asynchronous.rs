@@ -13,7 +13,7 @@ use super::floor::FloorRule;
 use super::job::Job;
 use super::work::{Pause, Response};
 use super::{Model, ThreadRefused, raw};
-use hotrow_report::timeline::LaneState;
+use hotrow_report::plot::LaneState;
 
 /// Tasks at a time per core: more than sleep at full speed, and few enough that their responses
 /// stay in the CPU caches.

@@ -9,7 +9,7 @@ use super::floor::FloorRule;
 use super::job::Job;
 use super::work::Response;
 use super::{Model, STACK_BYTES, ThreadRefused};
-use hotrow_report::timeline::LaneState;
+use hotrow_report::plot::LaneState;
 
 pub(super) struct Batches {
     pub(super) name: &'static str,

@@ -17,7 +17,7 @@ use super::results::{Figures, Latency};
 use super::timeline::WINDOW;
 use super::work::Scale;
 use super::{Model, ThreadRefused, catalogue};
-use hotrow_report::timeline::Lane;
+use hotrow_report::plot::Lane;
 
 /// A run of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

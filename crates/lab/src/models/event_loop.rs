@@ -11,7 +11,7 @@ use super::floor::FloorRule;
 use super::job::{Job, StartedRequest};
 use super::work::{Pause, Response};
 use super::{Model, ThreadRefused};
-use hotrow_report::timeline::LaneState;
+use hotrow_report::plot::LaneState;
 
 /// Requests in progress at a time.
 const IN_PROGRESS_MAX: usize = 256;

@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::slots::{SlotQueue, Slots};
 use super::work::Response;
 use super::{Model, QUEUE_CAPACITY, STACK_BYTES, ThreadRefused};
-use hotrow_report::timeline::LaneState;
+use hotrow_report::plot::LaneState;
 
 /// Threads per core: so many requests can sleep before the next one has no thread. At full speed
 /// some 20 do.

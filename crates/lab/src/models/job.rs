@@ -14,7 +14,7 @@ use hotrow_measure::histogram::Histogram;
 use super::results::Check;
 use super::timeline::Timeline;
 use super::work::{Expected, Pause, Response, Scale, text};
-use hotrow_report::timeline::LaneState;
+use hotrow_report::plot::LaneState;
 
 /// Tallies; a thread locks one for some 20 ns per request.
 const TALLIES: usize = 16;

@@ -9,7 +9,7 @@ use super::job::Job;
 use super::queue::Queue;
 use super::work::Response;
 use super::{Model, QUEUE_CAPACITY, STACK_BYTES, ThreadRefused};
-use hotrow_report::timeline::LaneState;
+use hotrow_report::plot::LaneState;
 
 pub(super) struct Pool {
     pub(super) name: &'static str,

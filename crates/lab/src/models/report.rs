@@ -3,6 +3,9 @@
 mod pictures;
 mod tables;
 
+#[cfg(test)]
+pub(super) use self::tables::PUBLISHED;
+
 use std::path::Path;
 
 use super::results::{FILE, Measured, Outcome, Results};

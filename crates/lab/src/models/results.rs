@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::floor::Floor;
 use super::limits::{Evidence, Limit};
 use crate::results::Host;
-use hotrow_report::timeline::Lane;
+use hotrow_report::plot::Lane;
 
 /// Version of the file format.
 pub const SCHEMA: &str = "hotrow.models/2";

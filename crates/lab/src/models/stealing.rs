@@ -13,7 +13,7 @@ use super::floor::FloorRule;
 use super::job::Job;
 use super::work::Response;
 use super::{Model, STACK_BYTES, ThreadRefused};
-use hotrow_report::timeline::LaneState;
+use hotrow_report::plot::LaneState;
 
 /// Smallest range in requests; ranges are halved down to it. A deque holds at most as many ranges
 /// as a 64-bit number can be halved.

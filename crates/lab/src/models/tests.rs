@@ -52,7 +52,7 @@ fn the_timeline_shows_the_sleep_of_requests() {
                 let asleep = rows
                     .iter()
                     .flat_map(|row| &row.spans)
-                    .any(|span| span.state == hotrow_report::timeline::LaneState::Sleeping);
+                    .any(|span| span.state == hotrow_report::plot::LaneState::Sleeping);
                 assert!(asleep, "{}: {rows:?}", model.name());
             });
         }
@@ -79,6 +79,6 @@ fn models_are_selected_by_name_and_prefix() {
     sorted.dedup();
     assert_eq!(sorted.len(), names.len());
     assert!(
-        published::PUBLISHED.iter().all(|original| names.iter().any(|name| name == original.model))
+        report::PUBLISHED.iter().all(|original| names.iter().any(|name| name == original.model))
     );
 }

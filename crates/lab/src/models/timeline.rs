@@ -5,7 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hotrow_report::timeline::{Lane, LaneSpan, LaneState};
+use hotrow_report::plot::{Lane, LaneSpan, LaneState};
 
 /// Length of the window at full scale.
 pub const WINDOW: Duration = Duration::from_millis(200);

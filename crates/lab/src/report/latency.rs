@@ -4,9 +4,8 @@ use super::sections::Section;
 use super::summary::{RowState, RowSummary, Run};
 use crate::results::Load;
 use hotrow_report::document::{Block, Cell, Column, Table};
-use hotrow_report::latency::{curve, percentiles};
 use hotrow_report::numbers::micros;
-use hotrow_report::plot::{Line, Lines, Plot};
+use hotrow_report::plot::{Line, Lines, Plot, latency_curve, latency_percentiles};
 use hotrow_report::svg::CURVES_MAX;
 
 type Percentile = fn(&Load) -> Option<f64>;
@@ -91,9 +90,9 @@ fn plot(section: &Section<'_>, rows: &[&RowSummary<'_>]) -> Option<Lines> {
         names.join("; ")
     );
     let title = format!("Latency by percentile{more}");
-    (!lines.is_empty()).then(|| percentiles(title, description, lines))
+    (!lines.is_empty()).then(|| latency_percentiles(title, description, lines))
 }
 
 fn points(run: &Run<'_>) -> Vec<(f64, f64)> {
-    curve(&run.load.distribution)
+    latency_curve(&run.load.distribution)
 }

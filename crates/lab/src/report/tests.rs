@@ -1,11 +1,13 @@
 use std::fs;
+use std::path::PathBuf;
+
+use hotrow_report::markdown;
 
 use super::*;
 use crate::results;
 
 mod browser;
 pub(super) mod fixture;
-mod kept;
 mod parts;
 mod wellformed;
 
@@ -326,4 +328,27 @@ fn invalid_results_are_refused() {
     fs::create_dir(folder.path().join("report.md.new")).unwrap();
     let error = write(folder.path()).unwrap_err().to_string();
     assert!(error.contains("report.md cannot be written: Is a directory"), "{error}");
+}
+
+/// Returns the runs of earlier versions.
+fn kept() -> Vec<PathBuf> {
+    let runs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+    let folders = std::fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path());
+    folders.filter(|folder| folder.join(results::FILE).exists()).collect()
+}
+
+#[test]
+fn kept_runs_can_still_be_read_and_compared() {
+    let mut old = 0;
+    for folder in kept() {
+        let results = read(&folder).unwrap();
+        old += usize::from(
+            results.measurements.iter().all(|measurement| measurement.findings.is_empty()),
+        );
+        let report = markdown::render(&compose::document(&results));
+        assert!(report.contains("bottleneck of each row"), "{folder:?}: {report}");
+        let compared = markdown::render(&compare::document(&results, &results).unwrap());
+        assert!(compared.contains("Limited by"), "{folder:?}: {compared}");
+    }
+    assert!(old >= 5, "{old} runs without findings are kept: the test shows too little");
 }

@@ -35,7 +35,7 @@ pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
         p99_us: at(0.99),
         p999_us: at(0.999),
         max_us: us(latency.max()),
-        distribution: distribution(&latency.all()),
+        distribution: distribution(&latency.lower_bounds()),
         generator_limited: outcome.limit().is_generator(),
         verdict,
     }

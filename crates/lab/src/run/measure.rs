@@ -144,6 +144,9 @@ fn verdict(load: &Load, outcome: &Outcome) -> Result<(), String> {
     if outcome.end == RunEnd::TargetUnreachable {
         why.push("the target was unreachable".to_owned());
     }
+    if matches!(outcome.end, RunEnd::StoppedAnswering { .. }) {
+        why.push("the target stopped answering".to_owned());
+    }
     if counts.ok == 0 {
         why.push("no request had the expected response".to_owned());
     } else if counts.ok_in_window == 0 {

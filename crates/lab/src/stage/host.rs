@@ -1,6 +1,6 @@
 //! The machine and its global counters.
 
-use hotrow_diagnose::probe::{cpuinfo, disk, interface, memory};
+use hotrow_diagnose::probe::{cpu, disk, interface, memory};
 use hotrow_diagnose::root::Root;
 
 use crate::results::Host;
@@ -24,10 +24,10 @@ pub fn host() -> Host {
     let words =
         [system.sysname(), system.release(), system.machine()].map(|word| word.to_string_lossy());
     Host {
-        cpu: root.parse(cpuinfo::FILE, cpuinfo::parse).unwrap_or_default(),
+        cpu: root.parse(cpu::CPUINFO_FILE, cpu::parse_model).unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
         memory_bytes: root
-            .parse(memory::FILE, memory::parse)
+            .parse(memory::MEMINFO_FILE, memory::parse_meminfo)
             .map(|memory| memory.total)
             .unwrap_or_default(),
         kernel: words.join(" "),

@@ -5,7 +5,15 @@
 mod experiment;
 mod limits;
 mod models;
-mod nginx;
+/// Real nginx in every topology: correct responses from the correct backends, and no wrong cache
+/// hits.
+mod nginx {
+    mod caching;
+    mod command;
+    mod harness;
+    mod midnight;
+    mod sharing;
+}
 mod own_service;
 mod proxy;
 mod reference;

@@ -63,7 +63,7 @@ mod tests {
     fn shares_are_counted() {
         let mut record = LoadStats::default();
         (1..=100).for_each(|ms| record.latency.answered.record(ms * 1_000_000));
-        record.latency.record_abandoned(1_000_000, 3);
+        record.latency.record_unbounded(1_000_000, 3);
         (record.counts.scheduled, record.counts.timeouts, record.counts.unsent) = (103, 2, 1);
         let beyond = |text: &str| {
             let objective = parse(text).unwrap().remove(0);

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
 use super::*;
+use crate::bottleneck;
+use crate::outcome::{Outcome, RunEnd};
 use crate::outcome::{ThreadUse, Unread};
 use crate::stats::LoadStats;
 
@@ -13,8 +15,8 @@ fn outcome(timeouts: u64, generator_limited: bool) -> Outcome {
         total.schedule_lag.record(ms * 500_000);
     }
     if timeouts > 0 {
-        total.latency.record_abandoned(2_000_000_000, timeouts);
-        total.service.record_abandoned(2_000_000_000, timeouts);
+        total.latency.record_unbounded(2_000_000_000, timeouts);
+        total.service.record_unbounded(2_000_000_000, timeouts);
     }
     total.counts.scheduled = 1000;
     total.counts.sent = 1000;
@@ -151,6 +153,35 @@ fn a_generator_that_was_the_limit_proves_only_one_side() {
     assert_eq!(met("errors<=0,lag<1ms,lag<10s", &run), [Met, Missed, Met]);
 }
 
+/// A busy generator reads and sends late, but did not make the target send 503.
+#[test]
+fn a_generator_that_was_the_limit_excuses_only_what_it_can_cause() {
+    use ObjectiveStatus::{Inconclusive, Met, Missed};
+    let refused = |status: u16, n: u64, late_reads: bool| {
+        let mut run = outcome(0, true);
+        let busy = if late_reads { Duration::from_secs(10) } else { Duration::ZERO };
+        run.threads[0].cpu = busy;
+        run.total.own_lag.record_n(800_000_000, 100);
+        run.total.latency.record_unbounded(1_000, n);
+        run.total.service.record_unbounded(1_000, n);
+        run.total.counts.scheduled += n;
+        run.total.counts.errors.unexpected_status = n;
+        run.total.counts.status.insert(status, n);
+        run
+    };
+    let busy = refused(503, 20, true);
+    assert!(busy.limit().delays_reading());
+    assert_eq!(met("errors<=0%,errors<3%,p99<10s", &busy), [Missed, Met, Missed]);
+    assert_eq!(met("p95<500ms,service.p50<1ms", &busy), [Inconclusive, Inconclusive]);
+    let late = refused(503, 5, false);
+    assert!(matches!(late.limit(), bottleneck::Bottleneck::OwnLag(_)));
+    assert_eq!(
+        met("service.p50<1ms,p50<1ms,p50<300ms,errors<=0", &late),
+        [Missed, Missed, Inconclusive, Missed],
+        "service times are the target's, and latencies contain them"
+    );
+}
+
 #[test]
 fn nothing_measured_meets_nothing() {
     let mut run = outcome(0, false);
@@ -164,12 +195,15 @@ fn misses_are_reported_with_their_size() {
     let words = |text: &str, timeouts| {
         evaluate(&parse(text).unwrap(), &outcome(timeouts, false))[0].words()
     };
-    assert_eq!(words("max<800ms", 0), "1000ms, 200.00ms (25.0 %) too much");
-    assert_eq!(words("rate>=125", 0), "100.00 requests/s, 25.00 requests/s (20.0 %) too little");
-    assert_eq!(words("max<1s", 0), "1.00s, just the bound");
-    assert_eq!(words("errors<=0", 2), "2.00, 2.00 too much");
+    assert_eq!(words("max<800ms", 0), "1.000 s, 200.00 ms (25.0 %) too much");
+    assert_eq!(words("rate>=125", 0), "100 requests/s, 25 requests/s (20.0 %) too little");
+    assert_eq!(words("max<1s", 0), "1.000 s, just the bound");
+    assert_eq!(words("errors<=0", 2), "2, 2 too much");
     assert_eq!(words("errors<1%", 0), "0%");
-    assert_eq!(words("max<1ms", 2), ">2000ms: it falls among requests that were given up");
+    assert_eq!(
+        words("max<1ms", 2),
+        ">2.000 s: it falls among requests without the expected answer"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use super::{Events, Worker};
 use crate::connection::ConnectionPhase;
 use crate::stream::{self, StreamError};
+use crate::tally::RequestFailure;
 
 /// Connections opened concurrently before the run: more would overflow the accept queue of a server
 /// that is not ready.
@@ -58,7 +59,7 @@ impl Worker {
         for index in 0..self.connections.len() {
             if matches!(
                 self.connections[index].phase,
-                ConnectionPhase::Connecting { deadline_ns } if deadline_ns <= now_ns
+                ConnectionPhase::Connecting { deadline_ns, .. } if deadline_ns <= now_ns
             ) {
                 self.connect_timed_out(index, now_ns);
             }
@@ -80,7 +81,7 @@ impl Worker {
             Ok(stream) => {
                 let deadline_ns = now_ns.saturating_add(self.connect_timeout_ns);
                 connection.stream = Some(stream);
-                connection.phase = ConnectionPhase::Connecting { deadline_ns };
+                connection.phase = ConnectionPhase::Connecting { begun_ns: now_ns, deadline_ns };
                 self.connecting += 1;
                 self.sweep_at_ns = self.sweep_at_ns.min(deadline_ns);
             }
@@ -104,16 +105,22 @@ impl Worker {
 
     fn opened(&mut self, index: usize) {
         self.connecting -= 1;
+        let now_ns = self.now_ns();
         let connection = &mut self.connections[index];
+        let took_ns = match connection.phase {
+            ConnectionPhase::Connecting { begun_ns, .. } => now_ns.saturating_sub(begun_ns),
+            // Only connections being opened get here.
+            _ => 0,
+        };
         connection.phase = ConnectionPhase::Open;
         let again = connection.opened_before && self.config.keepalive;
         connection.opened_before = true;
-        self.tally.connection_opened(again);
+        self.tally.connection_opened(again, took_ns);
         while self.connections[index].phase == ConnectionPhase::Open
-            && let Some(slot) = self.connections[index].waiting.pop_front()
+            && let Some(waiting) = self.connections[index].waiting.pop_front()
         {
             let now_ns = self.now_ns();
-            self.send(index, slot, now_ns, false);
+            self.send(index, waiting, now_ns, false);
         }
     }
 
@@ -130,9 +137,13 @@ impl Worker {
         connection.close();
         let waited = connection.waiting.len();
         // Before the run there is no slot; the failure is reported as a message.
-        self.tally.connect_failed(connection.waiting.front().is_some_and(|slot| slot.measured));
-        for slot in connection.waiting.drain(..) {
-            self.tally.unsent(slot);
+        let measured = connection.waiting.front().is_some_and(|waiting| waiting.slot.measured);
+        self.tally.connect_failed(measured);
+        for waiting in connection.waiting.drain(..) {
+            match waiting.sent {
+                None => self.tally.unsent(waiting.slot, now_ns),
+                Some(sent) => self.tally.lost(&sent, RequestFailure::Closed, now_ns),
+            }
         }
         self.occupied -= waited;
         connection.withheld_permits += waited as u32;

@@ -4,7 +4,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::{READS_MAX, Worker};
-use crate::connection::{ConnectionPhase, SentRequest};
+use crate::connection::{ConnectionPhase, SentRequest, WaitingSlot};
 use crate::plan::Slot;
 use crate::response::{Response, StreamEnd};
 use crate::stream::{ReadResult, StreamError};
@@ -62,7 +62,8 @@ impl Worker {
                     }
                 }
                 Ok(ReadResult::Blocked) => break,
-                Ok(ReadResult::End) => self.stream_ended(index),
+                Ok(ReadResult::End) => self.stream_ended(index, false),
+                Ok(ReadResult::Truncated) => self.stream_ended(index, true),
                 Err(error) => self.failed(index, &error),
             }
         }
@@ -84,7 +85,7 @@ impl Worker {
         }
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
-            let Some(sent) = connection.sent.front() else {
+            let Some(sent) = connection.sent.front_mut() else {
                 // No request is open. Some servers send 408 before they close an idle connection.
                 // Other bytes are reported, except on connections without an earlier request.
                 if connection.answers > 0 && !bytes.starts_with(b"HTTP/1.1 408") {
@@ -93,6 +94,9 @@ impl Worker {
                 self.fail_connection(index, RequestFailure::Closed, now_ns);
                 return;
             };
+            if sent.first_byte_ns == 0 {
+                sent.first_byte_ns = now_ns.max(1);
+            }
             match connection.parser.feed(bytes, sent.has_body) {
                 Ok(fed) => {
                     bytes = &bytes[fed.used..];
@@ -123,10 +127,33 @@ impl Worker {
         }
         let stays = answer.keep && self.config.keepalive;
         if !stays {
-            self.fail_connection(index, RequestFailure::Closed, now_ns);
+            self.close_after_answer(index, now_ns);
         }
         self.release(index, now_ns);
         stays
+    }
+
+    /// Closes a connection whose last response this was. The server has not processed the requests
+    /// behind it (RFC 9112 section 9.6): repeatable ones are sent again on a new connection, each
+    /// as the next of the mix. Each connection answers at least one, so this ends.
+    #[inline]
+    fn close_after_answer(&mut self, index: usize, now_ns: u64) {
+        let behind = self.connections[index].close();
+        if behind.is_empty() {
+            return;
+        }
+        for sent in behind {
+            if sent.idempotent {
+                let waiting = WaitingSlot { slot: sent.slot, sent: Some(sent) };
+                self.connections[index].waiting.push_back(waiting);
+            } else {
+                self.tally.lost(&sent, RequestFailure::Closed, now_ns);
+                self.release(index, now_ns);
+            }
+        }
+        if !self.connections[index].waiting.is_empty() {
+            self.open(index, now_ns);
+        }
     }
 
     /// Burns CPU time. Preemption reduces it, which matters little for such short times.
@@ -186,14 +213,14 @@ impl Worker {
         self.tally.scheduled(slot);
         match self.connections[index].phase {
             ConnectionPhase::Open => {
-                self.send(index, slot, now_ns, slot.intended_ns > self.starved_ns)
+                self.send(index, slot.into(), now_ns, slot.intended_ns > self.starved_ns)
             }
             ConnectionPhase::Closed => {
-                self.connections[index].waiting.push_back(slot);
+                self.connections[index].waiting.push_back(slot.into());
                 self.open(index, now_ns);
             }
             ConnectionPhase::Connecting { .. } | ConnectionPhase::BackingOff { .. } => {
-                self.connections[index].waiting.push_back(slot)
+                self.connections[index].waiting.push_back(slot.into())
             }
         }
     }
@@ -201,7 +228,7 @@ impl Worker {
     /// Sends a request on an open connection. `own_lag`: its lateness was not caused by a wait for
     /// a connection.
     #[inline]
-    pub(super) fn send(&mut self, index: usize, slot: Slot, now_ns: u64, own_lag: bool) {
+    pub(super) fn send(&mut self, index: usize, waiting: WaitingSlot, now_ns: u64, own_lag: bool) {
         let prepared = self.requests.next();
         let connection = &mut self.connections[index];
         let Some(stream) = &mut connection.stream else { return };
@@ -209,6 +236,13 @@ impl Worker {
             Ok(0)
         } else {
             stream.write(prepared.bytes)
+        };
+        let sent = SentRequest {
+            slot: waiting.slot,
+            sent_ns: now_ns,
+            first_byte_ns: 0,
+            idempotent: prepared.idempotent,
+            has_body: prepared.answer_has_body,
         };
         match taken {
             Ok(n) if n < prepared.bytes.len() => {
@@ -221,24 +255,24 @@ impl Worker {
                 // The server closed an idle connection, and nothing was sent: the request goes out
                 // on a new one.
                 connection.close();
-                connection.waiting.push_back(slot);
+                connection.waiting.push_back(waiting);
                 self.open(index, now_ns);
                 return;
             }
             Err(error) => {
-                let has_body = prepared.answer_has_body;
-                self.tally.sent(slot, now_ns, 0, own_lag);
-                connection.sent.push_back(SentRequest { slot, sent_ns: now_ns, has_body });
+                if waiting.sent.is_none() {
+                    self.tally.sent(waiting.slot, now_ns, 0, own_lag);
+                }
+                connection.sent.push_back(sent);
                 self.failed(index, &error);
                 return;
             }
         }
-        self.tally.sent(slot, now_ns, prepared.bytes.len(), own_lag);
-        connection.sent.push_back(SentRequest {
-            slot,
-            sent_ns: now_ns,
-            has_body: prepared.answer_has_body,
-        });
+        match waiting.sent {
+            None => self.tally.sent(waiting.slot, now_ns, prepared.bytes.len(), own_lag),
+            Some(_) => self.tally.resent(waiting.slot, prepared.bytes.len()),
+        }
+        connection.sent.push_back(sent);
     }
 
     /// Writes the remaining bytes.
@@ -259,12 +293,17 @@ impl Worker {
         }
     }
 
-    /// Handles the end of the server's side.
-    fn stream_ended(&mut self, index: usize) {
+    /// Handles the end of the server's side. `truncated`: it is no proof that all bytes arrived.
+    fn stream_ended(&mut self, index: usize, truncated: bool) {
         let now_ns = self.now_ns();
         let connection = &self.connections[index];
         if !connection.sent.is_empty() {
             match connection.parser.end() {
+                StreamEnd::Complete(_) if truncated => self.tally.failure_message(
+                    "the server ended TLS without close_notify, so that the end of the answer is \
+                     unknown"
+                        .to_owned(),
+                ),
                 StreamEnd::Complete(answer) => {
                     self.answered(index, answer, now_ns);
                     return;
@@ -293,7 +332,7 @@ impl Worker {
     fn fail_connection(&mut self, index: usize, loss: RequestFailure, now_ns: u64) {
         let sent = self.connections[index].close();
         for (i, sent) in sent.iter().enumerate() {
-            self.tally.lost(sent, if i == 0 { loss } else { RequestFailure::Closed });
+            self.tally.lost(sent, if i == 0 { loss } else { RequestFailure::Closed }, now_ns);
         }
         sent.iter().for_each(|_| self.release(index, now_ns));
     }

@@ -102,6 +102,8 @@ mod tests {
         let sent = SentRequest {
             slot: Slot { intended_ns: 0, measured: true },
             sent_ns: 0,
+            first_byte_ns: 0,
+            idempotent: true,
             has_body: true,
         };
         let stream = Some(Stream::Plain(socket.into()));

@@ -9,8 +9,8 @@ use sea_query::{Value, Values};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, NoTls};
 
-use super::rows::{ROWS, rows};
 use super::{CONNECTION_TIMEOUT, DatabaseError, ROW_TIMEOUT, Row};
+use super::{ROWS, rows};
 
 const SELECT: &str = "SELECT id, random_number FROM reference_rows WHERE id = $1";
 const COUNT: &str = "SELECT count(*) FROM reference_rows WHERE id BETWEEN 1 AND $1";

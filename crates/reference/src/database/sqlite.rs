@@ -9,8 +9,8 @@ use rusqlite::{Connection, OpenFlags, Params, params_from_iter, types};
 use sea_query::{Value, Values};
 use tokio::sync::Semaphore;
 
-use super::rows::{ROWS, rows};
 use super::{CONNECTION_TIMEOUT, DatabaseError, Row};
+use super::{ROWS, rows};
 use crate::Model;
 
 const SELECT: &str = "SELECT id, random_number FROM reference_rows WHERE id = ?1";

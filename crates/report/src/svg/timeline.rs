@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{shortened, text};
 use crate::numbers;
 use crate::plot::Timeline;
-use crate::timeline::{Lane, LaneState};
+use crate::plot::{Lane, LaneState};
 
 const HEAD: f64 = 30.0;
 const ROW: f64 = 13.0;

@@ -72,7 +72,7 @@ impl View {
                 "position": cache.applied().map(|p| p.to_string()),
                 "changes": self.feed.changes_total(),
                 "starts": self.feed.starts_total(),
-                "losses": self.feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
+                "gaps": self.feed.losses_total().iter().map(|(_, n)| n).sum::<u64>(),
                 "watch": if followed { source.watch() } else { "none" },
             },
         })

@@ -187,8 +187,8 @@ impl View {
             out.counter(name, help, &samples);
         };
         by_cause(
-            "hotrow_feed_losses_total",
-            "Times that the feed lost its position.",
+            "hotrow_feed_gaps_total",
+            "Gaps in the feed, in which changes may have been missed.",
             &self.feed.losses_total(),
             out,
         );

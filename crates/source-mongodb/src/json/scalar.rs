@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use hotrow_measure::calendar::{CivilDate, civil_date};
 use mongodb::bson::Decimal128;
 
 use super::super::bson::{BINARY_UUID, Timestamp, Value};
@@ -135,7 +136,7 @@ enum Millis {
 /// ISO 8601 allows.
 fn write_date(out: &mut Vec<u8>, ms: i64, millis: Millis) {
     const DAY_MS: i64 = 86_400_000;
-    let (year, month, day) = civil(ms.div_euclid(DAY_MS));
+    let CivilDate { year, month, day } = civil_date(ms.div_euclid(DAY_MS));
     let in_day = ms.rem_euclid(DAY_MS);
     // Writing to a Vec cannot fail.
     let _ = if (0..=9999).contains(&year) {
@@ -151,21 +152,4 @@ fn write_date(out: &mut Vec<u8>, ms: i64, millis: Millis) {
         let _ = write!(out, ".{:03}", in_day % 1000);
     }
     out.push(b'Z');
-}
-
-/// Returns year, month and day in the Gregorian calendar, from the days since 1970-01-01.
-///
-/// Source: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
-fn civil(days: i64) -> (i64, i64, i64) {
-    const ERA_DAYS: i64 = 146_097;
-    // No 64-bit count of milliseconds has enough days to overflow this sum.
-    let days = days + 719_468;
-    let era = days.div_euclid(ERA_DAYS);
-    let of_era = days.rem_euclid(ERA_DAYS);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / (ERA_DAYS - 1)) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }

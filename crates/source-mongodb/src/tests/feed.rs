@@ -8,23 +8,23 @@ use hotrow_types::version::ChangeId;
 use mongodb::bson::doc;
 
 use super::harness::{Engine, config, wait};
-use super::place::Place;
+use super::mongo::MongoDatabase;
 use crate::Hooks;
 use hotrow_source::testkit::Event;
 use hotrow_source::{FlushCause, Source as _};
 
 #[test]
 fn every_kind_of_write_is_delivered_with_its_time() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 1 }]);
-    let engine = Engine::on(&place, &["things"]);
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    let engine = Engine::on(&mongo, &["things"]);
     let before = engine.settle();
     let events = engine.delivered(|| {
-        place.insert("things", [doc! { "_id": 2 }, doc! { "_id": 3 }]);
-        place.update("things", 2, doc! { "$set": { "v": 1 } });
-        place.replace("things", 3, doc! { "v": 1 });
-        place.delete("things", 1);
-        place.insert("others", [doc! { "_id": 9 }]);
+        mongo.insert("things", [doc! { "_id": 2 }, doc! { "_id": 3 }]);
+        mongo.update("things", 2, doc! { "$set": { "v": 1 } });
+        mongo.replace("things", 3, doc! { "v": 1 });
+        mongo.delete("things", 1);
+        mongo.insert("others", [doc! { "_id": 9 }]);
     });
     let mut ids = Vec::new();
     let mut last = before.at;
@@ -42,12 +42,12 @@ fn every_kind_of_write_is_delivered_with_its_time() {
 
 #[test]
 fn an_idle_database_stays_fresh() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 1 }]);
-    let engine = Engine::on(&place, &["things"]);
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    let engine = Engine::on(&mongo, &["things"]);
     for round in 0..3 {
         // Also directly after a write that nothing follows in the log.
-        place.update("things", 1, doc! { "$set": { "v": round } });
+        mongo.update("things", 1, doc! { "$set": { "v": round } });
         engine.settle();
         let from = Nanos::now();
         wait("half a second of freshness", || {
@@ -64,10 +64,10 @@ fn an_idle_database_stays_fresh() {
 
 #[test]
 fn a_dropped_and_a_renamed_collection_are_flushed() {
-    let place = Place::any();
-    place.insert("a", [doc! { "_id": 1 }]);
-    place.insert("b", [doc! { "_id": 1 }]);
-    let engine = Engine::on(&place, &["a", "b"]);
+    let mongo = MongoDatabase::any();
+    mongo.insert("a", [doc! { "_id": 1 }]);
+    mongo.insert("b", [doc! { "_id": 1 }]);
+    let engine = Engine::on(&mongo, &["a", "b"]);
     let flushed = |write: &dyn Fn()| -> Vec<u16> {
         let events = engine.delivered(write);
         let of = |event: &Event| match event {
@@ -78,10 +78,10 @@ fn a_dropped_and_a_renamed_collection_are_flushed() {
         flushed.dedup();
         flushed
     };
-    assert_eq!(flushed(&|| drop(place.run(doc! { "drop": "a" }))), [0]);
+    assert_eq!(flushed(&|| drop(mongo.run(doc! { "drop": "a" }))), [0]);
     let rename = |from: &str, to: &str| {
-        let [from, to] = [from, to].map(|name| format!("{}.{name}", place.name()));
-        place.ask(async |db| {
+        let [from, to] = [from, to].map(|name| format!("{}.{name}", mongo.name()));
+        mongo.ask(async |db| {
             db.client()
                 .database("admin")
                 .run_command(doc! { "renameCollection": from, "to": to })
@@ -93,15 +93,15 @@ fn a_dropped_and_a_renamed_collection_are_flushed() {
     // A collection renamed to `a` is followed as `a`.
     assert_eq!(flushed(&|| drop(rename("elsewhere", "a"))), [0]);
     assert_eq!(engine.text(0, "1"), r#"{"_id":1}"#);
-    assert_eq!(engine.keys(|| place.delete("a", 1)), [engine.key(0, "1")]);
+    assert_eq!(engine.keys(|| mongo.delete("a", 1)), [engine.key(0, "1")]);
 }
 
 #[test]
 fn the_feed_resumes_after_a_dropped_database() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 1 }]);
-    let engine = Engine::on(&place, &["things"]);
-    let events = engine.delivered(|| place.ask(async |db| db.drop().await));
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    let engine = Engine::on(&mongo, &["things"]);
+    let events = engine.delivered(|| mongo.ask(async |db| db.drop().await));
     assert!(
         events
             .iter()
@@ -109,25 +109,25 @@ fn the_feed_resumes_after_a_dropped_database() {
         "{events:?}"
     );
     assert!(!events.is_empty());
-    assert_eq!(engine.keys(|| place.insert("things", [doc! { "_id": 2 }])), [engine.key(0, "2")]);
+    assert_eq!(engine.keys(|| mongo.insert("things", [doc! { "_id": 2 }])), [engine.key(0, "2")]);
     assert_eq!(engine.text(0, "2"), r#"{"_id":2}"#);
 }
 
 #[test]
 fn many_changes_are_delivered_in_order_without_a_gap() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 0 }]);
-    let engine = Engine::on(&place, &["things"]);
-    let keys = engine.keys(|| place.insert("things", (1..=5000).map(|n| doc! { "_id": n })));
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 0 }]);
+    let engine = Engine::on(&mongo, &["things"]);
+    let keys = engine.keys(|| mongo.insert("things", (1..=5000).map(|n| doc! { "_id": n })));
     let expected: Vec<_> = (1..=5000).map(|n: i32| engine.key(0, &n.to_string())).collect();
     assert!(keys == expected, "{} of {}", keys.len(), expected.len());
 }
 
 #[test]
 fn a_feed_starts_with_the_next_write() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 1 }]);
-    let engine = Engine::launch(config(place.url(), &["things"]), Hooks::default(), |tuning| {
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    let engine = Engine::launch(config(mongo.url(), &["things"]), Hooks::default(), |tuning| {
         tuning.probe_every = Duration::from_millis(20);
     });
     let started = engine.sink.wait("the start", |events| {
@@ -136,9 +136,9 @@ fn a_feed_starts_with_the_next_write() {
             _ => None,
         })
     });
-    assert!(place.operation_time() >= started.at);
+    assert!(mongo.operation_time() >= started.at);
     engine.settle();
-    assert_eq!(engine.keys(|| place.insert("things", [doc! { "_id": 2 }])), [engine.key(0, "2")]);
+    assert_eq!(engine.keys(|| mongo.insert("things", [doc! { "_id": 2 }])), [engine.key(0, "2")]);
     assert_eq!(engine.source.watch(), "change stream");
     assert_eq!(engine.source.health(), Ok(()));
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hotrow_types::key::Key;
 
-use super::place::Place;
-use crate::config::{CollectionConfig, Config, Follow, JsonForm};
-use crate::tuning::Tuning;
+use super::mongo::MongoDatabase;
+
+use crate::config::{CollectionConfig, Config, Follow, JsonForm, ServerConfig, Tuning};
 use crate::{Hooks, Mongo, MongoSource, open};
 pub(super) use hotrow_source::testkit::{DEADLINE, wait};
 use hotrow_source::testkit::{Event, Reader, Running};
@@ -20,18 +20,18 @@ pub(super) fn spec(name: &str) -> CollectionConfig {
 }
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
-    Config {
+    let server = ServerConfig {
         url: url.into(),
         feed_url: None,
         follow: Follow::Changes,
-        json: JsonForm::Plain,
         reads_in_flight: 4,
         read_timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(10),
         max_staleness: Duration::from_millis(200),
         schema_poll: Duration::from_millis(50),
         collections: collections.iter().map(|name| spec(name)).collect(),
-    }
+    };
+    Config { server, json: JsonForm::Plain }
 }
 
 /// Source with a running feed; dropping it stops the feed.
@@ -51,8 +51,8 @@ impl Deref for Engine {
 impl Engine {
     /// Starts an engine on these collections and waits until it is fresh.
     #[track_caller]
-    pub(super) fn on(place: &Place, collections: &[&str]) -> Self {
-        let engine = Self::launch(config(place.url(), collections), Hooks::default(), |_| {});
+    pub(super) fn on(mongo: &MongoDatabase, collections: &[&str]) -> Self {
+        let engine = Self::launch(config(mongo.url(), collections), Hooks::default(), |_| {});
         engine.settle();
         engine
     }

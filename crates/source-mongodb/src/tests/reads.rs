@@ -6,7 +6,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, doc};
 
 use super::harness::{Engine, config};
-use super::place::Place;
+use super::mongo::MongoDatabase;
 use crate::Hooks;
 use crate::config::{Follow, JsonForm};
 use hotrow_source::spec::KeyTypeName;
@@ -28,17 +28,17 @@ fn every_type_of_id_is_read_and_its_change_has_the_same_key() {
         ("uuids", uuid(b"0123456789abcdef"), "30313233-3435-3637-3839-616263646566"),
         ("bytes", bytes, "00FF"),
     ];
-    let place = Place::any();
+    let mongo = MongoDatabase::any();
     for (name, id, _) in &cases {
-        place.insert(name, [doc! { "_id": id.clone(), "v": 1 }]);
+        mongo.insert(name, [doc! { "_id": id.clone(), "v": 1 }]);
     }
-    let engine = Engine::on(&place, &cases.each_ref().map(|(name, ..)| *name));
+    let engine = Engine::on(&mongo, &cases.each_ref().map(|(name, ..)| *name));
     for (collection, (name, id, url)) in (0_u16..).zip(&cases) {
         assert!(engine.text(collection, url).ends_with(",\"v\":1}"), "{name}");
-        let keys = engine.keys(|| place.update(name, id.clone(), doc! { "$set": { "v": 2 } }));
+        let keys = engine.keys(|| mongo.update(name, id.clone(), doc! { "$set": { "v": 2 } }));
         assert_eq!(keys, [engine.key(collection, url)], "{name}");
         assert!(engine.text(collection, url).ends_with(",\"v\":2}"), "{name}");
-        let keys = engine.keys(|| place.delete(name, id.clone()));
+        let keys = engine.keys(|| mongo.delete(name, id.clone()));
         assert_eq!(keys, [engine.key(collection, url)], "{name}");
         assert_eq!(engine.text(collection, url), "-", "{name}");
     }
@@ -46,19 +46,19 @@ fn every_type_of_id_is_read_and_its_change_has_the_same_key() {
 
 #[test]
 fn documents_are_keys() {
-    let place = Place::any();
-    place.insert("prices", [doc! { "_id": { "shop": 7, "sku": "x" }, "v": 1 }]);
-    let mut settings = config(place.url(), &["prices"]);
-    settings.collections[0].key = vec!["_id.shop".into(), "_id.sku".into()];
+    let mongo = MongoDatabase::any();
+    mongo.insert("prices", [doc! { "_id": { "shop": 7, "sku": "x" }, "v": 1 }]);
+    let mut settings = config(mongo.url(), &["prices"]);
+    settings.server.collections[0].key = vec!["_id.shop".into(), "_id.sku".into()];
     let engine = Engine::launch(settings, Hooks::default(), |_| {});
     engine.settle();
     assert_eq!(engine.text(0, "7,x"), r#"{"_id":{"shop":7,"sku":"x"},"v":1}"#);
     assert_eq!(engine.text(0, "7,y"), "-");
     let id = doc! { "shop": 7_i64, "sku": "x" };
-    assert_eq!(engine.keys(|| place.delete("prices", id)), [engine.key(0, "7,x")]);
+    assert_eq!(engine.keys(|| mongo.delete("prices", id)), [engine.key(0, "7,x")]);
     // Fields in another order are another id, which no URL names.
     assert_eq!(
-        engine.keys(|| place.insert("prices", [doc! { "_id": { "sku": "x", "shop": 7 } }])),
+        engine.keys(|| mongo.insert("prices", [doc! { "_id": { "sku": "x", "shop": 7 } }])),
         []
     );
     assert_eq!(engine.source.ignored_changes_total(), 1);
@@ -67,9 +67,9 @@ fn documents_are_keys() {
 
 #[test]
 fn a_batch_is_one_query_with_an_answer_for_each_id() {
-    let place = Place::any();
-    place.insert("things", (0..300).map(|n| doc! { "_id": n, "v": n }));
-    let engine = Engine::on(&place, &["things"]);
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", (0..300).map(|n| doc! { "_id": n, "v": n }));
+    let engine = Engine::on(&mongo, &["things"]);
     let ids: Vec<String> = (0..400).rev().map(|n| n.to_string()).collect();
     let mut requested: Vec<&str> = ids.iter().map(String::as_str).collect();
     requested.push("7");
@@ -87,29 +87,29 @@ fn a_batch_is_one_query_with_an_answer_for_each_id() {
 
 #[test]
 fn only_served_fields_are_fetched_and_written() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 1, "a": 1, "secret": "x", "b": { "c": 2 } }]);
-    let mut settings = config(place.url(), &["things", "things"]);
-    settings.collections[0].columns = Some(vec!["b".into(), "a".into(), "z".into()]);
-    settings.collections[1].exclude = vec!["_id".into(), "secret".into()];
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 1, "a": 1, "secret": "x", "b": { "c": 2 } }]);
+    let mut settings = config(mongo.url(), &["things", "things"]);
+    settings.server.collections[0].columns = Some(vec!["b".into(), "a".into(), "z".into()]);
+    settings.server.collections[1].exclude = vec!["_id".into(), "secret".into()];
     let engine = Engine::launch(settings, Hooks::default(), |_| {});
     engine.settle();
     assert_eq!(engine.text(0, "1"), r#"{"b":{"c":2},"a":1}"#);
     assert_eq!(engine.text(1, "1"), r#"{"a":1,"b":{"c":2}}"#);
     // Both collections serve the same document.
-    let keys = engine.keys(|| place.delete("things", 1));
+    let keys = engine.keys(|| mongo.delete("things", 1));
     assert_eq!(keys, [engine.key(0, "1"), engine.key(1, "1")]);
 }
 
 #[test]
 fn a_read_returns_its_version() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 1, "v": 1 }]);
-    let engine = Engine::on(&place, &["things"]);
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 1, "v": 1 }]);
+    let engine = Engine::on(&mongo, &["things"]);
     let first = engine.read(0, &["1"]).unwrap();
     let Version::Span { from, to } = first.version.clone() else { panic!("{:?}", first.version) };
     assert!(from.at > 0 && to.reaches(&from) && first.position == Some(to));
-    place.update("things", 1, doc! { "$set": { "v": 2 } });
+    mongo.update("things", 1, doc! { "$set": { "v": 2 } });
     let passed = engine.settle();
     let second = engine.read(0, &["1"]).unwrap();
     assert!(second.position.unwrap().reaches(&passed));
@@ -126,9 +126,9 @@ fn a_read_returns_its_version() {
 
 #[test]
 fn relaxed_extended_json_is_a_setting() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": ObjectId::from_bytes([1; 12]) }]);
-    let mut settings = config(place.url(), &["things"]);
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": ObjectId::from_bytes([1; 12]) }]);
+    let mut settings = config(mongo.url(), &["things"]);
     settings.json = JsonForm::RelaxedExtended;
     let engine = Engine::launch(settings, Hooks::default(), |_| {});
     assert_eq!(
@@ -139,11 +139,11 @@ fn relaxed_extended_json_is_a_setting() {
 
 #[test]
 fn without_a_feed_reads_carry_no_position_and_the_type_of_ids_is_as_configured() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": "1", "v": 1 }, doc! { "_id": 1, "v": 2 }]);
-    let mut settings = config(place.url(), &["things"]);
-    settings.follow = Follow::Nothing;
-    settings.collections[0].key_types = vec![KeyTypeName::Text];
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": "1", "v": 1 }, doc! { "_id": 1, "v": 2 }]);
+    let mut settings = config(mongo.url(), &["things"]);
+    settings.server.follow = Follow::Nothing;
+    settings.server.collections[0].key_types = vec![KeyTypeName::Text];
     let engine = Engine::launch(settings, Hooks::default(), |_| {});
     let set = engine.read(0, &["1"]).unwrap();
     assert_eq!((set.version, set.position), (Version::Unknown, None));
@@ -153,9 +153,9 @@ fn without_a_feed_reads_carry_no_position_and_the_type_of_ids_is_as_configured()
 
 #[test]
 fn a_collection_that_is_not_served_is_an_error_and_no_panic() {
-    let place = Place::any();
-    place.insert("things", [doc! { "_id": 1 }]);
-    let engine = Engine::on(&place, &["things"]);
+    let mongo = MongoDatabase::any();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    let engine = Engine::on(&mongo, &["things"]);
     let key = engine.key(0, "1");
     let read = engine.source.read(hotrow_types::key::CollectionId(9), vec![key]);
     assert!(matches!(engine.reader.block_on(read), Err(SourceError::Broken { .. })));

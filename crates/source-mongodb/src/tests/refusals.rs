@@ -3,8 +3,8 @@
 use mongodb::bson::doc;
 
 use super::harness::{config, refusal};
-use super::place::Place;
-use super::standin::{Failure, Kind, Standin, Trouble};
+use super::mongo::MongoDatabase;
+use super::standin::{Failure, Fault, Kind, Standin};
 use crate::config::Follow;
 use crate::{Hooks, open};
 
@@ -17,24 +17,24 @@ fn has(text: &str, words: &[&str]) {
 
 #[test]
 fn a_standalone_is_refused_with_the_remedy_and_accepted_without_a_feed() {
-    let place = Place::on_kind(Kind::Standalone, 1);
-    place.insert("things", [doc! { "_id": 1 }]);
-    let mut settings = config(place.url(), &["things"]);
+    let mongo = MongoDatabase::on_kind(Kind::Standalone, 1);
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    let mut settings = config(mongo.url(), &["things"]);
     has(
         &refusal(settings.clone()),
         &["standalone", "--replSet", "rs.initiate()", "feed = \"none\""],
     );
-    settings.follow = Follow::Nothing;
+    settings.server.follow = Follow::Nothing;
     let engine = super::harness::Engine::launch(settings, Hooks::default(), |_| {});
     assert_eq!(engine.text(0, "1"), r#"{"_id":1}"#);
 }
 
 #[test]
 fn all_problems_are_reported_at_once() {
-    let place = Place::on_standin();
-    place.insert("mixed", [doc! { "_id": 1 }, doc! { "_id": "1" }]);
-    let mut settings = config(place.url(), &["mixed", "absent", "mixed"]);
-    settings.collections[2].key = vec!["sku".into()];
+    let mongo = MongoDatabase::on_standin();
+    mongo.insert("mixed", [doc! { "_id": 1 }, doc! { "_id": "1" }]);
+    let mut settings = config(mongo.url(), &["mixed", "absent", "mixed"]);
+    settings.server.collections[2].key = vec!["sku".into()];
     let text = refusal(settings);
     has(
         &text,
@@ -50,34 +50,34 @@ fn all_problems_are_reported_at_once() {
 
 #[test]
 fn an_old_server_is_refused() {
-    let place = Place::on_standin();
-    place.insert("things", [doc! { "_id": 1 }]);
-    place.standin().pretend("4.2.0", 8);
-    has(&refusal(config(place.url(), &["things"])), &["MongoDB 4.4"]);
+    let mongo = MongoDatabase::on_standin();
+    mongo.insert("things", [doc! { "_id": 1 }]);
+    mongo.standin().pretend("4.2.0", 8);
+    has(&refusal(config(mongo.url(), &["things"])), &["MongoDB 4.4"]);
 }
 
 #[test]
 fn an_account_without_privileges_gets_the_grant_command() {
-    let place = Place::on_standin();
-    place.insert("things", [doc! { "_id": 1 }]);
+    let mongo = MongoDatabase::on_standin();
+    mongo.insert("things", [doc! { "_id": 1 }]);
     for command in ["listCollections", "watch"] {
-        place.standin().trouble(command, Trouble::Fail(Failure::unauthorized("do that")));
+        mongo.standin().inject(command, Fault::Fail(Failure::unauthorized("do that")));
         has(
-            &refusal(config(place.url(), &["things"])),
+            &refusal(config(mongo.url(), &["things"])),
             &["grantRolesToUser", "role: \"read\"", "shop"],
         );
-        place.standin().calm(command);
+        mongo.standin().clear_faults(command);
     }
     // The deployment's own id is useful but not required.
-    place.standin().trouble("replSetGetConfig", Trouble::Fail(Failure::unauthorized("do that")));
-    assert!(open(config(place.url(), &["things"]), Hooks::default()).is_ok());
+    mongo.standin().inject("replSetGetConfig", Fault::Fail(Failure::unauthorized("do that")));
+    assert!(open(config(mongo.url(), &["things"]), Hooks::default()).is_ok());
 }
 
 #[test]
 fn an_unreachable_server_is_reported_in_time() {
     let port = Standin::start().port(0);
     let mut settings = config(&format!("mongodb://u:s3cr3t@127.0.0.1:{port}/shop"), &["things"]);
-    settings.connect_timeout = std::time::Duration::from_millis(300);
+    settings.server.connect_timeout = std::time::Duration::from_millis(300);
     let text = refusal(settings);
     has(&text, &["no server can be used", "rs.status()"]);
     assert!(!text.contains("s3cr3t"), "{text}");
@@ -85,11 +85,11 @@ fn an_unreachable_server_is_reported_in_time() {
 
 #[test]
 fn a_feed_url_that_leads_elsewhere_is_refused() {
-    let place = Place::on_standin();
-    let other = Place::on_standin();
-    place.insert("things", [doc! { "_id": 1 }]);
+    let mongo = MongoDatabase::on_standin();
+    let other = MongoDatabase::on_standin();
+    mongo.insert("things", [doc! { "_id": 1 }]);
     other.insert("things", [doc! { "_id": 1 }]);
-    let mut settings = config(place.url(), &["things"]);
-    settings.feed_url = Some(other.url().to_owned());
+    let mut settings = config(mongo.url(), &["things"]);
+    settings.server.feed_url = Some(other.url().to_owned());
     has(&refusal(settings), &["`feed_url` leads to", "one deployment"]);
 }

@@ -1,6 +1,7 @@
 //! JSON forms of values, without a server.
 
 use super::*;
+use hotrow_source::json::BODY_BYTES_MAX;
 
 fn form(scalar: Scalar, value: &[u8]) -> Result<String, JsonError> {
     let mut out = Vec::new();

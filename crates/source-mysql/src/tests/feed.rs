@@ -1,11 +1,12 @@
 //! Feed tests against a real server.
 
+use hotrow_source::{FlushCause, LossCause};
 use hotrow_types::key::KeyPart;
 use hotrow_types::version::ChangeId;
 
+use super::harness::refusal;
 use super::recorder::{Event, Feed, config};
 use super::server::{Server, Stop};
-use hotrow_source::{FlushCause, LossCause};
 
 mod delivers;
 mod foreign_keys;
@@ -14,8 +15,109 @@ mod locks;
 mod losses;
 mod privileges;
 mod race;
-mod restore;
 mod schema;
-mod start;
 mod statements;
-mod xa;
+
+/// A data folder restored to an older state has another log, although the server's name is the
+/// same.
+#[test]
+fn a_restored_copy_of_the_data_has_other_positions() {
+    let mut server = Server::start(&[]);
+    server.batch("CREATE TABLE p (id INT PRIMARY KEY, n INT); INSERT INTO p VALUES (1, 0)");
+    server.stop(Stop::Fast);
+    server.back_up();
+    server.restart();
+    let feed = Feed::start(&server, &["p(id)"]);
+    server.batch("UPDATE p SET n = 1");
+    let before = feed.settle();
+    assert_eq!(before.incarnation, server.incarnation());
+    let from = feed.sink.len();
+    server.await_next_second();
+    server.stop(Stop::Fast);
+    server.restore();
+    server.restart();
+    feed.sink.wait("a start", |events| {
+        events[from..].iter().any(|e| matches!(e, Event::Started(_))).then_some(())
+    });
+    let after = feed.settle();
+    assert_ne!(after.incarnation, before.incarnation);
+    assert_eq!(after.incarnation, server.incarnation());
+    // An instance that starts now has the same incarnation as one that ran all the time.
+    assert_eq!(Feed::start(&server, &["p(id)"]).settle().incarnation, after.incarnation);
+}
+
+#[test]
+fn every_missing_requirement_is_reported_at_once_with_its_fix() {
+    let server = Server::start(&[
+        ("binlog-format", "MIXED"),
+        ("log-bin-compress", "ON"),
+        ("server-id", "9"),
+    ]);
+    server.batch("CREATE TABLE a (id INT PRIMARY KEY); CREATE TABLE b (id INT)");
+    let mut config = config(server.url(), &["a(id)", "b(id)"]);
+    config.server_id = Some(9);
+    let text = refusal(config);
+    for expected in [
+        "to fix (4)",
+        "`b`",
+        "`binlog_format` is MIXED; the feed needs ROW\n     -> SET GLOBAL binlog_format = ROW;",
+        "SET GLOBAL log_bin_compress = OFF;",
+        "`source.server_id` is 9, which is the server's own",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn servers_that_do_not_log_the_database_are_refused() {
+    let server = Server::start(&[("skip-log-bin", "")]);
+    server.batch("CREATE TABLE a (id INT PRIMARY KEY)");
+    assert!(refusal(config(server.url(), &["a(id)"])).contains("`log_bin` is OFF"));
+    for (setting, value) in [("binlog-ignore-db", "test"), ("binlog-do-db", "other")] {
+        let server = Server::start(&[(setting, value)]);
+        server.batch("CREATE TABLE a (id INT PRIMARY KEY)");
+        let text = refusal(config(server.url(), &["a(id)"]));
+        assert!(text.contains(&format!("(`{}`)", setting.replace('-', "_"))), "{text}");
+    }
+}
+
+#[test]
+fn a_prepared_transaction_is_delivered_at_its_commit() {
+    let server = Server::any();
+    server.batch("CREATE TABLE p (id INT PRIMARY KEY, n INT); INSERT INTO p VALUES (1, 0), (2, 0)");
+    let feed = Feed::start(&server, &["p(id)"]);
+    let prepare = |name: &str, id: i64| {
+        format!(
+            "XA START '{name}'; UPDATE p SET n = n + 1 WHERE id = {id}; XA END '{name}';
+             XA PREPARE '{name}'"
+        )
+    };
+    assert_eq!(feed.keys(&server, &prepare("x1", 1)), []);
+    // Later commits are delivered in their own order.
+    assert_eq!(feed.keys(&server, "INSERT INTO p VALUES (3, 0)"), [feed.int(0, 3)]);
+    let events = feed.delivered(&server, "XA COMMIT 'x1'");
+    assert!(!events.is_empty());
+    for event in events {
+        let Event::Change(change) = event else { panic!("{event:?}") };
+        assert_eq!(change.key, feed.int(0, 1));
+        assert!(feed.version_of_a_read(0, 1).contains(&change.mark));
+    }
+    assert_eq!(feed.keys(&server, &prepare("x2", 2)), []);
+    assert_eq!(feed.keys(&server, "XA ROLLBACK 'x2'"), []);
+    let one_phase =
+        "XA START 'x3'; UPDATE p SET n = 9 WHERE id = 2; XA END 'x3'; XA COMMIT 'x3' ONE PHASE";
+    assert_eq!(feed.keys(&server, one_phase), [feed.int(0, 2)]);
+}
+
+#[test]
+fn a_transaction_prepared_before_the_start_flushes_everything() {
+    let server = Server::any();
+    server.batch("CREATE TABLE p (id INT PRIMARY KEY, n INT); INSERT INTO p VALUES (1, 0)");
+    server.batch("XA START 'old'; UPDATE p SET n = 1; XA END 'old'; XA PREPARE 'old'");
+    let feed = Feed::start(&server, &["p(id)"]);
+    let events = feed.delivered(&server, "XA COMMIT 'old'");
+    assert!(
+        events.iter().any(|e| matches!(e, Event::Flush(_, FlushCause::Bulk, Some(_)))),
+        "{events:?}"
+    );
+}

@@ -9,15 +9,14 @@ use serde_json::Value;
 use super::server::Server;
 use crate::config::Config;
 use crate::{Hooks, MysqlSource, OpenError, open};
-use hotrow_source::spec::Follow;
+use hotrow_source::spec::{Follow, ServerConfig};
 pub(super) use hotrow_source::testkit::{spec, wait};
 use hotrow_source::{Row, Source as _, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
-    Config {
+    let server = ServerConfig {
         url: url.into(),
         feed_url: None,
-        server_id: None,
         reads_in_flight: 2,
         read_timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(10),
@@ -25,7 +24,8 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
         schema_poll: Duration::from_secs(1),
         follow: Follow::Changes,
         collections: collections.iter().map(|text| spec(text)).collect(),
-    }
+    };
+    Config { server, server_id: None }
 }
 
 /// Source with a runtime for its reads.

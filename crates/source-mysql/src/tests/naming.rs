@@ -90,7 +90,7 @@ fn keys_of_the_feed_equal_keys_of_urls() {
         // A new feed per setting, because a changed log format counts as a schema change.
         let mut settings =
             config(server.url(), &tables.iter().map(String::as_str).collect::<Vec<_>>());
-        settings.collections[16].key_types = vec![KeyTypeName::Uuid];
+        settings.server.collections[16].key_types = vec![KeyTypeName::Uuid];
         let feed = Feed::launch(settings, |_| {});
         feed.settle();
         let image_sql = format!("SET SESSION sql_mode = '', binlog_row_image = {image};");

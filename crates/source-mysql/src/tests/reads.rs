@@ -121,7 +121,7 @@ fn every_kind_of_key_finds_its_row() {
     let mut d = spec("d(k)");
     d.name = "d2".into();
     d.key_types = vec![KeyTypeName::Uuid];
-    settings.collections.push(d);
+    settings.server.collections.push(d);
     let reader = Reader::open(settings);
     assert_eq!(
         reader.answers(0, &["255", "256", "-1", "0"]),
@@ -277,7 +277,7 @@ fn a_connection_that_died_is_replaced_and_a_slow_query_ends() {
     let mut server = Server::start(&[]);
     server.batch("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     let mut settings = config(&server.url(), &["t(id)"]);
-    settings.read_timeout = std::time::Duration::from_secs(3);
+    settings.server.read_timeout = std::time::Duration::from_secs(3);
     let reader = Reader::open(settings);
     assert_eq!(reader.answers(0, &["1"]), [r#"{"id":1}"#]);
     server.batch(

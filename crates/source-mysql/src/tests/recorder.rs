@@ -7,20 +7,18 @@ use hotrow_types::key::Key;
 
 use super::harness;
 use super::server::Server;
-use crate::config::Config;
-use crate::tuning::Tuning;
+use crate::config::{Config, Tuning};
 use crate::{Hooks, Mysql, MysqlSource, open};
 use hotrow_source::testkit::Running;
 pub(crate) use hotrow_source::testkit::{DEADLINE, Event};
 
 /// Returns a configuration with short times.
 pub(crate) fn config(url: String, collections: &[&str]) -> Config {
-    Config {
-        url,
-        max_staleness: Duration::from_millis(200),
-        schema_poll: Duration::from_millis(50),
-        ..harness::config("", collections)
-    }
+    let mut config = harness::config("", collections);
+    config.server.url = url;
+    config.server.max_staleness = Duration::from_millis(200);
+    config.server.schema_poll = Duration::from_millis(50);
+    config
 }
 
 /// Feed that runs; it stops when dropped.

@@ -44,7 +44,7 @@ fn every_problem_of_tables_is_reported_at_once_with_its_fix() {
     ];
     // The service's account cannot even see `mysql.user`.
     let mut settings = config(&server.superuser_url(), &tables);
-    settings.collections[14].columns = Some(vec!["id".into(), "nothing".into()]);
+    settings.server.collections[14].columns = Some(vec!["id".into(), "nothing".into()]);
     let text = refusal(settings);
     let database = server.database();
     for expected in [
@@ -80,7 +80,7 @@ fn key_types_must_fit() {
     server
         .batch("CREATE TABLE t (b binary(8) PRIMARY KEY); CREATE TABLE u (c char(36) PRIMARY KEY)");
     let mut settings = config(&server.url(), &["t(b)", "u(c)"]);
-    for spec in &mut settings.collections {
+    for spec in &mut settings.server.collections {
         spec.key_types = vec![KeyTypeName::Uuid];
     }
     let text = refusal(settings);
@@ -113,7 +113,7 @@ fn missing_privileges_come_with_the_grant() {
     let mut settings = config(&url, &[]);
     let mut a = spec("a(id)");
     a.columns = Some(vec!["id".into()]);
-    settings.collections.push(a);
+    settings.server.collections.push(a);
     server.batch("INSERT INTO a VALUES (1, 2); GRANT SELECT ON a TO reader@'%'");
     assert_eq!(Reader::open(settings).answers(0, &["1"]), [r#"{"id":1}"#]);
     let wrong = refusal(config(&server.url_for("reader", "guess"), &["a(id)"]));

@@ -4,8 +4,8 @@ use tokio_postgres::types::{Oid, ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
 use super::super::config::CollectionConfig;
-use super::super::error::Finding;
 use super::{listed, quote};
+use crate::Finding;
 
 /// A table as described by the catalogue.
 #[derive(Debug)]

@@ -4,10 +4,10 @@
 use hotrow_types::key::{CanonicalForm, Collation, KEY_PARTS_MAX, KeyType};
 
 use super::super::config::{CollectionConfig, KeyTypeName};
-use super::super::error::Finding;
 use super::catalog::{Column, Facts, Index};
 use super::types::{StoredType, Types};
 use super::{KeyColumn, KeyStored, Refused, listed, quote};
+use crate::Finding;
 
 /// Returns the key columns with their types.
 pub(super) fn columns(

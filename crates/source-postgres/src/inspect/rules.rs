@@ -1,9 +1,9 @@
 //! Conditions on a table and on the user's privileges.
 
 use super::super::config::CollectionConfig;
-use super::super::error::Finding;
 use super::catalog::{Column, Facts};
 use super::{KeyColumn, listed, quote};
+use crate::Finding;
 
 /// Returns the reasons that the table itself cannot be served.
 pub(super) fn check(spec: &CollectionConfig, facts: &Facts) -> Vec<Finding> {

@@ -3,14 +3,16 @@
 
 use std::io::Write as _;
 
+use hotrow_measure::calendar::{CivilDate, civil_date};
+
 use super::quoted;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_MINUTE: i64 = 60 * MICROS_PER_SECOND;
 const MICROS_PER_HOUR: i64 = 60 * MICROS_PER_MINUTE;
 const MICROS_PER_DAY: i64 = 24 * MICROS_PER_HOUR;
-/// Days from 0000-03-01 to 2000-01-01, PostgreSQL's epoch.
-const EPOCH_DAYS: i64 = 730_425;
+/// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
+const EPOCH_DAYS: i64 = 10_957;
 
 /// Writes `2024-02-29`.
 pub(super) fn write_date(out: &mut Vec<u8>, days: i32) {
@@ -97,26 +99,11 @@ fn write_part(out: &mut Vec<u8>, value: i64, unit: u8) {
 
 /// Writes a day of the Gregorian calendar, counted from 2000-01-01. Returns the suffix of the era.
 fn write_day(out: &mut Vec<u8>, days: i64) -> &'static [u8] {
-    let (year, month, day) = civil(days);
+    let CivilDate { year, month, day } = civil_date(days + EPOCH_DAYS);
     // The year before 1 is 1 BC.
     let (year, era): (i64, &[u8]) = if year > 0 { (year, b"") } else { (1 - year, b" BC") };
     let _ = write!(out, "{year:04}-{month:02}-{day:02}");
     era
-}
-
-/// Returns year, month and day. Computed in whole cycles of 400 years, with years that begin in
-/// March, so that the leap day is the last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    const CYCLE_DAYS: i64 = 146_097;
-    let days = days + EPOCH_DAYS;
-    let cycle = days.div_euclid(CYCLE_DAYS);
-    let day = days.rem_euclid(CYCLE_DAYS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (year + cycle * 400 + carry, month, day)
 }
 
 fn write_clock(out: &mut Vec<u8>, micros: i64) {

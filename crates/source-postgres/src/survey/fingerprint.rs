@@ -149,7 +149,7 @@ impl Scanner {
         let mut places = Vec::new();
         let mut namespaces = Vec::new();
         let mut names = Vec::new();
-        for (place, spec) in (0..).zip(&config.collections) {
+        for (place, spec) in (0..).zip(&config.server.collections) {
             for (namespace, name) in readings(&spec.table) {
                 places.push(place);
                 namespaces.push(namespace.map(str::to_owned));

@@ -54,7 +54,7 @@ fn bench_reads() {
     let server = Server::start(&[("shared_buffers", "128MB")]);
     table(&server);
     let mut config = config(&server.url(), &["products(id)"]);
-    config.reads_in_flight = 8;
+    config.server.reads_in_flight = 8;
     let reader = Reader::open(config);
     let schema = &reader.source.schemas()[0];
     let keys: Vec<Key> =

@@ -6,16 +6,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::server::Server;
-use crate::config::{Config, Follow};
+use crate::config::{Config, Follow, ServerConfig};
 use crate::{Hooks, OpenError, PostgresSource, open};
 pub(super) use hotrow_source::testkit::{spec, wait};
 use hotrow_source::{Row, testkit};
 
 pub(super) fn config(url: &str, collections: &[&str]) -> Config {
-    Config {
+    let server = ServerConfig {
         url: url.into(),
         feed_url: None,
-        publication: "hotrow".into(),
         reads_in_flight: 2,
         read_timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(10),
@@ -23,7 +22,8 @@ pub(super) fn config(url: &str, collections: &[&str]) -> Config {
         max_staleness: Duration::from_secs(1),
         schema_poll: Duration::from_secs(1),
         collections: collections.iter().map(|text| spec(text)).collect(),
-    }
+    };
+    Config { server, publication: "hotrow".into() }
 }
 
 /// Source with a runtime for its reads.

@@ -170,8 +170,8 @@ fn only_the_columns_wanted_are_served() {
          INSERT INTO t VALUES (1, 2, 3, 4)",
     );
     let mut both = config(&server.url(), &["t(id)", "t(id)"]);
-    both.collections[0].columns = Some(vec!["c".into(), "a".into()]);
-    both.collections[1].exclude = vec!["b".into(), "id".into()];
+    both.server.collections[0].columns = Some(vec!["c".into(), "a".into()]);
+    both.server.collections[1].exclude = vec!["b".into(), "id".into()];
     let reader = Reader::open(both);
     assert_eq!(reader.text(0, "1"), r#"{"c":4,"a":2}"#);
     assert_eq!(reader.text(1, "1"), r#"{"a":2,"c":4}"#);

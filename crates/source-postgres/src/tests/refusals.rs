@@ -135,7 +135,7 @@ fn missing_privileges_are_named_with_their_grants() {
          CREATE PUBLICATION hotrow FOR TABLE s.t WITH (publish_via_partition_root = true)",
     );
     let mut some = config(&url, &["s.t(id)"]);
-    some.collections[0].exclude = vec!["b".into()];
+    some.server.collections[0].exclude = vec!["b".into()];
     assert_eq!(super::harness::Reader::open(some).text(0, "1"), r#"{"id":1,"a":2}"#);
 }
 
@@ -154,7 +154,7 @@ fn settings_that_do_not_fit_the_table_are_refused() {
     server.batch("CREATE TABLE t (id int PRIMARY KEY, a int)");
     let with = |change: &dyn Fn(&mut crate::config::CollectionConfig)| {
         let mut config = config(&server.url(), &["t(id)"]);
-        change(&mut config.collections[0]);
+        change(&mut config.server.collections[0]);
         refusal(config)
     };
     assert!(with(&|c| c.key_types = vec![KeyTypeName::Uuid]).contains("`key_type` says otherwise"));

@@ -10,7 +10,7 @@ use super::Answer;
 use crate::json::{self, BODY_BYTES_MAX};
 use crate::plan::{LEADING, SIZE_MAX, SIZES, Statements, size_class};
 use crate::shared::Plan;
-use hotrow_source::json::NotWritten;
+use hotrow_source::json::JsonError;
 use hotrow_source::{ReadSet, Room, Row, RowBudget, SourceError, mark_unread};
 
 /// Statements prepared on one connection for one plan.
@@ -127,16 +127,17 @@ impl Query<'_> {
                 *answer = Row::Missing;
                 continue;
             }
-            *answer = match json::row(&statements.fields, row, LEADING)? {
+            *answer = match json::row(&statements.fields, row, LEADING) {
                 Ok(json) => match self.budget.take(json.len()) {
                     Room::Taken => Row::Found(json),
                     ended @ (Room::QueryFull | Room::NoRoom) => return Ok(ended),
                 },
-                Err(NotWritten::TooLarge) => Row::Unreadable(format!(
+                Err(JsonError::TooLarge) => Row::Unreadable(format!(
                     "{:?} is larger than {BODY_BYTES_MAX} bytes as JSON",
                     keys[index]
                 )),
-                Err(NotWritten::NoMemory) => return Ok(Room::NoRoom),
+                Err(JsonError::NoMemory) => return Ok(Room::NoRoom),
+                Err(JsonError::Shape) => return Err(rusqlite::Error::InvalidColumnIndex(LEADING)),
             };
         }
         Ok(Room::Taken)

@@ -1,6 +1,6 @@
 use super::harness::*;
 use crate::config::KeyTypeName;
-use crate::tuning::Tuning;
+use crate::config::Tuning;
 use hotrow_source::FlushCause;
 use hotrow_types::version::ChangeId;
 

@@ -2,9 +2,9 @@ use super::harness::*;
 use std::path::Path;
 use std::sync::mpsc;
 
+use crate::config::Tuning;
 use crate::config::{Config, Watch};
 use crate::file::beside;
-use crate::tuning::Tuning;
 use crate::{Hooks, OpenError, open};
 use hotrow_source::{LossCause, Row, SourceError};
 use hotrow_types::version::Position;

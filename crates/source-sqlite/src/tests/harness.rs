@@ -13,8 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::config::Tuning;
 use crate::config::{CollectionConfig, Config, Watch};
-use crate::tuning::Tuning;
 use crate::{Hooks, SqliteSource, open_tuned};
 use hotrow_source::testkit::FeedThread;
 pub(super) use hotrow_source::testkit::spec;

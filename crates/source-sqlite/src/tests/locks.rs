@@ -1,10 +1,10 @@
 //! Freshness while another process keeps the feed from the database.
 
+use crate::config::Tuning;
 use crate::config::{Config, Watch};
 use crate::connect::{PriorState, link};
 use crate::session::{Polled, Session, SessionContext};
 use crate::shared::Shared;
-use crate::tuning::Tuning;
 use crate::{Hooks, open_tuned};
 use hotrow_source::Source;
 

@@ -1,5 +1,5 @@
 use super::harness::*;
-use crate::tuning::Tuning;
+use crate::config::Tuning;
 use hotrow_source::LossCause;
 use hotrow_types::version::Position;
 use std::time::Duration;

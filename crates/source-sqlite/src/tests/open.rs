@@ -192,7 +192,7 @@ fn a_lock_is_named() {
     let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
     db.run("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO t VALUES (1)");
     let tuning =
-        crate::tuning::Tuning { install_busy: std::time::Duration::ZERO, ..Default::default() };
+        crate::config::Tuning { install_busy: std::time::Duration::ZERO, ..Default::default() };
     let error =
         crate::open_tuned(db.config(vec![spec("t(id)")]), Hooks::default(), tuning).unwrap_err();
     assert!(matches!(error, OpenError::Locked { .. }), "{error}");

@@ -2,11 +2,11 @@ use super::harness::*;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use crate::config::Tuning;
 use crate::config::{Config, KeyTypeName, Watch};
 use crate::inspect::inspect;
 use crate::json::BODY_BYTES_MAX;
 use crate::plan::{SIZES, Statements};
-use crate::tuning::Tuning;
 use crate::{Hooks, OpenError};
 use hotrow_source::{Row, Source, SourceError};
 use hotrow_types::key::CollectionId;

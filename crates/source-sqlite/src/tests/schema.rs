@@ -1,5 +1,5 @@
 use super::harness::*;
-use crate::tuning::Tuning;
+use crate::config::Tuning;
 use hotrow_source::{FlushCause, LossCause, SourceError};
 
 const T: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT); INSERT INTO t VALUES (1, 'x'); \

@@ -10,7 +10,6 @@ pub mod answer;
 pub mod client;
 pub mod config;
 pub mod database;
-pub mod gate;
 pub mod metrics;
 pub mod panics;
 pub mod server;
@@ -21,9 +20,8 @@ use std::time::{Duration, Instant};
 pub use account::Account;
 pub use answer::Answer;
 pub use client::Client;
-pub use config::Config;
+pub use config::{Config, Gate};
 pub use database::Database;
-pub use gate::Gate;
 pub use server::{Ended, Server};
 
 /// Time limit of conditions that should hold soon. Generous, because tests run in parallel on two

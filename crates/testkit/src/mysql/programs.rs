@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 
 use crate::process::{self, run};
@@ -82,4 +82,37 @@ fn find(program: &str) -> Option<PathBuf> {
         .chain(more)
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
+}
+
+/// Running statements in a separate session, which ends when this is dropped.
+pub struct Running {
+    pub child: Child,
+    pub writer: std::thread::JoinHandle<()>,
+}
+
+impl Running {
+    /// Waits for the end of the statements.
+    ///
+    /// # Errors
+    /// Error output of the client.
+    pub fn outcome(self) -> Result<String, String> {
+        let output = self.child.wait_with_output().expect("the SQL client ends");
+        self.writer.join().expect("no panics there");
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// Returns true until the statements have ended.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("wait").is_none()
+    }
+
+    /// Kills the client.
+    pub fn kill(mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
 }

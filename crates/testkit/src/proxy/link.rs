@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::{Class, Conduct, Way, reset};
+use super::{Class, Conduct, Direction, reset};
 
 /// Most bytes in transit in one direction; beyond that nothing is read.
 const HELD_BYTES_MAX: usize = 256 * 1024;
@@ -56,43 +56,43 @@ impl Link {
         now: Instant,
     ) -> Self {
         let mut pipes: [Pipe; 2] = Default::default();
-        pipes[Way::ToServer as usize].push(now, first);
+        pipes[Direction::ToServer as usize].push(now, first);
         Self { class, service, server, pipes }
     }
 
-    fn ends(&self, way: Way) -> (&TcpStream, &TcpStream) {
-        match way {
-            Way::ToServer => (&self.service, &self.server),
-            Way::ToService => (&self.server, &self.service),
+    fn ends(&self, direction: Direction) -> (&TcpStream, &TcpStream) {
+        match direction {
+            Direction::ToServer => (&self.service, &self.server),
+            Direction::ToService => (&self.server, &self.service),
         }
     }
 
     /// Returns whether the source of this direction is to be read.
-    pub fn wants_to_read(&self, way: Way) -> bool {
-        let pipe = &self.pipes[way as usize];
+    pub fn wants_to_read(&self, direction: Direction) -> bool {
+        let pipe = &self.pipes[direction as usize];
         !pipe.ended && pipe.held_bytes < HELD_BYTES_MAX
     }
 
     /// Returns the bytes in transit in this direction.
-    pub fn waiting(&self, way: Way) -> u64 {
-        self.pipes[way as usize].held_bytes as u64
+    pub fn waiting(&self, direction: Direction) -> u64 {
+        self.pipes[direction as usize].held_bytes as u64
     }
 
     /// Returns the time at which the next piece of this direction is due; `None` without one or
     /// during a hold.
-    pub fn due(&self, way: Way, conduct: Conduct) -> Option<Instant> {
-        let (arrived, _) = self.pipes[way as usize].pieces.front()?;
+    pub fn due(&self, direction: Direction, conduct: Conduct) -> Option<Instant> {
+        let (arrived, _) = self.pipes[direction as usize].pieces.front()?;
         (!conduct.held).then(|| *arrived + conduct.delay)
     }
 
     /// Reads the available bytes of the source.
-    pub fn read(&mut self, way: Way, now: Instant) {
-        if !self.wants_to_read(way) {
+    pub fn read(&mut self, direction: Direction, now: Instant) {
+        if !self.wants_to_read(direction) {
             return;
         }
         let mut bytes = vec![0; PIECE_BYTES];
-        let got = self.ends(way).0.read(&mut bytes);
-        let pipe = &mut self.pipes[way as usize];
+        let got = self.ends(direction).0.read(&mut bytes);
+        let pipe = &mut self.pipes[direction as usize];
         match got {
             Ok(0) => pipe.end(now, Piece::End),
             Ok(n) => {
@@ -106,13 +106,13 @@ impl Link {
     }
 
     /// Delivers the bytes that are due.
-    pub fn deliver(&mut self, way: Way, conduct: Conduct, now: Instant) -> Step {
+    pub fn deliver(&mut self, direction: Direction, conduct: Conduct, now: Instant) -> Step {
         let mut delivered = 0;
-        while self.due(way, conduct).is_some_and(|due| due <= now) {
+        while self.due(direction, conduct).is_some_and(|due| due <= now) {
             let service = &self.service;
             let server = &self.server;
-            let mut to = if way == Way::ToServer { server } else { service };
-            let pipe = &mut self.pipes[way as usize];
+            let mut to = if direction == Direction::ToServer { server } else { service };
+            let pipe = &mut self.pipes[direction as usize];
             let Some((_, piece)) = pipe.pieces.front_mut() else { break };
             match piece {
                 Piece::Bytes(bytes, sent) => match to.write(&bytes[*sent..]) {

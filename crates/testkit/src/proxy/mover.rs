@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::link::{Link, Step, until};
-use super::startup::{Startup, classify};
-use super::{BOTH, Class, Control, Shared, Way, reset};
+use super::{BOTH, Class, Control, Direction, Shared, reset};
 
 /// Longest wait, so that a bug here causes a slow test rather than a hanging one.
 const WAIT_MAX: Duration = Duration::from_millis(100);
@@ -77,13 +76,13 @@ fn publish_counters(shared: &Shared, links: &[Link], taken: [u64; 3], bytes: [[u
     control.open = open(links);
     control.waiting = Default::default();
     for link in links {
-        BOTH.into_iter().for_each(|way| {
-            control.waiting[link.class as usize][way as usize] += link.waiting(way)
+        BOTH.into_iter().for_each(|direction| {
+            control.waiting[link.class as usize][direction as usize] += link.waiting(direction)
         });
     }
     for class in 0..3 {
         control.taken[class] += taken[class];
-        (0..2).for_each(|way| control.bytes[class][way] += bytes[class][way]);
+        (0..2).for_each(|direction| control.bytes[class][direction] += bytes[class][direction]);
     }
 }
 
@@ -113,15 +112,15 @@ fn wait(
             .map(|pending| PollFd::from_borrowed_fd(pending.stream.as_fd(), PollFlags::IN)),
     );
     for link in links {
-        for way in BOTH {
-            let (from, to): (BorrowedFd<'_>, BorrowedFd<'_>) = match way {
-                Way::ToServer => (link.service.as_fd(), link.server.as_fd()),
-                Way::ToService => (link.server.as_fd(), link.service.as_fd()),
+        for direction in BOTH {
+            let (from, to): (BorrowedFd<'_>, BorrowedFd<'_>) = match direction {
+                Direction::ToServer => (link.service.as_fd(), link.server.as_fd()),
+                Direction::ToService => (link.server.as_fd(), link.service.as_fd()),
             };
-            if link.wants_to_read(way) {
+            if link.wants_to_read(direction) {
                 fds.push(PollFd::from_borrowed_fd(from, PollFlags::IN));
             }
-            match link.due(way, control.ways[link.class as usize][way as usize]) {
+            match link.due(direction, control.directions[link.class as usize][direction as usize]) {
                 Some(due) if due <= now => fds.push(PollFd::from_borrowed_fd(to, PollFlags::OUT)),
                 Some(due) => wait_time = wait_time.min(until(due, now)),
                 None => {}
@@ -192,12 +191,66 @@ fn prepare(stream: &TcpStream) {
 }
 
 fn move_bytes(link: &mut Link, control: &Control, bytes: &mut [u64; 2], now: Instant) -> Step {
-    for way in BOTH {
-        link.read(way, now);
-        match link.deliver(way, control.ways[link.class as usize][way as usize], now) {
-            Step::Open(delivered) => bytes[way as usize] += delivered,
+    for direction in BOTH {
+        link.read(direction, now);
+        match link.deliver(
+            direction,
+            control.directions[link.class as usize][direction as usize],
+            now,
+        ) {
+            Step::Open(delivered) => bytes[direction as usize] += delivered,
             Step::Over => return Step::Over,
         }
     }
     Step::Open(0)
+}
+
+/// Longest startup message.
+const STARTUP_BYTES_MAX: usize = 10_000;
+const SSL_REQUEST: u32 = 80_877_103;
+const GSS_REQUEST: u32 = 80_877_104;
+const CANCEL_REQUEST: u32 = 80_877_102;
+
+/// Result of parsing the bytes so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Startup {
+    /// Too few bytes.
+    Incomplete,
+    /// A request for encryption of this length. It is declined, because the proxy must read the
+    /// following messages.
+    Encryption(usize),
+    /// A connection of that class.
+    Session(Class),
+    /// Not PostgreSQL.
+    Nonsense,
+}
+
+/// Parses the first bytes sent by the service.
+pub fn classify(bytes: &[u8]) -> Startup {
+    let number =
+        |at: usize| bytes.get(at..at + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+    let (Some(length), Some(code)) = (number(0), number(4)) else { return Startup::Incomplete };
+    let length = length as usize;
+    if !(8..=STARTUP_BYTES_MAX).contains(&length) {
+        return Startup::Nonsense;
+    }
+    let Some(message) = bytes.get(8..length) else { return Startup::Incomplete };
+    match code {
+        SSL_REQUEST | GSS_REQUEST => Startup::Encryption(length),
+        CANCEL_REQUEST => Startup::Session(Class::Readers),
+        _ => Startup::Session(class(message)),
+    }
+}
+
+/// Returns the class by the parameters, which are pairs of texts that each end with a zero byte.
+fn class(message: &[u8]) -> Class {
+    let texts: Vec<&[u8]> = message.split(|byte| *byte == 0).collect();
+    let value =
+        |name: &[u8]| texts.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1]);
+    if value(b"replication").is_some() {
+        return Class::Replication;
+    }
+    let name =
+        String::from_utf8_lossy(value(b"application_name").unwrap_or_default()).to_lowercase();
+    if name.contains("feed") { Class::FeedSql } else { Class::Readers }
 }

@@ -1,4 +1,4 @@
-//! Connection to one member: reads commands, executes them, and sends the answers with the troubles
+//! Connection to one member: reads commands, executes them, and sends the answers with the faults
 //! of the test.
 
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use super::commands::{ConnectionContext, execute, label};
 use super::reads::{Answer, reply};
 use super::store::{number, timestamp};
 use super::wire::Request;
-use super::world::{Kind, Shared, Trouble};
+use super::world::{Fault, Kind, Shared};
 
 /// Interval at which an unlimited wait checks for its end.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ pub fn serve(shared: &Shared, mut stream: TcpStream, context: &ConnectionContext
     _ = stream.set_nodelay(true);
     while let Ok(request) = Request::read(&mut stream) {
         let name = label(&request).to_owned();
-        let trouble = shared.with(|world| {
+        let fault = shared.with(|world| {
             *world.counts.entry(name.clone()).or_default() += 1;
             if let Ok(client_time) = request
                 .body
@@ -29,24 +29,24 @@ pub fn serve(shared: &Shared, mut stream: TcpStream, context: &ConnectionContext
             {
                 world.store.observe_time(number(client_time));
             }
-            world.trouble(&name)
+            world.fault(&name)
         });
-        let answer = match &trouble {
-            Some(Trouble::Cut) => break,
-            Some(Trouble::Fail(failure)) => Err(failure.clone()),
+        let answer = match &fault {
+            Some(Fault::Cut) => break,
+            Some(Fault::Fail(failure)) => Err(failure.clone()),
             _ => execute(shared, context, &request),
         };
-        let answer = match &trouble {
-            Some(Trouble::Malform) => answer.map(|(reply, at)| (malformed(&reply), at)),
+        let answer = match &fault {
+            Some(Fault::Malform) => answer.map(|(reply, at)| (malformed(&reply), at)),
             _ => answer,
         };
         let answer = finished(shared, answer);
-        // A trouble set during the execution also applies, for example while a `getMore` waits for
+        // A fault set during the execution also applies, for example while a `getMore` waits for
         // an event.
-        let trouble = trouble.or_else(|| shared.lock().late_trouble(&name));
-        match trouble {
-            Some(Trouble::Delay(time)) => pass(shared, time),
-            Some(Trouble::Hold) => hold(shared, &name),
+        let fault = fault.or_else(|| shared.lock().late_fault(&name));
+        match fault {
+            Some(Fault::Delay(time)) => pass(shared, time),
+            Some(Fault::Hold) => hold(shared, &name),
             _ => {}
         }
         if !request.unanswered && request.answer(&mut stream, &answer).is_err() {

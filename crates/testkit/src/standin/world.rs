@@ -27,23 +27,23 @@ pub enum Kind {
 
 /// Fault applied to a command.
 #[derive(Clone, Debug)]
-pub enum Trouble {
+pub enum Fault {
     Fail(Failure),
     /// The connection is closed without an answer, before the command is executed.
     Cut,
     /// The command is executed, and the answer is delayed.
     Delay(Duration),
-    /// The command is executed, and the answer is held until the trouble is removed.
+    /// The command is executed, and the answer is held until the fault is removed.
     Hold,
     /// The command is executed, and the first document of the answer's batch is replaced by a
     /// number. An empty batch is left as it is.
     Malform,
 }
 
-/// Trouble for commands of a name (`*`: all), at most `left` times.
+/// Fault for commands of a name (`*`: all), at most `left` times.
 pub struct Rule {
     pub command: String,
-    pub trouble: Trouble,
+    pub fault: Fault,
     pub left: Option<u32>,
 }
 
@@ -126,31 +126,31 @@ impl Shared {
 }
 
 impl World {
-    pub fn trouble(&mut self, command: &str) -> Option<Trouble> {
+    pub fn fault(&mut self, command: &str) -> Option<Fault> {
         let rule = self
             .rules
             .iter_mut()
             .find(|r| (r.command == command || r.command == "*") && r.left != Some(0))?;
         rule.left = rule.left.map(|left| left - 1);
-        Some(rule.trouble.clone())
+        Some(rule.fault.clone())
     }
 
-    /// Returns the lasting trouble for the answer to a command that is already being executed.
-    pub fn late_trouble(&self, command: &str) -> Option<Trouble> {
+    /// Returns the lasting fault for the answer to a command that is already being executed.
+    pub fn late_fault(&self, command: &str) -> Option<Fault> {
         let lasting =
             |rule: &&Rule| (rule.command == command || rule.command == "*") && rule.left.is_none();
         let rule = self
             .rules
             .iter()
             .filter(lasting)
-            .find(|rule| matches!(rule.trouble, Trouble::Delay(_) | Trouble::Hold));
-        rule.map(|rule| rule.trouble.clone())
+            .find(|rule| matches!(rule.fault, Fault::Delay(_) | Fault::Hold));
+        rule.map(|rule| rule.fault.clone())
     }
 
     /// Returns whether answers to this command are held.
     pub fn holds(&self, command: &str) -> bool {
         // A rule that is used up still holds its answers until it is removed.
-        let holding = |rule: &Rule| matches!(rule.trouble, Trouble::Hold);
+        let holding = |rule: &Rule| matches!(rule.fault, Fault::Hold);
         !self.ended
             && self.rules.iter().any(|r| (r.command == command || r.command == "*") && holding(r))
     }

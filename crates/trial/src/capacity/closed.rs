@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use hotrow_measure::statistics::median;
 
-use super::sizes;
 use super::usl::Point;
 
 /// Smallest relative gain that counts as a rise of the throughput.
@@ -161,7 +160,7 @@ impl Climb {
             return Step::Done(self.end());
         }
         let Limits { step, time, .. } = self.limits;
-        let warmup = step / sizes::WARMUP_PART;
+        let warmup = step / super::WARMUP_PART;
         if self.used.saturating_add(warmup + step + PAUSE) > time {
             return Step::Done(if self.round == 0 { End::TimeUp } else { self.end() });
         }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 pub use self::evidence::Noise;
 use self::evidence::{Evidence, Known};
-use super::sizes;
 
 /// Ratio of upper to lower rate to which short steps narrow the interval.
 pub const WIDTH: f64 = 1.01;
@@ -345,16 +344,16 @@ impl Search {
         let Limits { requests, step, plateau, .. } = self.limits;
         let length = match purpose {
             Purpose::Climb | Purpose::Fall => {
-                sizes::length(rate_rps, requests / sizes::CLIMB_PART, step)
+                super::step_length(rate_rps, requests / super::CLIMB_PART, step)
             }
             Purpose::Bisect => {
-                sizes::length(rate_rps, requests.saturating_mul(sizes::BISECT_X), step)
+                super::step_length(rate_rps, requests.saturating_mul(super::BISECT_X), step)
             }
             Purpose::Confirm | Purpose::SecondLook => {
-                sizes::length(rate_rps, requests.saturating_mul(sizes::PLATEAU_X), plateau)
+                super::step_length(rate_rps, requests.saturating_mul(super::PLATEAU_X), plateau)
             }
         };
-        Trial { rate_rps, warmup: step / sizes::WARMUP_PART, length, pause: PAUSE, purpose }
+        Trial { rate_rps, warmup: step / super::WARMUP_PART, length, pause: PAUSE, purpose }
     }
 
     /// Returns the load that fits in the remaining time, reserving time for the confirmation of the

@@ -1,4 +1,7 @@
-//! The target's CPU quota, reduced for a trial and restored.
+//! The target's CPU quota, reduced for a trial and restored: at the trial's end, by signal
+//! handling, and after a kill at the next start.
+
+mod journal;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +11,8 @@ use std::{fs, io};
 use hotrow_diagnose::probe::group::{Controller, Groups};
 use hotrow_diagnose::root::Root;
 use rustix::io::Errno;
+
+use self::journal::Journal;
 
 /// Smallest quota that the kernel accepts, in µs.
 const QUOTA_US_MIN: u64 = 1_000;
@@ -21,6 +26,8 @@ pub struct QuotaRestore(Arc<Mutex<QuotaState>>);
 struct QuotaState {
     /// The file and its former content.
     before: Option<(PathBuf, String)>,
+    /// Its record for the next start; none where no folder is this user's alone.
+    journal: Option<Journal>,
     /// True if the process is ending; nothing more is changed.
     ending: bool,
 }
@@ -34,6 +41,12 @@ impl QuotaRestore {
         let mut changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         changed.ending = true;
         changed.restore_or_report();
+    }
+
+    /// Restores the quotas that killed processes left reduced. Returns a message for each.
+    #[must_use]
+    pub fn recover() -> Vec<String> {
+        journal::folder().map_or_else(Vec::new, |folder| journal::recover(&folder))
     }
 }
 
@@ -53,7 +66,10 @@ impl QuotaState {
                 self.before = Some((file, text));
                 Err(message)
             }
-            _ => Ok(()),
+            _ => {
+                self.journal.take().into_iter().for_each(Journal::remove);
+                Ok(())
+            }
         }
     }
 
@@ -82,6 +98,10 @@ impl ReducedQuota {
         let reduced = reduced(&before, part)
             .ok_or_else(|| io::Error::other(format!("{:?} is not a quota", before.trim())))?;
         // Recorded before the write, so that a restore always writes the former content.
+        changed.journal = match journal::folder() {
+            Some(folder) => Some(Journal::write(&folder, file, (&before, &reduced))?),
+            None => None,
+        };
         changed.before = Some((file.to_owned(), before));
         let written = fs::write(file, reduced);
         drop(changed);

@@ -1,6 +1,5 @@
 use super::*;
-use crate::observation::Form;
-use crate::rules::Rule;
+use crate::observation::{Form, Position};
 
 const MS: Ns = 1_000_000;
 
@@ -11,7 +10,7 @@ fn state(version: u64, at: Ns, outcome: WriteOutcome) -> KeyState {
         transaction: 1,
         commit_sent_ns: Some(at * MS),
         outcome,
-        position: None,
+        log: None,
     }
 }
 
@@ -59,11 +58,22 @@ fn writes_and_reads_are_listed_in_order() {
         violation,
         states: vec![
             state(10, 100, committed(101)),
-            state(11, 1040, committed(1042)),
+            KeyState {
+                log: Some(LogInterval { from: 3, at: 7 }),
+                ..state(11, 1040, committed(1042))
+            },
             state(12, 1090, WriteOutcome::Unknown),
         ],
-        reads: vec![read(500, Claim::Version(10)), offence, read(1200, Claim::Absent)],
+        reads: vec![
+            read(500, Claim::Version(10)),
+            offence,
+            Observation {
+                position: Some(Position { log: 0xab, at: 7 }),
+                ..read(1200, Claim::Absent)
+            },
+        ],
         purges: vec![Purge {
+            key: None,
             origin: Origin::Instance(0),
             sent_ns: 1060 * MS,
             received_ns: 1061 * MS,
@@ -74,14 +84,15 @@ fn writes_and_reads_are_listed_in_order() {
         "violated: point 1, monotonic",
         "key k3, read at http://a",
         "shows version #0, the oldest version allowed is #1",
-        "-60.000 commit of version #1 (a row); COMMIT returned at -58.000",
+        "-60.000 commit of version #1 (a row, position 3 to 7); COMMIT returned at -58.000",
         "-50.000 reader 9 reads; at -49.000 it has version #1   <== although this response came \
          before",
         "-40.000 purge at http://a, completed at -39.000",
         "-10.000 commit of version #2 (no row); the connection was lost at COMMIT",
         "0.000 reader 4 sends a get read with no-cache to http://a; at 1.000 it has version #0 \
          (hit, age 0)   <== this one",
-        "100.000 reader 4 sends a get read with no-cache to http://a; at 101.000 it has 404",
+        "100.000 reader 4 sends a get read with no-cache to http://a; at 101.000 it has 404 \
+         (hit, age 0, position 00000000000000ab-7)",
     ];
     let mut rest = counterexample.as_str();
     for part in order {

@@ -1,4 +1,5 @@
-//! Legal histories pass; each planted violation is found and named.
+//! Legal histories pass; each planted violation is found and named. [`examples`] has a hand-made
+//! history for each rule.
 
 use proptest::prelude::*;
 
@@ -6,9 +7,11 @@ use super::*;
 use crate::history::WriteOutcome;
 use crate::observation::{Form, Position};
 
+mod examples;
+
 const MS: Ns = 1_000_000;
 const BOUND: Ns = 50 * MS;
-const TERMS: ContractTerms = ContractTerms { max_staleness_ns: BOUND };
+const TERMS: ContractTerms = ContractTerms { max_staleness_ns: BOUND, tokens: None };
 const FIRST: u64 = 1000;
 const TOKEN: Position = Position { log: 1, at: 1 };
 
@@ -117,6 +120,7 @@ impl Simulation {
                 let view = &mut self.views[usize::from(instance)];
                 *view = (*view).max(received_ns);
                 self.checker.purge(Purge {
+                    key: None,
                     origin: Origin::Instance(instance),
                     sent_ns,
                     received_ns,
@@ -190,7 +194,7 @@ impl Simulation {
     }
 
     fn check(&mut self, observation: &Observation) {
-        self.violations.extend(self.checker.check(observation, &TERMS).violation);
+        self.violations.extend(self.checker.check(observation, &TERMS).violations);
     }
 
     /// Commits three versions with rows, each after more than the bound; returns the newest.
@@ -280,7 +284,8 @@ proptest! {
         prop_assert_eq!(found, Some(Rule::Committed));
         prop_assert_eq!(simulation.response(new, Claim::Absent, |_| {}), Some(Rule::Monotonic));
         let (sent_ns, received_ns) = simulation.take(5);
-        simulation.checker.purge(Purge { origin: Origin::Instance(new + 4), sent_ns, received_ns });
+        let origin = Origin::Instance(new + 4);
+        simulation.checker.purge(Purge { key: None, origin, sent_ns, received_ns });
         let found = simulation.response(new + 4, old, stale(Requirement::Any));
         prop_assert_eq!(found, Some(Rule::Purged));
     }
@@ -427,8 +432,9 @@ fn a_late_submission_counts_for_later_responses() {
         simulation
             .checker
             .check(&observation(0, sent, received, seen(version)), &TERMS)
-            .violation
-            .map(|v| v.rule)
+            .violations
+            .first()
+            .map(|violation| violation.rule)
     };
     assert_eq!(check(late, late + 1, 1), None);
     assert_eq!(check(early, early + 1, 3), None, "received before, submitted after");

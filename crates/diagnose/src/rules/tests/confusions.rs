@@ -169,6 +169,7 @@ fn a_full_machine_is_attributed_to_the_service_or_a_competitor() {
         let other = |(name, cores): &(&str, f64)| OtherProcess {
             pid: 99,
             name: (*name).to_owned(),
+            processes: 1,
             cores: *cores,
         };
         samples.others = others.iter().map(other).collect();
@@ -251,7 +252,8 @@ fn one_request_at_a_time_never_needs_a_second_thread() {
 fn a_service_that_waits_is_not_limited_by_full_cpus() {
     let busy = |mut samples: Samples| {
         samples.cores = vec![CpuShares { busy: 1.0, ..CpuShares::default() }; 2];
-        samples.others = vec![OtherProcess { pid: 99, name: "rustc".to_owned(), cores: 1.9 }];
+        samples.others =
+            vec![OtherProcess { pid: 99, name: "rustc".to_owned(), processes: 2, cores: 1.9 }];
         for thread in samples.processes.iter_mut().flat_map(|process| &mut process.threads) {
             thread.waited = Some(0.03);
         }
@@ -390,4 +392,26 @@ fn a_few_overflows_are_weighed_against_the_affected_connections() {
     // Without a load, no affected connection is known.
     let without_load = Samples { load: None, ..overflows(400, None, None, None) };
     assert!(sure(&without_load) > 0.5 && sure(&without_load) < 0.6);
+}
+
+/// A pool of four sleeping workers in a virtual machine, which sleeps in futexes: twelve of sixteen
+/// requests lie unread. More workers help, so it is no lock.
+#[test]
+fn workers_asleep_in_futexes_are_too_few_and_no_lock() {
+    let mut pool = waiting(0.05, &[0.02, 0.01, 0.01, 0.01], &[(WaitReason::Lock, 4.0)]);
+    pool.processes[0].unread_share = Some(0.75);
+    assert_eq!(first(&pool).0, LimitClass::TooFewWorkers, "{:#?}", evaluate(&pool));
+}
+
+/// Files are used up, so connections are closed: the files are the cause.
+#[test]
+fn failures_rank_behind_their_cause() {
+    let mut samples = waiting(0.2, &[0.1], &[]);
+    samples.load = samples.load.map(|load| GeneratorLoad {
+        failures: Some(Failures { share: 0.5, kind: FailureKind::Closed }),
+        ..load
+    });
+    assert_eq!(first(&samples).0, LimitClass::Failures);
+    samples.processes[0].files = Some(Occupancy { used: 1020, most: 1024 });
+    assert_eq!(first(&samples).0, LimitClass::OpenFiles);
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use hotrow_diagnose::probe::{files, loadavg, sockets, sockstat, status, tcp};
+use hotrow_diagnose::probe::{cpu, limits, network, sockets, status, tcp};
 use hotrow_diagnose::root::{ProbeResult, Root};
 use rustix::process::{
     Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
@@ -166,7 +166,7 @@ fn count_files<T>(held: &mut Vec<T>) -> u64 {
 
 /// Counts the entries of the folder of open files, without the folder itself, which is open too.
 fn open_files() -> Option<u64> {
-    files::of_process(&Root::machine(), std::process::id()).ok()?.checked_sub(1)
+    limits::open_files(&Root::machine(), std::process::id()).ok()?.checked_sub(1)
 }
 
 fn queue(backlog: u16) -> io::Result<()> {
@@ -214,9 +214,11 @@ impl RampStep {
             ),
             files: open_files().unwrap_or(0),
             machine_threads: of(
-                root.parse(loadavg::FILE, |text| Some(loadavg::parse(text)?.threads))
+                root.parse(cpu::LOADAVG_FILE, |text| Some(cpu::parse_load(text)?.threads))
             ),
-            sockets: of(root.parse(sockstat::FILE, |text| Some(sockstat::parse(text)?.allocated))),
+            sockets: of(root.parse(network::SOCKSTAT_FILE, |text| {
+                Some(network::parse_sockstat(text)?.allocated)
+            })),
             queued: listener.map_or(0, |_| of(root.parse(sockets::FILE, queue))),
             overflows: of(root
                 .parse(tcp::NETSTAT_FILE, |text| Some(tcp::parse_errors(text)?.listen_overflows))),

@@ -1,6 +1,6 @@
 //! Verification of threads: memory maps of each, and the limits on address space and pids.max.
 
-use hotrow_diagnose::doctor::goal::Goal;
+use hotrow_diagnose::doctor::Goal;
 use hotrow_diagnose::doctor::threads::{STACK_BYTES, STACK_EXTRA_BYTES};
 use hotrow_diagnose::root::Root;
 
@@ -14,8 +14,7 @@ const ROOM_THREADS: u64 = 250;
 const FEW_THREADS: u64 = 16;
 
 pub(super) fn show(goal: &Goal, checks: &mut Vec<LimitCheck>) -> Result<(), LimitCheckError> {
-    let most = goal.threads.min(RAMP_MAX);
-    checks.push(maps(most)?);
+    checks.push(maps(goal.threads.min(RAMP_MAX))?);
     checks.push(address_space()?);
     match PidsGroup::new(ROOM_THREADS) {
         Ok(group) => checks.push(pids(&group)?),
@@ -29,21 +28,29 @@ pub(super) fn show(goal: &Goal, checks: &mut Vec<LimitCheck>) -> Result<(), Limi
     Ok(())
 }
 
-/// Returns the maps of a thread, rounded: newer systems need no map for a stack's guard.
-fn maps_each() -> Result<u64, LimitCheckError> {
+/// Returns the maps of a thread, rounded (newer systems need no map for a stack's guard), and how
+/// many threads this process's limit on address space allows.
+fn maps_each() -> Result<(u64, u64), LimitCheckError> {
     let result_ = parent::run(&RampOrder::Threads {
         most: FEW_THREADS,
         address_space_left: None,
         group: None,
     })?;
     let made = result_.last.made.max(1);
-    Ok((result_.last.maps.saturating_sub(result_.first.maps) + made / 2) / made)
+    let each = (result_.last.maps.saturating_sub(result_.first.maps) + made / 2) / made;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let left = limit.unwrap_or(u64::MAX).saturating_sub(result_.first.address_space);
+    Ok((each, left / (STACK_BYTES + STACK_EXTRA_BYTES)))
 }
 
-/// Measures the maps of this many threads, with no limit lowered.
+/// Measures the maps of this many threads, or of those that the address space allows, with no limit
+/// lowered.
 fn maps(most: u64) -> Result<LimitCheck, LimitCheckError> {
-    let maps_each = maps_each()?;
-    let result_ = parent::run(&RampOrder::Threads { most, address_space_left: None, group: None })?;
+    let (maps_each, allowed) = maps_each()?;
+    // The program itself needs some addresses, too.
+    let possible = most.min(allowed / 10 * 9);
+    let order = RampOrder::Threads { most: possible, address_space_left: None, group: None };
+    let result_ = parent::run(&order)?;
     let made = result_.made.max(1) as f64;
     let each = result_.last.maps.saturating_sub(result_.first.maps) as f64 / made;
     let limit = Root::machine().value::<u64>("proc/sys/vm/max_map_count").ok();
@@ -65,11 +72,14 @@ fn maps(most: u64) -> Result<LimitCheck, LimitCheckError> {
         ));
     }
     Ok(LimitCheck {
-        what: format!("maps of {most} threads, no limit lowered"),
-        predicted: most * maps_each,
+        what: match possible < most {
+            true => format!("maps of {possible} threads, for which RLIMIT_AS has room, of {most}"),
+            false => format!("maps of {most} threads, no limit lowered"),
+        },
+        predicted: possible * maps_each,
         observed: result_.last.maps.saturating_sub(result_.first.maps),
         why: format!(
-            "{most} threads of Rust's std × {maps_each} maps, as {FEW_THREADS} of them showed"
+            "{possible} threads of Rust's std × {maps_each} maps, as {FEW_THREADS} of them showed"
         ),
         evidence,
     })

@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::time::Duration;
 
 use super::*;
 

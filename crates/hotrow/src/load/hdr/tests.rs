@@ -6,14 +6,14 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
 use super::*;
 
-/// A second with `n` responses from 1 ms on, and `abandoned` abandoned requests of 700 ms.
-fn record(n: u64, abandoned: u64) -> LoadStats {
+/// A second with `n` responses from 1 ms on, and `timed_out` requests without one for 700 ms.
+fn record(n: u64, timed_out: u64) -> LoadStats {
     let mut record = LoadStats::default();
     for i in 0..n {
         record.latency.answered.record(1_000_000 + i * 10_000);
         record.service.answered.record(500_000 + i * 10_000);
     }
-    record.latency.record_abandoned(700_000_000, abandoned);
+    record.latency.record_unbounded(700_000_000, timed_out);
     record
 }
 
@@ -38,10 +38,10 @@ fn the_log_reads_back_and_adds_up() {
     let seconds = [(record(500, 0), 1000), (record(0, 0), 1000), (record(90, 10), 250)];
     let sum = written(&path, &seconds, RunEnd::Interrupted);
     let text = std::fs::read(&path).unwrap();
-    let mut latency = hdr(&Timing::default());
-    let mut service = hdr(&Timing::default());
+    let mut latency = hdr(&Histogram::default());
+    let mut service = hdr(&Histogram::default());
     let mut starts = Vec::new();
-    let mut times = 0;
+    let (mut times, mut unbounded) = (0, 0);
     for entry in IntervalLogIterator::new(&text) {
         match entry.expect("a line of the format") {
             LogEntry::StartTime(at) | LogEntry::BaseTime(at) => {
@@ -70,21 +70,22 @@ fn the_log_reads_back_and_adds_up() {
                         ));
                         latency.add(&histogram).unwrap();
                     }
+                    Some("service") => service.add(&histogram).unwrap(),
                     Some(tag) => {
-                        assert_eq!(tag, "service");
-                        service.add(&histogram).unwrap();
+                        assert_eq!((tag, interval.start_timestamp().as_secs()), ("unbounded", 2));
+                        unbounded += histogram.len();
                     }
                 }
             }
         }
     }
     assert_eq!((times, starts), (2, vec![(0, 1000), (1000, 1000), (2000, 250)]));
-    assert_eq!((latency.len(), service.len()), (600, 590));
+    assert_eq!((latency.len(), service.len(), unbounded), (600, 590, 10));
     assert_eq!((latency.len(), service.len()), (sum.latency.count(), sum.service.count()));
     // No assert_eq: it would print every bucket.
     let whole = |of: fn(&LoadStats) -> &Timing| {
-        let mut whole = hdr(&Timing::default());
-        seconds.iter().for_each(|(record, _)| whole.add(hdr(of(record))).unwrap());
+        let mut whole = hdr(&Histogram::default());
+        seconds.iter().for_each(|(record, _)| whole.add(hdr(&of(record).lower_bounds())).unwrap());
         whole
     };
     assert!(
@@ -93,7 +94,8 @@ fn the_log_reads_back_and_adds_up() {
     );
     let text = String::from_utf8(text).unwrap();
     assert!(
-        text.contains("#[10 requests were abandoned") && text.ends_with("#[End: interrupted]\n"),
+        text.contains("#[10 requests had no expected answer")
+            && text.ends_with("#[End: interrupted]\n"),
         "{text}"
     );
 }
@@ -102,8 +104,8 @@ fn the_log_reads_back_and_adds_up() {
 #[test]
 fn percentiles_never_decrease() {
     let record = record(3000, 30);
-    let theirs = hdr(&record.latency);
-    let ours = record.latency.all();
+    let ours = record.latency.lower_bounds();
+    let theirs = hdr(&ours);
     for quantile in [0.001, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0] {
         let theirs = theirs.value_at_quantile(quantile);
         let ours = ours.value_at_quantile(quantile).unwrap();
@@ -112,9 +114,9 @@ fn percentiles_never_decrease() {
             "{quantile}: {theirs} {ours}"
         );
     }
-    let mut longest = Timing::default();
-    longest.answered.record(u64::MAX);
-    longest.answered.record(0);
+    let mut longest = Histogram::default();
+    longest.record(u64::MAX);
+    longest.record(0);
     assert_eq!(hdr(&longest).len(), 2);
 }
 

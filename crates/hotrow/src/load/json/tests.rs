@@ -10,7 +10,7 @@ use hotrow_trial::observe::Observer;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::diagnosis::result;
+use crate::diagnosis;
 use crate::doc_sync::assert_keys_documented;
 
 /// A second with one response.
@@ -43,7 +43,7 @@ fn each_key_is_described() {
     let Command::Load(args) = parsed.command else { unreachable!("it is load") };
     let (_, config) = crate::load::resolve::resolve(&args).unwrap();
     let watch = Observer::new(&[], true, "none".to_owned());
-    let diagnosed = result::example();
+    let diagnosed = diagnosis::example();
     let report = Report::new(
         "http://a/",
         &config,
@@ -55,6 +55,6 @@ fn each_key_is_described() {
         include_str!("../../../../../docs/load-reference.md"),
         SCHEMA,
         &document,
-        &["status"],
+        &["status", "refused_us"],
     );
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backend::Backend;
 use hotrow_testkit::harness::Config;
 use hotrow_testkit::mysql::{SERVICE_PASSWORD, SERVICE_USER, Server, Stop};
-use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Proxy, Way};
+use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Direction, Proxy};
 
 const SETTINGS: [(&str, &str); 4] = [
     // Commits must survive the kill; otherwise the database and its responses go back in time.
@@ -74,19 +74,19 @@ impl Backend for Maria {
     }
 
     fn hold_reads(&self) {
-        self.reads.hold(&CLASSES, &[Way::ToService]);
+        self.reads.hold(&CLASSES, &[Direction::ToService]);
     }
 
     fn holds_a_read(&self) -> bool {
-        self.reads.waiting(Class::Readers, Way::ToService) > 0
+        self.reads.waiting(Class::Readers, Direction::ToService) > 0
     }
 
     fn delay_feed(&self, delay: Duration) {
-        self.feed.delay(&CLASSES, &[Way::ToService], delay);
+        self.feed.delay(&CLASSES, &[Direction::ToService], delay);
     }
 
     fn hold_feed(&self) {
-        self.feed.hold(&CLASSES, &[Way::ToService]);
+        self.feed.hold(&CLASSES, &[Direction::ToService]);
     }
 
     fn refuse_feed(&self) {
@@ -99,9 +99,9 @@ impl Backend for Maria {
         self.feed.cut(&CLASSES);
     }
 
-    fn calm(&self) {
-        self.reads.calm();
-        self.feed.calm();
+    fn clear_faults(&self) {
+        self.reads.clear_faults();
+        self.feed.clear_faults();
     }
 
     fn hide_commits(&self) {

@@ -12,7 +12,7 @@ pub(crate) mod maria;
 pub(crate) mod mongo;
 pub(crate) mod postgres;
 
-/// A private database server. Delays, holds and refusals last until [`Self::calm`].
+/// A private database server. Delays, holds and refusals last until [`Self::clear_faults`].
 pub(crate) trait Backend: Sized + Send + Sync + 'static {
     /// True if the feed continues where it was after an interruption; false if every end of its
     /// connections is a loss.
@@ -54,7 +54,7 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
     fn cut(&self);
 
     /// Ends delays, holds and refusals.
-    fn calm(&self);
+    fn clear_faults(&self);
 
     /// Removes changes that no feed has read. Nothing to do where a new feed begins at the log's
     /// end.

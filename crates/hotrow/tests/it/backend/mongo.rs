@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::backend::Backend;
 use hotrow_testkit::harness::Config;
-use hotrow_testkit::place::Place;
-use hotrow_testkit::standin::{Failure, Kind, Standin, Trouble};
+use hotrow_testkit::mongo::MongoDatabase;
+use hotrow_testkit::standin::{Failure, Fault, Kind, Standin};
 
 /// Members of [`Backend::start`]'s set.
 const MEMBERS: usize = 2;
@@ -15,7 +15,7 @@ const COMMANDS: [&str; 5] = ["getMore", "watch", "find", "hello", "*"];
 
 /// A replica set.
 pub(crate) struct Mongo {
-    pub(crate) place: Place,
+    pub(crate) mongo: MongoDatabase,
     members: usize,
     /// Index of the primary member.
     primary: usize,
@@ -28,12 +28,12 @@ pub(crate) fn shutdown() -> Failure {
 
 impl Mongo {
     /// Uses a deployment with this number of members, of which the first is the primary.
-    pub(crate) fn over(place: Place, members: usize) -> Self {
-        Self { place, members, primary: 0 }
+    pub(crate) fn over(mongo: MongoDatabase, members: usize) -> Self {
+        Self { mongo, members, primary: 0 }
     }
 
     pub(crate) fn standin(&self) -> &Standin {
-        self.place.standin()
+        self.mongo.standin()
     }
 
     /// Makes the other member the primary.
@@ -53,23 +53,23 @@ impl Backend for Mongo {
     const LATE_FEED_ANSWERS_RARELY: bool = true;
 
     fn start() -> Self {
-        Self::over(Place::on_kind(Kind::ReplicaSet, MEMBERS), MEMBERS)
+        Self::over(MongoDatabase::on_kind(Kind::ReplicaSet, MEMBERS), MEMBERS)
     }
 
     fn config(&self) -> Config {
-        Config::over(self.place.url()).set("source.connect_timeout", "\"2s\"")
+        Config::over(self.mongo.url()).set("source.connect_timeout", "\"2s\"")
     }
 
     fn delay_reads(&self, delay: Duration) {
-        self.standin().trouble("find", Trouble::Delay(delay));
+        self.standin().inject("find", Fault::Delay(delay));
     }
 
     fn hold_reads(&self) {
-        self.standin().trouble("find", Trouble::Hold);
+        self.standin().inject("find", Fault::Hold);
     }
 
     fn hold_next_read(&self) {
-        self.standin().trouble_times("find", Trouble::Hold, Some(1));
+        self.standin().inject_times("find", Fault::Hold, Some(1));
     }
 
     fn holds_a_read(&self) -> bool {
@@ -77,24 +77,24 @@ impl Backend for Mongo {
     }
 
     fn delay_feed(&self, delay: Duration) {
-        self.standin().trouble("getMore", Trouble::Delay(delay));
+        self.standin().inject("getMore", Fault::Delay(delay));
     }
 
     fn hold_feed(&self) {
-        self.standin().trouble("getMore", Trouble::Hold);
+        self.standin().inject("getMore", Fault::Hold);
     }
 
     fn refuse_feed(&self) {
-        self.standin().trouble("watch", Trouble::Fail(shutdown()));
-        self.standin().trouble("getMore", Trouble::Fail(shutdown()));
+        self.standin().inject("watch", Fault::Fail(shutdown()));
+        self.standin().inject("getMore", Fault::Fail(shutdown()));
     }
 
     fn cut(&self) {
         self.standin().cut(None);
     }
 
-    fn calm(&self) {
-        COMMANDS.into_iter().for_each(|command| self.standin().calm(command));
+    fn clear_faults(&self) {
+        COMMANDS.into_iter().for_each(|command| self.standin().clear_faults(command));
     }
 
     fn prune_log(&self) {
@@ -111,7 +111,7 @@ impl Backend for Mongo {
 
     fn kill(&mut self) {
         let killed = self.primary;
-        self.place.standin_mut().stop(killed);
+        self.mongo.standin_mut().stop(killed);
         if self.other() != killed {
             self.standin().elect(self.other());
         }
@@ -120,15 +120,15 @@ impl Backend for Mongo {
     /// Starts the killed member; the other one stays primary.
     fn restart(&mut self) {
         let killed = self.primary;
-        self.place.standin_mut().restart(killed);
+        self.mongo.standin_mut().restart(killed);
         self.primary = self.other();
     }
 
     fn pause(&self) {
-        self.standin().trouble("*", Trouble::Hold);
+        self.standin().inject("*", Fault::Hold);
     }
 
     fn resume(&self) {
-        self.standin().calm("*");
+        self.standin().clear_faults("*");
     }
 }

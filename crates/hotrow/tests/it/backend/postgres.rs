@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backend::Backend;
 use hotrow_testkit::harness::Config;
 use hotrow_testkit::postgres::{ROLE, Server};
-use hotrow_testkit::proxy::{BOTH, CLASSES, Class, FEED, Proxy, Way};
+use hotrow_testkit::proxy::{BOTH, CLASSES, Class, Direction, FEED, Proxy};
 
 /// Settings under which only [`Postgres::writer_url`]'s commits can be hidden.
 pub(crate) const SETTINGS: [(&str, &str); 1] = [("synchronous_commit", "local")];
@@ -74,19 +74,19 @@ impl Backend for Postgres {
     }
 
     fn hold_reads(&self) {
-        self.proxy.hold(&[Class::Readers], &[Way::ToService]);
+        self.proxy.hold(&[Class::Readers], &[Direction::ToService]);
     }
 
     fn holds_a_read(&self) -> bool {
-        self.proxy.waiting(Class::Readers, Way::ToService) > 0
+        self.proxy.waiting(Class::Readers, Direction::ToService) > 0
     }
 
     fn delay_feed(&self, delay: Duration) {
-        self.proxy.delay(&[Class::Replication], &[Way::ToService], delay);
+        self.proxy.delay(&[Class::Replication], &[Direction::ToService], delay);
     }
 
     fn hold_feed(&self) {
-        self.proxy.hold(&[Class::Replication], &[Way::ToService]);
+        self.proxy.hold(&[Class::Replication], &[Direction::ToService]);
     }
 
     fn refuse_feed(&self) {
@@ -98,8 +98,8 @@ impl Backend for Postgres {
         self.proxy.cut(&CLASSES);
     }
 
-    fn calm(&self) {
-        self.proxy.calm();
+    fn clear_faults(&self) {
+        self.proxy.clear_faults();
     }
 
     fn hide_commits(&self) {

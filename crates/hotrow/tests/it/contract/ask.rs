@@ -1,9 +1,9 @@
 //! One request of a reader, and the parsing of its answer.
 
-use crate::contract::observation::{Outcome, ReadMode, Seen, Token};
 use crate::contract::rows::{Sizes, body, claimed_version, payload};
 use hotrow_testkit::harness::Answer;
 use hotrow_testkit::harness::client::request_bytes;
+use hotrow_verify::observation::{Claim, Form, Outcome, Position, Requirement};
 
 /// The collection's path.
 pub(crate) const ITEMS: &str = "/items";
@@ -11,8 +11,8 @@ pub(crate) const ITEMS: &str = "/items";
 /// One read request.
 #[derive(Clone, Debug)]
 pub(crate) enum ReadRequest {
-    One { key: u32, mode: ReadMode, known: Option<Known> },
-    Batch { keys: Vec<u32>, mode: ReadMode, post: bool },
+    One { key: u32, requirement: Requirement, known: Option<Known> },
+    Batch { keys: Vec<u32>, requirement: Requirement, post: bool },
 }
 
 /// A version whose `ETag` the reader has.
@@ -27,20 +27,37 @@ pub(crate) struct Known {
 pub(crate) struct Provenance {
     pub(crate) outcome: Outcome,
     pub(crate) age_s: u32,
-    pub(crate) token: Option<Token>,
+    pub(crate) position: Option<Position>,
 }
 
 impl ReadRequest {
-    /// Returns the request's bytes; `log` is the id of the log that commit positions belong to.
-    pub(crate) fn bytes(&self, log: u64) -> Vec<u8> {
+    /// Returns a read without conditions.
+    pub(crate) fn plain(key: u32) -> Self {
+        Self::One { key, requirement: Requirement::Any, known: None }
+    }
+
+    pub(crate) fn requirement(&self) -> Requirement {
+        let (Self::One { requirement, .. } | Self::Batch { requirement, .. }) = self;
+        *requirement
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        match self {
+            Self::One { known: None, .. } => Form::Get,
+            Self::One { known: Some(_), .. } => Form::Conditional,
+            Self::Batch { post: false, .. } => Form::BatchGet,
+            Self::Batch { post: true, .. } => Form::BatchPost,
+        }
+    }
+
+    /// Returns the request's bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut headers: Vec<(&str, String)> = Vec::new();
-        let (Self::One { mode, .. } | Self::Batch { mode, .. }) = self;
-        match *mode {
-            ReadMode::Normal => {}
-            ReadMode::Revalidate => headers.push(("Cache-Control", "no-cache".to_owned())),
-            ReadMode::AtLeast(at) | ReadMode::Session { token: at, .. } => {
-                headers.push(("Hotrow-Min-Position", Token { log, at }.to_string()));
-            }
+        if self.requirement() == Requirement::NoCache {
+            headers.push(("Cache-Control", "no-cache".to_owned()));
+        }
+        if let Some(position) = self.requirement().position() {
+            headers.push(("Hotrow-Min-Position", position.to_string()));
         }
         let mut method = "GET";
         let mut payload = String::new();
@@ -66,7 +83,7 @@ impl ReadRequest {
     }
 
     /// Returns the state that the answer reports for each key.
-    pub(crate) fn read(&self, answer: &Answer, sizes: Sizes) -> Vec<(u32, Seen)> {
+    pub(crate) fn read(&self, answer: &Answer, sizes: Sizes) -> Vec<(u32, Claim)> {
         match self {
             Self::One { key, known, .. } => {
                 vec![(*key, read_one(*key, known.as_ref(), answer, sizes))]
@@ -81,44 +98,38 @@ const ENDED_TOKEN: &str = "Hotrow-Min-Position belongs to another database";
 
 /// Parses `Hotrow-Cache`, `Age` and `Hotrow-Position`.
 pub(crate) fn provenance(answer: &Answer) -> Provenance {
-    let outcome = match answer.cache() {
-        "hit" => Outcome::Hit,
-        "miss" => Outcome::Miss,
-        "coalesced" => Outcome::Coalesced,
-        "stale" => Outcome::Stale,
-        "bypass" => Outcome::Bypass,
-        "-" => Outcome::None,
-        other => panic!("Hotrow-Cache: {other}"),
-    };
+    let outcome = Outcome::parse(answer.header("hotrow-cache"));
+    let is_known = outcome != Outcome::None || answer.header("hotrow-cache").is_none();
+    assert!(is_known, "an unknown Hotrow-Cache: {answer:?}");
     let age_s = answer.header("age").map_or(0, |age| age.parse().expect("Age is a number"));
-    let token =
-        answer.header("hotrow-position").map(|text| Token::parse(text).expect("a position"));
+    let position =
+        answer.header("hotrow-position").map(|text| Position::parse(text).expect("a position"));
     // The rules judge whether a 400 is allowed: some engines refuse tokens from before a restart.
     let is_refusal = answer.status == 400 || answer.status >= 500;
     assert!(is_refusal || outcome != Outcome::None, "an answer without Hotrow-Cache: {answer:?}");
-    Provenance { outcome, age_s, token }
+    Provenance { outcome, age_s, position }
 }
 
-fn read_one(key: u32, known: Option<&Known>, answer: &Answer, sizes: Sizes) -> Seen {
+fn read_one(key: u32, known: Option<&Known>, answer: &Answer, sizes: Sizes) -> Claim {
     match answer.status {
         200 => match claimed_version(&answer.body) {
             Some(version) if body(key, version, sizes).as_bytes() == answer.body => {
-                Seen::Version(version)
+                Claim::Version(version)
             }
-            _ => invented(answer),
+            _ => invalid(answer),
         },
         304 => match known {
             Some(known) if answer.header("etag") == Some(&known.etag) => {
-                Seen::Version(known.version)
+                Claim::Version(known.version)
             }
-            _ => invented(answer),
+            _ => invalid(answer),
         },
-        404 if answer.problem(404).0 == "No such record" => Seen::Absent,
+        404 if answer.problem(404).0 == "No such record" => Claim::Absent,
         _ => refused(answer),
     }
 }
 
-fn read_batch(keys: &[u32], answer: &Answer, sizes: Sizes) -> Vec<(u32, Seen)> {
+fn read_batch(keys: &[u32], answer: &Answer, sizes: Sizes) -> Vec<(u32, Claim)> {
     if answer.status != 200 {
         return keys.iter().map(|key| (*key, refused(answer))).collect();
     }
@@ -130,38 +141,39 @@ fn read_batch(keys: &[u32], answer: &Answer, sizes: Sizes) -> Vec<(u32, Seen)> {
         let id = key.to_string();
         let item = &document["items"][&id];
         if missing.iter().any(|other| *other == id.as_str()) {
-            return Seen::Absent;
+            return Claim::Absent;
         }
         let version = item["version"].as_u64().unwrap_or_default();
         let whole = serde_json::json!({
             "id": key, "version": version, "payload": payload(*key, version, sizes)
         });
         if *item == whole {
-            Seen::Version(version)
+            Claim::Version(version)
         } else {
-            Seen::Invented(item.to_string().chars().take(200).collect())
+            Claim::Invalid(item.to_string().chars().take(200).collect())
         }
     };
     keys.iter().map(|key| (*key, seen(key))).collect()
 }
 
-fn refused(answer: &Answer) -> Seen {
+fn refused(answer: &Answer) -> Claim {
     if !matches!(answer.status, 400 | 503 | 504) {
-        return invented(answer);
+        return invalid(answer);
     }
     let (title, detail) = answer.problem(answer.status);
     assert!(
         !title.is_empty() && !detail.is_empty(),
         "a refusal without title and detail: {answer:?}"
     );
-    if answer.status == 400 && !detail.starts_with(ENDED_TOKEN) {
-        return invented(answer);
+    if answer.status == 400 {
+        let is_ended = detail.starts_with(ENDED_TOKEN);
+        return if is_ended { Claim::PositionRefused } else { invalid(answer) };
     }
     let retry = answer.header("retry-after").is_some();
     assert!(retry || answer.status != 503, "503 without Retry-After: {answer:?}");
-    Seen::Refused(answer.status)
+    Claim::Refused(answer.status)
 }
 
-fn invented(answer: &Answer) -> Seen {
-    Seen::Invented(format!("{} {:.200}", answer.status, answer.text()).into())
+fn invalid(answer: &Answer) -> Claim {
+    Claim::Invalid(format!("{} {:.200}", answer.status, answer.text()).into())
 }

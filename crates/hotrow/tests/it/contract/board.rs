@@ -5,9 +5,9 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::contract::history::Ns;
 use crate::contract::rows::Random;
 use hotrow_testkit::harness::{SOON, await_until};
+use hotrow_verify::history::Ns;
 
 /// Number of changed keys that readers follow.
 const RECENT: usize = 8;
@@ -36,7 +36,7 @@ pub(crate) struct Board {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instance {
     /// Grows with each start, because a new process makes no promise about an old one's answers.
-    pub(crate) id: u8,
+    pub(crate) id: u16,
     pub(crate) data: SocketAddr,
     pub(crate) admin: SocketAddr,
 }

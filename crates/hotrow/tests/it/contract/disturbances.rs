@@ -26,7 +26,7 @@ impl<E: Networked> Disturbance<E> {
         ends_the_feed: bool,
         begin: fn(&mut Trial<E>, Instance, &mut Random),
     ) -> Self {
-        Self { name, ends_the_feed, begin, end: |run, _| run.database.calm() }
+        Self { name, ends_the_feed, begin, end: |run, _| run.database.clear_faults() }
     }
 
     /// Applies the disturbance and ends it.

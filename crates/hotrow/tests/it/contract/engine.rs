@@ -6,9 +6,9 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use crate::contract::board::Board;
-use crate::contract::history::Ns;
 use crate::contract::run::Plan;
 use hotrow_testkit::harness::Config;
+use hotrow_verify::history::Ns;
 
 /// Longest time without a server.
 const OUTAGE_MAX: Duration = Duration::from_secs(60);

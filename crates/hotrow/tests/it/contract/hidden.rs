@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::contract::engine::{Commit, Row, Session as _, Step};
-use crate::contract::history::History;
 use crate::contract::networked::Networked;
 use crate::contract::rows::payload;
 use crate::contract::run::Trial;
-use crate::contract::writer::{note, state};
+use crate::contract::writer::{note, record};
 use hotrow_testkit::harness::{SOON, await_until};
+use hotrow_verify::history::History;
 
 /// Kind of update with one plain statement, on all engines.
 const PLAIN: u64 = 3;
@@ -43,7 +43,7 @@ impl Hidden {
         let commit = self.commit.join().expect("no panic").expect("it was committed");
         with_history(run, self.key, |history| {
             assert_eq!(history.next_version(), self.version, "no other writer changes the key");
-            history.push(state(&commit, true, u8::MAX));
+            record(history, &commit, true);
         });
         note(&run.board, &commit, 1);
     }

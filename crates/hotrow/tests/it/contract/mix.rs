@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::contract::board::Board;
 use crate::contract::engine::Engine;
-use crate::contract::history::Ns;
-use crate::contract::observation::{Observation, Outcome, Purge, ReadMode, Seen};
+use crate::contract::faults::is_refused;
 use crate::contract::reader::ReadProfile;
 use crate::contract::rows::Random;
-use crate::contract::rules::{RULES, reads_near_changes};
 use crate::contract::run::{Plan, Run, Trial};
 use hotrow_testkit::harness::{Client, await_until};
+use hotrow_verify::history::Ns;
+use hotrow_verify::observation::{Claim, Form, Observation, Origin, Outcome, Purge, Requirement};
 
 /// Distance within which a read counts as near a change.
 const NEAR_NS: Ns = 10_000_000;
@@ -60,14 +60,11 @@ fn mixed_run(name: &str, reads: u64, changes: u64, within: Duration) -> Value {
     let mut summary = summarize(&run, name, began.elapsed());
     summary["log_pruned_to"] = json!(log_pruned_to(&run));
     summary["worst_lag_ms"] = json!(report.worst_lag_ns as f64 / 1e6);
-    summary["rules_applied"] =
-        RULES.iter().map(|r| (format!("{r:?}"), json!(report.applied.get(r)))).collect();
+    summary["rules_applied"] = report.rules_applied();
     println!("{summary:#}");
     save_summary(name, &summary);
     assert_counts(&summary, reads, changes);
-    for rule in RULES {
-        assert!(report.applied.get(&rule).is_some_and(|n| *n > 0), "{rule:?} had nothing to judge");
-    }
+    report.assert_all_rules_applied();
     summary
 }
 
@@ -98,7 +95,7 @@ pub(crate) fn purge_something(purges: &mut Vec<Purge>, board: &Board, random: &m
     let answer = admin.change(&path, b"");
     let received_ns = board.now();
     assert!((200..300).contains(&answer.status), "{answer:?}");
-    purges.push(Purge { instance: instance.id, key, sent_ns, received_ns });
+    purges.push(Purge { key, origin: Origin::Instance(instance.id), sent_ns, received_ns });
 }
 
 /// Returns all counts of the test and of the instances.
@@ -113,13 +110,13 @@ pub(crate) fn summarize<E: Engine>(run: &Trial<E>, name: &str, took: Duration) -
         ("bypass", count(&|o| o.outcome == Outcome::Bypass)),
     ]
     .into();
-    let near = reads_near_changes(&run.histories, seen, NEAR_NS);
+    let near = run.reads_near_changes(NEAR_NS);
     let states = || run.histories.iter().flat_map(|history| history.iter().skip(1));
     let reinserts: usize = run
         .histories
         .iter()
         .map(|h| {
-            let present: Vec<bool> = h.iter().map(|(_, state)| state.present).collect();
+            let present: Vec<bool> = h.iter().map(|state| state.present).collect();
             present.windows(3).filter(|w| w[0] && !w[1] && w[2]).count()
         })
         .sum();
@@ -130,17 +127,17 @@ pub(crate) fn summarize<E: Engine>(run: &Trial<E>, name: &str, took: Duration) -
         "instances": run.servers.len(),
         "reads": seen.len(),
         "changes": states().count(),
-        "deletes": states().filter(|(_, state)| !state.present).count(),
+        "deletes": states().filter(|state| !state.present).count(),
         "reinserts": reinserts,
         "near": near,
         "near_share": near as f64 / seen.len() as f64,
-        "in_batches": count(&|o| o.batch),
-        "conditional": count(&|o| o.conditional),
-        "no_cache": count(&|o| o.mode == ReadMode::Revalidate),
-        "min_position": count(&|o| matches!(o.mode, ReadMode::AtLeast(_))),
-        "sessions": count(&|o| matches!(o.mode, ReadMode::Session { .. })),
-        "absent": count(&|o| o.seen == Seen::Absent),
-        "refused": count(&|o| matches!(o.seen, Seen::Refused(_))),
+        "in_batches": count(&|o| o.form.is_batch()),
+        "conditional": count(&|o| o.form == Form::Conditional),
+        "no_cache": count(&|o| o.requirement == Requirement::NoCache),
+        "min_position": count(&|o| matches!(o.requirement, Requirement::OwnWrite { .. })),
+        "sessions": count(&|o| matches!(o.requirement, Requirement::Session { .. })),
+        "absent": count(&|o| o.seen == Claim::Absent),
+        "refused": count(&is_refused),
         "purges_of_keys": run.purges.iter().filter(|p| p.key.is_some()).count(),
         "purges_of_all": run.purges.iter().filter(|p| p.key.is_none()).count(),
         "outcomes": outcomes,
@@ -178,7 +175,7 @@ fn service_counts<E: Engine>(run: &Trial<E>) -> BTreeMap<String, f64> {
         ] {
             add(name, metrics.sum(&format!("hotrow_{name}_total"), &[]));
         }
-        add("losses", metrics.sum("hotrow_feed_losses_total", &[]));
+        add("losses", metrics.sum("hotrow_feed_gaps_total", &[]));
     }
     counts
 }

@@ -2,10 +2,9 @@
 //! database that this process writes, and a checker that judges every answer and knows only the
 //! contract.
 //!
-//! Reading order: [`rules`] (the contract as a checker), [`history`] and [`observation`] (its
-//! input), [`explain`] (the report of a violation), [`writer`], [`reader`] and [`ask`] (the load),
-//! [`engine`] (the databases), [`run`] (all parts together), then the tests: [`mix`], [`race_a`],
-//! [`faults`].
+//! Reading order: [`writer`], [`reader`] and [`ask`] (the load), [`engine`] (the databases),
+//! [`run`] (all parts together), [`check`] (the checker of `hotrow verify` over a finished run),
+//! then the tests: [`mix`], [`race_a`], [`faults`].
 //!
 //! Over a network: [`networked`] (its engines, with [`sql`]), [`disturbances`] and [`mixed`] (all
 //! of them under a mixed load), [`scenario`] (a single key), [`safeguards`] (each one enabled and
@@ -14,25 +13,22 @@
 
 mod ask;
 mod board;
+mod check;
 mod disturbances;
 mod engine;
-mod explain;
 mod faults;
 mod held;
 mod hidden;
-mod history;
 mod mix;
 mod mixed;
 mod mongodb;
 mod mysql;
 mod networked;
-mod observation;
 mod postgres;
 #[cfg(feature = "failpoints")]
 mod race_a;
 mod reader;
 mod rows;
-mod rules;
 mod run;
 mod safeguards;
 mod scenario;

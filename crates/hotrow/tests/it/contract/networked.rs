@@ -110,7 +110,7 @@ impl<E: Networked> Trial<E> {
     /// Asserts that all positions name logs that the database has had.
     pub(crate) fn assert_known_logs(&self) {
         let seen: BTreeSet<u64> =
-            self.observations.iter().filter_map(|o| o.token).map(|token| token.log).collect();
+            self.observations.iter().filter_map(|o| o.position).map(|token| token.log).collect();
         assert!(!seen.is_empty(), "no answer has a position");
         let is_known =
             if self.logs.is_empty() { seen.len() == 1 } else { seen.is_subset(&self.logs) };

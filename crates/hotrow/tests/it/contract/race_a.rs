@@ -4,13 +4,12 @@
 use std::time::{Duration, Instant};
 
 use crate::contract::board::Board;
-use crate::contract::explain::explain;
 use crate::contract::reader::ReadProfile;
 use crate::contract::rows::Sizes;
-use crate::contract::rules::{Rule, Violation, check};
 use crate::contract::run::{Plan, Run};
 use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::await_until;
+use hotrow_verify::rules::{Rule, Violation};
 
 /// Staleness bound of these runs: short, so that a round soon shows a stale entry.
 const BOUND: Duration = Duration::from_millis(250);
@@ -52,7 +51,7 @@ fn round(environment: &[(&str, &str)]) -> (Run, Vec<Violation>) {
     pass(&run.board, BOUND * 2);
     run.await_more_reads(500);
     run.stop_readers();
-    let violations = check(&run.histories, &run.observations, &run.purges, &run.terms()).violations;
+    let violations = run.check(&run.terms()).violations;
     (run, violations)
 }
 
@@ -71,7 +70,7 @@ fn race_a_is_found_when_its_safeguard_is_disabled() {
         // A stale entry violates the staleness bound; the failpoint must not break other rules.
         if let Some(violation) = violations.iter().find(|v| v.rule == Rule::Fresh) {
             println!("found after {:?}, in round {rounds}", began.elapsed());
-            println!("{}", explain(violation, &run.histories, &run.observations, &run.purges));
+            println!("{}", run.explain(violation));
             return;
         }
     }
@@ -83,10 +82,7 @@ fn race_a_is_closed_when_its_safeguard_is_in_place() {
     let mut dead_leases = 0.0;
     for _ in 0..CLEAN_ROUNDS {
         let (run, violations) = round(&[]);
-        let explanations = violations
-            .iter()
-            .take(2)
-            .map(|v| explain(v, &run.histories, &run.observations, &run.purges));
+        let explanations = violations.iter().take(2).map(|violation| run.explain(violation));
         assert!(violations.is_empty(), "{}", explanations.collect::<Vec<_>>().join("\n"));
         dead_leases += run.servers[0].metrics().sum("hotrow_fills_discarded_total", &[]);
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::contract::ask::{Known, ReadRequest, provenance};
 use crate::contract::board::{Board, Instance};
-use crate::contract::faults::is_fresh;
-use crate::contract::history::Ns;
-use crate::contract::observation::{Observation, ReadMode, Seen};
+use crate::contract::faults::{is_fresh, is_refused};
 use crate::contract::rows::{Random, Sizes};
 use hotrow_testkit::harness::{Client, SOON, await_until};
+use hotrow_verify::history::Ns;
+use hotrow_verify::observation::{Claim, Observation, Origin, Position, Requirement};
 
 /// Wait per request after a refusal, as clients do. Refusals return at once: without the wait, an
 /// outage of a second would dominate a run.
@@ -92,7 +92,7 @@ pub(crate) struct Reader {
     sizes: Sizes,
     profile: ReadProfile,
     random: Random,
-    clients: HashMap<u8, Client>,
+    clients: HashMap<u16, Client>,
     memory: HashMap<u32, Memory>,
     seen: Vec<Observation>,
 }
@@ -119,8 +119,7 @@ impl Reader {
             let requests: Vec<ReadRequest> =
                 (0..self.profile.pipeline).map(|_| self.choose()).collect();
             self.send_and_receive(instance, &requests);
-            let refused =
-                matches!(self.seen.last(), Some(Observation { seen: Seen::Refused(_), .. }));
+            let refused = self.seen.last().is_some_and(is_refused);
             let pause = if refused { BACK_OFF } else { self.profile.pause } * requests.len() as u32;
             if !pause.is_zero() {
                 std::thread::sleep(pause);
@@ -147,8 +146,7 @@ impl Reader {
 
     /// Sends the requests together and returns the time.
     pub(crate) fn send(&mut self, instance: Instance, requests: &[ReadRequest]) -> Ns {
-        let log = self.board.log.load(Ordering::Relaxed);
-        let bytes: Vec<u8> = requests.iter().flat_map(|request| request.bytes(log)).collect();
+        let bytes: Vec<u8> = requests.iter().flat_map(ReadRequest::bytes).collect();
         let client =
             self.clients.entry(instance.id).or_insert_with(|| Client::connect(instance.data));
         let sent_ns = self.board.now();
@@ -171,10 +169,7 @@ impl Reader {
 
     /// Reads one record without conditions and returns the observation.
     pub(crate) fn get(&mut self, instance: Instance, key: u32) -> &Observation {
-        self.send_and_receive(
-            instance,
-            &[ReadRequest::One { key, mode: ReadMode::Normal, known: None }],
-        );
+        self.send_and_receive(instance, &[ReadRequest::plain(key)]);
         self.seen.last().expect("just asked")
     }
 
@@ -192,43 +187,43 @@ impl Reader {
         received_ns: u64,
     ) {
         let provenance = provenance(answer);
-        if let Some(token) = provenance.token {
+        if let Some(Position { log, .. }) = provenance.position {
             // The first answer sets the log for all threads; a run has one log unless the test
             // replaces the file.
-            _ = self.board.log.compare_exchange(0, token.log, Ordering::Relaxed, Ordering::Relaxed);
+            _ = self.board.log.compare_exchange(0, log, Ordering::Relaxed, Ordering::Relaxed);
         }
-        let (mode, batch, conditional) = match request {
-            ReadRequest::One { mode, known, .. } => (*mode, false, known.is_some()),
-            ReadRequest::Batch { mode, .. } => (*mode, true, false),
-        };
+        let form = request.form();
         let answers = request.read(answer, self.sizes);
         self.board.reads.fetch_add(answers.len() as u64, Ordering::Relaxed);
         for (key, seen) in answers {
-            if let (false, Some(token)) = (batch, provenance.token) {
+            if let (false, Some(token)) = (form.is_batch(), provenance.position) {
                 self.remember(key, &seen, answer.header("etag"), token.at);
             }
             self.seen.push(Observation {
                 key,
                 reader: self.id,
-                instance: instance.id,
+                origin: Origin::Instance(instance.id),
                 sent_ns,
                 received_ns,
-                mode,
+                form,
+                requirement: request.requirement(),
                 seen,
                 outcome: provenance.outcome,
-                age_s: provenance.age_s,
-                token: provenance.token,
-                batch,
-                conditional,
+                // Checked as 0 where it is missing.
+                age_s: Some(provenance.age_s),
+                position: provenance.position,
             });
         }
     }
 
-    fn remember(&mut self, key: u32, seen: &Seen, etag: Option<&str>, token: u64) {
+    fn remember(&mut self, key: u32, seen: &Claim, etag: Option<&str>, token: u64) {
         let version = match seen {
-            Seen::Version(version) => Some(*version),
-            Seen::Absent => None,
-            Seen::Refused(_) | Seen::Invented(_) => return,
+            Claim::Version(version) => Some(*version),
+            Claim::Absent => None,
+            Claim::Refused(_)
+            | Claim::PositionRefused
+            | Claim::UnknownVersion
+            | Claim::Invalid(_) => return,
         };
         self.memory.insert(key, Memory { version, etag: etag.map(str::to_owned), token });
     }
@@ -237,13 +232,15 @@ impl Reader {
         let key = self.choose_key();
         let ReadProfile { batch, no_cache, at_least, session, conditional, .. } = self.profile;
         let kind = self.random.below(100);
-        let no_log = self.board.log.load(Ordering::Relaxed) == 0;
-        let mode = match self.random.below(100) {
-            n if n < no_cache => ReadMode::Revalidate,
+        let log = self.board.log.load(Ordering::Relaxed);
+        let no_log = log == 0;
+        let requirement = match self.random.below(100) {
+            n if n < no_cache => Requirement::NoCache,
             n if n < no_cache + at_least && !no_log => {
-                ReadMode::AtLeast(self.board.newest_at.load(Ordering::Acquire))
+                let at = self.board.newest_at.load(Ordering::Acquire);
+                Requirement::OwnWrite { position: Position { log, at }, floor: 0 }
             }
-            _ => ReadMode::Normal,
+            _ => Requirement::Any,
         };
         if kind < batch {
             let mut keys: Vec<u32> =
@@ -251,19 +248,22 @@ impl Reader {
             keys.push(key);
             keys.sort_unstable();
             keys.dedup();
-            return ReadRequest::Batch { keys, mode, post: self.random.percent(50) };
+            return ReadRequest::Batch { keys, requirement, post: self.random.percent(50) };
         }
         let memory = self.memory.get(&key);
         if let Some(memory) = memory.filter(|_| kind < batch + session && !no_log) {
-            let mode = ReadMode::Session { token: memory.token, version: memory.version };
-            return ReadRequest::One { key, mode, known: None };
+            let requirement = Requirement::Session {
+                position: Position { log, at: memory.token },
+                floor: memory.version.unwrap_or(0),
+            };
+            return ReadRequest::One { key, requirement, known: None };
         }
         let known = memory.filter(|_| kind < batch + session + conditional).and_then(|memory| {
             let version = memory.version?;
             let etag = memory.etag.clone()?;
             Some(Known { version, etag })
         });
-        ReadRequest::One { key, mode, known }
+        ReadRequest::One { key, requirement, known }
     }
 
     fn choose_key(&mut self) -> u32 {

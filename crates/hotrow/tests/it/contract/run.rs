@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crate::contract::ask::ReadRequest;
 use crate::contract::board::{Board, Instance};
+use crate::contract::check::Report;
 use crate::contract::engine::Engine;
-use crate::contract::explain::explain;
 use crate::contract::faults::is_fresh;
-use crate::contract::history::{Histories, History, Ns};
-use crate::contract::observation::{Observation, Purge, ReadMode, Seen};
 use crate::contract::reader::{ReadProfile, Reader};
 use crate::contract::rows::{Random, Sizes};
-use crate::contract::rules::{Report, Terms, check};
 use crate::contract::sqlite::Sqlite;
 use crate::contract::writer::{SharedHistories, WriteProfile, Writer};
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
+use hotrow_verify::history::{History, Ns};
+use hotrow_verify::observation::{Claim, Observation, Purge, Requirement};
+use hotrow_verify::rules::{ContractTerms, TokenTerms};
 
 /// Default of `cache.max_staleness`.
 pub(crate) const MAX_STALENESS: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl Plan {
     }
 
     /// Returns all keys in their first state.
-    pub(crate) fn first_histories(&self) -> Histories {
+    pub(crate) fn first_histories(&self) -> Vec<History> {
         (0..self.keys).map(|key| History::starting(Self::has_first_row(key))).collect()
     }
 }
@@ -86,7 +86,8 @@ pub(crate) struct Trial<E: Engine> {
     pub(crate) logs: BTreeSet<u64>,
     pub(crate) purges: Vec<Purge>,
     pub(crate) observations: Vec<Observation>,
-    pub(crate) histories: Histories,
+    /// Histories of all keys, indexed by key.
+    pub(crate) histories: Vec<History>,
 }
 
 impl<E: Engine> Trial<E> {
@@ -126,7 +127,7 @@ impl<E: Engine> Trial<E> {
         let server = Server::start_with(config, environment);
         server.await_ready();
         let instance =
-            Instance { id: self.servers.len() as u8, data: server.data, admin: server.admin };
+            Instance { id: self.servers.len() as u16, data: server.data, admin: server.admin };
         self.servers.push(server);
         self.board.add_instance(instance);
         instance
@@ -147,7 +148,6 @@ impl<E: Engine> Trial<E> {
         let histories = SharedHistories::new(Mutex::new(histories));
         self.writer_histories.push(histories.clone());
         Writer {
-            id,
             session: E::session(&self.database, &self.plan),
             board: self.board.clone(),
             histories,
@@ -236,7 +236,8 @@ impl<E: Engine> Trial<E> {
     /// Checks point 4: `max_staleness` after the last commit, every key of every instance equals
     /// the database.
     pub(crate) fn converged(&mut self) {
-        let last = self.histories.iter().map(|h| h.last().returned_ns).max().unwrap_or_default();
+        let last =
+            self.histories.iter().filter_map(|h| h.last().returned_ns()).max().unwrap_or_default();
         let due = last + self.plan.max_staleness.as_nanos() as Ns;
         await_until("max_staleness to pass", self.plan.max_staleness * 2, || {
             self.board.now() > due
@@ -250,23 +251,20 @@ impl<E: Engine> Trial<E> {
                     instance,
                     &ReadRequest::Batch {
                         keys: keys.to_vec(),
-                        mode: ReadMode::Normal,
+                        requirement: Requirement::Any,
                         post: false,
                     },
                 );
             }
-            let singles = keys.iter().step_by(7).map(|key| ReadRequest::One {
-                key: *key,
-                mode: ReadMode::Normal,
-                known: None,
-            });
+            let singles = keys.iter().step_by(7).map(|key| ReadRequest::plain(*key));
             singles.for_each(|request| reader.send_until_fresh(instance, &request));
         }
         let seen = reader.into_seen();
         // A refusal contains no record, and a stale answer need not equal the database.
         for observation in seen.iter().filter(|seen| is_fresh(seen)) {
-            let expected =
-                rows.get(&observation.key).map_or(Seen::Absent, |version| Seen::Version(*version));
+            let expected = rows
+                .get(&observation.key)
+                .map_or(Claim::Absent, |version| Claim::Version(*version));
             assert_eq!(
                 observation.seen, expected,
                 "key {} still differs from the database",
@@ -277,12 +275,11 @@ impl<E: Engine> Trial<E> {
     }
 
     /// Judges all observations; reports the first violations and fails if there is one.
-    pub(crate) fn judge(&self, terms: &Terms) -> Report {
-        let report = check(&self.histories, &self.observations, &self.purges, terms);
+    pub(crate) fn judge(&self, terms: &ContractTerms) -> Report {
+        let report = self.check(terms);
         let explanations = report.violations.iter().take(EXPLANATIONS_MAX);
-        let explanations: Vec<String> = explanations
-            .map(|v| explain(v, &self.histories, &self.observations, &self.purges))
-            .collect();
+        let explanations: Vec<String> =
+            explanations.map(|violation| self.explain(violation)).collect();
         assert!(
             report.violations.is_empty(),
             "{} violations\n{}",
@@ -293,13 +290,13 @@ impl<E: Engine> Trial<E> {
     }
 
     /// Returns the contract's terms, with the log that the answers named.
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self) -> ContractTerms {
         let log = Some(self.board.log.load(Ordering::Relaxed)).filter(|log| *log != 0);
-        Terms {
+        let token_terms =
+            |log| TokenTerms { log, exact: E::TOKENS_ARE_EXACT, may_end: E::RESTARTS_END_TOKENS };
+        ContractTerms {
             max_staleness_ns: self.plan.max_staleness.as_nanos() as Ns,
-            log,
-            tokens_are_exact: E::TOKENS_ARE_EXACT,
-            tokens_may_end: E::RESTARTS_END_TOKENS,
+            tokens: log.map(token_terms),
         }
     }
 }

@@ -45,7 +45,7 @@ fn probe<E: Networked>(environment: &[(&str, &str)]) -> ScenarioOutcome {
     for _ in 0..20 {
         scenario.get(KEY);
     }
-    scenario.run.database.calm();
+    scenario.run.database.clear_faults();
     scenario.judge(Vec::new())
 }
 
@@ -56,7 +56,7 @@ fn epoch<E: Networked>(environment: &[(&str, &str)]) -> ScenarioOutcome {
     scenario.run.await_readyz(scenario.instance, 503);
     scenario.run.change(KEY);
     scenario.run.database.prune_log();
-    scenario.run.database.calm();
+    scenario.run.database.clear_faults();
     scenario.run.await_readyz(scenario.instance, 200);
     assert!(scenario.run.losses(scenario.instance, None) > 0.0, "that is a loss");
     scenario.end(Vec::new())
@@ -78,9 +78,9 @@ pub(crate) fn a_row_changed_while_there_was_no_feed_is_not_served<E: Networked>(
 pub(crate) mod disabled {
     use super::{epoch, lease, probe};
     use crate::contract::networked::Networked;
-    use crate::contract::rules::Rule;
     use crate::contract::scenario::{assert_broken, assert_clean};
     use crate::contract::visibility::fence;
+    use hotrow_verify::rules::Rule;
 
     fn without(safeguard: &'static str) -> [(&'static str, &'static str); 1] {
         [("HOTROW_FAILPOINTS", safeguard)]

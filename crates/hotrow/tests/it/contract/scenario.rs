@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use crate::contract::ask::ReadRequest;
 use crate::contract::board::Instance;
-use crate::contract::explain::explain;
 use crate::contract::networked::Networked;
-use crate::contract::observation::{ReadMode, Seen};
 use crate::contract::reader::{ReadProfile, Reader};
 use crate::contract::rows::Sizes;
-use crate::contract::rules::{Rule, check};
 use crate::contract::run::{Plan, Trial};
 use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::{Config, SOON, await_until};
+use hotrow_verify::observation::Claim;
+use hotrow_verify::rules::Rule;
 
 /// Staleness bound: short, so that a scenario soon shows a stale entry.
 pub(crate) const BOUND: Duration = Duration::from_millis(400);
@@ -90,12 +89,12 @@ impl<E: Networked> Scenario<E> {
 
     /// Releases the held answer and records it.
     pub(crate) fn end_held_read(&mut self, reader: &mut Reader, key: u32, sent_ns: u64) {
-        self.run.database.calm();
+        self.run.database.clear_faults();
         reader.receive(self.instance, &[read(key)], sent_ns);
     }
 
     /// Reads the key and returns the result.
-    pub(crate) fn get(&mut self, key: u32) -> Seen {
+    pub(crate) fn get(&mut self, key: u32) -> Claim {
         self.reader.get(self.instance, key).seen.clone()
     }
 
@@ -125,13 +124,9 @@ impl<E: Networked> Scenario<E> {
         let readers = more.into_iter().chain([self.reader]);
         let run = &mut self.run;
         readers.for_each(|reader| run.observations.extend(reader.into_seen()));
-        let report = check(&run.histories, &run.observations, &run.purges, &run.terms());
-        match report.violations.first() {
+        match run.check(&run.terms()).violations.first() {
             None => ScenarioOutcome::Clean,
-            Some(first) => ScenarioOutcome::Broken(
-                first.rule,
-                explain(first, &run.histories, &run.observations, &run.purges),
-            ),
+            Some(first) => ScenarioOutcome::Broken(first.rule, run.explain(first)),
         }
     }
 }
@@ -160,12 +155,12 @@ pub(crate) fn config<E: Networked>(run: &Trial<E>) -> Config {
 
 /// A plain read.
 pub(crate) fn read(key: u32) -> ReadRequest {
-    ReadRequest::One { key, mode: ReadMode::Normal, known: None }
+    ReadRequest::plain(key)
 }
 
 /// Returns the state of a key before its first change.
-pub(crate) fn first(key: u32) -> Seen {
-    if Plan::has_first_row(key) { Seen::Version(0) } else { Seen::Absent }
+pub(crate) fn first(key: u32) -> Claim {
+    if Plan::has_first_row(key) { Claim::Version(0) } else { Claim::Absent }
 }
 
 #[track_caller]

@@ -8,7 +8,7 @@ use crate::contract::engine::{Commit, Session};
 use crate::contract::networked::Networked;
 use crate::contract::rows::payload;
 use crate::contract::run::Trial;
-use crate::contract::writer::{note, state};
+use crate::contract::writer::{note, record};
 
 /// A writer's connection to a database with SQL.
 pub(crate) trait SqlSession: Session {
@@ -80,7 +80,7 @@ impl<E: Networked<Session: SqlSession>> Trial<E> {
             .unzip();
         let mut session = E::session(&self.database, &self.plan);
         let commit = session.commit_sql(&sql(&versions), &self.board);
-        changed.iter_mut().for_each(|history| _ = history.push(state(&commit, present, u8::MAX)));
+        changed.iter_mut().for_each(|history| record(history, &commit, present));
         note(&self.board, &commit, changed.len());
         drop(changed);
         drop(locked);

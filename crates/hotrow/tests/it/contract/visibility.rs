@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::contract::engine::Engine;
 use crate::contract::hidden::Hidden;
 use crate::contract::networked::Networked;
-use crate::contract::observation::{Outcome, Seen};
 use crate::contract::reader::ReadProfile;
 use crate::contract::scenario::{
     BOUND, KEY, OTHER, Scenario, ScenarioOutcome, assert_clean, first, read, stage,
 };
 use hotrow_testkit::harness::{SOON, await_until};
+use hotrow_verify::observation::{Claim, Outcome};
 
 /// A change is delivered, and its key is read while it is invisible: no old row may stay.
 pub(crate) fn fence<E: Networked>(environment: &[(&str, &str)]) -> ScenarioOutcome {
@@ -73,6 +73,6 @@ pub(crate) fn a_key_without_a_hidden_change_stays_cached<E: Networked>() {
         again.outcome == Outcome::Hit && again.seen == seen
     });
     hidden.end(&scenario.run);
-    await_until("the new row", Duration::from_secs(5), || scenario.get(KEY) == Seen::Version(1));
+    await_until("the new row", Duration::from_secs(5), || scenario.get(KEY) == Claim::Version(1));
     assert_clean(scenario.end(Vec::new()));
 }

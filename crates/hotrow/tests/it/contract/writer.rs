@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::contract::board::Board;
 use crate::contract::engine::{Commit, Row, Session, Step};
-use crate::contract::history::{History, State};
 use crate::contract::rows::{Random, Sizes, payload};
+use hotrow_verify::history::{History, KeyState, LogInterval, WriteOutcome};
 
 /// Behaviour of writers.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,6 @@ pub(crate) type SharedHistories = Arc<Mutex<BTreeMap<u32, History>>>;
 
 /// One writer.
 pub(crate) struct Writer<S> {
-    pub(crate) id: u8,
     pub(crate) session: S,
     pub(crate) board: Arc<Board>,
     pub(crate) histories: SharedHistories,
@@ -125,19 +124,31 @@ impl<S: Session> Writer<S> {
         let changes: Vec<(u32, bool)> = steps.iter().flat_map(Step::changes).collect();
         let mut histories = self.histories.lock().expect("no panics here");
         for (key, present) in &changes {
-            histories
-                .get_mut(key)
-                .expect("a key of this writer")
-                .push(state(&commit, *present, self.id));
+            let history = histories.get_mut(key).expect("a key of this writer");
+            record(history, &commit, *present);
         }
         note(&self.board, &commit, changes.len());
     }
 }
 
-/// Returns the state that a commit gives a key.
-pub(crate) fn state(commit: &Commit, present: bool, writer: u8) -> State {
+/// Appends the state that a commit gave a key.
+pub(crate) fn record(history: &mut History, commit: &Commit, present: bool) {
     let Commit { begun_ns, returned_ns, from, at } = *commit;
-    State { present, begun_ns, returned_ns, from, at, writer }
+    let last = history.last();
+    assert!(
+        last.returned_ns() <= Some(begun_ns)
+            && last.log.is_none_or(|log| log.at <= at)
+            && from <= at,
+        "a key's commits do not overlap"
+    );
+    history.push(KeyState {
+        version: history.next_version(),
+        present,
+        transaction: 0,
+        commit_sent_ns: Some(begun_ns),
+        outcome: WriteOutcome::Committed { returned_ns },
+        log: Some(LogInterval { from, at }),
+    });
 }
 
 /// Publishes a commit to the readers.

@@ -79,7 +79,7 @@ fn status_has_its_documented_shape() {
         ("/sources/default/feed/position", "string"),
         ("/sources/default/feed/changes", "number"),
         ("/sources/default/feed/starts", "number"),
-        ("/sources/default/feed/losses", "number"),
+        ("/sources/default/feed/gaps", "number"),
         ("/sources/default/feed/watch", "string"),
         ("/sources/default/reachable", "bool"),
         ("/sources/default/queries", "number"),

@@ -81,7 +81,7 @@ fn bypass_reads_the_database_and_reports_when_it_cannot() {
     let metrics = server.metrics();
     assert_eq!(metrics.sum("hotrow_feed_current", &[]), 0.0);
     assert_eq!(metrics.sum("hotrow_source_reachable", &[]), 0.0);
-    assert!(metrics.sum("hotrow_feed_losses_total", &[("cause", "unavailable")]) >= 1.0);
+    assert!(metrics.sum("hotrow_feed_gaps_total", &[("cause", "unavailable")]) >= 1.0);
     await_until("the loss in the log", SOON, || server.log().contains("lost its position"));
     move_back(&database);
     server.await_ready();
@@ -188,7 +188,7 @@ fn another_file_in_its_place_is_noticed() {
     assert_ne!(now.incarnation, before.position().incarnation);
     let old = before.position().to_string();
     assert_eq!(client.get_with("/products/1", &[("Hotrow-Min-Position", &old)]).status, 400);
-    let losses = server.metrics().sum("hotrow_feed_losses_total", &[]);
+    let losses = server.metrics().sum("hotrow_feed_gaps_total", &[]);
     assert!(losses >= 1.0);
 }
 

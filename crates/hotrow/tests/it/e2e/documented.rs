@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use hotrow_testkit::harness::metrics::Metrics;
 use hotrow_testkit::harness::{Config, Database, Server};
 
+const PAGE: &str = include_str!("../../../../../docs/metrics.md");
+
 /// Kind and labels of a family.
 type Shape = (String, BTreeSet<String>);
 
 fn documented() -> BTreeMap<String, Shape> {
-    let text =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"))
-            .expect("the document");
     let mut families = BTreeMap::new();
-    for line in text.lines().filter(|line| line.starts_with("| `")) {
+    for line in PAGE.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line[1..line.len() - 1].split('|').map(str::trim).collect();
         let [name, kind, labels, meaning, _watch] = cells[..] else {
             panic!("five columns: {line}")

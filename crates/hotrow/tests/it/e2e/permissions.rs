@@ -24,7 +24,7 @@ fn assert_follows(server: &Server, database: &Database, price: u32) {
     assert_eq!(client.get("/products/1").status, 200);
     database.execute(&format!("UPDATE products SET price = {price} WHERE id = 1"));
     await_until("the change", SOON, || client.get("/products/1").json()["price"] == price);
-    assert_eq!(server.metrics().sum("hotrow_feed_losses_total", &[]), 0.0);
+    assert_eq!(server.metrics().sum("hotrow_feed_gaps_total", &[]), 0.0);
 }
 
 /// Asserts that a server does not start, and logs all of these words.

@@ -160,7 +160,7 @@ fn a_panic_of_the_feed_is_a_loss() {
     panicking.panic_once(by_itself);
     let server = &panicking.server;
     let of_feed = |metric: &str, labels: &[(&str, &str)]| server.metrics().sum(metric, labels);
-    assert_eq!(of_feed("hotrow_feed_losses_total", &[("cause", "feed_failed")]), 1.0);
+    assert_eq!(of_feed("hotrow_feed_gaps_total", &[("cause", "feed_failed")]), 1.0);
     await_until("the feed to start again", SOON, || {
         of_feed("hotrow_feed_starts_total", &[]) == 2.0
     });

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use hotrow_testkit::harness::{SOON, Server, await_mostly, await_until};
 use mongodb::bson::{Bson, doc};
 
-use crate::mongodb::place::collection_of;
+use crate::mongodb::mongo::{MongoDatabase, collection_of};
 use crate::mongodb::shop::{Shop, body};
+use crate::mongodb::standin::Kind;
 use crate::shop::{await_body, await_status, cached, losses, staleness};
-use hotrow_testkit::harness::{SOON, Server, await_mostly, await_until};
 
 #[test]
 fn updates_replacements_deletes_and_inserts() {
@@ -18,17 +19,17 @@ fn updates_replacements_deletes_and_inserts() {
     shop.set_price(1, 7);
     await_body(&mut client, "/products/1", &body(1, 7));
     cached(&mut client, "/products/1");
-    shop.place.replace("products", 1, doc! { "other": true });
+    shop.mongo.replace("products", 1, doc! { "other": true });
     await_body(&mut client, "/products/1", r#"{"_id":1,"other":true}"#);
     cached(&mut client, "/products/1");
-    shop.place.delete("products", 1);
+    shop.mongo.delete("products", 1);
     await_status(&mut client, "/products/1", 404);
     cached(&mut client, "/products/1");
-    shop.place.insert("products", [doc! { "_id": 1, "name": "again" }]);
+    shop.mongo.insert("products", [doc! { "_id": 1, "name": "again" }]);
     await_body(&mut client, "/products/1", r#"{"_id":1,"name":"again"}"#);
     // A missing record that an upsert creates.
     cached(&mut client, "/products/5000");
-    shop.place.replace("products", 5000, doc! { "new": 1 });
+    shop.mongo.replace("products", 5000, doc! { "new": 1 });
     await_body(&mut client, "/products/5000", r#"{"_id":5000,"new":1}"#);
     assert_eq!(losses(&server, None), 0.0);
 }
@@ -36,23 +37,23 @@ fn updates_replacements_deletes_and_inserts() {
 #[test]
 fn one_number_is_one_key_whatever_its_type() {
     let shop = Shop::with_products();
-    shop.place
+    shop.mongo
         .insert("products", [doc! { "_id": 1000_i64, "n": 1 }, doc! { "_id": 1001.0, "n": 1 }]);
     let server = shop.serve(&["products"]);
     let mut client = server.client();
     for id in [1000, 1001] {
         cached(&mut client, &format!("/products/{id}"));
-        shop.place.update("products", id, doc! { "$set": { "n": 2 } });
+        shop.mongo.update("products", id, doc! { "$set": { "n": 2 } });
         await_until("the change", SOON, || client.get(&format!("/products/{id}")).json()["n"] == 2);
         cached(&mut client, &format!("/products/{id}"));
-        shop.place.delete("products", i64::from(id));
+        shop.mongo.delete("products", i64::from(id));
         await_status(&mut client, &format!("/products/{id}"), 404);
         cached(&mut client, &format!("/products/{id}"));
-        shop.place.insert("products", [doc! { "_id": f64::from(id), "n": 3 }]);
+        shop.mongo.insert("products", [doc! { "_id": f64::from(id), "n": 3 }]);
         await_until("the document", SOON, || client.get(&format!("/products/{id}")).status == 200);
     }
     // Documents that no URL names have no effect.
-    shop.place.insert(
+    shop.mongo.insert(
         "products",
         [doc! { "_id": "text" }, doc! { "_id": 1.5 }, doc! { "_id": { "a": 1 } }],
     );
@@ -66,22 +67,22 @@ fn drops_and_renames() {
     let shop = Shop::with_products();
     let server = shop.serve(&["products"]);
     let mut client = server.client();
-    let database = shop.place.name().to_owned();
+    let database = shop.mongo.name().to_owned();
     let rename = |from: &str, to: &str| {
         let [from, to] = [from, to].map(|name| format!("{database}.{name}"));
         let names = doc! { "renameCollection": from, "to": to, "dropTarget": true };
-        shop.place.ask(async |_| shop.place.client().database("admin").run_command(names).await);
+        shop.mongo.ask(async |_| shop.mongo.client().database("admin").run_command(names).await);
     };
     cached(&mut client, "/products/1");
-    shop.place.ask(async |database| collection_of(database, "products").drop().await);
+    shop.mongo.ask(async |database| collection_of(database, "products").drop().await);
     await_status(&mut client, "/products/1", 404);
     cached(&mut client, "/products/1");
-    shop.place.insert("fresh", [doc! { "_id": 1, "n": 1 }]);
+    shop.mongo.insert("fresh", [doc! { "_id": 1, "n": 1 }]);
     rename("fresh", "products");
     await_body(&mut client, "/products/1", r#"{"_id":1,"n":1}"#);
     cached(&mut client, "/products/1");
     // Another collection takes the name.
-    shop.place.insert("fresh", [doc! { "_id": 1, "n": 2 }]);
+    shop.mongo.insert("fresh", [doc! { "_id": 1, "n": 2 }]);
     rename("fresh", "products");
     await_body(&mut client, "/products/1", r#"{"_id":1,"n":2}"#);
     cached(&mut client, "/products/1");
@@ -89,7 +90,7 @@ fn drops_and_renames() {
     await_status(&mut client, "/products/1", 404);
     cached(&mut client, "/products/1");
     // Changes under the other name have no effect.
-    shop.place.insert("products", [doc! { "_id": 1, "n": 3 }]);
+    shop.mongo.insert("products", [doc! { "_id": 1, "n": 3 }]);
     await_body(&mut client, "/products/1", r#"{"_id":1,"n":3}"#);
     assert!(server.metrics().sum("hotrow_feed_flushes_total", &[("cause", "bulk")]) >= 4.0);
 }
@@ -101,10 +102,10 @@ fn a_recreated_database_is_followed() {
     let mut client = server.client();
     for round in 1..=3 {
         cached(&mut client, "/products/1");
-        shop.place.ask(async |database| database.drop().await);
+        shop.mongo.ask(async |database| database.drop().await);
         await_status(&mut client, "/products/1", 404);
         cached(&mut client, "/products/1");
-        shop.place.insert("products", [doc! { "_id": 1, "n": round }]);
+        shop.mongo.insert("products", [doc! { "_id": 1, "n": round }]);
         await_body(&mut client, "/products/1", &format!("{{\"_id\":1,\"n\":{round}}}"));
     }
     assert_eq!(
@@ -118,12 +119,12 @@ fn a_recreated_database_is_followed() {
 fn a_transaction_of_thousands() {
     const MANY: i32 = 5_000;
     let shop = Shop::with_products();
-    shop.place.insert("many", (1..=MANY).map(|n| doc! { "_id": n, "n": 0 }));
+    shop.mongo.insert("many", (1..=MANY).map(|n| doc! { "_id": n, "n": 0 }));
     let server = shop.serve(&["many", "products"]);
     let mut client = server.client();
     let paths = [1, 999, 1_000, 1_001, MANY].map(|id| format!("/many/{id}"));
     paths.iter().for_each(|path| _ = cached(&mut client, path));
-    shop.place.ask(async |database| {
+    shop.mongo.ask(async |database| {
         let mut session = database.client().start_session().await?;
         session.start_transaction().await?;
         let many = collection_of(database, "many");
@@ -148,7 +149,7 @@ fn a_transaction_of_thousands() {
     await_until("all to be counted", SOON, || delivered() > f64::from(MANY));
     cached(&mut client, "/products/7");
     let changes = delivered();
-    shop.place.ask(async |database| {
+    shop.mongo.ask(async |database| {
         let mut session = database.client().start_session().await?;
         session.start_transaction().await?;
         let products = collection_of(database, "products");
@@ -172,7 +173,7 @@ fn an_idle_database_stays_fresh_and_so_does_a_busy_one() {
     for noise in ["", "unserved"] {
         await_mostly(noise, BOUND * 3, || {
             if !noise.is_empty() {
-                shop.place.insert(noise, (0..50).map(|n| doc! { "n": n }));
+                shop.mongo.insert(noise, (0..50).map(|n| doc! { "n": n }));
             }
             staleness(&server) < BOUND
         });
@@ -185,7 +186,7 @@ fn an_idle_database_stays_fresh_and_so_does_a_busy_one() {
 fn documents_as_keys() {
     let shop = Shop::empty();
     let key = |a: i32, b: &str| doc! { "a": a, "b": b };
-    shop.place.insert(
+    shop.mongo.insert(
         "pairs",
         [
             doc! { "_id": key(7, "x,y"), "n": 1 },
@@ -201,11 +202,35 @@ fn documents_as_keys() {
     let path = "/pairs/7,x%2Cy";
     let text = |n: i32| format!("{{\"_id\":{{\"a\":7,\"b\":\"x,y\"}},\"n\":{n}}}");
     assert_eq!(cached(&mut client, path).text(), text(1));
-    shop.place.update("pairs", Bson::Document(key(7, "x,y")), doc! { "$set": { "n": 2 } });
+    shop.mongo.update("pairs", Bson::Document(key(7, "x,y")), doc! { "$set": { "n": 2 } });
     await_body(&mut client, path, &text(2));
     cached(&mut client, path);
-    shop.place.delete("pairs", Bson::Document(key(7, "x,y")));
+    shop.mongo.delete("pairs", Bson::Document(key(7, "x,y")));
     await_status(&mut client, path, 404);
     // To MongoDB, fields in another order are another document.
     assert_eq!(client.get("/pairs/7,other%20order").status, 404);
+}
+
+/// Sharded cluster: the service connects to a mongos. Properties that need several shards are not
+/// tested here.
+#[test]
+fn a_mongos_is_followed_like_a_replica_set() {
+    let shop = Shop::over(MongoDatabase::on_kind(Kind::Mongos, 1), 1).filled();
+    let server = shop.serve(&["products"]);
+    let mut client = server.client();
+    for price in 1..=5 {
+        let before = cached(&mut client, "/products/1");
+        shop.set_price(1, price);
+        let position = shop.position(&before);
+        let answer = client.get_with("/products/1", &[("Hotrow-Min-Position", &position)]);
+        assert_eq!((answer.status, answer.text()), (200, body(1, price)));
+    }
+    shop.mongo.delete("products", 1);
+    await_status(&mut client, "/products/1", 404);
+    cached(&mut client, "/products/2");
+    shop.mongo.ask(async |database| database.drop().await);
+    await_status(&mut client, "/products/2", 404);
+    shop.mongo.insert("products", [mongodb::bson::doc! { "_id": 2, "name": "p2", "price": 9 }]);
+    await_body(&mut client, "/products/2", &body(2, 9));
+    assert_eq!(losses(&server, None), 0.0);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 
-use crate::mongodb::place::Place;
+use crate::mongodb::mongo::MongoDatabase;
 use hotrow_testkit::harness::{Config, SOON, Server, await_until};
 
 /// Running mongo-java-server; killed when dropped.
@@ -85,15 +85,15 @@ impl Drop for Foreign {
 #[test]
 fn inserts_and_deletes_of_a_foreign_server_are_seen() {
     let Some(foreign) = Foreign::start() else { return };
-    let place = Place::over(
+    let mongo = MongoDatabase::over(
         &format!("mongodb://{}/shop?replicaSet=rs0&retryWrites=false", foreign.address),
         "shop",
     );
-    place.insert(
+    mongo.insert(
         "products",
         (1..=20).map(|n| doc! { "_id": n, "name": format!("p{n}"), "price": 100 * n }),
     );
-    let config = Config::over(place.url())
+    let config = Config::over(mongo.url())
         .set("collections.products.key", "\"_id\"")
         .set("collections.products.key_type", "\"integer\"")
         // Its idle streams send no tokens, so the feed counts as stale.
@@ -114,9 +114,9 @@ fn inserts_and_deletes_of_a_foreign_server_are_seen() {
     };
     let before = changes();
     assert_eq!(client.get("/products/77").status, 404);
-    place.insert("products", [doc! { "_id": 77, "n": 1 }]);
+    mongo.insert("products", [doc! { "_id": 77, "n": 1 }]);
     await_until("the insert to be seen", SOON, || client.get("/products/77").status == 200);
-    place.delete("products", 7);
+    mongo.delete("products", 7);
     await_until("the delete to be seen", SOON, || client.get("/products/7").status == 404);
     await_until("both to be counted", Duration::from_secs(5), || changes() >= before + 2.0);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 
 use crate::mongodb::shop::Shop;
-use crate::mongodb::standin::Trouble;
+use crate::mongodb::standin::Fault;
 use crate::shop::cached;
 use crate::shop::reads::batch_misses;
 use hotrow_testkit::harness::{SOON, Server, await_until};
@@ -29,9 +29,9 @@ fn readers_connections_are_bounded() {
         .set("source.merge", "false");
     // Forty reads of 30 ms, three at once, are an overload; here all are to be answered.
     let server = Server::start(&config.set("limits.concurrency.queue", "\"fifo\""));
-    let standin = shop.place.standin();
+    let standin = shop.mongo.standin();
     let before = standin.connections();
-    standin.trouble("find", Trouble::Delay(Duration::from_millis(30)));
+    standin.inject("find", Fault::Delay(Duration::from_millis(30)));
     std::thread::scope(|scope| {
         for id in 1..=40 {
             let server = &server;
@@ -52,17 +52,17 @@ fn a_query_over_its_time_limit_is_abandoned() {
     let server =
         Server::start(&shop.config_of(&["products"]).set("source.read_timeout", "\"300ms\""));
     cached(&mut server.client(), "/products/1");
-    shop.place.standin().trouble("find", Trouble::Hold);
+    shop.mongo.standin().inject("find", Fault::Hold);
     assert_eq!(server.get("/products/2").status, 504);
     assert_eq!(server.get("/products/1").cache(), "hit");
-    shop.place.standin().calm("find");
+    shop.mongo.standin().clear_faults("find");
     await_until("reads to work again", SOON, || server.get("/products/2").status == 200);
 }
 
 #[test]
 fn many_keys_in_one_answer() {
     let shop = Shop::with_products();
-    shop.place.insert("large", (1..=60).map(|n| doc! { "_id": n, "text": "x".repeat(500_000) }));
+    shop.mongo.insert("large", (1..=60).map(|n| doc! { "_id": n, "text": "x".repeat(500_000) }));
     let server =
         Server::start(&shop.config_of(&["products", "large"]).set("limits.max_batch", "200"));
     let ids: Vec<String> = (1..=60).map(|id| id.to_string()).collect();

@@ -4,7 +4,7 @@ use mongodb::bson::{Document, doc};
 
 use crate::backend::Backend as _;
 pub(crate) use crate::backend::mongo::Mongo as Shop;
-use crate::mongodb::place::{Place, collection_of};
+use crate::mongodb::mongo::{MongoDatabase, collection_of};
 use crate::shop::{self, with_options};
 use hotrow_testkit::harness::{Answer, Config, SOON, Server, await_until};
 
@@ -12,23 +12,23 @@ impl Shop {
     /// Creates `products(_id, name, price)` with ids 1 to 200, on a real deployment if there is
     /// one, otherwise on a stand-in.
     pub(crate) fn with_products() -> Self {
-        Self::filled(Self::over(Place::any(), 1))
+        Self::filled(Self::over(MongoDatabase::any(), 1))
     }
 
     /// Creates the products on a stand-in, for tests of faults.
     pub(crate) fn on_standin() -> Self {
-        Self::filled(Self::over(Place::on_standin(), 1))
+        Self::filled(Self::over(MongoDatabase::on_standin(), 1))
     }
 
     /// Creates the products in this database.
     pub(crate) fn filled(self) -> Self {
-        self.place.insert("products", (1..=200).map(product));
+        self.mongo.insert("products", (1..=200).map(product));
         self
     }
 
     /// Creates no collection; on a real deployment if there is one.
     pub(crate) fn empty() -> Self {
-        Self::over(Place::any(), 1)
+        Self::over(MongoDatabase::any(), 1)
     }
 
     /// Returns the configuration that serves these collections.
@@ -45,7 +45,7 @@ impl Shop {
 
     #[track_caller]
     pub(crate) fn set_price(&self, id: i32, price: i32) {
-        self.place.update("products", id, doc! { "$set": { "price": price } });
+        self.mongo.update("products", id, doc! { "$set": { "price": price } });
     }
 
     /// Returns a position token as a writer makes it: the log of an earlier answer with the
@@ -56,7 +56,7 @@ impl Shop {
             .header("hotrow-position")
             .and_then(|own| own.split_once('-'))
             .expect("a position");
-        format!("{log}-{}", self.place.operation_time())
+        format!("{log}-{}", self.mongo.operation_time())
     }
 }
 
@@ -93,7 +93,7 @@ impl shop::Shop for Shop {
     fn set_all_prices(&self, price: u32) {
         await_until("the prices to be set", SOON, || {
             let set = doc! { "$set": { "price": price.cast_signed() } };
-            let done = self.place.try_ask(async |database| {
+            let done = self.mongo.try_ask(async |database| {
                 collection_of(database, "products").update_many(doc! {}, set).await
             });
             done.is_ok()

@@ -7,7 +7,7 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use mongodb::options::{CollectionOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection};
 
-use crate::mongodb::standin::{Failure, Kind, Standin, Trouble};
+use crate::mongodb::standin::{Failure, Fault, Kind, Standin};
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime =
@@ -110,7 +110,7 @@ fn a_stream_reports_changes_and_resumes_after_a_fault() {
         assert!(updated.full_document.is_none());
         // The connection is cut; the driver resumes by its token, and no event is missing or
         // repeated.
-        standin.trouble_times("getMore", Trouble::Cut, Some(1));
+        standin.inject_times("getMore", Fault::Cut, Some(1));
         things.delete_one(doc! { "_id": 1 }).await.unwrap();
         assert_eq!(next(&mut stream).await.operation_type, OperationType::Replace);
         let deleted = next(&mut stream).await;
@@ -309,15 +309,15 @@ fn standalones_and_sharded_clusters() {
 }
 
 #[test]
-fn troubles_come_and_go() {
+fn faults_come_and_go() {
     let standin = Standin::start();
     block_on(async {
         let (_client, things) = things(&standin).await;
-        standin.trouble("find", Trouble::Fail(Failure::unauthorized("find")));
+        standin.inject("find", Fault::Fail(Failure::unauthorized("find")));
         let error = things.find_one(doc! {}).await.unwrap_err();
         assert!(error.to_string().contains("Unauthorized"), "{error}");
-        standin.calm("find");
-        standin.trouble("find", Trouble::Hold);
+        standin.clear_faults("find");
+        standin.inject("find", Fault::Hold);
         let find = things.find_one(doc! {}).into_future();
         tokio::pin!(find);
         while standin.held("find") == 0 {
@@ -326,7 +326,7 @@ fn troubles_come_and_go() {
                 "it is held"
             );
         }
-        standin.calm("find");
+        standin.clear_faults("find");
         assert_eq!(find.await.unwrap(), None);
         // The driver sends it again on another connection.
         standin.cut(None);

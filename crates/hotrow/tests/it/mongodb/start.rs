@@ -3,19 +3,19 @@
 
 use mongodb::bson::doc;
 
-use crate::mongodb::place::Place;
+use crate::mongodb::mongo::MongoDatabase;
 use crate::mongodb::shop::{Shop, body};
-use crate::mongodb::standin::{Failure, Kind, Standin, Trouble};
+use crate::mongodb::standin::{Failure, Fault, Kind, Standin};
 use crate::shop::{assert_contains, await_body, cached, failed_start, refusal};
 use hotrow_testkit::harness::{Config, Server};
 
 #[test]
 fn all_problems_are_reported_at_once() {
     let shop = Shop::with_products();
-    shop.place.run(doc! { "create": "seen", "viewOn": "products", "pipeline": [] });
-    shop.place.run(doc! { "create": "times", "timeseries": { "timeField": "t" } });
-    shop.place.insert("mixed", [doc! { "_id": 1 }, doc! { "_id": "one" }]);
-    shop.place.insert("dated", [doc! { "_id": mongodb::bson::DateTime::from_millis(0) }]);
+    shop.mongo.run(doc! { "create": "seen", "viewOn": "products", "pipeline": [] });
+    shop.mongo.run(doc! { "create": "times", "timeseries": { "timeField": "t" } });
+    shop.mongo.insert("mixed", [doc! { "_id": 1 }, doc! { "_id": "one" }]);
+    shop.mongo.insert("dated", [doc! { "_id": mongodb::bson::DateTime::from_millis(0) }]);
     let text = refusal(&shop.config_of(&["seen", "times", "mixed", "dated", "products"]));
     assert_contains(&text, &["seen", "view", "times", "mixed", "key_type", "dated"]);
     assert!(!text.contains("collection `products`"), "nothing is wrong with that one:\n{text}");
@@ -30,7 +30,7 @@ fn all_problems_are_reported_at_once() {
 #[test]
 fn a_standalone_server_is_refused_with_the_steps_to_make_a_replica_set() {
     let standin = Standin::of(Kind::Standalone, 1);
-    let shop = Shop::over(Place::on(standin), 1).filled();
+    let shop = Shop::over(MongoDatabase::on(standin), 1).filled();
     let text = refusal(&shop.config_of(&["products"]));
     assert_contains(&text, &["standalone", "--replSet", "rs.initiate()", "feed"]);
 }
@@ -38,21 +38,21 @@ fn a_standalone_server_is_refused_with_the_steps_to_make_a_replica_set() {
 #[test]
 fn an_old_server_is_refused() {
     let shop = Shop::on_standin();
-    shop.place.standin().pretend("4.2.24", 8);
+    shop.mongo.standin().pretend("4.2.24", 8);
     assert_contains(&refusal(&shop.config_of(&["products"])), &["4.4"]);
 }
 
 #[test]
 fn an_account_without_privileges_gets_the_grant_command() {
     let shop = Shop::on_standin();
-    let standin = shop.place.standin();
-    standin.trouble("watch", Trouble::Fail(Failure::unauthorized("aggregate")));
+    let standin = shop.mongo.standin();
+    standin.inject("watch", Fault::Fail(Failure::unauthorized("aggregate")));
     let text = refusal(&shop.config_of(&["products"]));
     assert_contains(&text, &["change stream", "Unauthorized", "grantRolesToUser"]);
-    standin.calm("watch");
+    standin.clear_faults("watch");
     // Optional information may be refused.
     for command in ["replSetGetConfig", "appendOplogNote"] {
-        standin.trouble(command, Trouble::Fail(Failure::unauthorized(command)));
+        standin.inject(command, Fault::Fail(Failure::unauthorized(command)));
     }
     let server = shop.serve(&["products"]);
     let mut client = server.client();
@@ -64,7 +64,7 @@ fn an_account_without_privileges_gets_the_grant_command() {
 #[test]
 fn wrong_connection_strings_are_refused_without_the_password() {
     let shop = Shop::on_standin();
-    let hosts = format!("127.0.0.1:{}", shop.place.standin().port(0));
+    let hosts = format!("127.0.0.1:{}", shop.mongo.standin().port(0));
     let over = |url: &str| {
         let config = Config::over(url)
             .set("collections.products.key", "\"_id\"")
@@ -92,14 +92,14 @@ fn a_missing_collection_and_an_empty_one() {
     let shop = Shop::empty();
     let config = shop.config_of(&["products"]);
     assert_contains(&refusal(&config), &["products", "db.createCollection"]);
-    shop.place.run(doc! { "create": "products" });
+    shop.mongo.run(doc! { "create": "products" });
     let server = Server::start(&config);
     let mut client = server.client();
     // ObjectIds, because nothing determines another type.
     let id = mongodb::bson::oid::ObjectId::new();
     let path = format!("/products/{id}");
     assert_eq!(cached(&mut client, &path).status, 404);
-    shop.place.insert("products", [doc! { "_id": id, "n": 1 }]);
+    shop.mongo.insert("products", [doc! { "_id": id, "n": 1 }]);
     await_body(&mut client, &path, &format!("{{\"_id\":\"{id}\",\"n\":1}}"));
     assert_eq!(client.get("/products/7").status, 400);
 }

@@ -94,7 +94,7 @@ fn every_type_has_its_json() {
     let shop = Shop::empty();
     let mut document = doc! { "_id": 1 };
     document.extend(values().into_iter().map(|(name, value, _, _)| (name.to_owned(), value)));
-    shop.place.insert("things", [document]);
+    shop.mongo.insert("things", [document]);
     for (form, extended) in [("plain", false), ("relaxed", true)] {
         let server =
             Server::start(&shop.config_of(&["things"]).set("source.json", &format!("\"{form}\"")));
@@ -136,7 +136,7 @@ fn keys_of_every_kind_name_their_documents_and_their_changes() {
     ];
     let served: Vec<&str> = kinds.iter().map(|kind| kind.0).collect();
     for (name, _, id, ..) in &kinds {
-        shop.place.insert(name, [doc! { "_id": id.clone(), "n": 1 }]);
+        shop.mongo.insert(name, [doc! { "_id": id.clone(), "n": 1 }]);
     }
     // First with the types found in a sample, then with configured types.
     let configured = kinds.iter().fold(shop.config_of(&served), |config, kind| {
@@ -147,15 +147,15 @@ fn keys_of_every_kind_name_their_documents_and_their_changes() {
         let mut client = server.client();
         for (name, path, id, json, _) in &kinds {
             let path = format!("/{name}{path}");
-            shop.place.replace(name, id.clone(), doc! { "n": 1 });
+            shop.mongo.replace(name, id.clone(), doc! { "n": 1 });
             await_body(&mut client, &path, &format!("{{\"_id\":{json},\"n\":1}}"));
             cached(&mut client, &path);
-            shop.place.update(name, id.clone(), doc! { "$set": { "n": 9 } });
+            shop.mongo.update(name, id.clone(), doc! { "$set": { "n": 9 } });
             await_body(&mut client, &path, &format!("{{\"_id\":{json},\"n\":9}}"));
             cached(&mut client, &path);
-            shop.place.delete(name, id.clone());
+            shop.mongo.delete(name, id.clone());
             await_status(&mut client, &path, 404);
-            shop.place.insert(name, [doc! { "_id": id.clone(), "n": 1 }]);
+            shop.mongo.insert(name, [doc! { "_id": id.clone(), "n": 1 }]);
         }
         for path in [
             "/longs/1.5",
@@ -172,7 +172,7 @@ fn keys_of_every_kind_name_their_documents_and_their_changes() {
 #[test]
 fn fields_are_chosen_and_left_out() {
     let shop = Shop::with_products();
-    shop.place.insert("secrets", [doc! { "_id": 2, "name": "p2", "price": 200, "secret": "x" }]);
+    shop.mongo.insert("secrets", [doc! { "_id": 2, "name": "p2", "price": 200, "secret": "x" }]);
     let config = shop
         .config_of(&["products", "secrets"])
         .set("collections.products.columns", "[\"price\", \"_id\"]")

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use hotrow_testkit::harness::gate::read_delay;
+use hotrow_testkit::harness::config::read_delay;
 use hotrow_testkit::harness::{Answer, Client, Config, Database, Server};
 
 const MISS: &str = "miss";

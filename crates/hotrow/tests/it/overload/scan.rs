@@ -97,14 +97,14 @@ fn a_client_that_reads_everything_costs_the_others_at_most_a_point_of_hit_ratio(
     others_hits(&mut client, || {});
     let fit = server.metrics().sum("hotrow_cache_entries", &[]);
     assert!((0.2..0.3).contains(&(fit / ITEMS as f64)), "{fit} of {ITEMS} items fit");
-    let calm = others_hits(&mut client, || {});
-    let before = percent(&calm);
+    let undisturbed = others_hits(&mut client, || {});
+    let before = percent(&undisturbed);
     assert!(before > 60.0, "{before} %");
     let mut check = |what: &str, read: &mut dyn FnMut(&mut Client)| {
         let mut job = server.client();
         let disturbed = others_hits(&mut client, || read(&mut job));
         let beside = percent(&disturbed);
-        let margin = margin(&calm, &disturbed);
+        let margin = margin(&undisturbed, &disturbed);
         let summary = format!(
             "{before:.2} % to {beside:.2} % (± {margin:.2}) beside a job that reads {what}"
         );

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 #[cfg(feature = "failpoints")]
-use hotrow_testkit::harness::gate::read_delay;
+use hotrow_testkit::harness::config::read_delay;
 use hotrow_testkit::harness::{Answer, Config, Database, SOON, Server, await_until};
 
 const LOW: (&str, &str) = ("Hotrow-Priority", "low");
@@ -153,7 +153,7 @@ fn with_few_descriptors_left_refused_connections_are_closed_and_the_level_return
     assert_eq!((fine.status, fine.header("connection")), (200, None));
     assert_admin_answers(&server, "elevated");
     set(before);
-    await_until("calm", SOON, || pressure(&server, "open_files") == 0.0);
+    await_until("no pressure", SOON, || pressure(&server, "open_files") == 0.0);
     assert_eq!(server.get("/products/1").status, 200);
     assert_eq!(server.metrics().sum("hotrow_pressure_changes_total", &[]), 2.0);
 }
@@ -191,6 +191,6 @@ fn a_standing_queue_for_the_database_refuses_low_priority_alone() {
     let mut client = server.client();
     assert_shed(&client.get_with("/slow/1", &[LOW]));
     assert!(crowd.iter_mut().all(|client| client.answer().status == 200));
-    await_until("calm", SOON, || pressure(&server, "database_wait") == 0.0);
+    await_until("no pressure", SOON, || pressure(&server, "database_wait") == 0.0);
     assert_eq!(client.get_with("/slow/1", &[LOW]).status, 200);
 }

@@ -51,7 +51,7 @@ fn slow_clients_are_answered_408_in_time_and_cost_little() {
         }
         asking.join().unwrap()
     });
-    println!("meanwhile another client got {answers} answers");
+    println!("at the same time another client got {answers} answers");
     assert!(answers >= 100, "{answers}");
     let heads = count.div_ceil(2) as f64;
     let bodies = (count / 2) as f64;
@@ -101,6 +101,6 @@ fn clients_that_never_read_are_cut_off_in_time_and_cost_little() {
         assert!(each <= GREEDY_CLIENT_BYTES, "{each} bytes per client");
         asking.join().unwrap()
     });
-    println!("meanwhile another client got {answers} answers");
+    println!("at the same time another client got {answers} answers");
     assert!(answers >= 100, "{answers}");
 }

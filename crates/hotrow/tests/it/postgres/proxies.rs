@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::postgres::proxy::{BOTH, CLASSES, Class, FEED, Proxy, Way};
+use crate::postgres::proxy::{BOTH, CLASSES, Class, Direction, FEED, Proxy};
 use hotrow_testkit::harness::{SOON, await_until};
 
 /// Long enough to differ from no delay on a busy machine.
@@ -73,7 +73,7 @@ fn each_class_and_direction_is_delayed_by_itself() {
     let feed = connect(&proxy, &listener, FEED_SQL);
     let stream = connect(&proxy, &listener, REPLICATION);
     await_until("one of each", SOON, || CLASSES.map(|class| proxy.open(class)) == [1; 3]);
-    proxy.delay(&[Class::Replication], &[Way::ToService], DELAY);
+    proxy.delay(&[Class::Replication], &[Direction::ToService], DELAY);
     assert!(pass(&stream.1, &stream.0, 1) >= DELAY);
     for (service, server) in [&reader, &feed] {
         // Not delayed, except by the machine: one in several attempts must succeed.
@@ -83,7 +83,7 @@ fn each_class_and_direction_is_delayed_by_itself() {
         );
     }
     assert!((0..5).any(|_| pass(&stream.0, &stream.1, 4) < DELAY), "the other direction is free");
-    proxy.calm();
+    proxy.clear_faults();
     assert!((0..5).any(|_| pass(&stream.1, &stream.0, 5) < DELAY));
 }
 
@@ -91,14 +91,14 @@ fn each_class_and_direction_is_delayed_by_itself() {
 fn held_bytes_arrive_in_order_and_holding_causes_back_pressure() {
     let (proxy, listener) = start();
     let (service, server) = connect(&proxy, &listener, READER);
-    proxy.hold(&[Class::Readers], &[Way::ToService]);
+    proxy.hold(&[Class::Readers], &[Direction::ToService]);
     let sent = std::thread::spawn(move || {
         let numbers: Vec<u8> = (0..4_000_000_u32).flat_map(u32::to_le_bytes).collect();
         (&server).write_all(&numbers).unwrap();
         numbers
     });
     assert!(is_silent(&service));
-    await_until("held bytes", SOON, || proxy.waiting(Class::Readers, Way::ToService) > 0);
+    await_until("held bytes", SOON, || proxy.waiting(Class::Readers, Direction::ToService) > 0);
     // Far more than all buffers in between: a proxy without a bound would let the writer finish.
     assert!(!sent.is_finished(), "holding must cause back-pressure");
     proxy.release(&[Class::Readers], &BOTH);
@@ -134,7 +134,7 @@ fn refused_connections_are_reset_after_their_startup_message() {
     proxy.refuse(&[Class::Readers], false);
     drop(listener);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    proxy.lead_to(listener.local_addr().unwrap().port());
+    proxy.set_target(listener.local_addr().unwrap().port());
     let (service, server) = connect(&proxy, &listener, READER);
     assert!(pass(&service, &server, 1) < SOON);
     drop(proxy);
@@ -145,10 +145,10 @@ fn refused_connections_are_reset_after_their_startup_message() {
 fn the_end_of_a_connection_passes_but_not_during_a_hold() {
     let (proxy, listener) = start();
     let (mut service, server) = connect(&proxy, &listener, FEED_SQL);
-    proxy.hold(&[Class::FeedSql], &[Way::ToService]);
+    proxy.hold(&[Class::FeedSql], &[Direction::ToService]);
     drop(server);
     assert!(is_silent(&service));
-    proxy.release(&[Class::FeedSql], &[Way::ToService]);
+    proxy.release(&[Class::FeedSql], &[Direction::ToService]);
     assert_eq!(service.read(&mut [0]).unwrap(), 0);
     drop(service);
     await_until("the link to go", SOON, || proxy.open(Class::FeedSql) == 0);

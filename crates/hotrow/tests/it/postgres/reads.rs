@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::postgres::proxy::{Class, Way};
+use crate::postgres::proxy::{Class, Direction};
 use crate::postgres::shop::Shop;
 use crate::shop::cached;
 use crate::shop::reads::batch_misses;
@@ -30,7 +30,7 @@ fn readers_connections_are_bounded() {
         .set("source.merge", "false");
     // Thirty reads of 50 ms, three at once, are an overload; here all must be answered.
     let server = Server::start(&config.set("limits.concurrency.queue", "\"fifo\""));
-    shop.proxy.delay(&[Class::Readers], &[Way::ToService], Duration::from_millis(50));
+    shop.proxy.delay(&[Class::Readers], &[Direction::ToService], Duration::from_millis(50));
     std::thread::scope(|scope| {
         for id in 1..=30 {
             let server = &server;

@@ -1,5 +1,5 @@
 //! A table of products over any engine, what tests observe of its service, and the tests that run
-//! over several engines: [`reads`], [`trouble`], [`threads`].
+//! over several engines: [`reads`], [`failures`], [`threads`].
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ macro_rules! shop_tests {
     ($shop:ty) => {
         #[cfg(feature = "failpoints")]
         use $crate::shop::threads;
-        use $crate::shop::{reads, trouble};
+        use $crate::shop::{failures, reads};
 
         tests! {
             $shop:
             reads::fifty_readers_of_one_cold_key_are_one_query,
             reads::a_writer_reads_its_own_write_by_its_position,
             reads::with_the_feed_held_a_position_is_read_from_the_database,
-            trouble::past_the_bound_the_policy_acts,
-            trouble::a_late_stream_does_not_advance_freshness,
-            trouble::a_killed_server_under_load,
+            failures::past_the_bound_the_policy_acts,
+            failures::a_late_stream_does_not_advance_freshness,
+            failures::a_killed_server_under_load,
             #[cfg(feature = "failpoints")]
             threads::a_feed_that_panics_is_a_loss_and_follows_again,
             #[cfg(feature = "failpoints")]
@@ -35,10 +35,10 @@ macro_rules! shop_tests {
 }
 pub(crate) use shop_tests;
 
+pub(crate) mod failures;
 pub(crate) mod reads;
 #[cfg(feature = "failpoints")]
 pub(crate) mod threads;
-pub(crate) mod trouble;
 
 /// A server with `products`: ids 1 to 200, product `n` named `pn` with the price 100 times `n`.
 pub(crate) trait Shop: Backend {
@@ -165,7 +165,7 @@ pub(crate) fn await_started(server: &Server, before: f64) {
 /// Returns the number of losses, of one cause or all.
 pub(crate) fn losses(server: &Server, cause: Option<&str>) -> f64 {
     let labels: Vec<(&str, &str)> = cause.map(|cause| ("cause", cause)).into_iter().collect();
-    server.metrics().sum("hotrow_feed_losses_total", &labels)
+    server.metrics().sum("hotrow_feed_gaps_total", &labels)
 }
 
 /// Returns the staleness in the metrics.

@@ -25,7 +25,7 @@ pub(crate) fn batch_misses<S: Shop>(shop: &S, before: impl FnOnce()) {
         await_until("the others to wait", SOON, || {
             server.metrics().sum("hotrow_waiting_keys", &[]) >= 50.0
         });
-        shop.calm();
+        shop.clear_faults();
         [first].into_iter().chain(rest).map(|one| one.join().expect("an answer")).collect()
     });
     assert!(answers.iter().all(|status| *status == 200), "{answers:?}");

@@ -12,7 +12,10 @@ use crate::verify::network::{NetworkStage, network_tests, restore_normal};
 use crate::verify::stage::{Deployment, Stage, pass_while};
 use hotrow_testkit::harness::Config;
 
-network_tests!(Mongo);
+network_tests!(
+    #[ignore = "long: shown on PostgreSQL and SQLite in short runs"]
+    Mongo
+);
 
 impl Stage for Mongo {
     fn start() -> Self {
@@ -24,7 +27,7 @@ impl Stage for Mongo {
     }
 
     fn database(&self) -> String {
-        self.place.url().to_owned()
+        self.mongo.url().to_owned()
     }
 }
 
@@ -65,7 +68,7 @@ fn a_sound_service_passes_while_its_deployment_is_disturbed() {
         // Writers lose their connections too, some during a write.
         deployment.stage.cut();
         pass_while(&mut checker, Duration::from_millis(1200));
-        let standin = deployment.stage.place.standin_mut();
+        let standin = deployment.stage.mongo.standin_mut();
         standin.stop(0);
         standin.restart(0);
     }

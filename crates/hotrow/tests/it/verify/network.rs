@@ -14,21 +14,27 @@ const READS_DELAY: Duration = Duration::from_millis(50);
 /// Delay of the feed, longer than the bound.
 const FEED_DELAY: Duration = Duration::from_millis(1500);
 
-/// Makes the tests of this module for one stage.
+/// Makes the tests of this module for one stage. The attributes given apply to the demonstrations
+/// that missing safeguards are found: one engine behind a network shows them in short runs.
 macro_rules! network_tests {
-    ($stage:ty) => {
+    ($(#[$attribute:meta])* $stage:ty) => {
         use $crate::verify::network;
 
         tests! {
             $stage:
+            $(#[$attribute])*
             network::traps_are_harmless_with_all_safeguards,
             #[cfg(feature = "failpoints")]
+            $(#[$attribute])*
             network::leases_and_the_fence_are_missed,
             #[cfg(feature = "failpoints")]
+            $(#[$attribute])*
             network::the_fence_is_missed,
             #[cfg(feature = "failpoints")]
+            $(#[$attribute])*
             network::the_epoch_is_missed,
             #[cfg(feature = "failpoints")]
+            $(#[$attribute])*
             network::the_time_of_the_probe_is_missed,
             #[ignore = "long: a minute of faults of every kind"]
             network::a_sound_service_passes_under_every_fault,
@@ -45,7 +51,7 @@ pub(crate) trait NetworkStage: Stage + Backend {
 
 /// Ends delays, holds and refusals.
 pub(crate) fn restore_normal<S: NetworkStage>(deployment: &mut Deployment<S>) {
-    deployment.stage.calm();
+    deployment.stage.clear_faults();
 }
 
 /// Returns the faults of all engines behind a network.
@@ -100,7 +106,7 @@ fn common_faults<S: NetworkStage>() -> [Fault<S>; 8] {
             begin: |deployment| deployment.stage.refuse_feed(),
             end: |deployment| {
                 deployment.stage.prune_log();
-                deployment.stage.calm();
+                deployment.stage.clear_faults();
             },
         },
     ]
@@ -119,7 +125,7 @@ fn traps<S: NetworkStage>() -> [Trap<S>; 4] {
 fn late_answers<S: NetworkStage>(deployment: &mut Deployment<S>) {
     deployment.stage.delay_reads(Duration::from_millis(5));
     wait_for(Duration::from_millis(500));
-    deployment.stage.calm();
+    deployment.stage.clear_faults();
 }
 
 /// Race B: commits are delivered and stay invisible.
@@ -136,7 +142,7 @@ fn changes_without_a_feed<S: NetworkStage>(deployment: &mut Deployment<S>) {
     deployment.stage.refuse_feed();
     wait_for(Duration::from_millis(100));
     deployment.stage.prune_log();
-    deployment.stage.calm();
+    deployment.stage.clear_faults();
     deployment.one.await_ready();
     wait_for(Duration::from_millis(200));
 }
@@ -145,7 +151,7 @@ fn changes_without_a_feed<S: NetworkStage>(deployment: &mut Deployment<S>) {
 fn late_stream<S: NetworkStage>(deployment: &mut Deployment<S>) {
     deployment.stage.delay_feed(FEED_DELAY);
     wait_for(Duration::from_millis(4000));
-    deployment.stage.calm();
+    deployment.stage.clear_faults();
 }
 
 pub(crate) fn traps_are_harmless_with_all_safeguards<S: NetworkStage>() {

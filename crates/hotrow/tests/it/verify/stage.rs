@@ -74,7 +74,7 @@ impl<S: Stage> Deployment<S> {
 
     /// Returns the feed losses counted by the first instance.
     pub(crate) fn losses(&self) -> f64 {
-        self.one.metrics().sum("hotrow_feed_losses_total", &[])
+        self.one.metrics().sum("hotrow_feed_gaps_total", &[])
     }
 }
 

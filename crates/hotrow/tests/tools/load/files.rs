@@ -117,12 +117,13 @@ fn an_interrupted_run_reports_its_figures() {
         (&Value::from("interrupted"), &Value::Bool(true), &Value::Bool(false))
     );
     assert!(
-        report["verdict"].as_str().is_some_and(|verdict| verdict.starts_with("Interrupted:")),
+        report["verdict"].as_str().is_some_and(|verdict| verdict.starts_with("Interrupted. ")),
         "{report:#}"
     );
     let ok = number(&report, "/requests/ok");
     assert!(ok >= 240 && report["duration_s"].as_f64().is_some_and(|s| s < 40.0), "{report:#}");
-    assert!(samples(&hdr).1 == ok && samples(&hdr).2 >= 2);
+    let due = number(&report, "/requests/scheduled");
+    assert!(samples(&hdr).1 == due && samples(&hdr).2 >= 2);
     assert!(std::fs::read_to_string(&hdr).expect("the log").ends_with("#[End: interrupted]\n"));
     let (sum, _, last) = sums(&csv);
     assert_eq!((sum("ok"), last.as_str()), (ok, "interrupted"));
@@ -134,7 +135,7 @@ fn the_text_report_mentions_an_interruption() {
     assert_eq!(status, Some(130));
     assert!(
         out.contains("\ninterrupted\n")
-            && out.contains("Interrupted: the figures cover")
+            && out.contains("\n  Interrupted. ")
             && out.contains("#[Max"),
         "{out}"
     );

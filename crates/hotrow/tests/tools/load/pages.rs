@@ -80,7 +80,7 @@ fn saved_result(folder: &Path, name: &str, rps: f64, seconds: u32) -> String {
         "p999": ">9.5", "max": null,
     });
     let result = serde_json::json!({
-        "schema": "hotrow.load/1", "interrupted": false, "end": "complete",
+        "schema": "hotrow.load/2", "interrupted": false, "end": "complete",
         "duration_s": f64::from(seconds),
         "target": {
             "url": "http://a/", "connections": 8, "threads": 1,
@@ -160,10 +160,10 @@ fn a_file_without_a_result_is_refused_by_name() {
         err
     };
     for (text, why) in [
-        ("not json", "other.json is no result of `hotrow load --json` (hotrow.load/1): expected"),
+        ("not json", "other.json is no result of `hotrow load --json` (hotrow.load/2): expected"),
         (r#"{"schema":"hotrow.lab/1"}"#, r#"its schema is "hotrow.lab/1""#),
         ("[]", "it has no schema"),
-        (r#"{"schema":"hotrow.load/1"}"#, "missing field"),
+        (r#"{"schema":"hotrow.load/2"}"#, "missing field"),
     ] {
         let error = refused(text);
         assert!(error.contains(why), "{why} is not in {error}");

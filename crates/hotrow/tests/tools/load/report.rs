@@ -29,8 +29,11 @@ fn the_report_is_the_documented_one() {
     };
     for (pointer, names) in [
         ("/target", "url connections threads rate arrivals keepalive"),
-        ("/requests", "scheduled unsent sent ok errors timeouts in_flight_at_end"),
+        ("/requests", "scheduled unsent sent resent ok errors timeouts in_flight_at_end"),
         ("/latency_us", "mean p50 p75 p90 p95 p99 p999 max"),
+        ("/answered_us", "mean p50 p75 p90 p95 p99 p999 max"),
+        ("/first_byte_us", "mean p50 p75 p90 p95 p99 p999 max"),
+        ("/connect_us", "mean p50 p75 p90 p95 p99 p999 max"),
         ("/service_us", "mean p50 p75 p90 p95 p99 p999 max"),
         ("/schedule_lag_us", "mean p50 p75 p90 p95 p99 p999 max"),
         ("/bytes", "sent received"),
@@ -41,7 +44,7 @@ fn the_report_is_the_documented_one() {
             "second length_s scheduled unsent sent ok errors timeouts p50_us p99_us max_us \
              schedule_lag_p99_us",
         ),
-        ("/slo/0", "objective value met conclusive words"),
+        ("/slo/0", "objective value met conclusive description"),
         ("/generator", "cpu_s cpu_us_per_request cpu_share unread_share limited headroom"),
     ] {
         assert_eq!(keys(pointer), sorted(names), "{pointer}");
@@ -63,7 +66,8 @@ fn the_report_is_the_documented_one() {
     assert_conserved(&report);
     let all: Vec<String> = report.as_object().expect("an object").keys().cloned().collect();
     let names = "schema target interrupted end duration_s requests throughput_rps rate_ratio \
-                 latency_us service_us schedule_lag_us bytes status errors connections generator \
+                 latency_us answered_us refused_us service_us first_byte_us connect_us \
+                 schedule_lag_us bytes status errors connections generator \
                  slo seconds diagnosis verdict";
     assert_eq!(all, sorted(names));
     assert_eq!((of("sent"), number(&report, "/status/200")), (seen.load(SeqCst), of("ok")));

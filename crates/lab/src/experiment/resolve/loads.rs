@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use hotrow_load::form;
 use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::plan::StopCondition;
-use hotrow_load::request::{RequestMix, RequestSpec};
+use hotrow_load::request::{FORM_MEDIA_TYPE, RequestMix, RequestSpec, encode_form};
 use hotrow_load::run::CONNECTIONS_MAX;
 
 use super::{Defaults, Problems, QUICK_DURATION, QUICK_REQUESTS, QUICK_WARMUP};
@@ -137,9 +136,9 @@ fn body(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -> 
     if load.body.is_some() {
         problems.refuse(at("body"), "cannot be combined with form; give one of them");
     }
-    headers.push(("Content-Type".to_owned(), form::MEDIA_TYPE.to_owned()));
+    headers.push(("Content-Type".to_owned(), FORM_MEDIA_TYPE.to_owned()));
     let fields = load.form.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    (headers, Some(form::encoded(fields).into_bytes()))
+    (headers, Some(encode_form(fields).into_bytes()))
 }
 
 /// Ids of a load, and the unset environment variable that should name their file.

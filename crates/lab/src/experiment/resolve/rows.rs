@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use super::Problems;
 use crate::experiment::file::File;
-use crate::experiment::{DeploymentSpec, Load, Overrides, Planned, ROWS_MAX, words};
+use crate::experiment::{
+    DeploymentSpec, Load, Overrides, Planned, ROWS_MAX, balancing_text, caching_text,
+    duration_text, proxy_text,
+};
 use crate::results::Row;
 
 /// The rows of an experiment.
@@ -110,7 +113,7 @@ fn row(
         conditions.push(("CPU per instance".to_owned(), format!("{cores} cores")));
     }
     if let Some(delay) = deployment.delay {
-        conditions.push(("round trip".to_owned(), words::length(delay)));
+        conditions.push(("round trip".to_owned(), duration_text(delay)));
     }
     if let Some(background) = &load.background_load {
         conditions.push(("background load".to_owned(), background.clone()));
@@ -120,9 +123,9 @@ fn row(
         deployment: deployment.name.clone(),
         load: load.name.clone(),
         request: format!("{} {}", load.method, load.path),
-        proxy: words::proxy(deployment),
-        caching: words::caching(deployment),
-        balancing: words::balancing(deployment),
+        proxy: proxy_text(deployment),
+        caching: caching_text(deployment),
+        balancing: balancing_text(deployment),
         connections,
         keepalive: load.keepalive,
         rate: load.rate.map(hotrow_load::plan::Rate::mean),

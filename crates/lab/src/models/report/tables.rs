@@ -1,10 +1,10 @@
 //! Tables of the report.
 
-use super::super::published::{self, PUBLISHED, SEQUENTIAL_TPS};
-use super::super::results::{Calls, Figures, Measured, Outcome, Results};
-use super::ratio;
 use hotrow_report::document::{Cell, CellStyle, Column, Table};
 use hotrow_report::numbers;
+
+use super::super::results::{Calls, Figures, Measured, Outcome, Results};
+use super::ratio;
 
 /// Returns the table of results.
 pub(super) fn main(results: &Results) -> Table {
@@ -86,7 +86,7 @@ fn no_throughput(outcome: &Outcome) -> Cell {
 /// Returns the published figures beside those measured here.
 pub(super) fn published(results: &Results) -> Table {
     let columns = ["Published", "× published sequential", "Here", "× sequential here"];
-    let row = |figure: &published::PublishedFigure| {
+    let row = |figure: &PublishedFigure| {
         let ours = results.models.iter().find(|measured| measured.name == figure.model);
         let here = ours.map_or(Cell::none(), |measured| match measured.throughput_tps {
             Some(tps) => Cell::plain(format!("{}/s", numbers::grouped(tps))),
@@ -222,3 +222,32 @@ fn seconds(seconds: f64) -> String {
 fn count(count: u64) -> Cell {
     Cell::plain(numbers::grouped(count as f64))
 }
+
+/// A figure of the published experiments, from a machine with 4 cores and 8 hardware threads,
+/// compiled without optimisation. Absolute figures of another machine say little; ratios to the
+/// sequential model say more.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::models) struct PublishedFigure {
+    /// The model here to which it compares.
+    pub(in crate::models) model: &'static str,
+    /// Its text form.
+    text: &'static str,
+    /// Requests per second; `None` for the run that died.
+    tps: Option<f64>,
+}
+
+/// Middle of the published 4,104 to 4,235 requests/s.
+const SEQUENTIAL_TPS: f64 = 4_170.0;
+
+/// All published figures.
+pub(in crate::models) const PUBLISHED: [PublishedFigure; 4] = [
+    PublishedFigure { model: "sequential", text: "4,104–4,235/s", tps: Some(SEQUENTIAL_TPS) },
+    PublishedFigure {
+        model: super::super::THREAD_PER_REQUEST,
+        text: "died at 32,747 threads",
+        tps: None,
+    },
+    PublishedFigure { model: "batches-100", text: "3,881/s", tps: Some(3_881.0) },
+    // Eight threads on eight hardware threads.
+    PublishedFigure { model: "pool-1x", text: "29,575/s (8 threads)", tps: Some(29_575.0) },
+];

@@ -5,8 +5,8 @@ use super::super::limits::{Evidence, Limit};
 use super::super::results::{Calls, Check, Figures, Latency, SCHEMA};
 use super::*;
 use crate::results::Host;
+use hotrow_report::plot::{Lane, LaneSpan, LaneState};
 use hotrow_report::text;
-use hotrow_report::timeline::{Lane, LaneSpan, LaneState};
 
 #[allow(clippy::duplicate_mod, reason = "the checker of pages is the other report's too")]
 #[path = "../../report/tests/wellformed.rs"]

@@ -11,7 +11,7 @@ function show(s,now){
   if(f.followed){tile("staleness",f.staleness_ms.toFixed(1)+" ms",!f.current);
   tile("feed",f.current?"follows":"behind: "+f.when_stale,!f.current)}
   else tile("feed","none: answers may be as old as their TTL",true);
-  tile("changes",n(f.changes));tile("losses",n(f.losses),f.losses>0);tile("position",f.position??"none");
+  tile("changes",n(f.changes));tile("gaps",n(f.gaps),f.gaps>0);tile("position",f.position??"none");
   tile("source "+name,source.reachable?"reachable":"unreachable",!source.reachable);tile("queries",n(source.queries))}
  tile("cache",mib(s.cache.bytes)+" of "+mib(s.cache.capacity_bytes)+" MiB");
  tile("entries",n(s.cache.entries));tile("connections",n(s.connections));tile("requests waiting",n(s.requests.waiting));

@@ -134,7 +134,7 @@ fn a_busy_server_stays_fresh() {
     );
     server.batch("INSERT INTO p SELECT seq, 0 FROM seq_1_to_100");
     let mut config = config(server.url(), &["p(id)"]);
-    config.max_staleness = Duration::from_secs(1);
+    config.server.max_staleness = Duration::from_secs(1);
     let feed = Feed::launch(config, |_| {});
     feed.settle();
     let from = feed.sink.len();

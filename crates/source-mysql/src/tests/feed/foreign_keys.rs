@@ -52,7 +52,7 @@ fn server() -> (Server, String) {
 /// Starts a feed that checks the catalogue only after a doubt.
 fn feed(url: String) -> Feed {
     let mut config = config(url, &SERVED);
-    config.schema_poll = std::time::Duration::from_secs(3600);
+    config.server.schema_poll = std::time::Duration::from_secs(3600);
     let feed = Feed::launch(config, |_| {});
     feed.settle();
     feed
@@ -178,6 +178,6 @@ fn more_privileges_while_the_feed_runs_break_nothing() {
         drop(Feed::launch(config(url.clone(), &SERVED), |_| {}));
     }
     let mut hidden = config(url, &SERVED);
-    hidden.collections[0].table = "absent".into();
+    hidden.server.collections[0].table = "absent".into();
     assert!(refusal(hidden).contains("there is no table `absent`"));
 }

@@ -43,7 +43,7 @@ fn a_start_waits_for_a_table_lock_beyond_the_read_timeout() {
     let server = server();
     let dropping = lock_table(&server, "b");
     let mut config = config(server.url(), &["a(id)", "b(id)"]);
-    config.read_timeout = Duration::from_millis(200);
+    config.server.read_timeout = Duration::from_millis(200);
     let before = timeouts(&server);
     let start = std::thread::spawn(move || Feed::launch(config, |_| {}));
     wait("catalogue checks that timed out", || timeouts(&server) >= before + 2);

@@ -27,7 +27,7 @@ fn wait_for_keys(feed: &Feed, server: &Server, sql: &str) {
 /// Starts a feed that checks the catalogue only after a doubt.
 fn without_poll(server: &Server, collections: &[&str]) -> Feed {
     let mut config = config(server.url(), collections);
-    config.schema_poll = Duration::from_secs(3600);
+    config.server.schema_poll = Duration::from_secs(3600);
     let feed = Feed::launch(config, |_| {});
     feed.settle();
     feed

@@ -78,7 +78,7 @@ fn a_watermark_is_never_newer_than_the_last_catalogue_check_allows() {
     // Probes are sent continuously, catalogue checks every quarter of an hour, and a shape may be
     // as old as the bound at most.
     let mut settings = config(server.url(), &["a(id)"]);
-    settings.schema_poll = HOUR;
+    settings.server.schema_poll = HOUR;
     let feed = Feed::launch(settings, |tuning| tuning.max_staleness = HOUR);
     let first = feed.sink.wait("an advance", |events| {
         events.iter().find_map(|e| match e {

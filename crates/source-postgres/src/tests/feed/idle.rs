@@ -41,8 +41,8 @@ fn is_fresh(what: &str, feed: &Feed, time: Duration, bound: Duration) {
 /// The default bound of one second.
 fn fresh_feed(server: &Server) -> Feed {
     let mut config = config(server.url(), &["p(id)"]);
-    config.max_staleness = Duration::from_secs(1);
-    config.schema_poll = Duration::from_secs(1);
+    config.server.max_staleness = Duration::from_secs(1);
+    config.server.schema_poll = Duration::from_secs(1);
     let feed = Feed::launch(config, |_| {});
     feed.settle();
     feed

@@ -211,9 +211,9 @@ fn bench_poll() {
         let (server, collections) = with_tables(count);
         let collections: Vec<&str> = collections.iter().map(String::as_str).collect();
         let mut config = config(server.url(), &collections);
-        config.schema_poll = Duration::from_millis(500);
+        config.server.schema_poll = Duration::from_millis(500);
         // Almost no probes: they are not measured here.
-        config.max_staleness = Duration::from_secs(3600);
+        config.server.max_staleness = Duration::from_secs(3600);
         let feed = Feed::launch(config, |_| {});
         feed.sink.wait("the start", |events| {
             events.iter().any(|e| matches!(e, Event::Started(_))).then_some(())

@@ -55,7 +55,7 @@ fn a_row_of_the_new_shape_flushes_before_the_poll() {
     let server = Server::start(&[]);
     server.batch("CREATE TABLE a (id int PRIMARY KEY, x text)");
     let mut config = config(server.url(), &["a(id)"]);
-    config.schema_poll = std::time::Duration::from_secs(3600);
+    config.server.schema_poll = std::time::Duration::from_secs(3600);
     let feed = Feed::launch(config, |_| {});
     feed.settle();
     feed.delivered(&server, "INSERT INTO a VALUES (1)");
@@ -95,7 +95,7 @@ fn in_a_publication_of_all_tables_a_recreated_table_is_followed_at_its_first_row
     let server = Server::start(&[]);
     server.batch("CREATE TABLE a (id int PRIMARY KEY); CREATE PUBLICATION hotrow FOR ALL TABLES");
     let mut config = config(server.url(), &["a(id)"]);
-    config.schema_poll = std::time::Duration::from_secs(3600);
+    config.server.schema_poll = std::time::Duration::from_secs(3600);
     let feed = Feed::launch(config, |_| {});
     feed.settle();
     feed.delivered(&server, "INSERT INTO a VALUES (1)");

@@ -7,6 +7,10 @@ use crate::capacity::certainty::{SURE, SURE_MOST};
 
 /// Most plateaus at one rate.
 pub(super) const LOOKS_MAX: usize = 3;
+/// Most times that short steps limited by the generator are forgotten, because a rate below them
+/// was kept afterwards: the machine may have been busy for a moment. More would not end where the
+/// generator is the limit.
+const CLIMBS_MAX: usize = 3;
 
 /// Evidence about one rate.
 #[derive(Clone, Debug)]
@@ -59,20 +63,27 @@ pub struct Noise {
 
 /// All evidence.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(Vec<Evidence>);
+pub(super) struct Known {
+    evidence: Vec<Evidence>,
+    /// Times that the search climbed again; see [`CLIMBS_MAX`].
+    climbs: usize,
+}
 
 impl Known {
     pub(super) fn note(&mut self, trial: &Trial, verdict: Verdict, z: Option<f64>) {
         let same = |other: &Evidence| (other.rate_rps / trial.rate_rps - 1.0).abs() < SAME;
-        let at = self.0.iter().position(same).unwrap_or_else(|| {
-            self.0.push(Evidence::new(trial.rate_rps));
-            self.0.len() - 1
+        let at = self.evidence.iter().position(same).unwrap_or_else(|| {
+            self.evidence.push(Evidence::new(trial.rate_rps));
+            self.evidence.len() - 1
         });
-        let first = !self.0.iter().any(|e| e.accident);
-        let evidence = &mut self.0[at];
+        let first = !self.evidence.iter().any(|e| e.accident);
+        let evidence = &mut self.evidence[at];
         if !trial.is_plateau() {
             if evidence.firm() == PlateauVerdict::Untried {
                 evidence.said = Some(verdict);
+            }
+            if verdict == Verdict::Kept {
+                self.forget_generator_above(trial.rate_rps);
             }
             return;
         }
@@ -92,9 +103,26 @@ impl Known {
         evidence.accident |= first && evidence.below && evidence.plateaus.len() == 1 && z > 0.0;
     }
 
+    /// Lets the search climb again to rates at which short steps met the generator's limit.
+    fn forget_generator_above(&mut self, rate_rps: f64) {
+        let limited = |e: &&mut Evidence| {
+            e.rate_rps > rate_rps
+                && e.said == Some(Verdict::GeneratorLimited)
+                && e.firm() == PlateauVerdict::Untried
+        };
+        let mut forgotten = false;
+        if self.climbs < CLIMBS_MAX {
+            for evidence in self.evidence.iter_mut().filter(limited) {
+                evidence.said = None;
+                forgotten = true;
+            }
+        }
+        self.climbs += usize::from(forgotten);
+    }
+
     /// Returns whether plateaus leave a rate undecided; short steps there are ignored.
     pub(super) fn is_undecided(&self, rate_rps: f64) -> bool {
-        self.0.iter().any(|e| {
+        self.evidence.iter().any(|e| {
             (e.rate_rps / rate_rps - 1.0).abs() < SAME && e.firm() == PlateauVerdict::Undecided
         })
     }
@@ -103,7 +131,7 @@ impl Known {
     /// is none.
     pub(super) fn floor_rps(&self) -> f64 {
         let firm = |verdict| {
-            self.0
+            self.evidence
                 .iter()
                 .filter(move |e| e.firm() == PlateauVerdict::Decided(verdict))
                 .map(|e| e.rate_rps)
@@ -121,7 +149,7 @@ impl Known {
     pub(super) fn top(&self) -> Option<Bound> {
         let floor = self.floor_rps();
         let above = self
-            .0
+            .evidence
             .iter()
             .filter(|e| e.rate_rps > floor && e.verdict().is_some_and(|v| v != Verdict::Kept));
         above.min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
@@ -131,7 +159,7 @@ impl Known {
     pub(super) fn kept(&self) -> Option<Bound> {
         let top = self.top().map_or(f64::INFINITY, |top| top.rate_rps);
         let below =
-            self.0.iter().filter(|e| e.rate_rps < top && e.verdict() == Some(Verdict::Kept));
+            self.evidence.iter().filter(|e| e.rate_rps < top && e.verdict() == Some(Verdict::Kept));
         below.max_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps)).map(Evidence::bound)
     }
 
@@ -142,7 +170,7 @@ impl Known {
             matches!(e.firm(), PlateauVerdict::Decided(verdict) if verdict != Verdict::Kept)
                 && e.rate_rps > floor
         };
-        self.0
+        self.evidence
             .iter()
             .filter(missed)
             .min_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps))
@@ -152,7 +180,7 @@ impl Known {
     /// Returns the lowest rate above the floor that failed as a lower end.
     pub(super) fn failed_below(&self) -> Option<&Evidence> {
         let floor = self.floor_rps();
-        let failed = self.0.iter().filter(|e| {
+        let failed = self.evidence.iter().filter(|e| {
             e.below
                 && e.rate_rps > floor
                 && !matches!(e.firm(), PlateauVerdict::Decided(Verdict::Kept))
@@ -163,14 +191,14 @@ impl Known {
     /// Returns the number of those.
     pub(super) fn failures_below(&self) -> i32 {
         let floor = self.floor_rps();
-        self.0.iter().filter(|e| e.below && e.rate_rps > floor).count() as i32
+        self.evidence.iter().filter(|e| e.below && e.rate_rps > floor).count() as i32
     }
 
     /// Returns the highest undecided rate that was tried as an upper end.
     pub(super) fn open_above(&self) -> Option<&Evidence> {
         let floor = self.floor_rps();
         let open = self
-            .0
+            .evidence
             .iter()
             .filter(|e| !e.below && e.rate_rps > floor && e.firm() == PlateauVerdict::Undecided);
         open.max_by(|one, other| one.rate_rps.total_cmp(&other.rate_rps))
@@ -188,8 +216,11 @@ impl Known {
     }
 
     pub(super) fn noise(&self) -> Noise {
-        let all =
-            || self.0.iter().flat_map(|e| e.plateaus.iter().map(|plateau| (e.rate_rps, *plateau)));
+        let all = || {
+            self.evidence
+                .iter()
+                .flat_map(|e| e.plateaus.iter().map(|plateau| (e.rate_rps, *plateau)))
+        };
         // An assumed score is not certain; only a measured one can contradict.
         let sure = || all().filter(|(_, plateau)| plateau.known && plateau.z.abs() >= SURE);
         let kept =

@@ -244,6 +244,20 @@ fn a_busy_machine_is_not_reported_as_the_generators_limit() {
     assert!(covered >= 45, "{covered} of 50");
 }
 
+/// The generator loses its CPU in the first loads only; that must be no ceiling for the search.
+#[test]
+fn noise_at_the_beginning_is_no_ceiling() {
+    for disturbed in 1..=6 {
+        let (mut loads, steady) = (0, bucket(1_500.0));
+        let busy = |trial: &Trial| {
+            loads += 1;
+            if loads <= disturbed { Verdict::GeneratorLimited.into() } else { steady(trial) }
+        };
+        let (found, trials) = drive(LIMITS, busy);
+        assert!(covers(&found, 1_500.0), "{disturbed}: {found:?} {trials:#?}");
+    }
+}
+
 #[test]
 fn a_first_rate_that_is_too_high_is_halved() {
     let (found, trials) = drive(Limits { start_rps: 50_000.0, ..LIMITS }, bucket(7_000.0));

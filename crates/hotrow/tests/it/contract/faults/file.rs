@@ -6,13 +6,14 @@ use rusqlite::Connection;
 
 use super::{is_fresh, is_refused, plan, shell, under_load};
 use crate::contract::board::Instance;
-use crate::contract::history::State;
-use crate::contract::observation::{Observation, Outcome, Seen};
+use crate::contract::engine::Commit;
 use crate::contract::reader::{ReadProfile, Reader};
 use crate::contract::rows::{CREATE, payload};
 use crate::contract::run::Run;
+use crate::contract::writer::record;
 use hotrow_testkit::harness::await_until;
 use hotrow_testkit::harness::{Config, SOON};
+use hotrow_verify::observation::{Claim, Observation, Outcome, Position};
 
 /// Start of the log points of the other database, beyond those of the first.
 const OTHER_LOG: u64 = 1 << 40;
@@ -56,7 +57,7 @@ fn remove_and_put_back(policy: &str, permitted: impl Fn(&Observation) -> bool) {
         let answer = probe.get(instance, key);
         assert!(permitted(answer), "{policy}: {answer:?}");
     }
-    assert!(run.losses(instance, None) >= 1.0);
+    await_until("a gap in the feed", SOON, || run.losses(instance, None) >= 1.0);
     shell(MOVE_BACK, &[&away, &file]);
     run.await_readyz(instance, 200);
     run.read_until(&mut probe, instance, "fresh answers", is_fresh);
@@ -67,17 +68,12 @@ fn remove_and_put_back(policy: &str, permitted: impl Fn(&Observation) -> bool) {
 
 #[test]
 fn a_replacement_database_is_served_from_then_on() {
-    // No no-cache reads: a swap of files is no commit, and a connection to the old file reads it
-    // until the feed notices.
-    let profile = ReadProfile { no_cache: 0, ..ReadProfile::without_positions() };
-    let (mut run, instance) = under_load(plan(), profile, |config| config);
+    let (mut run, instance) = under_load(plan(), ReadProfile::without_positions(), |config| config);
     let mut probe = run.reader(ReadProfile::plain());
     run.reserved_keys().for_each(|key| _ = probe.get(instance, key));
     let old_log = run.database.log_end();
-    let old_token = crate::contract::observation::Token {
-        log: run.board.log.load(std::sync::atomic::Ordering::Relaxed),
-        at: old_log,
-    };
+    let old_token =
+        Position { log: run.board.log.load(std::sync::atomic::Ordering::Relaxed), at: old_log };
     run.stop_writers();
     checkpoint(&run);
     let file = run.database.path().to_owned();
@@ -85,16 +81,9 @@ fn a_replacement_database_is_served_from_then_on() {
     let begun_ns = run.board.now();
     shell("rm -f \"$1-wal\" \"$1-shm\"; mv \"$2\" \"$1\"", &[&file, &other]);
     let returned_ns = run.board.now();
+    let swap = Commit { begun_ns, returned_ns, from: OTHER_LOG, at: OTHER_LOG };
     for (key, history) in run.histories.iter_mut().enumerate() {
-        let present = is_in_other(key as u32);
-        history.push(State {
-            present,
-            begun_ns,
-            returned_ns,
-            from: OTHER_LOG,
-            at: OTHER_LOG,
-            writer: u8::MAX,
-        });
+        record(history, &swap, is_in_other(key as u32));
     }
     await_until("a loss", SOON, || run.losses(instance, None) >= 1.0);
     run.await_readyz(instance, 200);
@@ -185,7 +174,7 @@ fn damage_and_restore(script: &str, shows: bool) {
     run.await_more_reads(2000);
     let run = run.finish(Some(probe), true);
     let refused = run.observations.iter().filter(|o| is_refused(o)).count();
-    let answered = run.observations.iter().filter(|o| matches!(o.seen, Seen::Version(_))).count();
+    let answered = run.observations.iter().filter(|o| matches!(o.seen, Claim::Version(_))).count();
     println!("refused {refused}, answered {answered}");
 }
 

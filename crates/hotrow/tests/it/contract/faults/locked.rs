@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{is_fresh, is_refused, plan, under_load};
-use crate::contract::observation::Seen;
 use crate::contract::reader::ReadProfile;
 use crate::contract::run::Plan;
+use hotrow_verify::observation::Claim;
 
 #[test]
 fn an_open_write_transaction_disturbs_no_reader() {
@@ -72,7 +72,7 @@ fn reads_are_refused_once_a_lock_outlasts_the_bound_after_a_commit() {
     run.await_more_reads(2000);
     let run = run.finish(Some(probe), false);
     assert!(
-        run.observations.iter().any(|o| matches!(o.seen, Seen::Refused(504))),
+        run.observations.iter().any(|o| matches!(o.seen, Claim::Refused(504))),
         "a lock is a time-out"
     );
 }

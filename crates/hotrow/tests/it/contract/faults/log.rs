@@ -118,5 +118,5 @@ fn an_instance_sees_what_another_pruned_before_it_could_read_it() {
 fn position(run: &crate::contract::run::Run, instance: crate::contract::board::Instance) -> u64 {
     let status = run.server(instance).status();
     let text = status["sources"]["default"]["feed"]["position"].as_str().expect("a position");
-    crate::contract::observation::Token::parse(text).expect("a position").at
+    hotrow_verify::observation::Position::parse(text).expect("a position").at
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::contract::board::Instance;
 use crate::contract::engine::Engine;
-use crate::contract::history::Ns;
-use crate::contract::observation::{Observation, Outcome, Seen};
 use crate::contract::reader::{ReadProfile, Reader};
 use crate::contract::rows::Sizes;
 use crate::contract::run::{Plan, Run, Trial};
 use hotrow_testkit::harness::{Client, Config, SOON, Server, await_until};
+use hotrow_verify::history::Ns;
+use hotrow_verify::observation::{Claim, Observation, Outcome};
 
 mod file;
 mod locked;
@@ -64,7 +64,7 @@ impl<E: Engine> Trial<E> {
     /// Returns the feed losses that the instance counted, of one cause or of all.
     pub(crate) fn losses(&self, instance: Instance, cause: Option<&str>) -> f64 {
         let labels: Vec<(&str, &str)> = cause.map(|cause| ("cause", cause)).into_iter().collect();
-        self.server(instance).metrics().sum("hotrow_feed_losses_total", &labels)
+        self.server(instance).metrics().sum("hotrow_feed_gaps_total", &labels)
     }
 
     /// Reads the reserved keys in turn until an observation is `wanted`.
@@ -95,7 +95,7 @@ impl<E: Engine> Trial<E> {
         self.observations.extend(probe.into_iter().flat_map(Reader::into_seen));
         let mut terms = self.terms();
         if !judge_tokens {
-            terms.log = None;
+            terms.tokens = None;
         }
         let report = self.judge(&terms);
         println!(
@@ -109,7 +109,7 @@ impl<E: Engine> Trial<E> {
 
 /// Returns true if the answer is a refusal.
 pub(crate) fn is_refused(observation: &Observation) -> bool {
-    matches!(observation.seen, Seen::Refused(_))
+    matches!(observation.seen, Claim::Refused(_) | Claim::PositionRefused)
 }
 
 /// Returns true if the answer is neither refused nor stale.

@@ -6,9 +6,9 @@ use rustix::process::Signal;
 
 use super::{is_refused, plan, under_load};
 use crate::contract::ask::ReadRequest;
-use crate::contract::observation::{Outcome, ReadMode, Seen};
 use crate::contract::reader::ReadProfile;
 use crate::contract::run::MAX_STALENESS;
+use hotrow_verify::observation::{Claim, Outcome};
 
 /// Connections that send requests while the process is stopped.
 const PROBES: usize = 20;
@@ -68,10 +68,7 @@ fn stop_under_load(policy: &str) -> Vec<(Probe, Outcome)> {
     run.server(instance).stop();
     run.change_reserved();
     run.pass(MAX_STALENESS + BEYOND);
-    let requests: Vec<ReadRequest> = keys
-        .iter()
-        .map(|key| ReadRequest::One { key: *key, mode: ReadMode::Normal, known: None })
-        .collect();
+    let requests: Vec<ReadRequest> = keys.iter().map(|key| ReadRequest::plain(*key)).collect();
     let sent: Vec<_> = probes.iter_mut().map(|probe| probe.send(instance, &requests)).collect();
     run.pass(MAX_STALENESS);
     run.server(instance).signal(Signal::CONT);
@@ -90,9 +87,9 @@ fn stop_under_load(policy: &str) -> Vec<(Probe, Outcome)> {
     let probed: Vec<_> = probed
         .map(|o| {
             let history = &run.histories[o.key as usize];
-            let due = history.returned_before(o.sent_ns);
+            let due = history.certain_before(o.sent_ns);
             let new = match o.seen {
-                Seen::Version(version) => version == due,
+                Claim::Version(version) => version == due,
                 _ => history.get(due).is_some_and(|state| !state.present),
             };
             (

@@ -17,8 +17,8 @@ use crate::contract::rows::{Sizes, payload};
 use crate::contract::run::Plan;
 use crate::contract::writer::WriteProfile;
 use hotrow_testkit::harness::Config;
-use hotrow_testkit::place::collection_of;
-use hotrow_testkit::standin::Trouble;
+use hotrow_testkit::mongo::collection_of;
+use hotrow_testkit::standin::Fault;
 use session::MongoSession;
 
 mod session;
@@ -48,7 +48,7 @@ impl Engine for Mongo {
     fn create(plan: &Plan) -> Self {
         let database = Self::start();
         let keys = (0..plan.keys).filter(|key| Plan::has_first_row(*key));
-        database.place.insert(ITEMS, keys.map(|key| document(key, 0, plan.sizes)));
+        database.mongo.insert(ITEMS, keys.map(|key| document(key, 0, plan.sizes)));
         database
     }
 
@@ -60,11 +60,11 @@ impl Engine for Mongo {
     }
 
     fn session(database: &Self, _: &Plan) -> MongoSession {
-        MongoSession::new(database.place.url(), database.place.name())
+        MongoSession::new(database.mongo.url(), database.mongo.name())
     }
 
     fn rows(database: &Self) -> BTreeMap<u32, u64> {
-        database.place.ask(async |database| {
+        database.mongo.ask(async |database| {
             let mut cursor = collection_of(database, ITEMS)
                 .find(doc! {})
                 .projection(doc! { "version": 1 })
@@ -103,14 +103,14 @@ impl Networked for Mongo {
         all.extend(of_processes());
         let own: Vec<Disturbance<Self>> = vec![
             Disturbance::calmed("stream cut", false, |run, _, _| {
-                run.database.standin().trouble_times("getMore", Trouble::Cut, Some(2));
+                run.database.standin().inject_times("getMore", Fault::Cut, Some(2));
             }),
             Disturbance::calmed("readers cut", false, |run, _, _| {
-                run.database.standin().trouble_times("find", Trouble::Cut, Some(20));
+                run.database.standin().inject_times("find", Fault::Cut, Some(20));
             }),
             // The feed's queries for the time get no answer.
             Disturbance::calmed("probes held", false, |run, _, _| {
-                run.database.standin().trouble("hello", Trouble::Hold);
+                run.database.standin().inject("hello", Fault::Hold);
             }),
             Disturbance::calmed("primary changed", false, |run, _, _| run.database.elect_other()),
             Disturbance {
@@ -119,7 +119,7 @@ impl Networked for Mongo {
                 begin: |run, _, _| run.database.refuse_feed(),
                 end: |run, _| {
                     run.database.prune_log();
-                    run.database.calm();
+                    run.database.clear_faults();
                 },
             },
             Disturbance {
@@ -143,7 +143,7 @@ impl Networked for Mongo {
     }
 
     fn hidden_session(&self) -> (MongoSession, impl FnMut() -> bool) {
-        let session = MongoSession::new(self.place.url(), self.place.name());
+        let session = MongoSession::new(self.mongo.url(), self.mongo.name());
         let standin = self.standin();
         standin.hold_visibility();
         let updates = standin.commands("update");

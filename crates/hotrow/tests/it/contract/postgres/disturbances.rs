@@ -3,7 +3,7 @@
 use crate::backend::postgres::Postgres;
 use crate::contract::disturbances::{Disturbance, of_connections, of_processes};
 use crate::contract::sql::of_tables;
-use hotrow_testkit::proxy::{BOTH, Class, FEED, Way};
+use hotrow_testkit::proxy::{BOTH, Class, Direction, FEED};
 
 /// Returns all disturbances.
 pub(super) fn all() -> Vec<Disturbance<Postgres>> {
@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<Disturbance<Postgres>> {
         }),
         // The feed's messages do not reach the server.
         Disturbance::calmed("feed muted", false, |run, _, _| {
-            run.database.proxy.hold(&FEED, &[Way::ToServer]);
+            run.database.proxy.hold(&FEED, &[Direction::ToServer]);
         }),
         Disturbance::calmed("readers cut", false, |run, _, _| {
             run.database.proxy.cut(&[Class::Readers]);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::backend::postgres::Postgres;
 use crate::contract::board::Instance;
 use crate::contract::hidden::Hidden;
-use crate::contract::observation::{Outcome, Seen};
 use crate::contract::reader::ReadProfile;
 use crate::contract::scenario::{BOUND, KEY, OTHER, Scenario, assert_clean, config, first, stage};
 use hotrow_testkit::harness::{Client, SOON, Server, await_until};
 use hotrow_testkit::proxy::{BOTH, Class};
+use hotrow_verify::observation::{Claim, Outcome};
 
 #[test]
 fn a_position_past_a_hidden_change_waits_for_the_new_row() {
@@ -68,7 +68,10 @@ fn a_change_hidden_before_the_feed_began_is_not_missed() {
     let due = run.board.now() + (BOUND * 5).as_nanos() as u64;
     await_until("some time to pass", SOON, || {
         let answer = reader.get(instance, KEY);
-        assert!(matches!(answer.seen, Seen::Refused(_)) || answer.seen == first(KEY), "{answer:?}");
+        assert!(
+            matches!(answer.seen, Claim::Refused(_)) || answer.seen == first(KEY),
+            "{answer:?}"
+        );
         assert_eq!(admin.get("/readyz").status, 503, "the feed is not current yet");
         run.board.now() > due
     });
@@ -92,7 +95,7 @@ fn stalled_readers_do_not_harm_hits() {
     run.database.proxy.hold(&[Class::Readers], &BOTH);
     assert_eq!(reader.get(instance, KEY).outcome, Outcome::Hit);
     let refused = reader.get(instance, OTHER).seen.clone();
-    assert_eq!(refused, Seen::Refused(504), "the read timed out");
+    assert_eq!(refused, Claim::Refused(504), "the read timed out");
     run.pass(Duration::from_millis(3500));
     assert_eq!(
         reader.get(instance, KEY).outcome,

@@ -11,12 +11,12 @@ use crate::backend::postgres::{Postgres, SETTINGS};
 use crate::contract::disturbances::Disturbance;
 use crate::contract::engine::Engine;
 use crate::contract::networked::{Networked, contract_tests};
-use crate::contract::observation::Token;
 use crate::contract::rows::payload;
 use crate::contract::run::{Plan, Trial};
 use crate::contract::sql::parse_rows;
 use hotrow_testkit::harness::Config;
 use hotrow_testkit::postgres::Server;
+use hotrow_verify::observation::Position;
 use session::PostgresSession;
 
 mod disturbances;
@@ -95,7 +95,7 @@ impl Networked for Postgres {
 
 impl Postgres {
     /// Returns the log's end.
-    pub(crate) fn token(&self) -> Token {
-        Token::parse(&self.position()).expect("a position")
+    pub(crate) fn token(&self) -> Position {
+        Position::parse(&self.position()).expect("a position")
     }
 }

@@ -1,7 +1,7 @@
 //! Every case against Hotrow without a proxy.
 
-use super::case::{Alone, Case};
 use super::cases;
+use super::{Alone, Case};
 use crate::overload::wire::{Failed, Received, Reply, Then, exchange};
 use hotrow_testkit::harness::{Config, Database, SOON, Server, await_until};
 

@@ -1,6 +1,6 @@
 //! Chunked bodies: sizes, extensions, ends of lines, trailers.
 
-use super::case::{ANSWERED, Alone, Case, HIDDEN, REFUSED, case, post};
+use super::{ANSWERED, Alone, Case, HIDDEN, REFUSED, case, post};
 
 /// The size exceeds the limit on bodies.
 const TOO_LARGE: Alone = Alone::Closes(&[413]);

@@ -1,6 +1,6 @@
 //! Disguised `Transfer-Encoding`, alone and with a `Content-Length`.
 
-use super::case::{ANSWERED, Alone, BATCH, BATCH_CHUNKED, Case, HIDDEN, REFUSED, case, post};
+use super::{ANSWERED, Alone, BATCH, BATCH_CHUNKED, Case, HIDDEN, REFUSED, case, post};
 
 /// Disguised fields. Each is sent twice: with a length that hides a request from parsers that use
 /// the length, and without one, where a request is hidden from parsers that use the coding.

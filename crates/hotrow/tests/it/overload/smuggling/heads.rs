@@ -1,6 +1,6 @@
 //! First lines, hosts and header lines that parsers read in different ways.
 
-use super::case::{ANSWERED, Alone, Case, HIDDEN, REFUSED, case, get, line};
+use super::{ANSWERED, Alone, Case, HIDDEN, REFUSED, case, get, line};
 
 const OTHER_VERSION: Alone = Alone::Closes(&[505]);
 const OTHER_METHOD: Alone = Alone::Continues(&[405]);

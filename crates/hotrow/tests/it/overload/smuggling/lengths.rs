@@ -1,6 +1,6 @@
 //! Disguised, repeated, too large and invalid `Content-Length`.
 
-use super::case::{ANSWERED, Alone, BATCH, Case, HIDDEN, REFUSED, case, get, line, post};
+use super::{ANSWERED, Alone, BATCH, Case, HIDDEN, REFUSED, case, get, line, post};
 
 /// Values of a `Content-Length` over a body of 11 bytes. Parsers differ: some read 11 in each, some
 /// nothing, some another number.

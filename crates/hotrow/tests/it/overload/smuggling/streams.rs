@@ -1,6 +1,6 @@
 //! Several requests on one connection, and requests to switch its protocol.
 
-use super::case::{ANSWERED, Alone, BATCH, BATCH_CHUNKED, Case, HIDDEN, case, get, post};
+use super::{ANSWERED, Alone, BATCH, BATCH_CHUNKED, Case, HIDDEN, case, get, post};
 
 pub(super) fn cases() -> Vec<Case> {
     let one = get("");

@@ -1,5 +1,0 @@
-mod display_state;
-mod frames;
-mod mode;
-mod painter;
-mod terminal;
