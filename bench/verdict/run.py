@@ -136,6 +136,11 @@ PLANTS = {
     "java, 2 threads that sleep": (["TooFewWorkers"], lambda p: p.java(2, "sleep", 5), CLOSED),
     "java, one thread that computes": (["OneThread"], lambda p: p.java(1, "cpu", 2), CLOSED),
     "java, all CPUs": (["AllCpus"], lambda p: p.java(8, "cpu", 2), CLOSED),
+    "java, garbage collection": (
+        ["AllCpus", "OneThread", "Lock"],
+        lambda p: p.java(2, "allocate", 4, "-Xmx96m", "-XX:+UseParallelGC"),
+        CLOSED,
+    ),
     "python, one worker that sleeps": (
         ["TooFewWorkers"],
         lambda p: p.python("single", "sleep", 5),
@@ -184,7 +189,10 @@ PLANTS = {
     "postgresql, computes": (COMPUTES, lambda p: p.sql(SORT), CLOSED),
 }
 # Words that the evidence of a plant must contain.
-MUST_NAME = {"postgresql, computes": "postgres"}
+MUST_NAME = {
+    "postgresql, computes": "postgres",
+    "java, garbage collection": "garbage collection",
+}
 
 
 def arguments():

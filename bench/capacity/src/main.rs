@@ -1,9 +1,10 @@
 //! HTTP servers whose limit is known by construction, to test tools that search for limits: a token
-//! bucket that delays or refuses requests beyond it, and a queue with one worker and random work
-//! (M/M/1). One epoll loop; work is only waited for, so the limit does not depend on the machine.
+//! bucket that delays or refuses requests beyond it, a queue with one worker and random work
+//! (M/M/1), and one with several workers and constant work (M/D/c). One epoll loop; work is only waited for, so the limit does not depend on the machine.
 //! `GET /_check` returns how late the answers left and the mean of the work.
 //!
-//! usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED
+//! usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED |
+//! workers RATE WORKERS
 
 mod check;
 mod random;
@@ -25,12 +26,12 @@ use check::Check;
 use random::Random;
 use schedule::{Bucket, Decision, LimitKind, Schedule};
 
-const USAGE: &str =
-    "usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE SEED";
+const USAGE: &str = "usage: known-limit ADDR delays RATE BURST | refuses RATE BURST | queue RATE \
+                     SEED | workers RATE WORKERS";
 const REQUEST_BYTES_MAX: usize = 4 << 10;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const REFUSED: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+    b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
 const CHECK_PATH: &[u8] = b"GET /_check ";
 
 struct Server {
@@ -152,6 +153,7 @@ fn limit_kind(words: &[String]) -> Option<LimitKind> {
         "queue" => {
             Some(LimitKind::Queue { mean_ns: 1e9 / rate, random: Random::new(other.parse().ok()?) })
         }
+        "workers" => Some(LimitKind::workers(rate, other.parse().ok()?)),
         _ => None,
     }
 }

@@ -1,6 +1,9 @@
 //! Times at which requests are answered. They are absolute and depend on arrivals alone, so a late
 //! wake-up delays one request and no other.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::random::Random;
@@ -10,12 +13,12 @@ use crate::random::Random;
 pub enum Decision {
     /// Answered with 200, not before this time, in ns.
     LeavesAt(u64),
-    /// Answered with 503, at once.
+    /// Answered with 429, at once.
     Refused,
 }
 
 /// Kind of a server's limit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum LimitKind {
     /// A token bucket: one token per `gap_ns`, at most `burst` in stock. Early requests wait for a
     /// token.
@@ -24,6 +27,8 @@ pub enum LimitKind {
     Refuses(Bucket),
     /// One worker, first come, first served. Work is exponential with mean `mean_ns`.
     Queue { mean_ns: f64, random: Random },
+    /// Several workers, first come, first served. Work always takes `work_ns`.
+    Workers { work_ns: u64, free_at_ns: BinaryHeap<Reverse<u64>> },
 }
 
 /// A token bucket as a generic cell rate algorithm (ITU-T I.371, appendix); `next_ns` is the due
@@ -69,9 +74,25 @@ impl Schedule {
                 self.work_ns += work_ns;
                 self.last_ns.max(now_ns) + work_ns as u64
             }
+            LimitKind::Workers { work_ns, free_at_ns } => {
+                self.works += 1;
+                self.work_ns += *work_ns as f64;
+                let Reverse(free_ns) = free_at_ns.pop().unwrap_or_default();
+                let leaves_ns = free_ns.max(now_ns) + *work_ns;
+                free_at_ns.push(Reverse(leaves_ns));
+                leaves_ns
+            }
         };
         self.last_ns = self.last_ns.max(leaves_ns);
         Decision::LeavesAt(self.last_ns)
+    }
+}
+
+impl LimitKind {
+    /// Returns workers whose work takes as long as to answer `rate` requests per second together.
+    pub fn workers(rate: f64, workers: NonZeroUsize) -> Self {
+        let work_ns = (1e9 * workers.get() as f64 / rate) as u64;
+        Self::Workers { work_ns, free_at_ns: vec![Reverse(0); workers.get()].into() }
     }
 }
 
@@ -111,6 +132,16 @@ mod tests {
             times.filter(|now| schedule.arrival(*now) != Decision::Refused).count()
         };
         assert!((10_000..=10_020).contains(&accepted(2_000)));
+    }
+
+    #[test]
+    fn workers_work_at_once() {
+        let two = NonZeroUsize::new(2).expect("not zero");
+        let mut schedule = Schedule::new(LimitKind::workers(200.0, two));
+        let at = [0, 1, 2, 30].map(|ms| schedule.arrival((1_000 + ms) * MS));
+        let leaves = |ms: u64| Decision::LeavesAt((1_000 + ms) * MS);
+        assert_eq!(at, [leaves(10), leaves(11), leaves(20), leaves(40)]);
+        assert_eq!((schedule.works, schedule.work_ns), (4, 4e7));
     }
 
     #[test]

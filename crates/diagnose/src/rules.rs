@@ -12,6 +12,7 @@ mod disk;
 mod external;
 mod failures;
 pub mod finding;
+mod garbage_collection;
 mod generator;
 mod lock;
 mod memory;
@@ -74,6 +75,7 @@ pub fn evaluate(samples: &Samples) -> Vec<Finding> {
 pub fn evaluate_some(samples: &Samples, wanted: impl Fn(LimitClass) -> bool) -> Vec<Finding> {
     let found = RULES.iter().filter_map(|rule| rule(samples));
     let mut findings: Vec<Finding> = found.filter(|finding| wanted(finding.class)).collect();
+    garbage_collection::explain(&mut findings, samples);
     rank_failures(&mut findings);
     sort(&mut findings);
     if findings.iter().all(|finding| finding.confidence < LIKELY_FROM) {

@@ -237,12 +237,6 @@ impl ThreadUse {
 }
 
 impl Second {
-    /// Returns the number of requests in it without any response, and of failed connects.
-    #[must_use]
-    pub fn unanswered(&self) -> u64 {
-        self.unsent + self.timeouts + self.connect_errors + self.errors
-    }
-
     /// Returns whether it contains nothing but failed attempts to connect.
     #[must_use]
     pub fn only_failed_connects(&self) -> bool {

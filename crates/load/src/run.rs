@@ -351,8 +351,12 @@ impl Aggregator {
         let after = Duration::from_nanos(last_answer_ns);
         let silence = Duration::from_nanos(end_ns.saturating_sub(last_answer_ns));
         // All failures of a second with a response may have come before it.
-        let later = self.seconds.iter().filter(|second| second.index > after.as_secs());
-        let failed: u64 = later.map(Second::unanswered).sum();
+        let later = || self.seconds.iter().filter(|second| second.index > after.as_secs());
+        let received_none: u64 = later().map(|second| second.timeouts + second.errors).sum();
+        // In an open loop the request of a failed connect is unsent, too: one failure, not two.
+        let unsent: u64 = later().map(|second| second.unsent).sum();
+        let not_connected: u64 = later().map(|second| second.connect_errors).sum();
+        let failed = received_none + unsent.max(not_connected);
         let answered = !self.total.counts.status.is_empty();
         (answered && silence >= SILENCE_MIN && failed >= SILENCE_FAILURES_MIN).then_some(after)
     }

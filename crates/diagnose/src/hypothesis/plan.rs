@@ -222,6 +222,9 @@ fn cpus(class: LimitClass, context: &Context) -> Plan {
     if let Err(why) = all_usable(context) {
         return untestable(why);
     }
+    if full(context) {
+        return full_cpus(context);
+    }
     let burn = Expectation {
         change: Change::BurnCpus(BURN_ALL * context.cpus as f64),
         prediction: Prediction::Falls(BURN_LEFT),
@@ -245,6 +248,21 @@ fn cpus(class: LimitClass, context: &Context) -> Plan {
         expectations.insert(0, stays(context));
     }
     Plan { generator_may_be_full: true, ..confirmed_by(expectations, words) }
+}
+
+/// Without idle CPU time slices slow down whatever runs, the generator too, and the rate falls with
+/// any limit. More connections may still refute.
+fn full_cpus(context: &Context) -> Plan {
+    let stays = (room(context).is_ok() && !context.kept).then(|| stays(context));
+    let why = "not testable here: all CPUs are in use, so less CPU time slows down everything that \
+               runs on them, the generator too; the counters show that they are full, and a load \
+               from another machine would test it";
+    Plan { expectations: stays.into_iter().collect(), ..untestable(why.to_owned()) }
+}
+
+/// Returns whether hardly any CPU time is idle.
+fn full(context: &Context) -> bool {
+    context.idle_cores.is_some_and(|idle| idle < (1.0 - MACHINE_FULL) * context.cpus as f64)
 }
 
 /// A reached limit other than the CPUs: more connections bring nothing, and idle CPU time can be
@@ -402,14 +420,12 @@ fn generator(context: &Context) -> Plan {
         };
         expectations.push(Expectation { change: Change::GeneratorThreads(more), prediction });
     }
-    let full =
-        context.idle_cores.is_some_and(|idle| idle < (1.0 - MACHINE_FULL) * context.cpus as f64);
     let fits = if context.generator_busy < GENERATOR_FULL && context.generator_busy > 0.0 {
         GENERATOR_FULL / context.generator_busy - 1.0
     } else {
         BURN_GENERATOR
     };
-    if !full {
+    if !full(context) {
         let more = fits.clamp(BURN_GENERATOR_LEAST, BURN_GENERATOR);
         // Half of the cost for a generator without spare capacity.
         let left = f64::midpoint(1.0, 1.0 / (1.0 + more));

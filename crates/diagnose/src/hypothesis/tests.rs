@@ -122,11 +122,11 @@ fn by_generator(change: Option<Change>) -> TrialMeasurement {
 
 #[test]
 fn true_hypotheses_are_confirmed() {
-    let full = Context { idle_cores: Some(0.05), ..context() };
+    let nearly_full = Context { idle_cores: Some(0.5), ..context() };
     for (class, context, server) in [
         (LimitClass::TooFewConnections, context(), server(by_connections)),
-        (LimitClass::AllCpus, full.clone(), server(all_cpus)),
-        (LimitClass::Competitor, full, server(all_cpus)),
+        (LimitClass::AllCpus, nearly_full.clone(), server(all_cpus)),
+        (LimitClass::Competitor, nearly_full, server(all_cpus)),
         (LimitClass::OneThread, context(), server(flat)),
         (LimitClass::Lock, context(), server(flat)),
         (LimitClass::Throttled, context(), server(flat)),
@@ -346,7 +346,7 @@ fn noise_that_hides_the_effect_is_reported() {
 /// Five servers of each kind on a machine with the noise of a small virtual one.
 #[test]
 fn usual_noise_leads_to_no_wrong_verdict() {
-    let full = Context { idle_cores: Some(0.05), ..context() };
+    let nearly_full = Context { idle_cores: Some(0.5), ..context() };
     let mut confirmed = 0;
     for state in 0..20 {
         for (class, context, rate) in [
@@ -355,7 +355,7 @@ fn usual_noise_leads_to_no_wrong_verdict() {
                 context(),
                 by_connections as fn(Option<Change>) -> TrialMeasurement,
             ),
-            (LimitClass::AllCpus, full.clone(), all_cpus),
+            (LimitClass::AllCpus, nearly_full.clone(), all_cpus),
             (LimitClass::OneThread, context(), flat),
             (LimitClass::Generator, context(), by_generator),
         ] {

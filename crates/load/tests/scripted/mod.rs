@@ -5,7 +5,7 @@
 #![allow(clippy::panic, reason = "tests fail by panicking, in helpers too")]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ fn serve(mut stream: TcpStream, script: &Script, seen: &Seen) {
                     }
                 }
                 Step::Pause(time) => std::thread::sleep(time),
-                Step::Close => return,
+                Step::Close => return close(stream),
                 Step::Reset => {
                     socket2_linger_zero(&stream);
                     return;
@@ -155,6 +155,14 @@ fn serve(mut stream: TcpStream, script: &Script, seen: &Seen) {
         }
         seen.times.lock().expect("no panic").push((at, Instant::now()));
     }
+}
+
+/// Ends a connection with a FIN. Requests that follow are read until the client closes too: to
+/// close with unread bytes would send a reset, which destroys answers that the client has not read.
+fn close(mut stream: TcpStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
+    let _ = std::io::copy(&mut stream, &mut std::io::sink());
 }
 
 /// Makes the kernel send a reset on close, by a linger time of zero.

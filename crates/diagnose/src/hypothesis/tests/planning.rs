@@ -38,12 +38,15 @@ fn cpus_are_burned_only_if_that_distinguishes_hypotheses() {
     };
     let few = Context { threads_max: 3, ..context() };
     let asked = Context { target_rps: Some(5000.0), ..context() };
+    let full = Context { idle_cores: Some(0.05), ..context() };
     for (class, context, why) in [
         (LimitClass::AllCpus, Context { local: false, ..context() }, "generator's CPUs"),
         (LimitClass::Competitor, Context { local: false, ..context() }, "generator's CPUs"),
         (LimitClass::AllCpus, few.clone(), "3 of the 4 CPUs"),
         (LimitClass::Competitor, few.clone(), "3 of the 4 CPUs"),
         (LimitClass::OneThread, few, "3 of the 4 CPUs"),
+        (LimitClass::AllCpus, full.clone(), "not testable here: all CPUs are in use"),
+        (LimitClass::Competitor, full, "not testable here: all CPUs are in use"),
         // Idle CPUs at a requested rate do not show how many are idle when responses set the pace.
         (LimitClass::OneThread, asked, "at the asked rate only"),
         (
