@@ -122,7 +122,14 @@ fn the_documented_configuration_is_valid() {
 pub(crate) fn configuration(tree: &Tree) -> Vec<String> {
     let known = hotrow::config::known_keys()
         .into_iter()
-        .map(|key| (key.path, [key.default, key.range]))
+        .map(|key| {
+            // The default of a boolean says its range.
+            let says = match key.range.as_str() {
+                "true or false" => key.default,
+                range => format!("{}; {range}", key.default),
+            };
+            (key.path, says.replace('`', ""))
+        })
         .collect();
     tree.text(CONFIGURATION).map_or_else(
         || vec![format!("{CONFIGURATION} is missing")],
@@ -130,15 +137,15 @@ pub(crate) fn configuration(tree: &Tree) -> Vec<String> {
     )
 }
 
-fn keys_match(text: &str, known: &BTreeMap<String, DefaultAndRange>) -> Vec<String> {
+fn keys_match(text: &str, known: &BTreeMap<String, String>) -> Vec<String> {
     let documented = documented_keys(text);
     let mut complaints = Vec::new();
     for (path, is) in known {
         match documented.get(path) {
             None => complaints.push(format!("{CONFIGURATION} does not describe {path}")),
-            Some(row) if row != is => {
+            Some(says) if says != is => {
                 complaints.push(format!(
-                    "{CONFIGURATION} says default and range of {path} are {row:?}, they are {is:?}"
+                    "{CONFIGURATION} says default and range of {path} are {says:?}, they are {is:?}"
                 ));
             }
             Some(_) => {}
@@ -151,26 +158,25 @@ fn keys_match(text: &str, known: &BTreeMap<String, DefaultAndRange>) -> Vec<Stri
     complaints
 }
 
-/// Default and range of a key.
-type DefaultAndRange = [String; 2];
-
-/// Parses rows of the form "| `key` | `default` | range | meaning |" under a heading with
-/// "[table]".
-fn documented_keys(text: &str) -> BTreeMap<String, DefaultAndRange> {
+/// Returns "default; range" or "default" by key, from items "- `key` (`default`; range): meaning"
+/// under a heading with "[table]". An item may continue on lines that begin with two blanks.
+fn documented_keys(text: &str) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     let mut table = "";
-    for line in text.lines() {
+    let joined_lines = text.replace("\n  ", " ");
+    for line in joined_lines.lines() {
         if line.starts_with('#') {
             table = line
                 .split_once('[')
                 .and_then(|(_, rest)| rest.split_once(']'))
                 .map_or("", |(table, _)| table);
         }
-        let mut cells = line.split('|').skip(1).map(|cell| cell.trim().trim_matches('`'));
-        if let (true, Some(name), Some(default), Some(range)) =
-            (line.starts_with("| `") && !table.is_empty(), cells.next(), cells.next(), cells.next())
-        {
-            keys.insert(format!("{table}.{name}"), [default.to_owned(), range.to_owned()]);
+        let item = line
+            .strip_prefix("- `")
+            .and_then(|item| item.split_once("` ("))
+            .and_then(|(name, rest)| Some((name, rest.split_once("): ")?.0)));
+        if let (Some((name, default_and_range)), false) = (item, table.is_empty()) {
+            keys.insert(format!("{table}.{name}"), default_and_range.replace('`', ""));
         }
     }
     keys
@@ -223,22 +229,19 @@ fn links_complains() {
 
 #[test]
 fn configuration_complains() {
-    let known =
-        BTreeMap::from([("log.level".to_owned(), ["\"info\"".to_owned(), "a word".to_owned()])]);
+    let known = BTreeMap::from([("log.level".to_owned(), "\"info\"; a word".to_owned())]);
     let complaints = |text: &str| keys_match(text, &known);
-    let good = "## `[log]`\n\n| key | default | range | meaning |\n|---|---|---|---|\n\
-        | `level` | `\"info\"` | a word | x |\n";
+    let good = "## `[log]`\n\n- `level` (`\"info\"`; a\n  word): x\n";
     assert!(complaints(good).is_empty(), "{:?}", complaints(good));
     assert!(complaints("")[0].contains("does not describe log.level"));
     assert!(
         complaints(&good.replace("info", "warn"))[0].contains("default and range of log.level")
     );
     assert!(
-        complaints(&good.replace("a word", "a number"))[0]
-            .contains("default and range of log.level")
+        complaints(&good.replace("word", "number"))[0].contains("default and range of log.level")
     );
     assert!(
-        complaints(&format!("{good}| `colour` | `true` | x | y |\n"))[0]
+        complaints(&format!("{good}- `colour` (`true`; x): y\n"))[0]
             .contains("log.colour, which does not exist")
     );
     assert_complains(configuration, &[("docs/other.md", "")], "docs/configuration.md is missing");

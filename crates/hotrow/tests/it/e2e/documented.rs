@@ -10,24 +10,35 @@ const PAGE: &str = include_str!("../../../../../docs/metrics.md");
 /// Kind and labels of a family.
 type Shape = (String, BTreeSet<String>);
 
+/// Parses items of the form "- `name` (`label`, `label`): meaning", the labels optional. An item may
+/// continue on lines that begin with two blanks.
 fn documented() -> BTreeMap<String, Shape> {
     let mut families = BTreeMap::new();
-    for line in PAGE.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line[1..line.len() - 1].split('|').map(str::trim).collect();
-        let [name, kind, labels, meaning, _watch] = cells[..] else {
-            panic!("five columns: {line}")
-        };
-
+    for line in PAGE.replace("\n  ", " ").lines() {
+        let Some(item) = line.strip_prefix("- `") else { continue };
+        let (head, meaning) = item.split_once(": ").expect("a colon ends the head");
+        let (name, labels) = head.split_once("` (").unwrap_or((head.trim_end_matches('`'), ""));
         assert!(
             meaning.ends_with('.') || meaning.ends_with(')'),
             "a sentence describes it: {line}"
         );
-        let labels = labels.split(',').map(|label| label.trim().trim_matches('`').to_owned());
+        let labels = labels.split(',').map(|label| label.trim_matches([' ', '`', ')']).to_owned());
         let labels = labels.filter(|label| !label.is_empty()).collect();
-        let before = families.insert(name.trim_matches('`').to_owned(), (kind.to_owned(), labels));
+        let before = families.insert(name.to_owned(), (kind(name, meaning).to_owned(), labels));
         assert!(before.is_none(), "{name} is documented twice");
     }
     families
+}
+
+/// Returns the type of a family by the rule at the head of the page.
+fn kind(name: &str, meaning: &str) -> &'static str {
+    if meaning.starts_with("Histogram") {
+        "histogram"
+    } else if name.ends_with("_total") {
+        "counter"
+    } else {
+        "gauge"
+    }
 }
 
 fn exposed(metrics: &Metrics) -> BTreeMap<String, Shape> {
