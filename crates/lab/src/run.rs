@@ -3,8 +3,8 @@
 //!
 //! Reading order: this file (the whole run), [`order`], [`store`] (files of a run), `deployment` (a
 //! running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of responses and
-//! counts), `measure` (one measurement), `fault` (a failing instance), `observe` (the bottleneck), `metrics`, `figures`,
-//! `warnings`.
+//! counts), `measure` (one measurement), `fault` (a failing instance), `observe` (the bottleneck),
+//! `metrics`, `figures`, `warnings`.
 
 mod answers;
 mod deployment;
