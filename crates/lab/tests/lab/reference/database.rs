@@ -112,7 +112,8 @@ fn rows_come_from_postgresql_by_every_method() {
             assert_eq!(client.get("/db?via=raw").status, 200);
             postgres.query(
                 "SELECT pid FROM pg_stat_activity \
-                 WHERE query LIKE '%FROM reference_rows WHERE id%' AND pid <> pg_backend_pid() ORDER BY backend_start DESC LIMIT 1",
+                 WHERE query LIKE '%FROM reference_rows WHERE id%' \
+                 AND pid <> pg_backend_pid() ORDER BY backend_start DESC LIMIT 1",
             )
         });
         requests.collect::<BTreeSet<String>>().len()
