@@ -3,10 +3,10 @@
 
 use std::num::NonZeroUsize;
 
-use crate::measure::percent;
+use hotrow_replay::trace::Trace;
+
 use crate::policy::{Policy, Quick, QuickSettings, S3Fifo, S3Settings};
 use crate::published;
-use crate::trace::Trace;
 use crate::{PERCENTS, TUNED};
 
 /// Prints each setting's hit ratios, and the largest shortfall from the published "tuned" column.
@@ -81,12 +81,12 @@ fn s3_grid() -> Vec<S3Settings> {
 fn row(name: &str, cells: &[(&Trace, f64)], build: impl Fn(usize) -> Box<dyn Policy>) {
     let figures: Vec<f64> = cells
         .iter()
-        .map(|(trace, p)| percent(build(trace.capacity_entries(*p)).replay(&trace.keys), trace))
+        .map(|(trace, p)| trace.percent(build(trace.capacity_entries(*p)).replay(&trace.keys)))
         .collect();
     let worst = cells
         .iter()
         .zip(&figures)
-        .filter_map(|((trace, p), figure)| Some(figure - published::find(trace.name, *p)?.tuned))
+        .filter_map(|((trace, p), figure)| Some(figure - published::find(&trace.name, *p)?.tuned))
         .fold(f64::INFINITY, f64::min);
     let mean = figures.iter().sum::<f64>() / figures.len() as f64;
     let figures: Vec<String> = figures.iter().map(|figure| format!("{figure:.2}")).collect();

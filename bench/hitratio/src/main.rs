@@ -2,18 +2,16 @@
 
 mod explore;
 mod measure;
-mod opt;
 mod policy;
 mod published;
 mod report;
-mod trace;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use policy::{Hotrow, Lru, Policy, Quick, QuickSettings, S3Fifo, S3Settings};
-use trace::Trace;
+use hotrow_replay::trace::Trace;
+use policy::{Hotrow, Lfu, Lru, Policy, Quick, QuickSettings, S3Fifo, S3Settings};
 
 /// Capacities in % of a trace's unique keys.
 const PERCENTS: [f64; 6] = [0.5, 1.0, 5.0, 10.0, 30.0, 50.0];
@@ -54,6 +52,7 @@ fn candidates() -> Vec<Candidate> {
     let adaptive = S3Settings { adapt: Some((0.01, 0.9)), ghost: 1.0, ..s3 };
     vec![
         Candidate::new("LRU", Lru::new),
+        Candidate::new("LFU", Lfu::new),
         Candidate::new("quick_cache", move |capacity| Quick::new(capacity, default)),
         Candidate::new("quick_cache tuned", |capacity| Quick::new(capacity, TUNED)),
         Candidate::new("hotrow", Hotrow::new),
@@ -89,7 +88,7 @@ fn arguments() -> Result<Option<Arguments>, String> {
 fn run(arguments: &Arguments) -> Result<(), String> {
     let traces = TRACES
         .iter()
-        .map(|name| Trace::read(&arguments.traces, name))
+        .map(|name| Trace::read(&arguments.traces.join(format!("{name}.trace.xz"))))
         .collect::<Result<Vec<_>, _>>()?;
     if arguments.explore {
         explore::print(&traces);

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::trace::Trace;
-use crate::{Candidate, PERCENTS, opt};
+use hotrow_replay::opt;
+use hotrow_replay::trace::Trace;
+
+use crate::{Candidate, PERCENTS};
 
 /// Replays per cell; the cheapest counts, because other work of the machine only adds time.
 const REPLAYS: usize = 3;
@@ -49,7 +51,7 @@ pub struct Figure {
 #[derive(Debug)]
 pub struct Cell {
     /// The trace's name.
-    pub trace: &'static str,
+    pub trace: String,
     /// Capacity in % of the unique keys.
     pub percent: f64,
     /// Capacity in entries.
@@ -75,11 +77,6 @@ fn thread_cpu_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Returns the share of `hits` in the trace's requests, in %.
-pub fn percent(hits: u64, trace: &Trace) -> f64 {
-    100.0 * hits as f64 / trace.keys.len() as f64
-}
-
 fn figure(candidate: &Candidate, trace: &Trace, capacity: usize) -> Figure {
     let mut best_ns = i64::MAX;
     let mut hit_percent = 0.0;
@@ -90,7 +87,7 @@ fn figure(candidate: &Candidate, trace: &Trace, capacity: usize) -> Figure {
         let start = thread_cpu_ns();
         let hits = policy.replay(&trace.keys);
         best_ns = best_ns.min(thread_cpu_ns() - start);
-        hit_percent = percent(hits, trace);
+        hit_percent = trace.percent(hits);
         entry_bytes =
             HEAP_BYTES.load(Relaxed).saturating_sub(heap) as f64 / policy.entries().max(1) as f64;
     }
@@ -105,10 +102,10 @@ pub fn all(traces: &[Trace], candidates: &[Candidate]) -> Results {
             let capacity = trace.capacity_entries(percents);
             eprintln!("{} {percents} % ({capacity} entries)", trace.name);
             cells.push(Cell {
-                trace: trace.name,
+                trace: trace.name.clone(),
                 percent: percents,
                 capacity_entries: capacity,
-                opt_percent: percent(opt::hits(&trace.keys, capacity), trace),
+                opt_percent: trace.percent(opt::hits(&trace.keys, capacity)),
                 figures: candidates
                     .iter()
                     .map(|candidate| figure(candidate, trace, capacity))

@@ -30,7 +30,7 @@ pub fn markdown(results: &Results) {
     );
     println!("{}", rule(results.names.len() + 5));
     for cell in &results.cells {
-        let known = published::find(cell.trace, cell.percent);
+        let known = published::find(&cell.trace, cell.percent);
         let figures: Vec<String> = results
             .names
             .iter()
@@ -105,7 +105,7 @@ fn verdicts(results: &Results) {
             .filter_map(|cell| {
                 Some((
                     cell,
-                    cell.figures[at].hit_percent - published::find(cell.trace, cell.percent)?.tuned,
+                    cell.figures[at].hit_percent - published::find(&cell.trace, cell.percent)?.tuned,
                 ))
             })
             .min_by(|a, b| a.1.total_cmp(&b.1));
@@ -139,7 +139,7 @@ pub fn json(results: &Results) {
                     )
                 })
                 .collect();
-            let tuned = published::find(cell.trace, cell.percent)
+            let tuned = published::find(&cell.trace, cell.percent)
                 .map_or_else(|| "null".to_owned(), |row| row.tuned.to_string());
             format!(
                 concat!(

@@ -1,11 +1,13 @@
 //! `hotrow-lab`: experiments on whole deployments.
 //!
-//! Reading order: `run`, `results` (`list`, `report`, `compare`), `nginx`, `models`, `reference`,
-//! `internal` (commands that experiments start).
+//! Reading order: `run`, `results` (`list`, `report`, `compare`), `nginx`, `models`, `limiter`,
+//! `policies`, `reference`, `internal` (commands that experiments start).
 
 mod internal;
+mod limiter;
 mod models;
 mod nginx;
+mod policies;
 mod progress;
 mod reference;
 mod results;
@@ -20,6 +22,7 @@ use hotrow_lab::experiment::ExperimentError;
 use hotrow_lab::nginx::NginxError;
 use hotrow_lab::run::RunError;
 use hotrow_lab::run::store::StoreError;
+use hotrow_lab::workloads::Elsewhere;
 use hotrow_measure::calendar::{iso_date, iso_time};
 
 use hotrow_cli::Exit;
@@ -49,6 +52,10 @@ enum LabCommand {
     /// Send the same requests through one thread, many threads, pools and async: the cost of each,
     /// and their limits
     Models(Box<models::ModelsArgs>),
+    /// Run the rate limiter's published vectors on the server's limits: expected and actual results
+    Limiter(limiter::LimiterArgs),
+    /// Replay access traces against cache policies: hit ratios of LRU, LFU, S3-FIFO and Hotrow
+    Policies(policies::PoliciesArgs),
     /// Run one model in this process; `lab models` starts it
     #[command(hide = true)]
     Model(models::ModelArgs),
@@ -84,6 +91,9 @@ pub(crate) enum LabError {
         /// The known names.
         known: String,
     },
+    /// The workload is not an experiment.
+    #[error("{} is not an experiment; for {}, run: {}", .0.name, .0.what, .0.command)]
+    Elsewhere(&'static Elsewhere),
     /// The run's folder cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -141,6 +151,12 @@ pub(crate) enum LabError {
         /// The known names.
         known: String,
     },
+    /// A trace cannot be read.
+    #[error("{0}")]
+    Trace(String),
+    /// A rate that no limit can have.
+    #[error(transparent)]
+    Rate(#[from] hotrow_admission::rate::value::RateError),
     /// The folder contains results of models already.
     #[error("{0} contains results already; use another folder with --out")]
     HasModels(PathBuf),
@@ -179,6 +195,8 @@ impl LabError {
         match self {
             Self::Experiment(_)
             | Self::UnknownName { .. }
+            | Self::Elsewhere(_)
+            | Self::Trace(_)
             | Self::UnknownModel { .. }
             | Self::HasModels(_)
             | Self::Store(StoreError::Taken(_) | StoreError::NoRun(..)) => Exit::Usage,
@@ -209,6 +227,8 @@ pub(crate) fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         LabCommand::Compare(args) => results::compare(args),
         LabCommand::Nginx(args) => nginx::run(args),
         LabCommand::Models(args) => models::run(args),
+        LabCommand::Policies(args) => policies::compare(args),
+        LabCommand::Limiter(args) => limiter::check(args),
         LabCommand::Model(args) => models::child(args),
         LabCommand::Delay(args) => internal::delay(args),
         LabCommand::Reference(args) => reference::run(args),

@@ -36,10 +36,17 @@ shipped![
     "cache-or-database" ["w3", "w4"],
     "balancer-hit-ratio" ["w5"],
     "cold-record-burst" ["w7"],
+    "missing-ids" [],
     "backends-shared-cpu" ["w10a", "w8", "w9", "w10", "w11", "w12", "w13"],
     "backends-limited-cpu" ["w10b"],
+    "failing-backend" [],
+    "balancer-choice" [],
+    "compression" [],
+    "instances-and-ttl" [],
+    "preloading" [],
     "connection-cost" ["w19"],
     "orm-cost" ["w20"],
+    "database-connections" [],
     "proxy-cost" ["w21"],
     "worker-count" ["workers"],
     "round-trip-time" ["rtt"],
@@ -66,6 +73,21 @@ fn proxy_text(deployment: &DeploymentSpec) -> String {
         Some(0) => words.push_str(", no upstream keep-alive"),
         Some(connections) => words.push_str(&format!(", upstream keep-alive {connections}")),
     }
+    if let Some(n) = proxy.failover.max_fails {
+        words.push_str(&format!(", max_fails={n}"));
+    }
+    if let Some(seconds) = proxy.failover.fail_timeout_s {
+        words.push_str(&format!(", fail_timeout={seconds}s"));
+    }
+    if !proxy.failover.retry {
+        words.push_str(", one attempt");
+    }
+    if let Some(level) = proxy.gzip {
+        words.push_str(&format!(", gzip {level}"));
+    }
+    if let Some(rate) = proxy.response_rate {
+        words.push_str(&format!(", {rate} bytes/s per response"));
+    }
     if proxy.access_log {
         words.push_str(", access log");
     }
@@ -83,8 +105,13 @@ fn caching_text(deployment: &DeploymentSpec) -> String {
 
 /// Describes the balancing: "round robin over 3", "weights 4:1:1", "none".
 fn balancing_text(deployment: &DeploymentSpec) -> String {
-    let Some(Proxy { balance, .. }) = &deployment.proxy else { return "none".to_owned() };
+    let Some(Proxy { balance, failover, .. }) = &deployment.proxy else {
+        return "none".to_owned();
+    };
     let n = deployment.weights.len();
+    if let Some(primaries) = n.checked_sub(failover.backups).filter(|_| failover.backups > 0) {
+        return format!("{primaries}, with {} as backup", failover.backups);
+    }
     match balance {
         _ if n == 1 => "none".to_owned(),
         Balance::RoundRobin => format!("round robin over {n}"),
@@ -94,6 +121,7 @@ fn balancing_text(deployment: &DeploymentSpec) -> String {
         }
         Balance::LeastConnections => format!("least connections of {n}"),
         Balance::HashOnId => format!("hash of the id over {n}"),
+        Balance::IpHash => format!("hash of the client's address over {n}"),
     }
 }
 
@@ -116,7 +144,7 @@ use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::plan::{Rate, StopCondition};
 use serde::{Deserialize, Serialize};
 
-use crate::nginx::{Balance, ProxyProfile};
+use crate::nginx::{Balance, Failover, ProxyProfile};
 use crate::results::{ExperimentInfo, Row};
 
 pub use problem::{ExperimentError, Problem};
@@ -256,6 +284,12 @@ pub struct Proxy {
     pub balance: Balance,
     /// Lifetime of cacheable responses; `None`: no cache.
     pub cache: Option<Duration>,
+    /// Level at which it compresses responses; `None`: not at all.
+    pub gzip: Option<u32>,
+    /// Most bytes per second of one response; `None`: without a limit.
+    pub response_rate: Option<u32>,
+    /// Detection and handling of failed backends.
+    pub failover: Failover,
     /// Idle connections kept to backends, 0 for none; `None`: the profile's default.
     pub upstream_keepalive: Option<u32>,
     /// True if it logs a line per request.
@@ -305,6 +339,24 @@ pub struct Load {
     pub background: bool,
     /// True if it needs a cold start: no request precedes it, neither a check nor a warm-up.
     pub cold: bool,
+    /// Failure of an instance during its measurements.
+    pub fault: Option<Fault>,
+}
+
+/// Failure of an instance during a measurement: it is killed and later started again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// The instance, from 1.
+    pub instance: u32,
+    /// Share of the measurement before it is killed, 0 to 1.
+    pub stop: f64,
+    /// Share of the measurement before it is started again; above `stop`, below 1.
+    pub start: f64,
+}
+
+impl Fault {
+    /// Names of the figures that every measurement with a fault has.
+    pub const FIGURES: [&str; 3] = ["failed requests", "failed", "outage"];
 }
 
 /// Expected response.

@@ -22,6 +22,8 @@ const HELP: &str = "Examples:
   hotrow-lab compare results/monday results/friday
   hotrow-lab nginx --for round-robin-cache
   hotrow-lab models --requests 20000 --scale 0.1
+  hotrow-lab limiter
+  hotrow-lab policies web12.trace.xz
 
 Exit status: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.";
 
@@ -56,6 +58,9 @@ mod tests {
         for good in [
             "hotrow-lab report d",
             "hotrow-lab compare a b --html f",
+            "hotrow-lab limiter --markdown",
+            "hotrow-lab policies a b --percent 1,50",
+            "hotrow-lab models thread-per-request --no-safe --max-map-count 100000",
             "hotrow-lab models --list",
             "hotrow-lab models pool async -n 100 --scale 0.001 --no-safe --safe --raise-limits \
              --no-count --json",
@@ -65,6 +70,9 @@ mod tests {
         for (bad, why) in [
             ("hotrow-lab report", ErrorKind::MissingRequiredArgument),
             ("hotrow-lab compare a", ErrorKind::MissingRequiredArgument),
+            ("hotrow-lab policies", ErrorKind::MissingRequiredArgument),
+            ("hotrow-lab policies a --percent 0", ErrorKind::ValueValidation),
+            ("hotrow-lab models --max-map-count 1000", ErrorKind::ValueValidation),
             ("hotrow-lab models --requests 0", ErrorKind::ValueValidation),
             ("hotrow-lab models --requests 10000001", ErrorKind::ValueValidation),
             ("hotrow-lab models --scale 0", ErrorKind::ValueValidation),

@@ -100,6 +100,9 @@ pub(crate) fn catalogue(cores: usize) -> Vec<Box<dyn Model>> {
         Box::new(batches::Batches { name, size: size as u64 })
     };
     let pool = |name, threads| -> Box<dyn Model> { Box::new(pool::Pool { name, threads }) };
+    let io_aware = |threads_per_core| -> Box<dyn Model> {
+        Box::new(io_aware::IoAware { cores, threads_per_core })
+    };
     vec![
         Box::new(sequential::Sequential),
         Box::new(thread_per_request::ThreadPerRequest),
@@ -112,7 +115,8 @@ pub(crate) fn catalogue(cores: usize) -> Vec<Box<dyn Model>> {
         pool("2x", 2 * cores),
         pool("1x", cores),
         pool("half", cores.div_ceil(2)),
-        Box::new(io_aware::IoAware { cores }),
+        io_aware(io_aware::THREADS_PER_CORE_PUBLISHED),
+        io_aware(io_aware::THREADS_PER_CORE),
         Box::new(stealing::Stealing { threads: 4 * cores }),
         Box::new(asynchronous::Async { cores }),
         Box::new(event_loop::EventLoop),

@@ -28,6 +28,10 @@ pub const UPSTREAM_KEEPALIVE: u32 = 64;
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Most accepted backends.
 pub const BACKENDS_MAX: usize = 256;
+/// Highest gzip level.
+pub const GZIP_MAX: u32 = 9;
+/// Longest accepted time without a failed backend: an hour.
+pub const FAIL_TIMEOUT_MAX_S: u32 = 3600;
 /// Longest accepted cache time: a year.
 pub const CACHE_TTL_MAX_S: u32 = 365 * 24 * 3600;
 
@@ -42,6 +46,12 @@ pub struct NginxProxy {
     pub backends: Vec<Backend>,
     /// Balancing policy.
     pub balance: Balance,
+    /// Detection and handling of failed backends.
+    pub failover: Failover,
+    /// Level at which responses are compressed, 1 to [`GZIP_MAX`]; `None`: not at all.
+    pub gzip: Option<u32>,
+    /// Most bytes per second of one response; `None`: without a limit.
+    pub response_rate: Option<u32>,
     /// Response cache, if any.
     pub cache: Option<Cache>,
     /// Idle connections to the backends per worker; `None`: a new connection per request.
@@ -95,6 +105,37 @@ pub enum Balance {
     /// Consistent hash of the last path segment: a record always goes to the same backend, and when
     /// a backend is removed only its records move.
     HashOnId,
+    /// Hash of the client's address (the first three bytes of IPv4): a client always goes to the
+    /// same backend.
+    IpHash,
+}
+
+impl Balance {
+    /// Returns whether nginx accepts backups with it.
+    #[must_use]
+    pub fn allows_backups(self) -> bool {
+        !matches!(self, Self::HashOnId | Self::IpHash)
+    }
+}
+
+/// Detection and handling of failed backends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failover {
+    /// Failed attempts within `fail_timeout_s` that take a backend out for as long; 0 for never.
+    /// `None`: nginx's default, 1.
+    pub max_fails: Option<u32>,
+    /// See `max_fails`, in s, at most [`FAIL_TIMEOUT_MAX_S`]. `None`: nginx's default, 10.
+    pub fail_timeout_s: Option<u32>,
+    /// Number of backends, the last ones, that serve only while no other does.
+    pub backups: usize,
+    /// True if a failed attempt is repeated at another backend.
+    pub retry: bool,
+}
+
+impl Default for Failover {
+    fn default() -> Self {
+        Self { max_fails: None, fail_timeout_s: None, backups: 0, retry: true }
+    }
 }
 
 /// Response cache in nginx. It stores only responses to GET and HEAD with status 200.
@@ -151,6 +192,9 @@ impl NginxProxy {
             listen,
             backends,
             balance: Balance::RoundRobin,
+            failover: Failover::default(),
+            gzip: None,
+            response_rate: None,
             cache: None,
             upstream_keepalive: (profile == ProxyProfile::Tuned).then_some(UPSTREAM_KEEPALIVE),
             access_log: false,
@@ -177,6 +221,16 @@ impl NginxProxy {
         }
         if let Some(cache) = self.cache.filter(|c| !(1..=CACHE_TTL_MAX_S).contains(&c.ttl_s)) {
             return Err(NginxError::Ttl(cache.ttl_s));
+        }
+        let Failover { backups, .. } = self.failover;
+        if backups >= n || (backups > 0 && !self.balance.allows_backups()) {
+            return Err(NginxError::Backups { backups, backends: n });
+        }
+        if let Some(level) = self.gzip.filter(|level| !(1..=GZIP_MAX).contains(level)) {
+            return Err(NginxError::Gzip(level));
+        }
+        if self.response_rate == Some(0) {
+            return Err(NginxError::ResponseRate);
         }
         if self.upstream_keepalive == Some(0) {
             return Err(NginxError::Keepalive);
@@ -235,6 +289,7 @@ impl NginxProxy {
             }
             Balance::LeastConnections => format!("least connections over {n}"),
             Balance::HashOnId => format!("hash on the id over {n}"),
+            Balance::IpHash => format!("hash on the client's address over {n}"),
         }
     }
 }

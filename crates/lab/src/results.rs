@@ -109,6 +109,10 @@ pub struct Row {
     pub keepalive: bool,
     /// Requested rate per second; `None` in a closed loop.
     pub rate: Option<f64>,
+    /// True if an instance is killed during its measurements: requests may then fail, and are
+    /// counted as a figure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fault: bool,
     /// Further conditions that distinguish rows, name and value: `("TLS", "on")`.
     pub conditions: Vec<(String, String)>,
     /// Published requests per second.

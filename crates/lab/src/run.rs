@@ -3,11 +3,12 @@
 //!
 //! Reading order: this file (the whole run), [`order`], [`store`] (files of a run), `deployment` (a
 //! running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of responses and
-//! counts), `measure` (one measurement), `observe` (the bottleneck), `metrics`, `figures`,
-//! `warnings`.
+//! counts), `measure` (one measurement), `fault` (a failing instance), `observe` (the bottleneck),
+//! `metrics`, `figures`, `warnings`.
 
 mod answers;
 mod deployment;
+mod fault;
 mod figures;
 mod measure;
 mod metrics;
@@ -245,8 +246,8 @@ impl<'a> RunState<'a> {
         let spec = &self.context.experiment.deployments[step.deployment];
         (self.on_progress)(&Progress::Starting { deployment: &spec.name, round: step.round });
         match Deployment::start(&mut self.context, &mut self.stage, spec) {
-            Ok(deployment) => {
-                let measured = self.measure_all(&rows, step, &deployment);
+            Ok(mut deployment) => {
+                let measured = self.measure_all(&rows, step, &mut deployment);
                 let left = deployment.end(&mut self.stage);
                 let continues = measured?;
                 self.left.extend(left?);
@@ -270,7 +271,7 @@ impl<'a> RunState<'a> {
         &mut self,
         rows: &[&'a Planned],
         step: MeasurementStep,
-        deployment: &Deployment,
+        deployment: &mut Deployment,
     ) -> Result<bool, RunError> {
         let experiment = self.context.experiment;
         let spec = &experiment.deployments[step.deployment];

@@ -47,6 +47,8 @@ pub struct DatabaseConfig {
     pub url: DatabaseUrl,
     /// Number of connections, at most [`CONNECTIONS_MAX`].
     pub connections: NonZeroUsize,
+    /// True if connections are kept for further requests; otherwise each request makes one.
+    pub keepalive: bool,
 }
 
 /// The concurrency model.

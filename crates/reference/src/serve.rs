@@ -71,7 +71,7 @@ pub fn serve(
         runtime(config).map_err(|cause| ServeError::Runtime { workers: config.workers, cause })?;
     let served = runtime.block_on(async {
         let database = match &config.database {
-            Some(of) => Some(Database::open(&of.url, of.connections, config.model).await?),
+            Some(of) => Some(Database::open(of, config.model).await?),
             None => None,
         };
         let failed = |cause| ServeError::Listen { address: config.listen, cause };

@@ -6,7 +6,7 @@ use ahash::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, UnitWeighter};
 
-use super::Policy;
+use hotrow_replay::policy::Policy;
 
 /// Settings of `quick_cache` that affect its hit ratio.
 #[derive(Clone, Copy, Debug)]

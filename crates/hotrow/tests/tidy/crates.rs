@@ -26,7 +26,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("verify", &["measure"]),
     ("cli", &["load", "supervisor"]),
     ("reference", &[]),
-    ("lab", &["cli", "diagnose", "load", "measure", "reference", "report", "supervisor", "trial"]),
+    (
+        "lab",
+        &[
+            "admission",
+            "cli",
+            "diagnose",
+            "load",
+            "measure",
+            "reference",
+            "replay",
+            "report",
+            "supervisor",
+            "trial",
+        ],
+    ),
     (
         "hotrow",
         &[
@@ -49,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "verify",
         ],
     ),
+    ("replay", &["cache", "measure", "types"]),
     ("simulator", &["admission", "cache", "measure", "source", "types"]),
     ("testkit", &[]),
 ];

@@ -44,6 +44,11 @@ pub(crate) struct ModelsArgs {
     /// for the run; needs root and affects the whole machine
     #[arg(long)]
     raise_limits: bool,
+    /// Set vm.max_map_count for the run of thread-per-request, to reach this limit; needs root and
+    /// affects the whole machine
+    #[arg(long, value_name = "N", conflicts_with = "raise_limits",
+        value_parser = clap::value_parser!(u64).range(MAP_COUNT))]
+    max_map_count: Option<u64>,
     /// Do not count system calls, which takes a second run of each model
     #[arg(long)]
     no_count: bool,
@@ -62,7 +67,11 @@ const EXAMPLES: &str = "Examples:
   hotrow-lab models --list
   hotrow-lab models
   hotrow-lab models sequential pool io-aware async --requests 20000 --scale 0.1
-  hotrow-lab models thread-per-request --no-safe --requests 100000";
+  hotrow-lab models thread-per-request --no-safe --requests 100000
+  hotrow-lab models thread-per-request --no-safe --max-map-count 100000";
+
+/// Accepted `vm.max_map_count`: from the kernel's default to enough for every run.
+const MAP_COUNT: std::ops::RangeInclusive<u64> = 65_530..=2 * REQUESTS_MAX + 1_000_000;
 
 /// Arguments of `lab model`.
 #[derive(Debug, Args)]
@@ -167,6 +176,7 @@ fn plan(args: &ModelsArgs, cores: usize) -> Result<Plan, LabError> {
         cores,
         safe: args.safe || !args.no_safe,
         raise_limits: args.raise_limits,
+        max_map_count: args.max_map_count,
         count_calls: !args.no_count,
         command: std::env::args().collect::<Vec<_>>().join(" "),
         began_unix_s: began.as_secs(),

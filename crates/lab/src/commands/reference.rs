@@ -34,6 +34,9 @@ pub(crate) struct ReferenceArgs {
     /// Connections to the database [default: two per worker]
     #[arg(long, value_name = "N", requires = "database", value_parser = connections)]
     connections: Option<NonZeroUsize>,
+    /// Connect to the database for each request
+    #[arg(long, requires = "database")]
+    no_database_keepalive: bool,
     /// Create the table of /db with its 100,000 rows, replacing an existing one, and exit
     #[arg(long, requires = "database")]
     make_database: bool,
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &ReferenceArgs) -> Result<Exit, LabError> {
     let database = args.database.clone().map(|url| DatabaseConfig {
         url,
         connections: args.connections.unwrap_or(workers.saturating_add(workers.get())),
+        keepalive: !args.no_database_keepalive,
     });
     let shift = args.clock_at.map_or(Shift::Offset(args.clock_offset_s), Shift::At);
     let config = Config {

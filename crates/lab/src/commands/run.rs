@@ -13,6 +13,7 @@ use hotrow_lab::experiment::{SHIPPED, Shipped, find_shipped};
 use hotrow_lab::results::{Results, SCHEMA};
 use hotrow_lab::run::store::{RunRequest, Store, StoredRun};
 use hotrow_lab::run::{self as runner, RunOptions, RunOutcome};
+use hotrow_lab::workloads::find_elsewhere;
 
 use super::progress::ProgressDisplay;
 use super::{LabError, time_in_names};
@@ -257,6 +258,9 @@ fn text(name_or_file: &str) -> Result<Text, LabError> {
 
 /// Returns a built-in experiment by name.
 pub(crate) fn shipped(name: &str) -> Result<&'static Shipped, LabError> {
+    if let Some(elsewhere) = find_elsewhere(name) {
+        return Err(LabError::Elsewhere(elsewhere));
+    }
     find_shipped(name).ok_or_else(|| LabError::UnknownName {
         name: name.to_owned(),
         known: SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", "),

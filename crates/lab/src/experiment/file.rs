@@ -114,6 +114,12 @@ pub(super) struct Proxy {
     pub(super) _kind: ProxyKind,
     pub(super) profile: Option<ProxyProfile>,
     pub(super) balance: Option<Balance>,
+    pub(super) gzip: Option<u32>,
+    pub(super) response_rate: Option<u32>,
+    pub(super) max_fails: Option<u32>,
+    pub(super) fail_timeout: Option<String>,
+    pub(super) backups: Option<u32>,
+    pub(super) retry: Option<bool>,
     pub(super) cache: Option<String>,
     pub(super) upstream_keepalive: Option<u32>,
     #[serde(default)]
@@ -163,6 +169,16 @@ pub(super) struct Load {
     pub(super) background: bool,
     #[serde(default)]
     pub(super) cold: bool,
+    pub(super) fault: Option<Fault>,
+}
+
+/// `fault` of a load.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    pub(super) instance: u32,
+    pub(super) stop: f64,
+    pub(super) start: f64,
 }
 
 /// `expect` of a load.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::file::File;
-use super::{Experiment, ExperimentError, Overrides, Problem, ROUNDS_MAX, values};
+use super::{Experiment, ExperimentError, Fault, Overrides, Problem, ROUNDS_MAX, values};
 use crate::results::{Compare, ExperimentInfo};
 
 const ROUNDS_DEFAULT: u32 = 5;
@@ -18,6 +18,8 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(5);
 const WARMUP_DEFAULT: Duration = Duration::from_secs(1);
 /// Measured time with `--quick`.
 const QUICK_DURATION: Duration = Duration::from_millis(300);
+/// The same with a fault, during which an instance must start.
+const QUICK_FAULT_DURATION: Duration = Duration::from_secs(3);
 const QUICK_WARMUP: Duration = Duration::from_millis(100);
 const QUICK_REQUESTS: u64 = 200;
 
@@ -155,8 +157,10 @@ fn compare(raw: &File, rows: &rows::Rows, problems: &Problems) -> Vec<Compare> {
                 );
             }
         }
+        let faults = raw.loads.iter().any(|load| load.fault.is_some());
         let named = |figure: &&String| {
             raw.services.values().flat_map(|s| &s.figures).any(|f| f.name == **figure)
+                || (faults && Fault::FIGURES.contains(&figure.as_str()))
         };
         if let Some(unknown) = pair.figure.as_ref().filter(|figure| !named(figure)) {
             let rule = format!("{unknown:?} is not the name of any [[services.NAME.figures]]");

@@ -233,6 +233,36 @@ fn problems_name_the_key_the_rule_and_the_value() {
             "with = \"direct/date/6\"\nfigure = \"hits\"",
             "compare[0].figure: \"hits\" is not the name of any [[services.NAME.figures]]",
         ),
+        (
+            "keepalive = false",
+            "keepalive = false\nfault = { instance = 1, stop = 0.6, start = 0.3 }",
+            "loads[0].fault: stop and start must be shares, 0 < stop < start < 1, not 0.6 and 0.3",
+        ),
+        (
+            "keepalive = false",
+            "keepalive = false\nfault = { instance = 2, stop = 0.3, start = 0.6 }",
+            "loads[0].fault: direct has no instance 2; it has 1, counted from 1",
+        ),
+        (
+            "requests = 5000",
+            "requests = 5000\nfault = { instance = 1, stop = 0.3, start = 0.6 }",
+            "loads[1].fault: needs a measurement that time ends",
+        ),
+        (
+            "cache = \"1s\"",
+            "backups = 3",
+            "deployments[1].proxy.backups: must leave at least one of 3 instances, not 3",
+        ),
+        (
+            "cache = \"1s\"",
+            "fail_timeout = \"1500ms\"",
+            "deployments[1].proxy.fail_timeout: must be whole seconds",
+        ),
+        (
+            "cache = \"1s\"",
+            "gzip = 10",
+            "deployments[1].proxy.gzip: must be between 1 and 9, not 10",
+        ),
         ("title = \"A title\"", "title = \" \"", "title: must not be empty"),
         ("title = \"A title\"", "title = ", "x.toml:2: this is not TOML"),
         ("title = \"A title\"", "", "missing field `title`"),

@@ -57,6 +57,8 @@ pub struct Plan {
     pub safe: bool,
     /// True if kernel limits are raised for the run.
     pub raise_limits: bool,
+    /// `vm.max_map_count` for the run of the thread-per-request model; `None`: as it is.
+    pub max_map_count: Option<u64>,
     /// True if system calls are counted, in a second run.
     pub count_calls: bool,
     /// The command line, for the report.
@@ -86,6 +88,7 @@ pub fn run(
         if !stop.load(Ordering::Relaxed) {
             begins(&model.name());
             let raised = harness.raised(model.as_ref(), &mut warnings);
+            warnings.extend(harness.predicted(model.as_ref()));
             let measured = harness.measure(model.as_ref());
             drop(raised);
             // Results before the interruption are valid.
@@ -144,11 +147,17 @@ struct Harness<'a> {
 impl Harness<'_> {
     /// Raises limits for this model, until the returned value is dropped.
     fn raised(&self, model: &dyn Model, warnings: &mut Vec<String>) -> Option<Raised> {
-        if !self.plan.raise_limits || model.name() != THREAD_PER_REQUEST {
+        let Plan { raise_limits, max_map_count, requests, .. } = *self.plan;
+        let limited = raise_limits || max_map_count.is_some();
+        if !limited || model.name() != THREAD_PER_REQUEST {
             return None;
         }
-        match Raised::new(Path::new("/proc/sys"), &Evidence::now(""), self.plan.requests, self.undo)
-        {
+        let sys = Path::new("/proc/sys");
+        let raised = match max_map_count {
+            Some(maps_max) => Raised::maps(sys, maps_max, self.undo),
+            None => Raised::new(sys, &Evidence::now(""), requests, self.undo),
+        };
+        match raised {
             Ok(raised) => {
                 warnings.extend(raised.words());
                 Some(raised)
@@ -183,10 +192,21 @@ impl Harness<'_> {
         }
         let observed = watch(self.command(model, scale.get()), self.time_max(), self.stop);
         self.judge(&mut measured, observed);
-        if measured.outcome == Outcome::Finished {
+        // A run that dies has made its calls.
+        if matches!(measured.outcome, Outcome::Finished | Outcome::Died { .. }) {
             measured.calls = self.calls(model);
         }
         measured
+    }
+
+    /// Predicts the end of a thread-per-request model that is run until it dies, as a sentence that
+    /// the report shows with the result.
+    fn predicted(&self, model: &dyn Model) -> Option<String> {
+        if self.plan.safe || model.name() != THREAD_PER_REQUEST {
+            return None;
+        }
+        let (_, why) = Evidence::now("").predict(self.plan.requests, maps_per_thread()).err()?;
+        Some(format!("Predicted before the run of {THREAD_PER_REQUEST}: {why}."))
     }
 
     /// Predicts a refusal of the thread-per-request model; the others start few threads.

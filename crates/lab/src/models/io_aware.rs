@@ -16,15 +16,24 @@ use hotrow_report::plot::LaneState;
 
 /// Threads per core: so many requests can sleep before the next one has no thread. At full speed
 /// some 20 do.
-const THREADS_PER_CORE: usize = 32;
+pub(super) const THREADS_PER_CORE: usize = 32;
+/// Threads per core of the published description.
+pub(super) const THREADS_PER_CORE_PUBLISHED: usize = 8;
 
 pub(super) struct IoAware {
     pub(super) cores: usize,
+    pub(super) threads_per_core: usize,
+}
+
+impl IoAware {
+    fn is_published(&self) -> bool {
+        self.threads_per_core == THREADS_PER_CORE_PUBLISHED
+    }
 }
 
 impl Model for IoAware {
     fn name(&self) -> String {
-        "io-aware".to_owned()
+        if self.is_published() { "io-aware-8x".to_owned() } else { "io-aware".to_owned() }
     }
 
     fn workload(&self) -> &'static str {
@@ -32,6 +41,12 @@ impl Model for IoAware {
     }
 
     fn design(&self) -> [&'static str; 2] {
+        if self.is_published() {
+            return [
+                "8 threads per core, as published, of which as many run as there are cores.",
+                "When all threads sleep, the next request waits although the cores are idle.",
+            ];
+        }
         [
             "32 threads per core, of which as many run as there are cores; a thread that sleeps \
              passes its slot to another.",
@@ -51,7 +66,7 @@ impl Model for IoAware {
     }
 
     fn threads(&self, _requests: u64) -> u64 {
-        (self.cores * THREADS_PER_CORE) as u64
+        (self.cores * self.threads_per_core) as u64
     }
 
     fn floor_rule(&self, requests: u64) -> FloorRule {
@@ -59,7 +74,7 @@ impl Model for IoAware {
     }
 
     fn run(&self, job: &Arc<Job>) -> Result<(), ThreadRefused> {
-        let threads = self.cores * THREADS_PER_CORE;
+        let threads = self.cores * self.threads_per_core;
         let (queue, slots) = (Queue::new(QUEUE_CAPACITY), Slots::new(self.cores, threads));
         thread::scope(|scope| {
             let (_closing, queue, slots) = (Closing(&queue), &queue, &slots);

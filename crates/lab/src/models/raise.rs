@@ -44,6 +44,17 @@ impl Raised {
         Ok(raised)
     }
 
+    /// Sets `vm.max_map_count` alone, below `sys`, so that a run reaches this limit.
+    ///
+    /// # Errors
+    /// The limit cannot be set, and why.
+    pub(super) fn maps(sys: &Path, maps_max: u64, undo: &Undo) -> Result<Self, String> {
+        let raised = Self(undo.clone());
+        undo.raise(&sys.join("vm/max_map_count"), maps_max)
+            .map_err(|error| format!("vm.max_map_count cannot be set to {maps_max}: {error}"))?;
+        Ok(raised)
+    }
+
     /// Describes the raised limits for the report.
     pub(super) fn words(&self) -> Option<String> {
         let names: Vec<String> = self
@@ -53,7 +64,7 @@ impl Raised {
             .map(|(file, was)| format!("{} (was {})", file.display(), was.trim()))
             .collect();
         (!names.is_empty()).then(|| {
-            format!("Raised for a thread per request and restored after it: {}.", names.join(", "))
+            format!("Set for a thread per request and restored after it: {}.", names.join(", "))
         })
     }
 }
@@ -97,6 +108,12 @@ mod tests {
             "{refused}"
         );
         assert_eq!(read("vm/max_map_count"), "65530\n");
+        drop(Raised::maps(sys.path(), 100_000, &undo).unwrap());
+        assert_eq!(read("vm/max_map_count"), "65530\n");
+        let set = Raised::maps(sys.path(), 100_000, &undo).unwrap();
+        assert_eq!(read("vm/max_map_count"), "100000");
+        drop(set);
+        assert!(Raised::maps(&sys.path().join("none"), 100_000, &undo).is_err());
         let enough = Evidence { maps_max: 500_000, ..Evidence::default() };
         assert_eq!(Raised::new(sys.path(), &enough, 100_000, &undo).unwrap().words(), None);
     }

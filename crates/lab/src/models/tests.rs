@@ -64,7 +64,7 @@ fn models_are_selected_by_name_and_prefix() {
     let chosen = |asked: &[&str]| {
         chosen(&asked.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), 2)
     };
-    assert_eq!(chosen(&[]).unwrap().len(), 15);
+    assert_eq!(chosen(&[]).unwrap().len(), 16);
     assert_eq!(chosen(&["async", "pool-1x", "async"]).unwrap(), ["pool-1x", "async"]);
     assert_eq!(
         chosen(&["batches"]).unwrap(),

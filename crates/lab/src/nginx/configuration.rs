@@ -34,6 +34,17 @@ pub fn configuration(proxy: &NginxProxy) -> String {
     if proxy.balance == Balance::HashOnId {
         record(&mut w);
     }
+    if let Some(level) = proxy.gzip {
+        w.line("gzip on;", "For clients that accept it (Accept-Encoding).");
+        w.line("gzip_types *;", "By default only HTML is compressed.");
+        w.line(&format!("gzip_comp_level {level};"), "");
+    }
+    if let Some(rate) = proxy.response_rate {
+        w.line(
+            &format!("limit_rate {rate};"),
+            "Bytes per second of each response, as a slow link has.",
+        );
+    }
     if let Some(cache) = proxy.cache {
         cache_storage(&mut w, proxy, cache);
     }
@@ -165,6 +176,11 @@ fn upstream(w: &mut Writer, proxy: &NginxProxy) {
             "Each record always goes to the same backend. When a backend is removed, only its \
              records move.",
         ),
+        Balance::IpHash => w.line(
+            "ip_hash;",
+            "Each client address always goes to the same backend; clients behind one address share \
+             it.",
+        ),
     }
     for server in servers(proxy) {
         w.line(&server, "");
@@ -202,6 +218,12 @@ fn server(w: &mut Writer, proxy: &NginxProxy) {
         "Backends receive the client's host name, which is also in the cache key.",
     );
     to_backends(w, proxy);
+    if !proxy.failover.retry {
+        w.line(
+            "proxy_next_upstream off;",
+            "A failed attempt is the client's answer; by default another backend is tried.",
+        );
+    }
     if let Some(cache) = proxy.cache {
         caching(w, proxy.profile, cache);
     }

@@ -39,6 +39,23 @@ pub enum NginxError {
         /// Its version.
         version: String,
     },
+    /// The gzip level is out of range.
+    #[error("gzip level {0}: must be 1 to {max}", max = super::GZIP_MAX)]
+    Gzip(u32),
+    /// Responses could not be sent.
+    #[error("a response rate of 0 bytes/s: must be above zero")]
+    ResponseRate,
+    /// Backups that nginx does not accept.
+    #[error(
+        "{backups} of {backends} backends are backups: at least one must not be, and hash_on_id \
+         and ip_hash have none"
+    )]
+    Backups {
+        /// Their number.
+        backups: usize,
+        /// Number of all backends.
+        backends: usize,
+    },
     /// It did not end in time.
     #[error(
         "{binary} still checked {file} after {limit_s} s (does the file name hosts that cannot be \

@@ -1,7 +1,7 @@
 //! A user's own configuration, with placeholders for the deployment.
 
 use super::configuration::quoted;
-use super::{Balance, NginxError, NginxProxy};
+use super::{Balance, Failover, NginxError, NginxProxy};
 
 /// Placeholders of a template, with their values.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
@@ -79,9 +79,22 @@ fn value(name: &str, line: usize, proxy: &NginxProxy) -> Result<String, NginxErr
 pub(super) fn servers(proxy: &NginxProxy) -> Vec<String> {
     let weighed = proxy.balance != Balance::RoundRobin;
     let weight = |n| if weighed && n != 1 { format!(" weight={n}") } else { String::new() };
+    let Failover { max_fails, fail_timeout_s, backups, .. } = proxy.failover;
+    let mut failing = String::new();
+    if let Some(n) = max_fails {
+        failing.push_str(&format!(" max_fails={n}"));
+    }
+    if let Some(seconds) = fail_timeout_s {
+        failing.push_str(&format!(" fail_timeout={seconds}s"));
+    }
+    let primaries = proxy.backends.len().saturating_sub(backups);
     proxy
         .backends
         .iter()
-        .map(|backend| format!("server {}{};", backend.address, weight(backend.weight)))
+        .enumerate()
+        .map(|(at, backend)| {
+            let backup = if at >= primaries { " backup" } else { "" };
+            format!("server {}{}{failing}{backup};", backend.address, weight(backend.weight))
+        })
         .collect()
 }

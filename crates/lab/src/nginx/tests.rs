@@ -13,7 +13,7 @@ fn proxy(profile: ProxyProfile) -> NginxProxy {
 #[test]
 fn an_invalid_proxy_is_refused_with_the_rule_and_the_value() {
     type Corruption = fn(&mut NginxProxy);
-    let cases: [(Corruption, &str); 11] = [
+    let cases: [(Corruption, &str); 15] = [
         (|f| f.backends.clear(), "0 backends: must be 1 to 256"),
         (|f| f.backends = vec![backend(1, 1); 257], "257 backends: must be 1 to 256"),
         (
@@ -31,6 +31,16 @@ fn an_invalid_proxy_is_refused_with_the_rule_and_the_value() {
         ),
         (|f| f.upstream_keepalive = Some(0), "upstream keep-alive of 0 connections"),
         (|f| f.workers = Some(0), "0 worker processes"),
+        (|f| f.gzip = Some(10), "gzip level 10"),
+        (|f| f.response_rate = Some(0), "response rate of 0"),
+        (|f| f.failover.backups = 2, "2 of 2 backends are backups"),
+        (
+            |f| {
+                f.failover.backups = 1;
+                f.balance = Balance::IpHash;
+            },
+            "1 of 2 backends are backups",
+        ),
         (|f| f.folder = PathBuf::from("here"), "the path \"here\" is not absolute"),
         (|f| f.folder = PathBuf::from("/$x"), "contains a $"),
         (
@@ -181,4 +191,28 @@ fn only_the_owner_can_read_the_key() {
             .unwrap()
             .starts_with("-----BEGIN CERTIFICATE-----")
     );
+}
+
+#[test]
+fn further_settings_are_written_when_chosen() {
+    let mut proxy = proxy(ProxyProfile::Tuned);
+    assert!(!configuration(&proxy).contains("next_upstream"));
+    proxy.failover =
+        Failover { max_fails: Some(2), fail_timeout_s: Some(3), backups: 1, retry: false };
+    let text = configuration(&proxy);
+    for line in [
+        "server 127.0.0.1:1 max_fails=2 fail_timeout=3s;",
+        "server 127.0.0.1:2 max_fails=2 fail_timeout=3s backup;",
+        "proxy_next_upstream off;",
+    ] {
+        assert!(text.lines().any(|is| is.trim() == line), "{line} is not in\n{text}");
+    }
+    proxy.failover = Failover::default();
+    (proxy.gzip, proxy.response_rate) = (Some(6), Some(1_000));
+    let text = configuration(&proxy);
+    for line in ["gzip on;", "gzip_comp_level 6;", "limit_rate 1000;"] {
+        assert!(text.lines().any(|is| is.trim() == line), "{line} is not in\n{text}");
+    }
+    proxy.balance = Balance::IpHash;
+    assert!(configuration(&proxy).contains("ip_hash;"));
 }

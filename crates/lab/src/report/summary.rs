@@ -73,7 +73,7 @@ impl<'a> RowState<'a> {
         }
         last.sort_by_key(|m| m.round);
         let failed: Vec<(u32, &str)> =
-            last.iter().filter_map(|m| Some((m.round, why(m)?))).collect();
+            last.iter().filter_map(|m| Some((m.round, why(row, m)?))).collect();
         let runs: Vec<Run<'_>> =
             last.iter().filter_map(|of| Some(Run { of, load: of.load.as_ref()? })).collect();
         match (failed.is_empty(), runs.is_empty()) {
@@ -84,15 +84,16 @@ impl<'a> RowState<'a> {
     }
 }
 
-/// Returns the reason a measurement is invalid; lost or wrong answers make it invalid too.
-fn why(measurement: &Measurement) -> Option<&str> {
+/// Returns the reason a measurement is invalid; lost or wrong answers make it invalid too, unless a
+/// fault causes them.
+fn why<'a>(row: &Row, measurement: &'a Measurement) -> Option<&'a str> {
     match (&measurement.failed, &measurement.load) {
         (Some(why), _) => Some(why),
         (None, None) => Some("it has no result"),
-        (None, Some(load)) if load.errors > 0 => {
+        (None, Some(load)) if load.errors > 0 && !row.fault => {
             Some("some answers were lost, broken or unexpected")
         }
-        (None, Some(load)) if load.timeouts > 0 => Some("some requests timed out"),
+        (None, Some(load)) if load.timeouts > 0 && !row.fault => Some("some requests timed out"),
         (None, Some(load)) if load.ok == 0 => Some("no request was answered"),
         (None, Some(_)) => None,
     }

@@ -187,6 +187,17 @@ fn failed_rows_have_reasons_and_no_figures() {
 }
 
 #[test]
+fn a_row_with_a_fault_may_have_failed_requests() {
+    let mut results = fixture::odd_results();
+    let reason = "some answers were lost";
+    assert!(markdown(&results).contains(reason));
+    results.rows.iter_mut().for_each(|row| row.fault = true);
+    let text = markdown(&results);
+    assert!(!text.contains(reason), "{text}");
+    assert!(text.contains("2 rows of 20 failed"), "{text}");
+}
+
+#[test]
 fn few_rounds_give_no_certain_answer() {
     let one = markdown(&fixture::results(1));
     assert!(one.contains("but that is uncertain (1 round is too few; 5 are needed)"), "{one}");

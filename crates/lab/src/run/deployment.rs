@@ -47,7 +47,19 @@ pub(super) struct Deployment {
 pub(super) struct DeployedProcess {
     pub(super) kind: TierKind,
     pub(super) process: Process,
+    /// Its command, to start it again.
+    pub(super) command: Command,
+    /// Its readiness check, if it is a service.
+    pub(super) ready: Option<Ready>,
     signal: StopSignal,
+}
+
+/// Data of a readiness check.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) address: SocketAddr,
+    pub(super) command: Vec<String>,
+    pub(super) log: PathBuf,
 }
 
 /// An instance of the service.
@@ -214,17 +226,22 @@ impl Deployment {
             let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port));
             self.backends.push(Backend { name, weight, address, admin });
         }
-        let Some(member) = self.members.last() else { return Ok(address) };
+        let Some(member) = self.members.last_mut() else { return Ok(address) };
         let ready_address = if service.ready_on_admin {
             SocketAddr::from((Ipv4Addr::LOCALHOST, admin_port))
         } else {
             address
         };
+        let ready = member.ready.insert(Ready {
+            address: ready_address,
+            command: rendered.ready_command,
+            log: self.work.join("ready.log"),
+        });
         let check = ready::ReadyCheck {
             service,
-            address: ready_address,
-            ready_command: &rendered.ready_command,
-            log: &self.work.join("ready.log"),
+            address: ready.address,
+            ready_command: &ready.command,
+            log: &ready.log,
             dir: &command.dir,
         };
         ready::wait(stage, &member.process, &check, context.stop)?;
@@ -239,7 +256,8 @@ impl Deployment {
         command: &Command,
     ) -> Result<(), StartError> {
         let process = stage.start(command)?;
-        self.members.push(DeployedProcess { kind, process, signal });
+        let command = command.clone();
+        self.members.push(DeployedProcess { kind, process, command, ready: None, signal });
         Ok(())
     }
 

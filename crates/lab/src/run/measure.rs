@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hotrow_diagnose::samples::Samples;
 use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, StopCondition};
 use hotrow_load::run::{self as generator, Config, ExpectedStatus, RunError};
 
 use super::deployment::{Deployment, RunContext, stopped};
+use super::fault::{FaultPlan, FaultRun, LoadBegin};
 use super::metrics::Metrics;
 use super::observe::{GENERATOR, Observation};
 use super::{answers, figures};
@@ -47,7 +49,7 @@ struct UsageSample {
 /// Measures a row on a running deployment; `None` if interrupted.
 pub(super) fn measure(
     subject: &Subject<'_>,
-    deployment: &Deployment,
+    deployment: &mut Deployment,
     stage: &mut Stage,
     stop: &Arc<AtomicBool>,
 ) -> Option<Measurement> {
@@ -85,7 +87,7 @@ pub(super) fn empty(row: &str, round: u32) -> Measurement {
 
 fn load(
     subject: &Subject<'_>,
-    deployment: &Deployment,
+    deployment: &mut Deployment,
     stage: &mut Stage,
     stop: &Arc<AtomicBool>,
     measurement: &mut Measurement,
@@ -101,21 +103,39 @@ fn load(
     }
     let mut observation = Observation::at(deployment);
     let before = UsageSample::take(subject.service, deployment, stage)?;
-    let (outcome, seen) = observation.during(load.stop_condition, |begin| {
-        generator::run_with_start_hook(&config, stop, &mut |at| begin.at(at), &mut |_, _| {})
+    let (outcome, seen, fault) = with_fault(subject, deployment, (stage, stop), |load_begin| {
+        observation.during(load.stop_condition, |begin| {
+            let mut on_begin = |at| {
+                begin.at(at);
+                load_begin.iter().for_each(|load_begin| load_begin.now());
+            };
+            generator::run_with_start_hook(&config, stop, &mut on_begin, &mut |_, _| {})
+        })
+    })?;
+    let killed = fault.as_ref().map(|fault| {
+        deployment.members[fault.member].process = fault.restarted.clone();
+        (fault.member, fault.killed)
     });
     let outcome = outcome.map_err(|e| words(&e))?;
-    let after = UsageSample::take(subject.service, deployment, stage)?;
+    let mut after = UsageSample::take(subject.service, deployment, stage)?;
+    if let Some((member, killed)) = killed {
+        after.usages[member].cpu += killed.cpu;
+        after.usages[member].periods += killed.periods;
+        after.usages[member].throttled_periods += killed.throttled_periods;
+    }
     let io = after.io.since(&before.io);
     measurement.io = io;
     measurement.load = Some(figures::load(&outcome, (subject.verdict)(&outcome)));
     measurement.tiers = tiers(deployment, &before, &after, &outcome);
-    let served: Option<Vec<u64>> = before
-        .counts
-        .iter()
-        .zip(&after.counts)
-        .map(|(before, after)| Some((*after)?.saturating_sub((*before)?)))
-        .collect();
+    let served: Option<Vec<u64>> = match &fault {
+        Some(fault) => fault.served(&before.counts, &after.counts),
+        None => before
+            .counts
+            .iter()
+            .zip(&after.counts)
+            .map(|(before, after)| Some((*after)?.saturating_sub((*before)?)))
+            .collect(),
+    };
     measurement.backends = figures::backends(&deployment.backends, served.as_deref());
     if subject.spec.proxy.as_ref().is_some_and(|proxy| proxy.cache.is_some()) {
         measurement.cache = figures::cache(&outcome, served.as_deref());
@@ -123,9 +143,43 @@ fn load(
     measurement.findings =
         seen.map(|seen| observation.findings(seen, &outcome)).unwrap_or_default();
     measurement.observer_cpu_s = Some(observation.cpu().as_secs_f64());
-    measurement.figures =
-        figures::of_metrics(&subject.service.figures, &before.metrics, &after.metrics);
+    measurement.figures = match &fault {
+        // The metrics of the restarted instance began again.
+        Some(fault) => {
+            fault.figures(&outcome, &measurement.backends, &before.counts, &after.counts)
+        }
+        None => figures::of_metrics(&subject.service.figures, &before.metrics, &after.metrics),
+    };
     verdict(load, &outcome)
+}
+
+/// A load's outcome, its samples, and its fault.
+type Loaded = (Result<Outcome, RunError>, Option<Samples>, Option<FaultRun>);
+
+/// Runs a load, with the fault of its experiment beside it.
+fn with_fault(
+    subject: &Subject<'_>,
+    deployment: &Deployment,
+    (stage, stop): (&mut Stage, &Arc<AtomicBool>),
+    load: impl FnOnce(Option<LoadBegin>) -> (Result<Outcome, RunError>, Option<Samples>),
+) -> Result<Loaded, String> {
+    let fault = subject.load.fault.zip(subject.load.stop_condition.duration);
+    let Some((fault, length)) = fault else {
+        let (outcome, seen) = load(None);
+        return Ok((outcome, seen, None));
+    };
+    let (plan, begin) = FaultPlan::new(fault, length, subject.service, deployment)?;
+    std::thread::scope(|scope| {
+        let faulting = scope.spawn(|| plan.run(stage, stop));
+        let (outcome, seen) = load(Some(begin));
+        let faulted = faulting.join().unwrap_or_else(|_| Err("it panicked".to_owned()));
+        let faulted = faulted.map_err(|why| format!("the fault: {why}"))?;
+        let missing = faulted.is_none() && outcome.is_ok() && !stopped(stop);
+        if missing {
+            return Err("the load ended before the fault".to_owned());
+        }
+        Ok((outcome, seen, faulted))
+    })
 }
 
 /// Checks that all responses were as expected; returns the reason if the measurement is invalid.
@@ -139,6 +193,8 @@ fn verdict(load: &Load, outcome: &Outcome) -> Result<(), String> {
         (counts.timeouts, "time-outs"),
         (counts.connect_errors, "connections that could not be opened"),
     ];
+    // A fault causes failures, which are counted as a figure.
+    let failures = if load.fault.is_some() { &[][..] } else { &failures };
     let mut why: Vec<String> =
         failures.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if outcome.end == RunEnd::TargetUnreachable {

@@ -35,6 +35,9 @@ pub(super) fn nginx(
         backends.iter().map(|b| nginx::Backend { address: b.address, weight: b.weight }).collect();
     let mut config = NginxProxy::new(proxy.profile, port_free()?, listed, folder.clone());
     config.balance = proxy.balance;
+    config.failover = proxy.failover;
+    config.gzip = proxy.gzip;
+    config.response_rate = proxy.response_rate;
     // The experiment file was refused unless it is whole seconds within nginx's range.
     config.cache = proxy
         .cache

@@ -190,5 +190,6 @@ fn number(signal: StopSignal) -> Signal {
         StopSignal::Terminate => Signal::TERM,
         StopSignal::Quit => Signal::QUIT,
         StopSignal::Interrupt => Signal::INT,
+        StopSignal::Kill => Signal::KILL,
     }
 }

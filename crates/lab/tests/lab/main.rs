@@ -19,5 +19,6 @@ mod proxy;
 mod reference;
 mod report;
 mod stage;
+mod workloads;
 
 use hotrow_testkit::postgres as server;

@@ -9,7 +9,6 @@ mod postgres;
 mod sqlite;
 
 use std::error::Error;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use sea_query::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::Model;
+use crate::{DatabaseConfig, Model};
 
 /// The table, created by [`make_database`].
 const TABLE: &str = "reference_rows";
@@ -131,18 +130,15 @@ pub fn make_database(url: &DatabaseUrl) -> Result<(), DatabaseError> {
 }
 
 impl Database {
-    /// Opens up to `connections` connections to a database created by [`make_database`].
-    pub(crate) async fn open(
-        url: &DatabaseUrl,
-        connections: NonZeroUsize,
-        model: Model,
-    ) -> Result<Self, DatabaseError> {
+    /// Opens a database created by [`make_database`], with up to the configured connections.
+    pub(crate) async fn open(config: &DatabaseConfig, model: Model) -> Result<Self, DatabaseError> {
+        let DatabaseConfig { url, connections, keepalive } = config;
         let store = match url {
             DatabaseUrl::Sqlite(path) => {
-                Store::Sqlite(sqlite::Pool::open(path, connections, model)?)
+                Store::Sqlite(sqlite::Pool::open(path, *connections, *keepalive, model)?)
             }
             DatabaseUrl::Postgres(config) => {
-                Store::Postgres(postgres::Pool::open(config, connections).await?)
+                Store::Postgres(postgres::Pool::open(config, *connections, *keepalive).await?)
             }
         };
         Ok(Self { orm: orm::connect(&store).await?, store })

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::num::NonZeroUsize;
 
-use deadpool_postgres::{Client, Manager, ManagerConfig, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Client, Hook, HookError, Manager, ManagerConfig, PoolError, RecyclingMethod, Runtime,
+};
 use sea_query::{Value, Values};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, NoTls};
@@ -26,6 +28,7 @@ impl Pool {
     pub(super) async fn open(
         config: &Config,
         connections: NonZeroUsize,
+        keepalive: bool,
     ) -> Result<Self, DatabaseError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let pool = deadpool_postgres::Pool::builder(Manager::from_config(
@@ -37,6 +40,10 @@ impl Pool {
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(CONNECTION_TIMEOUT))
         .create_timeout(Some(CONNECTION_TIMEOUT))
+        .pre_recycle(Hook::sync_fn(move |_, _| {
+            // A refused connection is closed, and a new one takes its place.
+            if keepalive { Ok(()) } else { Err(HookError::message("connections are not kept")) }
+        }))
         .build()?;
         let pool = Self(pool);
         // Most likely the table is missing; the message contains the server's error.

@@ -22,22 +22,22 @@ pub(super) struct Pool {
     free: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
     model: Model,
+    /// The file, if connections are not kept.
+    reopened: Option<Arc<Path>>,
 }
 
 impl Pool {
     pub(super) fn open(
         path: &Path,
         connections: NonZeroUsize,
+        keepalive: bool,
         model: Model,
     ) -> Result<Self, DatabaseError> {
         let table_missing =
             |e: rusqlite::Error| DatabaseError::TableMissing(format!("{}: {e}", path.display()));
         let mut free = Vec::with_capacity(connections.get());
         for _ in 0..connections.get() {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(path, flags).map_err(table_missing)?;
-            connection.busy_timeout(CONNECTION_TIMEOUT)?;
-            free.push(connection);
+            free.push(connect(path).map_err(table_missing)?);
         }
         if let Some(connection) = free.first() {
             let count: i32 =
@@ -50,7 +50,8 @@ impl Pool {
             }
         }
         let permits = Arc::new(Semaphore::new(connections.get()));
-        Ok(Self { free: Arc::new(Mutex::new(free)), permits, model })
+        let reopened = (!keepalive).then(|| Arc::from(path));
+        Ok(Self { free: Arc::new(Mutex::new(free)), permits, model, reopened })
     }
 
     /// Returns the row by the fixed query.
@@ -87,10 +88,20 @@ impl Pool {
         let permit =
             tokio::time::timeout(CONNECTION_TIMEOUT, self.permits.clone().acquire_owned()).await;
         let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::PoolTimeout)?;
-        let free = self.free.clone();
+        let (free, reopened) = (self.free.clone(), self.reopened.clone());
         let work = move || {
             let lock = || free.lock().unwrap_or_else(PoisonError::into_inner);
-            let connection = lock().pop().ok_or(DatabaseError::PoolTimeout)?;
+            let mut connection = lock().pop().ok_or(DatabaseError::PoolTimeout)?;
+            if let Some(path) = reopened {
+                // On an error the former connection stays in the pool.
+                match connect(&path) {
+                    Ok(new) => connection = new,
+                    Err(error) => {
+                        lock().push(connection);
+                        return Err(error.into());
+                    }
+                }
+            }
             let outcome = query(&connection);
             lock().push(connection);
             drop(permit);
@@ -101,6 +112,13 @@ impl Pool {
             Model::Blocking => work(),
         }
     }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(CONNECTION_TIMEOUT)?;
+    Ok(connection)
 }
 
 fn one_row(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Row> {

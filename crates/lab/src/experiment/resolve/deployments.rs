@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Problems, services};
 use crate::experiment::file::{self, File};
 use crate::experiment::{DeploymentSpec, INSTANCES_MAX, Proxy, values};
-use crate::nginx::{Balance, ProxyProfile, WEIGHT_MAX};
+use crate::nginx::{Balance, FAIL_TIMEOUT_MAX_S, Failover, GZIP_MAX, ProxyProfile, WEIGHT_MAX};
 
 /// Most idle connections to backends.
 const UPSTREAM_KEEPALIVE_MAX: u32 = 10_000;
@@ -54,6 +54,7 @@ fn resolve(
     }
     services::cores(at("cores"), deployment.cores, problems);
     let weights = weights(i, deployment, problems);
+    let instances = weights.len();
     let fixed = raw.services.get(&deployment.service).and_then(|service| service.port);
     if let Some(port) = fixed.filter(|_| weights.len() > 1) {
         problems.refuse(
@@ -66,7 +67,10 @@ fn resolve(
         service: deployment.service.clone(),
         database: deployment.database.clone(),
         weights,
-        proxy: deployment.proxy.as_ref().map(|proxy| resolve_proxy(i, proxy, folder, problems)),
+        proxy: deployment
+            .proxy
+            .as_ref()
+            .map(|proxy| resolve_proxy(i, proxy, folder, instances, problems)),
         delay: problems.take_optional(
             at("delay"),
             deployment.delay.as_ref(),
@@ -115,7 +119,13 @@ fn weights(i: usize, deployment: &file::DeploymentSpec, problems: &Problems) -> 
     weights.clone()
 }
 
-fn resolve_proxy(i: usize, proxy: &file::Proxy, folder: &Path, problems: &Problems) -> Proxy {
+fn resolve_proxy(
+    i: usize,
+    proxy: &file::Proxy,
+    folder: &Path,
+    instances: usize,
+    problems: &Problems,
+) -> Proxy {
     let at = |key: &str| format!("deployments[{i}].proxy.{key}");
     let profile = match (proxy.profile, &proxy.template) {
         (Some(profile), None) => profile,
@@ -141,6 +151,12 @@ fn resolve_proxy(i: usize, proxy: &file::Proxy, folder: &Path, problems: &Proble
             format!("must be at most {UPSTREAM_KEEPALIVE_MAX} connections, not {n}"),
         );
     }
+    if let Some(level) = proxy.gzip.filter(|level| !(1..=GZIP_MAX).contains(level)) {
+        problems.refuse(at("gzip"), format!("must be between 1 and {GZIP_MAX}, not {level}"));
+    }
+    if proxy.response_rate == Some(0) {
+        problems.refuse(at("response_rate"), "must be above zero bytes per second");
+    }
     let cache =
         problems.take_optional(at("cache"), proxy.cache.as_ref(), values::positive_duration);
     if cache.is_some_and(|cache| cache.subsec_nanos() != 0) {
@@ -149,10 +165,47 @@ fn resolve_proxy(i: usize, proxy: &file::Proxy, folder: &Path, problems: &Proble
     Proxy {
         profile,
         balance: proxy.balance.unwrap_or(Balance::RoundRobin),
+        gzip: proxy.gzip,
+        response_rate: proxy.response_rate,
+        failover: failover(proxy, instances, &at, problems),
         cache,
         upstream_keepalive: proxy.upstream_keepalive,
         access_log: proxy.access_log,
         tls: proxy.tls,
         template: proxy.template.as_ref().map(|name| folder.join(name)),
+    }
+}
+
+/// Returns the handling of failed backends.
+fn failover(
+    proxy: &file::Proxy,
+    instances: usize,
+    at: &dyn Fn(&str) -> String,
+    problems: &Problems,
+) -> Failover {
+    let backups = proxy.backups.unwrap_or(0) as usize;
+    if backups >= instances && backups > 0 {
+        problems.refuse(
+            at("backups"),
+            format!("must leave at least one of {instances} instances, not {backups}"),
+        );
+    }
+    if backups > 0 && proxy.balance.is_some_and(|balance| !balance.allows_backups()) {
+        problems.refuse(at("backups"), "cannot be combined with this balance; nginx refuses it");
+    }
+    let timeout = problems.take_optional(
+        at("fail_timeout"),
+        proxy.fail_timeout.as_ref(),
+        values::positive_duration,
+    );
+    let most = u64::from(FAIL_TIMEOUT_MAX_S);
+    if timeout.is_some_and(|time| time.subsec_nanos() != 0 || time.as_secs() > most) {
+        problems.refuse(at("fail_timeout"), format!("must be whole seconds, at most {most}"));
+    }
+    Failover {
+        max_fails: proxy.max_fails,
+        fail_timeout_s: timeout.and_then(|time| u32::try_from(time.as_secs()).ok()),
+        backups,
+        retry: proxy.retry.unwrap_or(true),
     }
 }

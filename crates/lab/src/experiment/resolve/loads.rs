@@ -9,9 +9,11 @@ use hotrow_load::plan::StopCondition;
 use hotrow_load::request::{FORM_MEDIA_TYPE, RequestMix, RequestSpec, encode_form};
 use hotrow_load::run::CONNECTIONS_MAX;
 
-use super::{Defaults, Problems, QUICK_DURATION, QUICK_REQUESTS, QUICK_WARMUP};
+use super::{
+    Defaults, Problems, QUICK_DURATION, QUICK_FAULT_DURATION, QUICK_REQUESTS, QUICK_WARMUP,
+};
 use crate::experiment::file::{self, File};
-use crate::experiment::{Expect, Load, values};
+use crate::experiment::{Expect, Fault, Load, values};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Largest file of ids, in bytes.
@@ -99,6 +101,7 @@ fn resolve(
         background_load: load.background_load.clone(),
         background: load.background,
         cold: load.cold,
+        fault: fault(load, stop_condition, &at, problems),
     };
     if let Err(e) = resolved.requests("localhost") {
         problems.refuse(at("path"), e.to_string());
@@ -224,8 +227,8 @@ fn stop_condition(
     }
     if overrides.quick {
         warmup = warmup.min(QUICK_WARMUP);
-        stop_condition.duration =
-            stop_condition.duration.map(|duration| duration.min(QUICK_DURATION));
+        let most = if load.fault.is_some() { QUICK_FAULT_DURATION } else { QUICK_DURATION };
+        stop_condition.duration = stop_condition.duration.map(|duration| duration.min(most));
         stop_condition.requests =
             stop_condition.requests.map(|requests| requests.min(QUICK_REQUESTS));
     }
@@ -244,4 +247,27 @@ fn expect(load: &file::Load, at: &dyn Fn(&str) -> String, problems: &Problems) -
         );
     }
     Expect { status: *status, body_contains: body_contains.clone(), body_bytes: *body_bytes }
+}
+
+/// Returns the fault of a load.
+fn fault(
+    load: &file::Load,
+    stop_condition: StopCondition,
+    at: &dyn Fn(&str) -> String,
+    problems: &Problems,
+) -> Option<Fault> {
+    let file::Fault { instance, stop, start } = load.fault?;
+    if !(0.0 < stop && stop < start && start < 1.0) {
+        problems.refuse(
+            at("fault"),
+            format!("stop and start must be shares, 0 < stop < start < 1, not {stop} and {start}"),
+        );
+    }
+    if stop_condition.duration.is_none() || stop_condition.requests.is_some() {
+        problems.refuse(at("fault"), "needs a measurement that time ends: duration, no requests");
+    }
+    if load.background || load.background_load.is_some() {
+        problems.refuse(at("fault"), "cannot be combined with a background load");
+    }
+    Some(Fault { instance, stop, start })
 }

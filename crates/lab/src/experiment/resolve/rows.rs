@@ -40,6 +40,18 @@ pub(super) fn rows(
             if only.as_ref().is_some_and(|only| !only.contains(&deployment.name)) {
                 continue;
             }
+            let instances = deployment.weights.len();
+            if let Some(fault) =
+                load.fault.filter(|fault| !(1..=instances).contains(&(fault.instance as usize)))
+            {
+                problems.refuse(
+                    format!("loads[{load_index}].fault"),
+                    format!(
+                        "{} has no instance {}; it has {instances}, counted from 1",
+                        deployment.name, fault.instance
+                    ),
+                );
+            }
             for connections in &load.connections {
                 let row = row(raw, deployment_index, deployment, load, *connections);
                 if !rows.all.insert(row.id.clone()) {
@@ -115,6 +127,16 @@ fn row(
     if let Some(delay) = deployment.delay {
         conditions.push(("round trip".to_owned(), duration_text(delay)));
     }
+    if let Some(fault) = load.fault {
+        let percent = |share: f64| (share * 100.0).round();
+        let words = format!(
+            "instance {} is killed after {} % and started after {} % of the time",
+            fault.instance,
+            percent(fault.stop),
+            percent(fault.start)
+        );
+        conditions.push(("fault".to_owned(), words));
+    }
     if let Some(background) = &load.background_load {
         conditions.push(("background load".to_owned(), background.clone()));
     }
@@ -129,6 +151,7 @@ fn row(
         connections,
         keepalive: load.keepalive,
         rate: load.rate.map(hotrow_load::plan::Rate::mean),
+        fault: load.fault.is_some(),
         conditions,
         published_rps: None,
         published_more: Vec::new(),

@@ -225,6 +225,7 @@ fn row(deployment: &Deployment, load: usize) -> Row {
         connections,
         keepalive: false,
         rate: None,
+        fault: false,
         conditions: Vec::new(),
         published_rps: Some(figures[load].1),
         published_more: if connections == 6 {

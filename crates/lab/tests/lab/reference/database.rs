@@ -13,6 +13,14 @@ const ACCESS_METHODS: [&str; 3] = ["raw", "builder", "orm"];
 /// impossible.
 const REQUESTS: usize = 20;
 
+/// Tried settings: asynchronous, blocking, and without kept connections.
+const SETTINGS: [&[&str]; 4] = [
+    &["--workers", "2"],
+    &["--blocking", "--workers", "1", "--connections", "1"],
+    &["--workers", "2", "--no-database-keepalive"],
+    &["--blocking", "--workers", "1", "--no-database-keepalive"],
+];
+
 /// Creates the table; a repetition gives the same table.
 #[track_caller]
 fn make(url: &str) {
@@ -57,7 +65,7 @@ fn rows_come_from_sqlite_by_every_method() {
     make(&url);
     make(&url);
     let connection = Connection::open(&file).expect("the file");
-    for more in [&["--workers", "2"][..], &["--blocking", "--workers", "1", "--connections", "1"]] {
+    for more in SETTINGS {
         let arguments = [&["--database", &url][..], more].concat();
         let server = Server::start_reference(&arguments, &[]);
         for (id, number) in ask(&mut server.client()) {
@@ -79,7 +87,7 @@ fn rows_come_from_postgresql_by_every_method() {
     assert!(refused.code() == 1 && refused.log.contains("--make-database"), "{refused:?}");
     make(&url);
     make(&url);
-    for more in [&["--workers", "2"][..], &["--blocking", "--workers", "1", "--connections", "1"]] {
+    for more in SETTINGS {
         let arguments = [&["--database", &url][..], more].concat();
         let server = Server::start_reference(&arguments, &[]);
         let rows = ask(&mut server.client());
@@ -94,6 +102,24 @@ fn rows_come_from_postgresql_by_every_method() {
         ));
         assert_eq!(found, distinct.to_string(), "{more:?}: {rows:?}");
     }
+
+    // Without kept connections each request has another backend process.
+    let arguments = ["--database", &url, "--workers", "1", "--connections", "1"];
+    let backends = |more: &[&str]| {
+        let server = Server::start_reference(&[&arguments[..], more].concat(), &[]);
+        let mut client = server.client();
+        let requests = (0..REQUESTS).map(|_| {
+            assert_eq!(client.get("/db?via=raw").status, 200);
+            postgres.query(
+                "SELECT pid FROM pg_stat_activity \
+                 WHERE query LIKE '%FROM reference_rows WHERE id%' \
+                 AND pid <> pg_backend_pid() ORDER BY backend_start DESC LIMIT 1",
+            )
+        });
+        requests.collect::<BTreeSet<String>>().len()
+    };
+    assert_eq!(backends(&[]), 1);
+    assert_eq!(backends(&["--no-database-keepalive"]), REQUESTS);
 
     // A stopped server is reported, and found again after its return.
     let server = Server::start_reference(&["--database", &url, "--workers", "1"], &[]);

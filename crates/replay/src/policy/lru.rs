@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ahash::RandomState;
+use foldhash::fast::FixedState;
 
 use super::Policy;
 
@@ -17,7 +17,7 @@ struct Node {
 
 /// A hash map into a doubly linked list of slots.
 pub struct Lru {
-    slots: HashMap<u32, u32, RandomState>,
+    slots: HashMap<u32, u32, FixedState>,
     nodes: Vec<Node>,
     newest: u32,
     oldest: u32,
@@ -26,9 +26,9 @@ pub struct Lru {
 
 impl Lru {
     /// Creates a cache of `capacity` entries.
+    #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let slots =
-            HashMap::with_capacity_and_hasher(capacity, RandomState::with_seeds(1, 2, 3, 4));
+        let slots = HashMap::with_capacity_and_hasher(capacity, FixedState::with_seed(1));
         Self { slots, nodes: Vec::with_capacity(capacity), newest: NONE, oldest: NONE, capacity }
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ahash::RandomState;
+use foldhash::fast::FixedState;
 
 use super::Policy;
 
@@ -34,7 +34,7 @@ enum Queue {
 /// Keys without values, first in first out.
 struct Ghost {
     order: VecDeque<(u32, u64)>,
-    newest: HashMap<u32, u64, RandomState>,
+    newest: HashMap<u32, u64, FixedState>,
     capacity: usize,
     stamp: u64,
 }
@@ -64,7 +64,7 @@ impl Ghost {
 
 /// The cache.
 pub struct S3Fifo {
-    hits_of: HashMap<u32, u8, RandomState>,
+    hits_of: HashMap<u32, u8, FixedState>,
     small: VecDeque<u32>,
     main: VecDeque<u32>,
     dropped_by_small: Ghost,
@@ -76,12 +76,13 @@ pub struct S3Fifo {
 
 impl S3Fifo {
     /// Creates a cache of `capacity` entries.
+    #[must_use]
     pub fn new(capacity: usize, settings: S3Settings) -> Self {
         let ghosts = capacity as f64 * settings.ghost;
         let (by_small, by_main) =
             if settings.adapt.is_some() { (ghosts / 2.0, ghosts / 2.0) } else { (ghosts, 0.0) };
         Self {
-            hits_of: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
+            hits_of: HashMap::with_hasher(FixedState::with_seed(1)),
             small: VecDeque::new(),
             main: VecDeque::new(),
             dropped_by_small: Ghost::new(by_small as usize),

@@ -26,6 +26,7 @@ pub struct Hotrow {
 
 impl Hotrow {
     /// Creates a cache for `capacity` entries.
+    #[must_use]
     pub fn new(capacity: usize) -> Self {
         let entry_bytes = KEY_BYTES + BODY.len() as u64;
         let config = Config {
