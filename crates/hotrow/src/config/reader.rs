@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::expand::{Env, expand};
-use super::problem::{Problem, nearest, shown};
+use super::problem::{Problem, shown};
 use super::units;
 
 use self::kind::{Kind, kind_name, path_part, quoted};
