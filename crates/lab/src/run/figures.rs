@@ -19,8 +19,13 @@ const POINT_PART: u64 = 9;
 /// Returns the generator's result.
 pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
     let (counts, latency) = (&outcome.total.counts, &outcome.total.latency);
-    let us = |known: Option<CensoredNs>| known.map(|known| known.ns() as f64 / 1e3);
-    let at = |quantile| us(latency.quantile(quantile));
+    let mut lower_bounds = Vec::new();
+    let mut us = |name: &str, known: Option<CensoredNs>| {
+        if matches!(known, Some(CensoredNs::AtLeast(_))) {
+            lower_bounds.push(name.to_owned());
+        }
+        known.map(|known| known.ns() as f64 / 1e3)
+    };
     results::Load {
         window_s: outcome.window.as_secs_f64(),
         ok: counts.ok_in_window,
@@ -28,13 +33,15 @@ pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
         timeouts: counts.timeouts,
         rps: outcome.throughput_rps(),
         received_bytes: counts.bytes_received,
-        mean_us: us(latency.mean()),
-        p50_us: at(0.5),
-        p90_us: at(0.9),
-        p95_us: at(0.95),
-        p99_us: at(0.99),
-        p999_us: at(0.999),
-        max_us: us(latency.max()),
+        mean_us: us("mean", latency.mean()),
+        p50_us: us("p50", latency.quantile(0.5)),
+        p90_us: us("p90", latency.quantile(0.9)),
+        p95_us: us("p95", latency.quantile(0.95)),
+        p99_us: us("p99", latency.quantile(0.99)),
+        p999_us: us("p99.9", latency.quantile(0.999)),
+        max_us: us("max", latency.max()),
+        lower_bounds,
+        unbounded: latency.unbounded_count(),
         distribution: distribution(&latency.lower_bounds()),
         generator_limited: outcome.limit().is_generator(),
         verdict,

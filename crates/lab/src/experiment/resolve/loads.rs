@@ -71,6 +71,10 @@ fn resolve(
             format!("must be between 1 and {CONNECTIONS_MAX}, not {wrong}"),
         );
     }
+    let mut listed = BTreeSet::new();
+    if let Some(twice) = connections.iter().find(|n| !listed.insert(**n)) {
+        problems.refuse(at("connections"), format!("{twice} is listed twice"));
+    }
     background_load(raw, load, &at("background_load"), problems);
     let (stop_condition, warmup) = stop_condition(load, defaults, &at, problems);
     let timeout =
@@ -100,7 +104,10 @@ fn resolve(
         background: load.background,
         cold: load.cold,
     };
-    if let Err(e) = resolved.requests("localhost") {
+    if !load.path.starts_with('/') {
+        let what = format!("must begin with a slash, as in {:?}, not {:?}", "/hello", load.path);
+        problems.refuse(at("path"), what);
+    } else if let Err(e) = resolved.requests("localhost") {
         problems.refuse(at("path"), e.to_string());
     }
     resolved
@@ -224,8 +231,10 @@ fn stop_condition(
     }
     if overrides.quick {
         warmup = warmup.min(QUICK_WARMUP);
-        stop_condition.duration =
-            stop_condition.duration.map(|duration| duration.min(QUICK_DURATION));
+        if overrides.duration_s.is_none() {
+            stop_condition.duration =
+                stop_condition.duration.map(|duration| duration.min(QUICK_DURATION));
+        }
         stop_condition.requests =
             stop_condition.requests.map(|requests| requests.min(QUICK_REQUESTS));
     }
