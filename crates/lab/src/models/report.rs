@@ -4,7 +4,7 @@ mod pictures;
 mod tables;
 
 #[cfg(test)]
-pub(super) use self::tables::PUBLISHED;
+pub(super) use self::tables::{PUBLISHED, PublishedModel};
 
 use std::path::Path;
 

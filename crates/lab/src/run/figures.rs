@@ -1,7 +1,7 @@
 //! Figures of a measurement from samples. Pure, except for the generator's own memory.
 
 use hotrow_load::outcome::Outcome;
-use hotrow_load::stats::CensoredNs;
+use hotrow_load::stats::{CensoredNs, Timing};
 use hotrow_measure::histogram::Histogram;
 
 use super::deployment::Backend;
@@ -18,7 +18,23 @@ const POINT_PART: u64 = 9;
 
 /// Returns the generator's result.
 pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
-    let (counts, latency) = (&outcome.total.counts, &outcome.total.latency);
+    let counts = &outcome.total.counts;
+    results::Load {
+        window_s: outcome.window.as_secs_f64(),
+        ok: counts.ok_in_window,
+        errors: counts.errors.total() + counts.connect_errors,
+        timeouts: counts.timeouts,
+        rps: outcome.throughput_rps(),
+        received_bytes: counts.bytes_received,
+        generator_limited: outcome.limit().is_generator(),
+        verdict,
+        ..latencies(&outcome.total.latency)
+    }
+}
+
+/// Returns a result with latencies only. Quantiles among requests without the expected response are
+/// lower bounds.
+fn latencies(latency: &Timing) -> results::Load {
     let mut lower_bounds = Vec::new();
     let mut us = |name: &str, known: Option<CensoredNs>| {
         if matches!(known, Some(CensoredNs::AtLeast(_))) {
@@ -27,12 +43,6 @@ pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
         known.map(|known| known.ns() as f64 / 1e3)
     };
     results::Load {
-        window_s: outcome.window.as_secs_f64(),
-        ok: counts.ok_in_window,
-        errors: counts.errors.total() + counts.connect_errors,
-        timeouts: counts.timeouts,
-        rps: outcome.throughput_rps(),
-        received_bytes: counts.bytes_received,
         mean_us: us("mean", latency.mean()),
         p50_us: us("p50", latency.quantile(0.5)),
         p90_us: us("p90", latency.quantile(0.9)),
@@ -43,8 +53,7 @@ pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
         lower_bounds,
         unbounded: latency.unbounded_count(),
         distribution: distribution(&latency.lower_bounds()),
-        generator_limited: outcome.limit().is_generator(),
-        verdict,
+        ..results::Load::default()
     }
 }
 
@@ -137,6 +146,23 @@ mod tests {
         let median = points.iter().find(|(_, n)| *n >= 500_000).unwrap();
         assert!((450.0..620.0).contains(&median.0), "{median:?}");
         assert!(distribution(&Histogram::default()).is_empty());
+    }
+
+    #[test]
+    fn latencies_of_requests_without_a_response_are_lower_bounds() {
+        let mut timing = Timing::default();
+        (0..970).for_each(|_| timing.answered.record(1_000_000));
+        let exact = latencies(&timing);
+        assert!(exact.lower_bounds.is_empty() && exact.unbounded == 0, "{exact:?}");
+        timing.record_unbounded(50_000_000, 30);
+        let load = latencies(&timing);
+        assert_eq!(load.lower_bounds, ["mean", "p99", "p99.9", "max"]);
+        assert_eq!((load.unbounded, load.distribution.last().map(|(_, n)| *n)), (30, Some(1000)));
+        assert!(load.p95_us < Some(1_100.0) && load.p99_us > Some(49_000.0), "{load:?}");
+        // The kept form keeps the bounds too; older results have none.
+        let text = serde_json::to_string(&load).unwrap();
+        assert_eq!(serde_json::from_str::<results::Load>(&text).unwrap(), load);
+        assert!(!serde_json::to_string(&exact).unwrap().contains("bound"));
     }
 
     #[test]
