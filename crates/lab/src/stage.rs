@@ -7,8 +7,8 @@
 //!
 //! Reading order: this file (the lab's side), `link` (the pipe), `message` (the protocol),
 //! `supervise` (the other side), `service` (one process), `launch` (the start inside limits),
-//! `log`, `ending` (the end of processes), `limiter` (CPU limits), `cgroup`, `pins`, `leftovers`;
-//! separately `host` (machine and counters) and `ports`.
+//! `log`, `ending` (the end of processes), `limiter` (CPU limits and weights), `cgroup`, `pins`,
+//! `leftovers`; separately `host` (machine and counters) and `ports`.
 
 mod cgroup;
 mod ending;

@@ -2,16 +2,17 @@
 //! they hide no other mistake.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use hotrow_cli::names::nearest;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, Deserializer};
+use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
 use super::Problem;
 use super::file::File;
 
-/// Most unknown keys that are collected.
-const UNKNOWN_MAX: usize = 100;
+/// Most mistakes that are collected.
+const MISTAKES_MAX: usize = 100;
 
 /// A key that the file's structure does not have, and those it has at that place.
 struct UnknownKey<'a> {
@@ -23,27 +24,27 @@ struct UnknownKey<'a> {
 /// that one.
 ///
 /// # Errors
-/// The unknown keys, and the first mistake after which the rest cannot be read.
+/// All unknown keys and values of a wrong type; a missing key if no value is of a wrong type.
 pub(super) fn read(text: &str) -> Result<(File, Vec<Problem>), Vec<Problem>> {
-    let line = |span: Option<std::ops::Range<usize>>| {
-        span.map(|span| 1 + text[..span.start].matches('\n').count())
-    };
+    let line =
+        |span: Option<Range<usize>>| span.map(|span| 1 + text[..span.start].matches('\n').count());
     let mut table = DeTable::parse(text).map_err(|e| {
         let what = format!("this is not TOML: {}", e.message().trim());
         vec![Problem { line: line(e.span()), path: String::new(), what }]
     })?;
     let mut problems = Vec::new();
-    loop {
+    let mut is_complete = true;
+    while problems.len() < MISTAKES_MAX {
         let error = match serde_path_to_error::deserialize(Deserializer::from(table.clone())) {
-            Ok(file) => return Ok((file, problems)),
+            Ok(file) if is_complete => return Ok((file, problems)),
+            Ok(_) => break,
             Err(error) => error,
         };
         let path = error.path().to_string();
         let path = if path == "." { String::new() } else { path };
         let error = error.into_inner();
         let (message, span) = (error.message().trim(), error.span());
-        let unknown = unknown_key(message).filter(|_| problems.len() < UNKNOWN_MAX);
-        if let (Some(unknown), Some(at)) = (unknown, span.clone()) {
+        if let (Some(unknown), Some(at)) = (unknown_key(message), span.clone()) {
             let near = nearest(unknown.name, &unknown.known);
             if repair(table.get_mut(), at.start, unknown.name, near.first().copied()) {
                 let what = suggestion(&near, &unknown.known);
@@ -51,9 +52,17 @@ pub(super) fn read(text: &str) -> Result<(File, Vec<Problem>), Vec<Problem>> {
                 continue;
             }
         }
-        problems.push(Problem { line: line(span), path, what: message.to_owned() });
-        return Err(problems);
+        let is_missing = message.starts_with("missing field");
+        // Without its value, a required key is missing too, which is no mistake of the author.
+        if is_complete || !is_missing {
+            problems.push(Problem { line: line(span.clone()), path, what: message.to_owned() });
+        }
+        is_complete = false;
+        if is_missing || !span.is_some_and(|span| remove_from(table.get_mut(), &span)) {
+            break;
+        }
     }
+    Err(problems)
 }
 
 fn suggestion(near: &[&str], known: &[&str]) -> String {
@@ -94,6 +103,30 @@ fn repair_within(value: &mut DeValue<'_>, at: usize, name: &str, new_name: Optio
         DeValue::Array(items) => {
             items.iter_mut().any(|item| repair_within(item.get_mut(), at, name, new_name))
         }
+        _ => false,
+    }
+}
+
+/// Removes the value at this place of the text; returns whether there was one.
+fn remove_from(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
+    let found = table.iter().find(|(_, value)| value.span() == *span).map(|(key, _)| key.clone());
+    if let Some(key) = found {
+        return table.remove(&key).is_some();
+    }
+    table.iter_mut().any(|(_, value)| remove_within(value.get_mut(), span))
+}
+
+fn remove_within(value: &mut DeValue<'_>, span: &Range<usize>) -> bool {
+    match value {
+        DeValue::Table(table) => remove_from(table, span),
+        DeValue::Array(items) => match items.iter().position(|item| item.span() == *span) {
+            Some(at) => {
+                let all = std::mem::replace(items, DeArray::new()).into_iter().enumerate();
+                *items = all.filter(|(i, _)| *i != at).map(|(_, item)| item).collect();
+                true
+            }
+            None => items.iter_mut().any(|item| remove_within(item.get_mut(), span)),
+        },
         _ => false,
     }
 }
@@ -143,18 +176,32 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_that_ends_the_reading_comes_after_the_unknown_keys() {
-        let text = FILE.replace("title", "zzzzz").replace("[1]", "\"1\"");
+    fn values_of_a_wrong_type_hide_nothing_either() {
+        let text = FILE
+            .replace("title", "zzzzz")
+            .replace("[1]", "[1, \"2\"]")
+            .replace("\"hello\"", "7")
+            .replace("service = \"app\"", "service = \"app\"\ninstances = \"3\"");
+        assert!(read(&text).is_err());
         let found = problems(&text);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].starts_with("1: zzzzz: unknown key; known here: title"), "{found:?}");
-        assert!(found[1].contains("loads[0].connections: invalid type"), "{found:?}");
+        for expected in [
+            "loads[0].connections[1]: invalid type",
+            "loads[0].name: invalid type",
+            "deployments[0].instances: invalid type",
+            "zzzzz: unknown key; known here: title",
+        ] {
+            assert!(found.iter().any(|problem| problem.contains(expected)), "{found:?}");
+        }
+        assert!(!found.iter().any(|problem| problem.contains("missing")), "{found:?}");
         assert!(problems("title = ")[0].contains("this is not TOML"));
+        let missing = problems(&FILE.replace("title = \"a\"\n", ""));
+        assert_eq!(missing.len(), 1, "{missing:?}");
+        assert!(missing[0].ends_with("missing field `title`"), "{missing:?}");
     }
 
     #[test]
     fn very_many_unknown_keys_end_the_reading() {
         let many: String = (0..200).map(|n| format!("zzzzzzzz{n} = 1\n")).collect();
-        assert_eq!(problems(&(many + FILE)).len(), UNKNOWN_MAX + 1);
+        assert_eq!(problems(&(many + FILE)).len(), MISTAKES_MAX);
     }
 }

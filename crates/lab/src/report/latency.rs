@@ -121,3 +121,26 @@ fn points(run: &Run<'_>) -> Vec<(f64, f64)> {
     points.truncate(answered.count());
     points
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::Summary;
+    use super::super::tests::fixture;
+    use super::*;
+
+    #[test]
+    fn a_curve_ends_before_requests_without_a_response() {
+        let shown = |unbounded: u64| {
+            let mut results = fixture::results(1);
+            let load = results.measurements[0].load.as_mut().unwrap();
+            load.distribution = vec![(10.0, 50), (20.0, 90), (30.0, 100)];
+            load.unbounded = unbounded;
+            let summary = Summary::of(&results);
+            points(&summary.row("direct/date/1").unwrap().runs()[0])
+        };
+        assert_eq!(shown(0), [(0.495, 10.0), (0.895, 20.0), (0.995, 30.0)]);
+        assert_eq!(shown(10), [(0.495, 10.0), (0.895, 20.0)]);
+        assert_eq!(shown(20), [(0.495, 10.0)]);
+        assert!(shown(100).is_empty());
+    }
+}
