@@ -75,7 +75,9 @@ impl Skipped {
 pub(super) fn succeeds(argv: &[String]) -> bool {
     let Some((program, arguments)) = argv.split_first() else { return false };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Files of the current folder must not shadow modules of an interpreter.
+    command.args(arguments).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return false };
     let until = Instant::now() + COMMAND_WAIT;
     loop {

@@ -368,7 +368,10 @@ fn invalid_files_are_refused_before_anything_starts() {
     let run = Run::new(&experiment("command = [\"x\"]\nredy = \"/\"", &format!("{DIRECT}{HELLO}")));
     let (code, output_text) = run.done(&[]);
     assert_eq!(code, Some(2), "{output_text}");
-    assert!(output_text.contains("test.toml:9: services.app.redy: unknown field"), "{output_text}");
+    assert!(
+        output_text.contains("test.toml:9: services.app.redy: unknown key; did you mean `ready`?"),
+        "{output_text}"
+    );
     assert!(!run.out().exists());
     let unknown = Command::new(env!("CARGO_BIN_EXE_hotrow-lab"))
         .args(["run", "w99"])
