@@ -1,7 +1,8 @@
 //! An experiment, read from a TOML file and checked before anything starts.
 //!
 //! Reading order: this file (the validated experiment), `file` (every key of the file), `read`
-//! (from text to keys), `resolve` (from keys to experiment, with every rule), `values` (syntax of single values), [`placeholder`].
+//! (from text to keys), `resolve` (from keys to experiment, with every rule), `values` (syntax of
+//! single values), [`placeholder`].
 
 mod file;
 pub mod placeholder;

@@ -1,10 +1,10 @@
 //! The run of an experiment: deployments in an interleaved order, each started, checked, warmed up,
 //! measured and stopped.
 //!
-//! Reading order: this file (the whole run), [`order`], [`extent`], [`store`] (files of a run), `deployment` (a
-//! running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of responses and
-//! counts), `measure` (one measurement), `cpu_sample` (CPU time), `observe` (the bottleneck),
-//! `metrics`, `figures`, `skipped`, `warnings`.
+//! Reading order: this file (the whole run), [`order`], [`extent`], [`store`] (files of a run),
+//! `deployment` (a running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of
+//! responses and counts), `measure` (one measurement), `cpu_sample` (CPU time), `observe` (the
+//! bottleneck), `metrics`, `figures`, `skipped`, `warnings`.
 
 mod answers;
 mod cpu_sample;
