@@ -24,7 +24,8 @@ struct UnknownKey<'a> {
 /// that one.
 ///
 /// # Errors
-/// All unknown keys and values of a wrong type; a missing key if no value is of a wrong type.
+/// Unknown keys and values of a wrong type, up to the first required key that is missing or has a
+/// value of a wrong type.
 pub(super) fn read(text: &str) -> Result<(File, Vec<Problem>), Vec<Problem>> {
     let line =
         |span: Option<Range<usize>>| span.map(|span| 1 + text[..span.start].matches('\n').count());
@@ -180,13 +181,13 @@ mod tests {
         let text = FILE
             .replace("title", "zzzzz")
             .replace("[1]", "[1, \"2\"]")
-            .replace("\"hello\"", "7")
+            .replace("path = \"/\"", "path = \"/\"\nmethod = 7")
             .replace("service = \"app\"", "service = \"app\"\ninstances = \"3\"");
         assert!(read(&text).is_err());
         let found = problems(&text);
         for expected in [
             "loads[0].connections[1]: invalid type",
-            "loads[0].name: invalid type",
+            "loads[0].method: invalid type",
             "deployments[0].instances: invalid type",
             "zzzzz: unknown key; known here: title",
         ] {
