@@ -1,5 +1,6 @@
 //! What the programs `hotrow` and `hotrow-lab` share.
 
+pub mod names;
 pub mod output;
 pub mod signals;
 

@@ -1,11 +1,13 @@
 //! An experiment, read from a TOML file and checked before anything starts.
 //!
-//! Reading order: this file (the validated experiment), `file` (every key of the file), `resolve`
-//! (from file to experiment, with every rule), `values` (syntax of single values), [`placeholder`].
+//! Reading order: this file (the validated experiment), `file` (every key of the file), `read`
+//! (from text to keys), `resolve` (from keys to experiment, with every rule), `values` (syntax of
+//! single values), [`placeholder`].
 
 mod file;
 pub mod placeholder;
 mod problem;
+mod read;
 mod resolve;
 mod values;
 
@@ -38,7 +40,8 @@ shipped![
     "cold-record-burst" ["w7"],
     "missing-ids" [],
     "backends-shared-cpu" ["w10a", "w8", "w9", "w10", "w11", "w12", "w13"],
-    "backends-limited-cpu" ["w10b"],
+    "backends-limited-cpu" [],
+    "backends-gunicorn" ["w10b"],
     "failing-backend" [],
     "balancer-choice" [],
     "compression" [],
@@ -126,7 +129,7 @@ fn balancing_text(deployment: &DeploymentSpec) -> String {
 }
 
 /// Formats a duration: "1 s", "250 ms".
-fn duration_text(time: Duration) -> String {
+pub(crate) fn duration_text(time: Duration) -> String {
     match time.subsec_nanos() {
         0 => format!("{} s", time.as_secs()),
         _ => format!("{} ms", time.as_secs_f64() * 1e3),
@@ -222,6 +225,8 @@ pub struct Service {
     pub metrics: Option<String>,
     /// Further figures from those metrics.
     pub figures: Vec<Figure>,
+    /// Commands that must succeed; otherwise its deployments are skipped.
+    pub needs_commands: Vec<Vec<String>>,
 }
 
 /// Source of an instance's count of served requests.

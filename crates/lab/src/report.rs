@@ -1,12 +1,15 @@
 //! Reports of an experiment's results.
 //!
 //! Reading order: [`compose`] (the report, part by part), `summary` (figures per row), `answer`
-//! (the answer in a sentence), `sections` and `labels` (grouping and naming of rows), `rates`,
+//! (the answer in a sentence), `bounds` (rates that are bounds), `busy` (CPU that others used),
+//! `sections` and `labels` (grouping and naming of rows), `rates`,
 //! `latency`, `tiers`, `verdict`, `limit` (the parts), [`document`] and [`plot`] (content without
 //! layout), [`markdown`], [`html`], [`text`] and `svg` (renderers); [`compare`] (two runs).
 
 mod answer;
 mod bottleneck;
+mod bounds;
+mod busy;
 pub mod compare;
 pub mod compose;
 mod labels;
@@ -41,6 +44,17 @@ pub struct WrittenReport {
     pub html: PathBuf,
     /// The answer; its first sentence is that of the report.
     pub answer: String,
+    /// Warning that the machine could not give the deployment its CPU limits.
+    pub busy: Option<String>,
+}
+
+impl WrittenReport {
+    /// Returns the text for a terminal: a warning if the machine was busy, the answer, the files.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let busy = self.busy.as_ref().map(|busy| format!("Note: {busy}\n\n")).unwrap_or_default();
+        format!("{busy}{}\n\n{}\n{}", self.answer, self.html.display(), self.markdown.display())
+    }
 }
 
 /// Reason there is no report.
@@ -79,7 +93,8 @@ pub enum ReportError {
 /// # Errors
 /// Unreadable results, and reports that cannot be written.
 pub fn write(dir: &Path) -> Result<WrittenReport, ReportError> {
-    let document = compose::document(&read(dir)?);
+    let results = read(dir)?;
+    let document = compose::document(&results);
     let (markdown, html) = (dir.join(MARKDOWN_FILE), dir.join(HTML_FILE));
     replace(&markdown, &hotrow_report::markdown::render(&document))?;
     replace(&html, &hotrow_report::html::render(&document))?;
@@ -87,7 +102,8 @@ pub fn write(dir: &Path) -> Result<WrittenReport, ReportError> {
         hotrow_report::document::Block::Answer(text) => Some(text.clone()),
         _ => None,
     });
-    Ok(WrittenReport { markdown, html, answer: answer.unwrap_or_default() })
+    let busy = busy::warning(&results);
+    Ok(WrittenReport { markdown, html, answer: answer.unwrap_or_default(), busy })
 }
 
 /// Reads the results of a run from its folder.

@@ -84,6 +84,9 @@ pub struct Host {
     /// Method of the CPU limits: "cgroup v1, period 10 ms", "pinned", "not possible"; `None`
     /// without limits.
     pub cpu_limits: Option<String>,
+    /// CPU weights of deployment and generator; `None` in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_weights: Option<String>,
 }
 
 /// A row of the report: one load on one deployment.
@@ -152,6 +155,21 @@ pub struct Measurement {
     /// CPU time of the observation, in s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observer_cpu_s: Option<f64>,
+    /// CPU use of the rest of the machine; `None` in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineUse>,
+}
+
+/// CPU use of the rest of the machine during a measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineUse {
+    /// Time over which CPU time was counted, in s: here, and of services, proxies and databases.
+    /// Longer than the measured window by the wait for the last responses.
+    pub interval_s: f64,
+    /// Cores in use by processes other than deployment, generator and lab; without interrupts.
+    pub others_cores: f64,
+    /// Cores that the hypervisor took.
+    pub stolen_cores: f64,
 }
 
 /// A suspected bottleneck of a measurement.
@@ -188,8 +206,7 @@ pub struct Load {
     pub rps: f64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Mean latency from the intended time; `None` without samples. Percentiles among time-outs are
-    /// lower bounds.
+    /// Mean latency from the intended time; `None` without samples.
     pub mean_us: Option<f64>,
     /// Median.
     pub p50_us: Option<f64>,
@@ -203,7 +220,15 @@ pub struct Load {
     pub p999_us: Option<f64>,
     /// Largest.
     pub max_us: Option<f64>,
-    /// Latencies as (upper bound in µs, requests up to it), for plots; at most 200, ascending.
+    /// Which of these are lower bounds, by their names: `"p99"`, `"max"`. The requests behind them
+    /// had no expected response.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lower_bounds: Vec<String>,
+    /// Requests without the expected response, behind all others in `distribution`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unbounded: u64,
+    /// Latencies as (upper bound in µs, requests up to it), for plots; at most 200, ascending. Lower
+    /// bounds for the last `unbounded` requests.
     #[serde(deserialize_with = "distribution")]
     pub distribution: Vec<(f64, u64)>,
     /// True if the generator was the bottleneck; the rate is then a lower bound.
@@ -265,6 +290,10 @@ pub struct Io {
     pub disk_written_bytes: u64,
     /// Read from block devices.
     pub disk_read_bytes: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Deserialises a number. JSON has no NaN, which is written as null; it must not make the other

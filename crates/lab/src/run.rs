@@ -1,13 +1,15 @@
 //! The run of an experiment: deployments in an interleaved order, each started, checked, warmed up,
 //! measured and stopped.
 //!
-//! Reading order: this file (the whole run), [`order`], [`store`] (files of a run), `deployment` (a
-//! running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of responses and
-//! counts), `measure` (one measurement), `fault` (a failing instance), `observe` (the bottleneck),
-//! `metrics`, `figures`, `warnings`.
+//! Reading order: this file (the whole run), [`order`], [`extent`], [`store`] (files of a run),
+//! `deployment` (a running deployment), `ready`, `proxy` (nginx and the relay), `answers` (checks of
+//! responses and counts), `measure` (one measurement), `fault` (a failing instance), `cpu_sample`
+//! (CPU time), `observe` (the bottleneck), `metrics`, `figures`, `skipped`, `warnings`.
 
 mod answers;
+mod cpu_sample;
 mod deployment;
+pub mod extent;
 mod fault;
 mod figures;
 mod measure;
@@ -16,6 +18,7 @@ mod observe;
 pub mod order;
 mod proxy;
 mod ready;
+mod skipped;
 pub mod store;
 mod warnings;
 
@@ -31,9 +34,11 @@ use crate::nginx::{self, NginxError};
 use crate::results::{Measurement, Results};
 use crate::stage::{Stage, StageError};
 use deployment::{Deployment, RunContext, StartError, stopped};
+use extent::{MeasuredRow, RunExtent};
 use measure::{Subject, empty, measure};
 use order::{MeasurementStep, order};
 use ready::ReadyError;
+use skipped::Skipped;
 use store::{Store, StoreError};
 
 /// Options of a run.
@@ -67,6 +72,8 @@ pub enum RunOutcome {
 /// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
+    /// The run starts.
+    Begun(&'a RunExtent),
     /// A deployment starts, in this round, from 0.
     Starting {
         /// Its name.
@@ -121,7 +128,8 @@ pub fn run(
     options: &RunOptions,
     on_progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunOutcome, RunError> {
-    let skipped = warnings::Skipped::of(experiment, &|name| std::env::var_os(name).is_some());
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let skipped = Skipped::of(experiment, &is_set, &skipped::succeeds);
     let wanted: Vec<&Planned> =
         experiment.rows.iter().filter(|planned| !skipped.contains(planned)).collect();
     if wanted.is_empty() {
@@ -137,7 +145,8 @@ pub fn run(
         program(results, "nginx", version);
     }
     let supervisor = [options.program.to_string_lossy().into_owned(), "supervise".to_owned()];
-    let stage = Stage::open(&supervisor)?;
+    let mut stage = Stage::open(&supervisor)?;
+    let weights = stage.weigh(std::process::id())?;
     let context = RunContext {
         experiment,
         folder: store.folder(),
@@ -148,6 +157,8 @@ pub fn run(
     };
     let mut fixed = options.warnings.clone();
     fixed.extend(warnings::fixed(experiment, &stage, skipped.words(experiment)));
+    fixed.extend(weights.warning);
+    results.host.cpu_weights = Some(weights.words);
     if warnings::limited(experiment) {
         results.host.cpu_limits = Some(stage.limits().words.clone());
     }
@@ -197,6 +208,8 @@ impl<'a> RunState<'a> {
         self.remove_data();
         // A disk that cannot store the results must be found before the first measurement.
         self.save(false)?;
+        let extent = RunExtent::of(self.context.experiment, &self.to_do());
+        (self.on_progress)(&Progress::Begun(&extent));
         for step in order(self.context.experiment.rounds, &deployments, self.options.seed) {
             if !self.step(step)? {
                 self.save(false)?;
@@ -212,6 +225,23 @@ impl<'a> RunState<'a> {
             .filter(|measurement| measurement.failed.is_some())
             .count();
         Ok(RunOutcome::Complete { failed })
+    }
+
+    /// Returns the measurements that are missing in the results.
+    fn to_do(&self) -> Vec<MeasuredRow> {
+        let known: BTreeSet<(u32, &str)> =
+            self.results.measurements.iter().map(|m| (m.round, m.row.as_str())).collect();
+        let mut rows = Vec::new();
+        for round in 0..self.context.experiment.rounds {
+            let missing =
+                self.wanted.iter().filter(|row| !known.contains(&(round, row.row.id.as_str())));
+            rows.extend(missing.map(|row| MeasuredRow {
+                round,
+                deployment: row.deployment,
+                load: row.load,
+            }));
+        }
+        rows
     }
 
     /// Removes prepared databases. If that fails, preparing them again reports the reason.

@@ -7,8 +7,8 @@
 //!
 //! Reading order: this file (the lab's side), `link` (the pipe), `message` (the protocol),
 //! `supervise` (the other side), `service` (one process), `launch` (the start inside limits),
-//! `log`, `ending` (the end of processes), `limiter` (CPU limits), `cgroup`, `pins`, `leftovers`;
-//! separately `host` (machine and counters) and `ports`.
+//! `log`, `ending` (the end of processes), `limiter` (CPU limits and weights), `cgroup`, `pins`,
+//! `leftovers`; separately `host` (machine and counters) and `ports`.
 
 mod cgroup;
 mod ending;
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use host::{IoCounters, host, io};
+pub use host::{IoCounters, MachineCpu, host, io, machine_cpu};
 pub use launch::exec;
 use link::Link;
 use message::{Request, Response};
@@ -93,6 +93,27 @@ pub struct Limits {
     pub possible: bool,
     /// Warning for the report, such as the reason for pinning.
     pub warning: Option<String>,
+}
+
+/// CPU weights of deployment and generator against other processes of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weights {
+    /// Description for the report: "deployment 262144, generator 65536, other processes 1024", "not
+    /// set: …".
+    pub words: String,
+    /// Warning for the report if a weight could not be set.
+    pub warning: Option<String>,
+}
+
+impl Weights {
+    /// Returns the result where no weight can be set.
+    fn unset(why: &str) -> Self {
+        let warning = format!(
+            "The deployment has no CPU weight of its own, so that other processes of this machine \
+             can take CPU time from it ({why})."
+        );
+        Self { words: format!("not set: {why}"), warning: Some(warning) }
+    }
 }
 
 /// Resource usage of a process and all its descendants, ended and adopted ones included, since its
@@ -203,6 +224,25 @@ impl Stage {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Gives the started processes together the greatest CPU weight, and the process of the
+    /// generator a quarter of it. What cannot be set is a warning.
+    ///
+    /// # Errors
+    /// The supervisor has exited.
+    pub fn weigh(&mut self, generator_pid: u32) -> Result<Weights, StageError> {
+        let mut link = self.link();
+        match link.ask(&Request::Weigh { generator_pid })? {
+            Response::Weights(weights) => Ok(weights),
+            other => Err(link.unexpected(&other)),
+        }
+    }
+
+    /// Returns the CPU time of the supervisor itself; zero if it has exited.
+    #[must_use]
+    pub fn supervisor_cpu(&self) -> Duration {
+        self.link().supervisor_cpu()
     }
 
     /// Ends a process with SIGTERM; see [`Self::stop_with`].

@@ -12,11 +12,12 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
+use hotrow_cli::names::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::expand::{Env, expand};
-use super::problem::{Problem, nearest, shown};
+use super::problem::{Problem, shown};
 use super::units;
 
 use self::kind::{Kind, kind_name, path_part, quoted};

@@ -54,12 +54,7 @@ pub(crate) struct ReportArgs {
 
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, LabError> {
     let written = hotrow_lab::report::write(&args.dir)?;
-    print(&format!(
-        "{}\n\n{}\n{}",
-        written.answer,
-        written.html.display(),
-        written.markdown.display()
-    ))?;
+    print(&written.summary())?;
     Ok(Exit::Fine)
 }
 

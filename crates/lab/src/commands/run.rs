@@ -52,12 +52,11 @@ pub(crate) struct RunArgs {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
-    /// Show a line per measurement
+    /// Show a line per measurement instead of a bar
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 }
 
-const QUICK: &str = "A quick run: one short round, as a functional check; its figures mean little.";
 const RESUMED: &str = "The run was interrupted and resumed later; the machine may have differed \
     between the rounds before and after.";
 
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, LabError> {
     };
     let resumed = args.resume.is_some() && !results.measurements.is_empty();
     let mut warnings = Vec::new();
-    warnings.extend(request.overrides.quick.then(|| QUICK.to_owned()));
+    warnings.extend(request.overrides.quick.then(|| quick(&experiment)));
     warnings.extend(resumed.then(|| RESUMED.to_owned()));
     let options = RunOptions {
         program,
@@ -128,15 +127,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, LabError> {
     Ok(exit)
 }
 
+/// Returns the warning of a quick run, with what it measured.
+fn quick(experiment: &Experiment) -> String {
+    format!(
+        "A quick run: {}, as a functional check; its figures mean little.",
+        runner::extent::words(experiment)
+    )
+}
+
 /// Writes and prints the report so far.
 fn report(folder: &Path) -> Result<(), LabError> {
     let written = hotrow_lab::report::write(folder)?;
-    super::print(&format!(
-        "{}\n\n{}\n{}",
-        written.answer,
-        written.html.display(),
-        written.markdown.display()
-    ))
+    super::print(&written.summary())
 }
 
 fn start(args: &RunArgs) -> Result<Prepared, LabError> {

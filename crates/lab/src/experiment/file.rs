@@ -65,6 +65,8 @@ pub(super) struct Service {
     pub(super) metrics: Option<String>,
     #[serde(default)]
     pub(super) figures: Vec<Figure>,
+    #[serde(default)]
+    pub(super) needs_commands: Vec<Vec<String>>,
 }
 
 /// `[[services.NAME.figures]]`.

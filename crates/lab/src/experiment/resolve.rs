@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::file::File;
-use super::{Experiment, ExperimentError, Fault, Overrides, Problem, ROUNDS_MAX, values};
+use super::{Experiment, ExperimentError, Fault, Overrides, Problem, ROUNDS_MAX, read, values};
 use crate::results::{Compare, ExperimentInfo};
 
 const ROUNDS_DEFAULT: u32 = 5;
@@ -33,7 +33,6 @@ struct Defaults {
 }
 
 /// Collected problems.
-#[derive(Default)]
 struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
@@ -64,8 +63,9 @@ pub(super) fn resolve(
     folder: &Path,
     overrides: &Overrides,
 ) -> Result<Experiment, ExperimentError> {
-    let raw = read(file, text)?;
-    let problems = Problems::default();
+    let (raw, unknown) =
+        read::read(text).map_err(|problems| ExperimentError { file: file.to_owned(), problems })?;
+    let problems = Problems(RefCell::new(unknown));
     let defaults = defaults(&raw, overrides, &problems);
     let services = services::services(&raw, &problems);
     let deployments = deployments::deployments(&raw, folder, &problems);
@@ -98,26 +98,6 @@ pub(super) fn resolve(
         deployments,
         loads,
         rows: rows.planned,
-    })
-}
-
-/// Parses the file, or returns the first problem of its shape.
-fn read(file: &str, text: &str) -> Result<File, ExperimentError> {
-    let line = |span: Option<std::ops::Range<usize>>| {
-        span.map(|span| 1 + text[..span.start].matches('\n').count())
-    };
-    let refuse = |line, path: String, what: String| ExperimentError {
-        file: file.to_owned(),
-        problems: vec![Problem { line, path, what }],
-    };
-    let parsed = toml::Deserializer::parse(text).map_err(|e| {
-        refuse(line(e.span()), String::new(), format!("this is not TOML: {}", e.message().trim()))
-    })?;
-    serde_path_to_error::deserialize(parsed).map_err(|e| {
-        let path = e.path().to_string();
-        let error = e.into_inner();
-        let path = if path == "." { String::new() } else { path };
-        refuse(line(error.span()), path, error.message().trim().to_owned())
     })
 }
 

@@ -114,11 +114,7 @@ fn the_command_line_overrides_the_file() {
 #[test]
 fn problems_name_the_key_the_rule_and_the_value() {
     let table = [
-        (
-            "ready = ",
-            "redy = ",
-            "x.toml:7: services.app.redy: unknown field `redy`, expected one of",
-        ),
+        ("ready = ", "redy = ", "x.toml:7: services.app.redy: unknown key; did you mean `ready`?"),
         (
             "connections = [2]",
             "connections = \"2\"",
@@ -144,7 +140,7 @@ fn problems_name_the_key_the_rule_and_the_value() {
         (
             "name = \"three\"",
             "name = \"direct\"",
-            "deployments[1].name: \"direct\" is there twice; names must differ",
+            "deployments[1].name: \"direct\" is defined twice; names must differ",
         ),
         ("name = \"three\"", "name = \"a/b\"", "deployments[1].name: must be 1 to 64 bytes"),
         (
@@ -217,6 +213,11 @@ fn problems_name_the_key_the_rule_and_the_value() {
         ),
         ("ids = \"1..9\"", "ids_env = \"PWD\"", "loads[0].ids_env: "),
         ("ids = \"1..9\"\n", "", "loads[0].path: the URL has {id} in it"),
+        (
+            "path = \"/name\"",
+            "path = \"name\"",
+            "loads[1].path: must begin with a slash, as in \"/hello\", not \"name\"",
+        ),
         ("path = \"/name\"", "path = \"/a b\"", "loads[1].path: the path \"/a b\" has a blank"),
         (
             "connections = 6\n",
@@ -285,6 +286,28 @@ fn problems_name_the_key_the_rule_and_the_value() {
 }
 
 #[test]
+fn a_name_given_twice_is_the_only_problem() {
+    for (right, wrong) in
+        [("name = \"three\"", "name = \"direct\""), ("name = \"name\"", "name = \"date\"")]
+    {
+        let message = refused(&GOOD.replacen(right, wrong, 1));
+        assert!(message.contains("is defined twice") && !message.contains("listed"), "{message}");
+    }
+    let message = refused(&GOOD.replace("connections = [2]", "connections = [0, 0]"));
+    assert_eq!(message.matches("loads[1].connections").count(), 2, "{message}");
+    assert!(message.contains("must be between 1 and") && message.contains("0 is listed twice"));
+    let message = refused(&GOOD.replace("path = \"/name\"", "path = \"name\""));
+    assert!(!message.contains("blank"), "{message}");
+}
+
+#[test]
+fn an_explicit_duration_overrides_that_of_a_quick_run() {
+    let overrides = Overrides { quick: true, duration_s: Some(2.0), ..Overrides::default() };
+    let experiment = parse(GOOD, &overrides).unwrap();
+    assert_eq!(experiment.loads[0].stop_condition.duration, Some(Duration::from_secs(2)));
+}
+
+#[test]
 fn all_problems_are_reported_at_once() {
     let text =
         GOOD.replace("ids = \"1..9\"", "ids = \"x\"").replace("cores = 0.25", "cores = 5000.0");
@@ -293,6 +316,12 @@ fn all_problems_are_reported_at_once() {
         message.contains("loads[0].ids") && message.contains("deployments[1].cores"),
         "{message}"
     );
+    let message = refused(&text.replace("weights = ", "wieghts = ").replace("delay", "dely"));
+    for expected in
+        ["did you mean `weights`?", "did you mean `delay`?", "loads[0].ids", "deployments[1].cores"]
+    {
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod pictures;
 mod tables;
 
 #[cfg(test)]
-pub(super) use self::tables::PUBLISHED;
+pub(super) use self::tables::{PUBLISHED, PublishedModel};
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub fn write(dir: &Path, results: &Results) -> Result<WrittenReport, ReportError
     let (markdown, html) = (dir.join(MARKDOWN_FILE), dir.join(HTML_FILE));
     replace(&markdown, &markdown::render(&document))?;
     replace(&html, &html::render(&document))?;
-    Ok(WrittenReport { markdown, html, answer: answer(results) })
+    Ok(WrittenReport { markdown, html, answer: answer(results), busy: None })
 }
 
 /// Returns the whole report.

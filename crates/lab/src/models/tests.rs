@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::report::PublishedModel;
 use super::*;
 use crate::models::work::Scale;
 
@@ -78,7 +79,17 @@ fn models_are_selected_by_name_and_prefix() {
     sorted.sort();
     sorted.dedup();
     assert_eq!(sorted.len(), names.len());
-    assert!(
-        report::PUBLISHED.iter().all(|original| names.iter().any(|name| name == original.model))
-    );
+    for figure in report::PUBLISHED {
+        match figure.model {
+            PublishedModel::Named(model) => assert!(names.iter().any(|name| name == model)),
+            PublishedModel::Pool { threads } => {
+                // On the machines on which multiples of the cores have as many threads.
+                for cores in [2, 4, 8, 16] {
+                    let models = catalogue(cores);
+                    let mut pools = models.iter().filter(|model| model.name().starts_with("pool-"));
+                    assert!(pools.any(|pool| pool.threads(1) == threads), "{cores} cores");
+                }
+            }
+        }
+    }
 }

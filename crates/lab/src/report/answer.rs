@@ -2,6 +2,7 @@
 
 use hotrow_measure::statistics::{Comparison, ComparisonVerdict, Estimate, Spread, VALUES_MIN};
 
+use super::bounds::Bound;
 use super::labels::label;
 use super::summary::{RowState, RowSummary, Run, Summary};
 use crate::results::{Compare, Row};
@@ -68,24 +69,37 @@ pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
     let Some(found) = this.over(that, |run| metric.figure(run)) else {
         return Answer::unknown(claim, &why_not([this, that], summary));
     };
-    let bound = match (this.generator_limited(), that.generator_limited()) {
-        (false, false) => "",
-        (true, false) => {
+    // CPU time per request does not depend on whether the generator could send more.
+    let bound = if metric == Metric::Rate { Bound::of_ratio(this, that) } else { Bound::Exact };
+    let bound_sentence = match bound {
+        Bound::Exact | Bound::Unknown => "",
+        Bound::AtLeast => {
             "The generator was the limit of the first, so that the true ratio may be larger."
         }
-        (false, true) => {
+        Bound::AtMost => {
             "The generator was the limit of the second, so that the true ratio may be smaller."
         }
-        (true, true) => {
-            "The generator was the limit of both: the ratio says nothing about the service."
-        }
     };
-    let bound = if metric == Metric::Rate { bound } else { "" };
     let (published_sentence, figures) = (published(this.row, that.row), figures(this, that));
     let cost = if metric == Metric::Rate { cost(this, that) } else { String::new() };
-    let more = [cost.as_str(), &figures, bound, &published_sentence];
+    let more = [cost.as_str(), &figures, bound_sentence, &published_sentence];
     let caveats: Vec<&str> = more.into_iter().filter(|words| !words.is_empty()).collect();
-    Answer { statement: format!("{claim} {}.", phrase(&found, metric)), caveats: caveats.join(" ") }
+    let statement = if bound == Bound::Unknown {
+        Answer::unknown(claim, &limited_both(this, that)).statement
+    } else {
+        format!("{claim} {}.", phrase(&found, metric, bound))
+    };
+    Answer { statement, caveats: caveats.join(" ") }
+}
+
+/// Explains why two rates that are both lower bounds have no ratio.
+fn limited_both(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
+    let rate = |row: &RowSummary<'_>| number(row.rps().map_or(f64::NAN, |rps| rps.median));
+    format!(
+        "the generator was the limit of both: at least {} against at least {} requests/s",
+        rate(this),
+        rate(that)
+    )
 }
 
 /// Returns the CPU cost beside the rate: it varies less, and shows a difference that another limit
@@ -93,7 +107,9 @@ pub(super) fn answer(compare: &Compare, summary: &Summary<'_>) -> Answer {
 fn cost(this: &RowSummary<'_>, that: &RowSummary<'_>) -> String {
     let found =
         this.over(that, |run| Metric::Cpu.figure(run)).filter(|found| found.ratio.is_finite());
-    found.map(|found| format!("It {}.", phrase(&found, Metric::Cpu))).unwrap_or_default()
+    found
+        .map(|found| format!("It {}.", phrase(&found, Metric::Cpu, Bound::Exact)))
+        .unwrap_or_default()
 }
 
 /// Returns the answer from one of the service's own figures: both values, and whether they differ
@@ -144,17 +160,24 @@ fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-fn phrase(found: &Comparison, metric: Metric) -> String {
+/// Describes a ratio that is exact, or a bound.
+fn phrase(found: &Comparison, metric: Metric, bound: Bound) -> String {
+    let at = bound.words();
     let times = ratio(found.ratio);
     let ends = ratio_ends(found.low, found.high, "–");
     match found.verdict {
         ComparisonVerdict::Faster | ComparisonVerdict::Slower => match (metric, found.ratio) {
             (Metric::Rate, r) if r >= MULTIPLE_FROM => {
-                format!("{times} times as fast (95 %: {ends})")
+                format!("{at}{times} times as fast (95 %: {ends})")
             }
             (Metric::Rate, r) => {
-                let way = if r > 1.0 { "faster" } else { "slower" };
-                format!("{} {way} ({times} times as fast; 95 %: {ends})", percent((r - 1.0).abs()))
+                let (way, of_way) =
+                    if r > 1.0 { ("faster", bound) } else { ("slower", bound.inverse()) };
+                format!(
+                    "{}{} {way} ({at}{times} times as fast; 95 %: {ends})",
+                    of_way.words(),
+                    percent((r - 1.0).abs())
+                )
             }
             (Metric::Cpu, r) if r >= MULTIPLE_FROM => {
                 format!("cost {times} times as much CPU per request (95 %: {ends})")
@@ -168,15 +191,18 @@ fn phrase(found: &Comparison, metric: Metric) -> String {
             }
         },
         ComparisonVerdict::NoDifferenceShown => {
-            let neither = match metric {
-                Metric::Rate => "neither faster nor slower",
-                Metric::Cpu => "cost neither more nor less CPU per request",
+            let neither = match (metric, bound) {
+                (Metric::Rate, Bound::AtLeast) => "at least as fast",
+                (Metric::Rate, Bound::AtMost) => "at most as fast",
+                (Metric::Rate, _) => "neither faster nor slower",
+                (Metric::Cpu, _) => "cost neither more nor less CPU per request",
             };
-            format!("{neither}, within the accuracy of this run (ratio {times}; 95 %: {ends})")
+            format!("{neither}, within the accuracy of this run (ratio {at}{times}; 95 %: {ends})")
         }
         ComparisonVerdict::TooFew => {
             let what = match metric {
-                Metric::Rate => format!("about {times} times as fast"),
+                Metric::Rate if bound == Bound::Exact => format!("about {times} times as fast"),
+                Metric::Rate => format!("{at}{times} times as fast"),
                 Metric::Cpu => format!("cost about {times} times as much CPU per request"),
             };
             let seen = match found.values {
@@ -228,18 +254,22 @@ fn why_not(sides: [&RowSummary<'_>; 2], summary: &Summary<'_>) -> String {
 /// Returns the answer without a comparison: the fastest and the slowest row.
 pub(super) fn without_question(summary: &Summary<'_>) -> String {
     let all: Vec<&Row> = summary.rows.iter().map(|row| row.row).collect();
-    let mut rates: Vec<(f64, &Row)> =
-        summary.rows.iter().filter_map(|row| Some((row.rps()?.median, row.row))).collect();
+    let mut rates: Vec<(f64, &RowSummary<'_>)> =
+        summary.rows.iter().filter_map(|row| Some((row.rps()?.median, row))).collect();
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let rate = |(rps, row): &(f64, &RowSummary<'_>)| {
+        format!("{}{}", Bound::of_rate(row).words(), number(*rps))
+    };
+    let name = |(_, row): &(f64, &RowSummary<'_>)| label(row.row, &all);
     match rates.as_slice() {
         [] => "There is no valid measurement.".to_owned(),
-        [(rps, row)] => format!("{}: {} requests/s.", label(row, &all), number(*rps)),
-        [(low, slowest), .., (high, fastest)] => format!(
+        [only] => format!("{}: {} requests/s.", name(only), rate(only)),
+        [slowest, .., fastest] => format!(
             "From {} requests/s ({}) to {} ({}).",
-            number(*low),
-            label(slowest, &all),
-            number(*high),
-            label(fastest, &all)
+            rate(slowest),
+            name(slowest),
+            rate(fastest),
+            name(fastest)
         ),
     }
 }

@@ -43,7 +43,6 @@ pub(super) enum Bottleneck {
 
 /// Determines the bottleneck of one measurement on a machine with `cpus`.
 pub(super) fn bottleneck_of(run: &Run<'_>, row: &Row, cpus: u32) -> Bottleneck {
-    let window_s = run.load.window_s;
     if run.load.generator_limited {
         return Bottleneck::Generator;
     }
@@ -51,15 +50,15 @@ pub(super) fn bottleneck_of(run: &Run<'_>, row: &Row, cpus: u32) -> Bottleneck {
         return Bottleneck::Nothing { asked };
     }
     let tiers = &run.of.tiers;
-    let Some(used) = run.cores(|_| true) else { return Bottleneck::Unknown };
+    let Some(used) = run.cores(cpus) else { return Bottleneck::Unknown };
     for kind in [TierKind::Service, TierKind::Proxy, TierKind::Database] {
         let of_part: Vec<&Tier> = tiers.iter().filter(|tier| tier.kind == kind).collect();
-        let full = at_limit(&of_part, window_s);
+        let full = at_limit(&of_part, run);
         if !full.is_empty() {
             return Bottleneck::OwnLimit {
                 kind,
                 names: full.iter().map(|tier| tier.name.clone()).collect(),
-                used: full.iter().map(|tier| tier.cpu_s / window_s).sum(),
+                used: full.iter().map(|tier| run.tier_cores(tier)).sum(),
                 of: full.iter().filter_map(|tier| tier.limit_cores).sum(),
                 all: full.len() == of_part.len(),
             };
@@ -69,7 +68,7 @@ pub(super) fn bottleneck_of(run: &Run<'_>, row: &Row, cpus: u32) -> Bottleneck {
         return Bottleneck::AllCpus { used, of: cpus };
     }
     let one = tiers.iter().find(|tier| {
-        tier.kind != TierKind::Generator && cpus > 1 && ONE_CORE.contains(&(tier.cpu_s / window_s))
+        tier.kind != TierKind::Generator && cpus > 1 && ONE_CORE.contains(&run.tier_cores(tier))
     });
     match one {
         Some(tier) => Bottleneck::OneCore { kind: tier.kind, name: tier.name.clone() },
@@ -93,29 +92,29 @@ fn at_most(used: f64, of: f64) -> String {
 
 /// Returns the groups of a tier that used up their limits; if none did, those throttled for most of
 /// their active time.
-fn at_limit<'a>(tiers: &[&'a Tier], window_s: f64) -> Vec<&'a Tier> {
+fn at_limit<'a>(tiers: &[&'a Tier], run: &Run<'_>) -> Vec<&'a Tier> {
     let chosen = |keep: &dyn Fn(&Tier) -> bool| {
         tiers.iter().copied().filter(|tier| keep(tier)).collect::<Vec<_>>()
     };
     let full = chosen(&|tier| {
-        tier.limit_cores.is_some_and(|limit| tier.cpu_s / window_s >= limit * AT_LIMIT)
+        tier.limit_cores.is_some_and(|limit| run.tier_cores(tier) >= limit * AT_LIMIT)
     });
     if !full.is_empty() {
         return full;
     }
-    chosen(&|tier| tier.throttled.is_some_and(|share| share >= THROTTLED) && works(tier, window_s))
+    chosen(&|tier| tier.throttled.is_some_and(|share| share >= THROTTLED) && works(tier, run))
 }
 
 /// Returns whether a group used enough of its limit for throttling to matter.
-fn works(tier: &Tier, window_s: f64) -> bool {
-    tier.limit_cores.is_none_or(|limit| tier.cpu_s / window_s >= limit * WORKS)
+fn works(tier: &Tier, run: &Run<'_>) -> bool {
+    tier.limit_cores.is_none_or(|limit| run.tier_cores(tier) >= limit * WORKS)
 }
 
 /// Returns whether any CPU limit can be the bottleneck, by its usage.
 pub(super) fn any_limit_counts(run: &Run<'_>) -> bool {
     let mut limited = run.of.tiers.iter().filter(|tier| tier.limit_cores.is_some()).peekable();
     // Limits set by the service itself or outside the lab are not known here.
-    limited.peek().is_none() || limited.any(|tier| works(tier, run.load.window_s))
+    limited.peek().is_none() || limited.any(|tier| works(tier, run))
 }
 
 /// Returns the name of a tier for a sentence.

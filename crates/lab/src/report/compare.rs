@@ -2,6 +2,7 @@
 
 use hotrow_measure::statistics::{self, Comparison, ComparisonVerdict, VALUES_MIN};
 
+use super::bounds::Bound;
 use super::sections::{Section, sections};
 use super::summary::{RowState, RowSummary, SEED, Summary};
 use super::verdict as limits;
@@ -129,6 +130,8 @@ struct Pair<'a> {
     a: &'a RowSummary<'a>,
     b: Option<&'a RowSummary<'a>>,
     found: Option<Comparison>,
+    /// Bound of the ratio.
+    bound: Bound,
     /// Bottleneck in a few words; empty without a measurement.
     limited: String,
 }
@@ -145,7 +148,8 @@ impl<'a> Pair<'a> {
             (Some(a), Some(b)) if a != b => format!("A: {a}; B: {b}"),
             (a, b) => a.or(b).unwrap_or_default(),
         };
-        Self { a, b, found, limited }
+        let bound = b.map_or(Bound::Exact, |b| Bound::of_ratio(b, a));
+        Self { a, b, found, bound, limited }
     }
 }
 
@@ -155,12 +159,15 @@ struct Counts {
     slower: usize,
     alike: usize,
     few: usize,
+    /// The generator was the limit, so that the measured difference shows none of the services.
+    bounded: usize,
     none: usize,
 }
 
 impl Counts {
     fn add(&mut self, pair: &Pair<'_>) {
         let count = match pair.found.map(|found| found.verdict) {
+            Some(verdict) if !pair.bound.supports(verdict) => &mut self.bounded,
             Some(ComparisonVerdict::Faster) => &mut self.faster,
             Some(ComparisonVerdict::Slower) => &mut self.slower,
             Some(ComparisonVerdict::NoDifferenceShown) => &mut self.alike,
@@ -171,7 +178,7 @@ impl Counts {
     }
 
     fn sentence(&self) -> String {
-        let Self { faster, slower, alike, few, none } = *self;
+        let Self { faster, slower, alike, few, bounded, none } = *self;
         let judged = faster + slower + alike;
         let rows = |n: usize| if n == 1 { "1 row".to_owned() } else { format!("{n} rows") };
         let mut parts = Vec::new();
@@ -186,6 +193,12 @@ impl Counts {
         }
         if few > 0 {
             parts.push(format!("For {} there are too few rounds.", rows(few)));
+        }
+        if bounded > 0 {
+            parts.push(format!(
+                "For {} the generator was the limit, so that no difference can be shown.",
+                rows(bounded)
+            ));
         }
         if none > 0 {
             parts.push(format!(
@@ -219,15 +232,20 @@ fn warnings(a: &Results, b: &Results) -> Vec<String> {
 
 fn table(section: &Section<'_>, rows: &[Pair<'_>]) -> Table {
     let row = |pair: &Pair<'_>| {
-        let said = pair.found.map_or_else(Cell::none, |found| Cell::plain(verdict(&found)));
+        let said =
+            pair.found.map_or_else(Cell::none, |found| Cell::plain(verdict(&found, pair.bound)));
         vec![
             Cell::plain(section.label(pair.a.row)),
             rate(Some(pair.a)),
             rate(pair.b),
-            pair.found.map_or_else(Cell::none, |found| Cell {
-                style: CellStyle::Strong,
-                ..super::rates::ratio_cell(&found)
-            }),
+            match pair.found {
+                Some(_) if pair.bound == Bound::Unknown => Cell::quiet("not known"),
+                Some(found) => Cell {
+                    style: CellStyle::Strong,
+                    ..super::rates::ratio_cell(&found, pair.bound)
+                },
+                None => Cell::none(),
+            },
             said,
             if pair.limited.is_empty() { Cell::none() } else { Cell::plain(pair.limited.clone()) },
         ]
@@ -253,10 +271,15 @@ fn table(section: &Section<'_>, rows: &[Pair<'_>]) -> Table {
 }
 
 /// Describes the verdict in a few words.
-fn verdict(found: &Comparison) -> String {
+fn verdict(found: &Comparison, bound: Bound) -> String {
     match found.verdict {
-        ComparisonVerdict::Faster => format!("{} faster", percent(found.ratio - 1.0)),
-        ComparisonVerdict::Slower => format!("{} slower", percent(1.0 - found.ratio)),
+        _ if bound == Bound::Unknown => "not known: the generator was the limit of both".to_owned(),
+        ComparisonVerdict::Faster => {
+            format!("{}{} faster", bound.words(), percent(found.ratio - 1.0))
+        }
+        ComparisonVerdict::Slower => {
+            format!("{}{} slower", bound.inverse().words(), percent(1.0 - found.ratio))
+        }
         ComparisonVerdict::NoDifferenceShown => "no difference shown".to_owned(),
         ComparisonVerdict::TooFew => "too few rounds".to_owned(),
     }
@@ -266,7 +289,9 @@ fn rate(row: Option<&RowSummary<'_>>) -> Cell {
     match row.map(|row| (&row.state, row.rps())) {
         Some((RowState::Failed(_), _)) => Cell::failed(),
         Some((_, Some(rps))) => {
-            Cell { detail: ends(&rps, number), ..Cell::plain(number(rps.median)) }
+            let sign = row.map_or("", |row| Bound::of_rate(row).sign());
+            let detail = ends(&rps, number);
+            Cell { detail, ..Cell::plain(format!("{sign}{}", number(rps.median))) }
         }
         Some((_, None)) | None => Cell::quiet("not measured"),
     }
@@ -278,7 +303,11 @@ fn bars(section: &Section<'_>, rows: &[Pair<'_>]) -> Bars {
         .map(|pair| Bar {
             label: section.label(pair.a.row),
             value: pair.found.map(|found| found.ratio),
-            words: pair.found.map_or_else(|| "–".to_owned(), |found| ratio(found.ratio)),
+            words: match pair.found {
+                Some(_) if pair.bound == Bound::Unknown => "not known".to_owned(),
+                Some(found) => format!("{}{}", pair.bound.sign(), ratio(found.ratio)),
+                None => "–".to_owned(),
+            },
             whisker: pair
                 .found
                 .filter(|found| found.values > 1)

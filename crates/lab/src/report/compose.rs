@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::labels::label;
 use super::sections::sections;
 use super::summary::{RowState, Summary};
-use super::{answer, latency, rates, tiers};
+use super::{answer, busy, latency, rates, tiers};
 use crate::results::{Results, Row};
 use hotrow_report::document::{Block, Document};
 use hotrow_report::numbers::{bytes, date, grouped, number, percent};
@@ -33,7 +33,8 @@ pub fn document(results: &Results) -> Document {
 
 fn opening(summary: &Summary<'_>) -> Vec<Block> {
     let about = &summary.results.experiment;
-    let mut blocks = Vec::new();
+    let mut blocks: Vec<Block> =
+        busy::warning(summary.results).into_iter().map(Block::Warning).collect();
     if !about.question.trim().is_empty() {
         blocks.push(Block::Question(about.question.clone()));
     }
@@ -133,6 +134,8 @@ fn method(summary: &Summary<'_>) -> Vec<Block> {
         "CPU limits".to_owned(),
         host.cpu_limits.clone().unwrap_or_else(|| "none".to_owned()),
     ));
+    facts.extend(host.cpu_weights.clone().map(|weights| ("CPU weights".to_owned(), weights)));
+    facts.extend(busy::others(results).map(|used| ("Other processes".to_owned(), used)));
     let length = results.duration_s.map_or_else(String::new, |s| format!(", {} s each", number(s)));
     facts.push((
         "Rounds".to_owned(),

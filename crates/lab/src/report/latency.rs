@@ -38,13 +38,14 @@ fn table(section: &Section<'_>) -> Table {
         columns.push(Column::words("Published"));
     }
     let row = |row: &RowSummary<'_>| {
-        let figure = |of: &Percentile| match (&row.state, row.median(|run| of(run.load))) {
-            (RowState::Failed(_), _) => Cell::failed(),
-            (_, Some(us)) => Cell::plain(micros(us)),
-            (_, None) => Cell::none(),
-        };
+        let figure =
+            |(name, of): &(&str, Percentile)| match (&row.state, row.median(|run| of(run.load))) {
+                (RowState::Failed(_), _) => Cell::failed(),
+                (_, Some(us)) => Cell::plain(format!("{}{}", lower_bound(row, name), micros(us))),
+                (_, None) => Cell::none(),
+            };
         let mut cells = vec![Cell::plain(section.label(row.row))];
-        cells.extend(PERCENTILES.iter().map(|(_, of)| figure(of)));
+        cells.extend(PERCENTILES.iter().map(figure));
         if has_published {
             let more: Vec<String> = row
                 .row
@@ -61,10 +62,27 @@ fn table(section: &Section<'_>) -> Table {
         columns,
         rows: section.rows().map(row).collect(),
         groups: section.breaks(),
-        foot: vec![
-            "From a request's intended time to its response; medians over the rounds.".to_owned(),
-        ],
+        foot: foot(section),
     }
+}
+
+/// Returns the mark of a percentile that is a lower bound in any round: the median may be larger.
+fn lower_bound(row: &RowSummary<'_>, name: &str) -> &'static str {
+    let bound = |run: &Run<'_>| run.load.lower_bounds.iter().any(|bound| bound == name);
+    if row.runs().iter().any(bound) { "≥ " } else { "" }
+}
+
+fn foot(section: &Section<'_>) -> Vec<String> {
+    let mut foot =
+        vec!["From a request's intended time to its response; medians over the rounds.".to_owned()];
+    if section.rows().flat_map(RowSummary::runs).any(|run| run.load.unbounded > 0) {
+        foot.push(
+            "≥: a lower bound, because requests without the expected response are behind it. \
+             Curves end before these."
+                .to_owned(),
+        );
+    }
+    foot
 }
 
 /// Returns one plot of all rows, or one per group if there are too many.
@@ -93,6 +111,36 @@ fn plot(section: &Section<'_>, rows: &[&RowSummary<'_>]) -> Option<Lines> {
     (!lines.is_empty()).then(|| latency_percentiles(title, description, lines))
 }
 
+/// Returns the curve of a run, without the requests of which only lower bounds are known.
 fn points(run: &Run<'_>) -> Vec<(f64, f64)> {
-    latency_curve(&run.load.distribution)
+    let distribution = &run.load.distribution;
+    let all = distribution.last().map_or(0, |(_, requests)| *requests);
+    let known = all.saturating_sub(run.load.unbounded);
+    let mut points = latency_curve(distribution);
+    let answered = distribution.iter().filter(|(_, requests)| (1..=known).contains(requests));
+    points.truncate(answered.count());
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::summary::Summary;
+    use super::super::tests::fixture;
+    use super::*;
+
+    #[test]
+    fn a_curve_ends_before_requests_without_a_response() {
+        let shown = |unbounded: u64| {
+            let mut results = fixture::results(1);
+            let load = results.measurements[0].load.as_mut().unwrap();
+            load.distribution = vec![(10.0, 50), (20.0, 90), (30.0, 100)];
+            load.unbounded = unbounded;
+            let summary = Summary::of(&results);
+            points(&summary.row("direct/date/1").unwrap().runs()[0])
+        };
+        assert_eq!(shown(0), [(0.495, 10.0), (0.895, 20.0), (0.995, 30.0)]);
+        assert_eq!(shown(10), [(0.495, 10.0), (0.895, 20.0)]);
+        assert_eq!(shown(20), [(0.495, 10.0)]);
+        assert!(shown(100).is_empty());
+    }
 }

@@ -2,6 +2,7 @@
 
 use hotrow_measure::statistics::{Comparison, ComparisonVerdict, Spread, VALUES_MIN};
 
+use super::bounds::Bound;
 use super::labels::{Property, common, distinguishing};
 use super::sections::Section;
 use super::summary::{RowState, RowSummary, Summary};
@@ -94,7 +95,11 @@ fn foot(section: &Section<'_>) -> Vec<String> {
         ),
     });
     if section.rows().any(RowSummary::generator_limited) {
-        foot.push("≥: the generator was the limit, so the rate is a lower bound.".to_owned());
+        foot.push(
+            "≥ and ≤: the generator was the limit, so that a rate is a lower bound, and a ratio \
+             a bound, or not known if it was the limit of both rows."
+                .to_owned(),
+        );
     }
     foot
 }
@@ -103,7 +108,7 @@ fn rate(row: &RowSummary<'_>) -> Cell {
     match (&row.state, row.rps()) {
         (RowState::Failed(_), _) => Cell::failed(),
         (RowState::Measured(_), Some(rps)) => {
-            let bound = if row.generator_limited() { "≥ " } else { "" };
+            let bound = Bound::of_rate(row).sign();
             Cell::strong(format!("{bound}{}", number(rps.median)), ends(&rps, number))
         }
         (RowState::Missing, _) | (RowState::Measured(_), None) => Cell::quiet("not measured"),
@@ -115,18 +120,23 @@ fn gain(section: &Section<'_>, row: &RowSummary<'_>) -> Cell {
     if base.row.id == row.row.id {
         return if row.runs().is_empty() { Cell::none() } else { Cell::quiet("1") };
     }
-    row.over(base, |run| Some(run.load.rps)).map_or_else(Cell::none, |found| ratio_cell(&found))
+    let bound = Bound::of_ratio(row, base);
+    row.over(base, |run| Some(run.load.rps))
+        .map_or_else(Cell::none, |found| ratio_cell(&found, bound))
 }
 
 /// Returns a cell with a ratio and its interval.
-pub(super) fn ratio_cell(found: &Comparison) -> Cell {
+pub(super) fn ratio_cell(found: &Comparison, bound: Bound) -> Cell {
+    if bound == Bound::Unknown {
+        return Cell::quiet("not known");
+    }
     let ends = ratio_ends(
         found.low,
         found.high,
         if found.verdict == ComparisonVerdict::TooFew { " … " } else { " – " },
     );
     let detail = if found.values > 1 { ends } else { String::new() };
-    Cell { text: ratio(found.ratio), detail, ..Cell::default() }
+    Cell { text: format!("{}{}", bound.sign(), ratio(found.ratio)), detail, ..Cell::default() }
 }
 
 fn published_ratio(section: &Section<'_>, row: &RowSummary<'_>) -> Option<f64> {

@@ -2,7 +2,7 @@
 
 use hotrow_measure::statistics::{self, Comparison, Estimate};
 
-use crate::results::{Load, Measurement, Results, Row, TierKind};
+use crate::results::{Load, Measurement, Results, Row, Tier, TierKind};
 
 /// Seed of every bootstrap, so that equal results give equal reports.
 pub(super) const SEED: u64 = 0x407;
@@ -182,10 +182,22 @@ impl Run<'_> {
         found.map(|(_, value, unit)| (*value, unit.as_str()))
     }
 
-    /// Returns the cores in use by the tiers that `keep` selects.
-    pub(super) fn cores(&self, keep: impl Fn(TierKind) -> bool) -> Option<f64> {
-        let cpu_s: f64 =
-            self.of.tiers.iter().filter(|tier| keep(tier.kind)).map(|tier| tier.cpu_s).sum();
-        (self.load.window_s > 0.0 && !self.of.tiers.is_empty()).then(|| cpu_s / self.load.window_s)
+    /// Returns the cores that a process group used. Its CPU time was counted until the last
+    /// response, which is longer than the window; the generator's within the window.
+    pub(super) fn tier_cores(&self, tier: &Tier) -> f64 {
+        let window_s = self.load.window_s;
+        let interval_s = match self.of.machine {
+            Some(machine) if tier.kind != TierKind::Generator => machine.interval_s.max(window_s),
+            _ => window_s,
+        };
+        tier.cpu_s / interval_s
+    }
+
+    /// Returns the cores in use by all tiers, at most those of the machine: ticks of the kernel's
+    /// clock round.
+    pub(super) fn cores(&self, cpus: u32) -> Option<f64> {
+        let used: f64 = self.of.tiers.iter().map(|tier| self.tier_cores(tier)).sum();
+        let used = if cpus > 0 { used.min(f64::from(cpus)) } else { used };
+        (self.load.window_s > 0.0 && !self.of.tiers.is_empty()).then_some(used)
     }
 }

@@ -72,7 +72,7 @@ fn cpu(summary: &Summary<'_>, section: &Section<'_>) -> Table {
                 .iter()
                 .map(|kind| figure(row.median(|run| run.cpu_us_per_request(*kind)), number)),
         );
-        cells.push(figure(row.median(|run| run.cores(|_| true)), cores));
+        cells.push(figure(row.median(|run| run.cores(summary.results.host.cpus)), cores));
         cells.push(figure(row.median(|run| memory(run.of)), bytes));
         cells.push(match (&row.state, verdict::of(row, summary.results.host.cpus)) {
             (RowState::Failed(_), _) => Cell::failed(),

@@ -149,7 +149,7 @@ fn vote<'a>(run: &Run<'a>, row: &Row, cpus: u32) -> Vote<'a> {
 
 /// Adds, if all CPUs were busy, whether other processes used them.
 fn with_others(words: &str, run: &Run<'_>, cpus: u32) -> String {
-    match run.cores(|_| true).filter(|used| *used < f64::from(cpus) * MOST_OF_CPUS) {
+    match run.cores(cpus).filter(|used| *used < f64::from(cpus) * MOST_OF_CPUS) {
         Some(used) => {
             format!(
                 "{words}; deployment and generator used {} of {cpus} cores, other processes the \

@@ -1,7 +1,7 @@
 //! Figures of a measurement from samples. Pure, except for the generator's own memory.
 
 use hotrow_load::outcome::Outcome;
-use hotrow_load::stats::CensoredNs;
+use hotrow_load::stats::{CensoredNs, Timing};
 use hotrow_measure::histogram::Histogram;
 
 use super::deployment::Backend;
@@ -18,9 +18,7 @@ const POINT_PART: u64 = 9;
 
 /// Returns the generator's result.
 pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
-    let (counts, latency) = (&outcome.total.counts, &outcome.total.latency);
-    let us = |known: Option<CensoredNs>| known.map(|known| known.ns() as f64 / 1e3);
-    let at = |quantile| us(latency.quantile(quantile));
+    let counts = &outcome.total.counts;
     results::Load {
         window_s: outcome.window.as_secs_f64(),
         ok: counts.ok_in_window,
@@ -28,16 +26,34 @@ pub(super) fn load(outcome: &Outcome, verdict: String) -> results::Load {
         timeouts: counts.timeouts,
         rps: outcome.throughput_rps(),
         received_bytes: counts.bytes_received,
-        mean_us: us(latency.mean()),
-        p50_us: at(0.5),
-        p90_us: at(0.9),
-        p95_us: at(0.95),
-        p99_us: at(0.99),
-        p999_us: at(0.999),
-        max_us: us(latency.max()),
-        distribution: distribution(&latency.lower_bounds()),
         generator_limited: outcome.limit().is_generator(),
         verdict,
+        ..latencies(&outcome.total.latency)
+    }
+}
+
+/// Returns a result with latencies only. Quantiles among requests without the expected response are
+/// lower bounds.
+fn latencies(latency: &Timing) -> results::Load {
+    let mut lower_bounds = Vec::new();
+    let mut us = |name: &str, known: Option<CensoredNs>| {
+        if matches!(known, Some(CensoredNs::AtLeast(_))) {
+            lower_bounds.push(name.to_owned());
+        }
+        known.map(|known| known.ns() as f64 / 1e3)
+    };
+    results::Load {
+        mean_us: us("mean", latency.mean()),
+        p50_us: us("p50", latency.quantile(0.5)),
+        p90_us: us("p90", latency.quantile(0.9)),
+        p95_us: us("p95", latency.quantile(0.95)),
+        p99_us: us("p99", latency.quantile(0.99)),
+        p999_us: us("p99.9", latency.quantile(0.999)),
+        max_us: us("max", latency.max()),
+        lower_bounds,
+        unbounded: latency.unbounded_count(),
+        distribution: distribution(&latency.lower_bounds()),
+        ..results::Load::default()
     }
 }
 
@@ -130,6 +146,23 @@ mod tests {
         let median = points.iter().find(|(_, n)| *n >= 500_000).unwrap();
         assert!((450.0..620.0).contains(&median.0), "{median:?}");
         assert!(distribution(&Histogram::default()).is_empty());
+    }
+
+    #[test]
+    fn latencies_of_requests_without_a_response_are_lower_bounds() {
+        let mut timing = Timing::default();
+        (0..970).for_each(|_| timing.answered.record(1_000_000));
+        let exact = latencies(&timing);
+        assert!(exact.lower_bounds.is_empty() && exact.unbounded == 0, "{exact:?}");
+        timing.record_unbounded(50_000_000, 30);
+        let load = latencies(&timing);
+        assert_eq!(load.lower_bounds, ["mean", "p99", "p99.9", "max"]);
+        assert_eq!((load.unbounded, load.distribution.last().map(|(_, n)| *n)), (30, Some(1000)));
+        assert!(load.p95_us < Some(1_100.0) && load.p99_us > Some(49_000.0), "{load:?}");
+        // The kept form keeps the bounds too; older results have none.
+        let text = serde_json::to_string(&load).unwrap();
+        assert_eq!(serde_json::from_str::<results::Load>(&text).unwrap(), load);
+        assert!(!serde_json::to_string(&exact).unwrap().contains("bound"));
     }
 
     #[test]

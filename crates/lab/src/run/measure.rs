@@ -11,6 +11,7 @@ use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, StopCondition};
 use hotrow_load::run::{self as generator, Config, ExpectedStatus, RunError};
 
+use super::cpu_sample::CpuSample;
 use super::deployment::{Deployment, RunContext, stopped};
 use super::fault::{FaultPlan, FaultRun, LoadBegin};
 use super::metrics::Metrics;
@@ -18,7 +19,7 @@ use super::observe::{GENERATOR, Observation};
 use super::{answers, figures};
 use crate::experiment::{DeploymentSpec, Load, Planned, Service};
 use crate::results::{Measurement, Tier, TierKind};
-use crate::stage::{self, IoCounters, Stage, Usage};
+use crate::stage::{self, IoCounters, Stage};
 
 /// Time limit of a connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -40,10 +41,10 @@ pub(super) struct Subject<'a> {
 
 /// Usage and counts at one moment.
 struct UsageSample {
-    usages: Vec<Usage>,
     counts: Vec<Option<u64>>,
     metrics: Metrics,
     io: IoCounters,
+    cpu: CpuSample,
 }
 
 /// Measures a row on a running deployment; `None` if interrupted.
@@ -82,6 +83,7 @@ pub(super) fn empty(row: &str, round: u32) -> Measurement {
         figures: Vec::new(),
         findings: Vec::new(),
         observer_cpu_s: None,
+        machine: None,
     }
 }
 
@@ -102,7 +104,9 @@ fn load(
         config.plan.stop = load.stop_condition;
     }
     let mut observation = Observation::at(deployment);
-    let before = UsageSample::take(subject.service, deployment, stage)?;
+    // CPU time last before and first after the load: counts and metrics take CPU time too.
+    let before =
+        UsageSample::take(subject.service, deployment, || CpuSample::take(deployment, stage))?;
     let (outcome, seen, fault) = with_fault(subject, deployment, (stage, stop), |load_begin| {
         observation.during(load.stop_condition, |begin| {
             let mut on_begin = |at| {
@@ -112,21 +116,23 @@ fn load(
             generator::run_with_start_hook(&config, stop, &mut on_begin, &mut |_, _| {})
         })
     })?;
-    let killed = fault.as_ref().map(|fault| {
-        deployment.members[fault.member].process = fault.restarted.clone();
-        (fault.member, fault.killed)
-    });
     let outcome = outcome.map_err(|e| words(&e))?;
-    let mut after = UsageSample::take(subject.service, deployment, stage)?;
-    if let Some((member, killed)) = killed {
-        after.usages[member].cpu += killed.cpu;
-        after.usages[member].periods += killed.periods;
-        after.usages[member].throttled_periods += killed.throttled_periods;
+    if let Some(fault) = &fault {
+        deployment.members[fault.member].process = fault.restarted.clone();
     }
+    let mut cpu = CpuSample::take(deployment, stage);
+    if let Some(fault) = &fault {
+        let usage = &mut cpu.usages[fault.member];
+        usage.cpu += fault.killed.cpu;
+        usage.periods += fault.killed.periods;
+        usage.throttled_periods += fault.killed.throttled_periods;
+    }
+    let after = UsageSample::take(subject.service, deployment, || cpu)?;
     let io = after.io.since(&before.io);
     measurement.io = io;
     measurement.load = Some(figures::load(&outcome, (subject.verdict)(&outcome)));
-    measurement.tiers = tiers(deployment, &before, &after, &outcome);
+    measurement.tiers = tiers(deployment, &before.cpu, &after.cpu, &outcome);
+    measurement.machine = Some(after.cpu.rest_since(&before.cpu));
     let served: Option<Vec<u64>> = match &fault {
         Some(fault) => fault.served(&before.counts, &after.counts),
         None => before
@@ -277,7 +283,11 @@ fn threads(load: &Load, connections: usize) -> usize {
 }
 
 impl UsageSample {
-    fn take(service: &Service, deployment: &Deployment, stage: &Stage) -> Result<Self, String> {
+    fn take(
+        service: &Service,
+        deployment: &Deployment,
+        cpu: impl FnOnce() -> CpuSample,
+    ) -> Result<Self, String> {
         let counts = deployment
             .backends
             .iter()
@@ -287,15 +297,14 @@ impl UsageSample {
         for backend in &deployment.backends {
             metrics.merge(answers::metrics(service, backend)?);
         }
-        let usages = deployment.members.iter().map(|member| stage.usage(&member.process)).collect();
-        Ok(Self { usages, counts, metrics, io: stage::io() })
+        Ok(Self { counts, metrics, io: stage::io(), cpu: cpu() })
     }
 }
 
 fn tiers(
     deployment: &Deployment,
-    before: &UsageSample,
-    after: &UsageSample,
+    before: &CpuSample,
+    after: &CpuSample,
     outcome: &Outcome,
 ) -> Vec<Tier> {
     let mut tiers: Vec<Tier> = Vec::with_capacity(deployment.members.len() + 1);

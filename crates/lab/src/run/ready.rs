@@ -23,7 +23,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Reason a process is not ready.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadyError {
-    #[error("{name} {end}, before it was ready")]
+    #[error("{name} ended before it was ready: {end}")]
     Exited { name: String, end: String },
     #[error("{name} was not ready within {within:?}: {last}")]
     Late { name: String, within: Duration, last: String },

@@ -1,56 +1,13 @@
 //! Warnings about a run's results.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::experiment::{DeploymentSpec, Experiment, Load, Planned};
-use crate::results::{Measurement, Results, TierKind};
+use crate::experiment::Experiment;
+use crate::results::{Measurement, Results, Tier, TierKind};
 use crate::stage::Stage;
 
 /// Share of all CPUs from which generator and services competed for CPU time.
 const SHARED_SHARE: f64 = 0.9;
-
-/// Deployments and loads that are skipped, by index, each with its missing environment variable.
-pub(super) struct Skipped {
-    deployments: BTreeMap<usize, String>,
-    loads: BTreeMap<usize, String>,
-}
-
-impl Skipped {
-    pub(super) fn of(experiment: &Experiment, is_set: &dyn Fn(&str) -> bool) -> Self {
-        let missing = |(i, setup): (usize, &DeploymentSpec)| {
-            Some((i, setup.needs_env.iter().find(|name| !is_set(name))?.clone()))
-        };
-        let unnamed = |(i, load): (usize, &Load)| Some((i, load.missing_env.clone()?));
-        Self {
-            deployments: experiment.deployments.iter().enumerate().filter_map(missing).collect(),
-            loads: experiment.loads.iter().enumerate().filter_map(unnamed).collect(),
-        }
-    }
-
-    pub(super) fn contains(&self, planned: &Planned) -> bool {
-        self.deployments.contains_key(&planned.deployment) || self.loads.contains_key(&planned.load)
-    }
-
-    /// Describes them, one sentence per variable.
-    pub(super) fn words(&self, experiment: &Experiment) -> Vec<String> {
-        let deployments = self
-            .deployments
-            .iter()
-            .map(|(i, variable)| (variable, &experiment.deployments[*i].name));
-        let loads = self.loads.iter().map(|(i, variable)| (variable, &experiment.loads[*i].name));
-        let mut names: BTreeMap<&String, Vec<&str>> = BTreeMap::new();
-        for (variable, name) in deployments.chain(loads) {
-            names.entry(variable).or_default().push(name);
-        }
-        let sentence = |(variable, names): (&String, Vec<&str>)| {
-            format!(
-                "Skipped because the environment variable {variable} is not set: {}.",
-                names.join(", ")
-            )
-        };
-        names.into_iter().map(sentence).collect()
-    }
-}
 
 /// Returns whether any deployment limits the CPU of a service.
 pub(super) fn limited(experiment: &Experiment) -> bool {
@@ -117,13 +74,19 @@ fn used(measurement: &Measurement, cpus: u32) -> f64 {
     if window_s <= 0.0 || cpus == 0 || !generator {
         return 0.0;
     }
-    measurement.tiers.iter().map(|tier| tier.cpu_s).sum::<f64>() / (window_s * f64::from(cpus))
+    // CPU time of the deployment is counted until the last response.
+    let interval_s =
+        measurement.machine.map_or(window_s, |machine| machine.interval_s.max(window_s));
+    let cores = |tier: &Tier| {
+        tier.cpu_s / if tier.kind == TierKind::Generator { window_s } else { interval_s }
+    };
+    measurement.tiers.iter().map(cores).sum::<f64>() / f64::from(cpus)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Load, Tier};
+    use crate::results::{Load, MachineUse};
 
     fn measurement(service_s: f64, generator_s: f64) -> Measurement {
         let tier = |kind, cpu_s| Tier {
@@ -148,5 +111,9 @@ mod tests {
         // The generator alone shares with no process; without a load there is nothing to report.
         assert!(used(&measurement(4.0, 0.0), 2) < SHARED_SHARE);
         assert!(used(&Measurement { load: None, ..measurement(4.0, 1.0) }, 2) < SHARED_SHARE);
+        // The service worked on after the window of 2 s, for another 2 s.
+        let machine = Some(MachineUse { interval_s: 4.0, ..MachineUse::default() });
+        let long = Measurement { machine, ..measurement(5.2, 1.0) };
+        assert_eq!(used(&long, 2), (5.2 / 4.0 + 0.5) / 2.0);
     }
 }

@@ -17,6 +17,29 @@ const EMPTY_WAIT: Duration = Duration::from_secs(2);
 /// Polling interval for that.
 const EMPTY_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
+/// CPU weight of a group against its siblings: the groups and processes of its parent folder.
+/// A group weighs as much as one ordinary process by default, however many processes it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// All processes of the deployment together: the kernel's maximum.
+    Deployment,
+    /// A quarter of that, as a generator of one process has beside a deployment of four.
+    Generator,
+}
+
+impl Weight {
+    /// Returns the value in the unit of the interface: `cpu.shares` of v1, of which an ordinary
+    /// process has 1024, and `cpu.weight` of v2, of which it has 100.
+    pub(super) fn value(self, version: Version) -> u32 {
+        match (self, version) {
+            (Self::Deployment, Version::V1) => 262_144,
+            (Self::Generator, Version::V1) => 262_144 / 4,
+            (Self::Deployment, Version::V2) => 10_000,
+            (Self::Generator, Version::V2) => 10_000 / 4,
+        }
+    }
+}
+
 /// A folder where groups may be possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
@@ -123,6 +146,45 @@ impl Group {
                 write(&self.folder.join("cpu.cfs_quota_us"), &quota.to_string())
             }
         }
+    }
+
+    /// Creates a group beside this one, under the same parent.
+    pub(super) fn sibling(&self, suffix: &str) -> io::Result<Self> {
+        let mut name = self.folder.file_name().unwrap_or_default().to_owned();
+        name.push(suffix);
+        let folder = self.folder.with_file_name(name);
+        std::fs::create_dir(&folder)?;
+        Ok(Self { version: self.version, folder })
+    }
+
+    /// Sets its weight against its siblings. The limits of its children are unaffected.
+    pub(super) fn set_weight(&self, weight: Weight) -> io::Result<()> {
+        let file = match self.version {
+            Version::V1 => "cpu.shares",
+            Version::V2 => "cpu.weight",
+        };
+        write(&self.folder.join(file), &weight.value(self.version).to_string())
+    }
+
+    /// Moves a process and all its threads into the group.
+    pub(super) fn add(&self, pid: u32) -> io::Result<()> {
+        write(&self.procs_file(), &pid.to_string())
+    }
+
+    /// Moves all its processes to another group's file; one that has ended is gone anyway.
+    pub(super) fn move_processes(&self, procs_file: &Path) {
+        for pid in self.processes() {
+            let _ = write(procs_file, &pid.to_string());
+        }
+    }
+
+    /// Removes it if no process is in it.
+    pub(super) fn remove_if_empty(&self) {
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.version
     }
 
     pub(super) fn processes(&self) -> Vec<u32> {

@@ -1,5 +1,7 @@
 //! The machine and its global counters.
 
+use std::time::Duration;
+
 use hotrow_diagnose::probe::{cpu, disk, interface, memory};
 use hotrow_diagnose::root::Root;
 
@@ -14,6 +16,16 @@ pub struct IoCounters {
     pub disk_read_bytes: u64,
     /// Written to block devices.
     pub disk_written_bytes: u64,
+}
+
+/// CPU time of the whole machine since boot, summed over its CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineCpu {
+    /// Used by processes: user and kernel mode. Interrupt work is not counted, because the
+    /// deployment's own network traffic causes most of it.
+    pub used: Duration,
+    /// Taken by the hypervisor while a process was runnable.
+    pub stolen: Duration,
 }
 
 /// Describes this machine; unavailable values are empty or 0. The caller adds the programs.
@@ -33,6 +45,7 @@ pub fn host() -> Host {
         kernel: words.join(" "),
         programs: Vec::new(),
         cpu_limits: None,
+        cpu_weights: None,
     }
 }
 
@@ -46,6 +59,21 @@ pub fn io() -> IoCounters {
     let net_sent_bytes =
         interfaces.iter().map(|interface| interface.sent.bytes).fold(0, u64::saturating_add);
     IoCounters { net_sent_bytes, disk_read_bytes, disk_written_bytes }
+}
+
+/// Reads the CPU time of the machine, in ticks of the kernel, mostly 10 ms; zero if unavailable.
+#[must_use]
+pub fn machine_cpu() -> MachineCpu {
+    let stat = Root::machine().parse(cpu::FILE, cpu::parse).unwrap_or_default();
+    let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
+    let time = |of: fn(&cpu::CpuTime) -> u64| {
+        let ticks = stat.cores.iter().map(|(_, core)| of(core)).fold(0, u64::saturating_add);
+        Duration::from_secs_f64(ticks as f64 / ticks_per_s as f64)
+    };
+    MachineCpu {
+        used: time(|core| core.user.saturating_add(core.nice).saturating_add(core.system)),
+        stolen: time(|core| core.steal),
+    }
 }
 
 impl IoCounters {
@@ -66,6 +94,19 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn the_machines_cpu_time_contains_that_of_this_process() {
+        let before = machine_cpu();
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let mut sum = 0_u64;
+        while machine_cpu().used.saturating_sub(before.used) < Duration::from_millis(50) {
+            (0..1_000_000_u64).for_each(|n| sum = std::hint::black_box(sum.wrapping_add(n)));
+            assert!(std::time::Instant::now() < until, "{before:?} {:?}", machine_cpu());
+        }
+        let after = machine_cpu();
+        assert!(after.stolen >= before.stolen);
+    }
 
     #[test]
     fn the_machine_is_described() {

@@ -1,15 +1,19 @@
 //! Remains of killed supervisors: groups named after them, and the processes in them.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotrow_diagnose::{cgroup, process};
+use hotrow_diagnose::cgroup::{self, Hierarchy};
+use hotrow_diagnose::process;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::cgroup::{Group, candidates};
 
 /// Prefix of every supervisor's folder.
 const PREFIX: &str = "hotrow-lab-";
+/// Suffix of the generator's group, beside the supervisor's folder.
+pub(super) const GENERATOR_SUFFIX: &str = "-generator";
 /// Time limit for killing the processes of one dead supervisor.
 const KILL_WAIT: Duration = Duration::from_secs(2);
 /// Polling interval for that.
@@ -22,13 +26,40 @@ pub(super) fn label(pid: u32) -> Option<String> {
     Some(format!("{PREFIX}{pid}-{began_ticks}-{}", namespace()?))
 }
 
+/// Returns the hierarchies of this process as they were before it was moved into a generator's
+/// group.
+pub(super) fn hierarchies() -> io::Result<Vec<Hierarchy>> {
+    let mut found = cgroup::hierarchies(Path::new("/"))?;
+    for hierarchy in &mut found {
+        hierarchy.own = outside(&hierarchy.own);
+    }
+    Ok(found)
+}
+
+fn outside(own: &Path) -> PathBuf {
+    let name = own.file_name().unwrap_or_default().to_string_lossy();
+    match own.parent() {
+        Some(parent) if name.starts_with(PREFIX) && name.ends_with(GENERATOR_SUFFIX) => {
+            parent.to_owned()
+        }
+        _ => own.to_owned(),
+    }
+}
+
 /// Kills and removes the remains of dead supervisors.
 pub(super) fn clear() {
-    let Ok(hierarchies) = cgroup::hierarchies(Path::new("/")) else { return };
+    let Ok(hierarchies) = hierarchies() else { return };
     for candidate in candidates(&hierarchies).0 {
         for (name, group) in Group::below(candidate.version, &candidate.parent) {
-            if namespace().is_some_and(|namespace| is_dead(&name, &namespace)) {
+            let supervisor = name.strip_suffix(GENERATOR_SUFFIX).unwrap_or(&name);
+            if !namespace().is_some_and(|namespace| is_dead(supervisor, &namespace)) {
+                continue;
+            }
+            if supervisor == name {
                 end(&group);
+            } else {
+                // Its process, a lab, may be alive, and is not the supervisor's to kill.
+                group.remove_if_empty();
             }
         }
     }
@@ -85,6 +116,18 @@ fn kill(pid: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_generators_group_is_not_taken_for_the_labs_own() {
+        for (own, expected) in [
+            ("/cg/user/hotrow-lab-1-2-3-generator", "/cg/user"),
+            ("/cg/user/hotrow-lab-1-2-3", "/cg/user/hotrow-lab-1-2-3"),
+            ("/cg/my-generator", "/cg/my-generator"),
+            ("/", "/"),
+        ] {
+            assert_eq!(outside(Path::new(own)), Path::new(expected));
+        }
+    }
 
     #[test]
     fn only_dead_supervisors_of_this_namespace_are_cleared() {

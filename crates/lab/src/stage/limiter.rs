@@ -1,14 +1,14 @@
 //! CPU limits on this machine, determined once: cgroup v2 or v1, else pinning, else none.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use hotrow_diagnose::cgroup::{self, CpuStat, Version};
+use hotrow_diagnose::cgroup::{CpuStat, Hierarchy, Version};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::cgroup::{Group, PERIOD, candidates, make};
+use super::cgroup::{Group, PERIOD, Weight, candidates, make};
 use super::pins::Pins;
 use super::supervise::Cgroups;
-use super::{CORES, Limits, launch, leftovers};
+use super::{CORES, Limits, Weights, launch, leftovers};
 
 /// Limits processes and assigns their groups.
 #[derive(Debug)]
@@ -17,6 +17,10 @@ pub(super) struct Limiter {
     /// Group hierarchy for counting, finding and killing, with any method: v2, unless `method` uses
     /// it.
     counter: Option<Group>,
+    /// The generator's group, beside that of the deployment.
+    generator: Option<Group>,
+    /// File through which the generator returns to the group it came from.
+    home: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -42,9 +46,10 @@ impl Limiter {
     /// Determines the method, and clears remains of dead supervisors. `label` names the folders.
     pub(super) fn new(label: &str, cgroups: Cgroups) -> (Self, Limits) {
         leftovers::clear();
-        let (found, mut reasons) = match (cgroups, cgroup::hierarchies(Path::new("/"))) {
+        let hierarchies = leftovers::hierarchies();
+        let (found, mut reasons) = match (cgroups, &hierarchies) {
             (Cgroups::Avoid, _) => (Vec::new(), vec!["cgroups are disabled".to_owned()]),
-            (Cgroups::Try, Ok(hierarchies)) => candidates(&hierarchies),
+            (Cgroups::Try, Ok(hierarchies)) => candidates(hierarchies),
             (Cgroups::Try, Err(error)) => {
                 (Vec::new(), vec![format!("the list of cgroups cannot be read: {error}")])
             }
@@ -64,8 +69,55 @@ impl Limiter {
         if let Some((Version::V2, _)) = limiting {
             counter = None;
         }
+        let home = limiting.as_ref().and_then(|(version, _)| {
+            let with_cpu = |hierarchy: &&Hierarchy| {
+                hierarchy.version == *version && hierarchy.controllers.iter().any(|c| c == "cpu")
+            };
+            let found = hierarchies.as_ref().ok()?.iter().find(with_cpu)?;
+            Some(found.own.join("cgroup.procs"))
+        });
         let (method, limits) = choose(limiting, &allowed_cpus(), &reasons);
-        (Self { method, counter }, limits)
+        (Self { method, counter, generator: None, home }, limits)
+    }
+
+    /// Gives the deployment's processes together the greatest weight against other processes of
+    /// the machine, and the generator, another process, a known part of it.
+    pub(super) fn weigh(&mut self, generator_pid: u32) -> Weights {
+        let Method::Group(base) = &self.method else {
+            return Weights::unset("there is no CPU cgroup to set them in");
+        };
+        if let Err(error) = base.set_weight(Weight::Deployment) {
+            return Weights::unset(&error.to_string());
+        }
+        let version = base.version();
+        let deployment = Weight::Deployment.value(version);
+        match self.generator_group(generator_pid) {
+            Ok(()) => Weights {
+                words: format!(
+                    "deployment {deployment}, generator {}, other processes {}",
+                    Weight::Generator.value(version),
+                    if version == Version::V1 { 1024 } else { 100 }
+                ),
+                warning: None,
+            },
+            Err(error) => Weights {
+                words: format!("deployment {deployment}, generator as other processes"),
+                warning: Some(format!(
+                    "The generator has the CPU weight of an ordinary process, so that other \
+                     processes of this machine can delay it ({error})."
+                )),
+            },
+        }
+    }
+
+    fn generator_group(&mut self, pid: u32) -> std::io::Result<()> {
+        let Method::Group(base) = &self.method else { return Ok(()) };
+        if self.generator.is_none() {
+            self.generator = Some(base.sibling(leftovers::GENERATOR_SUFFIX)?);
+        }
+        let Some(group) = &self.generator else { return Ok(()) };
+        group.set_weight(Weight::Generator)?;
+        group.add(pid)
     }
 
     /// Allocates the resources of a process that is about to start.
@@ -125,6 +177,10 @@ impl Limiter {
 
     /// Removes all created groups.
     pub(super) fn close(&self) {
+        if let (Some(generator), Some(home)) = (&self.generator, &self.home) {
+            generator.move_processes(home);
+            generator.remove();
+        }
         if let Method::Group(base) = &self.method {
             base.remove();
         }
@@ -221,7 +277,7 @@ mod tests {
     #[test]
     fn a_pinned_process_has_whole_cpus() {
         let (method, _) = choose(None, &[2, 3], &[]);
-        let mut limiter = Limiter { method, counter: None };
+        let mut limiter = Limiter { method, counter: None, generator: None, home: None };
         let allocation = limiter.admit("a", Some(0.25)).unwrap();
         assert_eq!((allocation.cpus.len(), allocation.limit_cores), (1, Some(1.0)));
         let free = limiter.admit("b", None).unwrap();
@@ -232,8 +288,23 @@ mod tests {
     }
 
     #[test]
+    fn weights_that_cannot_be_set_are_reported() {
+        let mut limiter =
+            Limiter { method: Method::Impossible, counter: None, generator: None, home: None };
+        let weights = limiter.weigh(std::process::id());
+        assert_eq!(weights.words, "not set: there is no CPU cgroup to set them in");
+        let warning = weights.warning.unwrap();
+        assert!(
+            warning.starts_with("The deployment has no CPU weight of its own")
+                && warning.contains("there is no CPU cgroup"),
+            "{warning}"
+        );
+    }
+
+    #[test]
     fn limits_out_of_range_are_refused() {
-        let mut limiter = Limiter { method: Method::Impossible, counter: None };
+        let mut limiter =
+            Limiter { method: Method::Impossible, counter: None, generator: None, home: None };
         for cores in [0.0, -1.0, f64::NAN, f64::INFINITY, 5000.0] {
             let error = limiter.admit("a", Some(cores)).unwrap_err();
             assert!(error.ends_with("must be between 0.01 and 1024"), "{error}");

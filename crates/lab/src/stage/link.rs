@@ -1,9 +1,11 @@
 //! The lab's end of the pipe to its supervisor.
 
 use std::io::{self, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hotrow_diagnose::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::message::{self, Request, Response};
@@ -41,6 +43,13 @@ impl Link {
             }),
             _ => Err(no_supervisor("it has no pipes".to_owned())),
         }
+    }
+
+    /// Returns the CPU time of the supervisor itself; zero if it has exited.
+    pub(super) fn supervisor_cpu(&self) -> Duration {
+        process::stat(Path::new("/proc"), self.supervisor.id())
+            .map(|stat| stat.cpu)
+            .unwrap_or_default()
     }
 
     /// Sends a request and waits for the response.

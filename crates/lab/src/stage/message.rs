@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, StopSignal, Usage};
+use super::{Limits, StopSignal, Usage, Weights};
 
 /// Longest message, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 1024 * 1024;
@@ -17,6 +17,8 @@ pub(super) const MESSAGE_BYTES_MAX: u64 = 1024 * 1024;
 pub(super) enum Request {
     /// Returns the CPU limits; the first request.
     Limits,
+    /// Sets the CPU weights of the deployment and of the generator.
+    Weigh { generator_pid: u32 },
     /// Starts a process.
     Start {
         name: String,
@@ -40,6 +42,8 @@ pub(super) enum Request {
 pub(super) enum Response {
     /// To [`Request::Limits`].
     Limits(Limits),
+    /// To [`Request::Weigh`].
+    Weights(Weights),
     /// To [`Request::Start`].
     Started { id: u32, pid: u32, limit_cores: Option<f64> },
     /// To [`Request::Stop`].

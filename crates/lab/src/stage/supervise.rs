@@ -118,6 +118,9 @@ impl Supervisor {
         };
         match request {
             Request::Limits => Response::Limits(self.limits.clone()),
+            Request::Weigh { generator_pid } => {
+                Response::Weights(self.limiter.weigh(generator_pid))
+            }
             Request::Start { name, argv, env, dir, log, cores } => self
                 .start(&Command { name, argv, env, dir, log, cores })
                 .unwrap_or_else(Response::Failed),

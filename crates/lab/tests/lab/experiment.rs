@@ -137,10 +137,24 @@ fn a_service_is_measured_directly_and_behind_nginx() {
     assert!(output_text.contains("4 of 4  "), "{output_text}");
     let results = run.results();
     assert_eq!(results["complete"], Value::Bool(true));
+    assert!(
+        output_text.contains("4 measurements, 2 rounds of 20 requests: about "),
+        "{output_text}"
+    );
+    // Weights are set, or a warning says why not.
+    let weights = results["host"]["cpu_weights"].as_str().expect("weights");
+    let warned = results["warnings"].to_string().contains("CPU weight");
+    assert!(weights.starts_with("deployment") || warned, "{weights}: {results:#}");
     let measurements = list(&results, "/measurements");
     assert_eq!(measurements.len(), 4, "{results:#}");
     for measurement in measurements {
         assert_eq!(measurement["failed"], Value::Null, "{measurement:#}");
+        let machine = &measurement["machine"];
+        assert!(
+            machine["interval_s"].as_f64() >= measurement["load"]["window_s"].as_f64()
+                && machine["others_cores"].as_f64() >= Some(0.0),
+            "{measurement:#}"
+        );
         let ok = &measurement["load"]["ok"];
         let backends = list(measurement, "/backends");
         assert!(ok.as_u64() > Some(0), "{measurement:#}");
@@ -354,7 +368,10 @@ fn invalid_files_are_refused_before_anything_starts() {
     let run = Run::new(&experiment("command = [\"x\"]\nredy = \"/\"", &format!("{DIRECT}{HELLO}")));
     let (code, output_text) = run.done(&[]);
     assert_eq!(code, Some(2), "{output_text}");
-    assert!(output_text.contains("test.toml:9: services.app.redy: unknown field"), "{output_text}");
+    assert!(
+        output_text.contains("test.toml:9: services.app.redy: unknown key; did you mean `ready`?"),
+        "{output_text}"
+    );
     assert!(!run.out().exists());
     let unknown = Command::new(env!("CARGO_BIN_EXE_hotrow-lab"))
         .args(["run", "w99"])

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use hotrow_diagnose::cgroup;
 use hotrow_diagnose::process::{self, Stat};
 use hotrow_lab::stage::{
     Command, LOG_BYTES_MAX, Process, Stage, StageError, StopSignal, free_port,
@@ -203,6 +204,56 @@ fn a_limit_covers_a_process_and_its_children() {
         shares.push(share);
         assert!(shares.len() < 10, "it never got its share: {shares:?} cores");
     }
+}
+
+/// Returns the folder of a process's CPU group, if it is one of ours.
+fn cpu_group(pid: u32) -> Option<PathBuf> {
+    let found = cgroup::hierarchies_of(Path::new("/"), &pid.to_string()).expect("its groups");
+    let with_cpu = found.into_iter().filter(|h| h.controllers.iter().any(|name| name == "cpu"));
+    with_cpu.map(|h| h.own).find(|own| own.to_string_lossy().contains("hotrow-lab-"))
+}
+
+fn weight_of(group: &Path) -> u64 {
+    let file = ["cpu.shares", "cpu.weight"].map(|name| group.join(name));
+    let text = file.iter().find_map(|file| std::fs::read_to_string(file).ok());
+    text.expect("a group has a weight").trim().parse().expect("a number")
+}
+
+#[test]
+fn weights_act_on_the_deployment_as_a_whole_and_on_the_generator() {
+    let mut fixture = StageFixture::new(&[]);
+    let mut generator = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let before = std::fs::read_to_string(format!("/proc/{}/cgroup", generator.id())).unwrap();
+    let weights = fixture.stage.weigh(generator.id()).unwrap();
+    let limited = Command { cores: Some(0.2), ..fixture.command(&["sleep", "1000"]) };
+    let service = fixture.stage.start(&limited).unwrap();
+    if weights.words.starts_with("deployment") && weights.warning.is_none() {
+        let own = cpu_group(service.pid).expect("a group of its own");
+        let deployment = own.parent().unwrap();
+        let beside = cpu_group(generator.id()).expect("a group of its own");
+        assert_eq!(beside.parent(), deployment.parent(), "weights act among siblings");
+        let [most, quarter, one] = [deployment, &beside, &own].map(weight_of);
+        assert!([262_144, 10_000].contains(&most), "{most}");
+        assert_eq!((quarter, weights.words.contains(&most.to_string())), (most / 4, true));
+        assert!(one < quarter, "a limit is a quota of the child, whose weight is the default");
+        // Closing returns the generator to where it was.
+        drop(fixture.stage);
+        let after = std::fs::read_to_string(format!("/proc/{}/cgroup", generator.id())).unwrap();
+        assert_eq!(after, before);
+        assert!(!beside.exists() && !deployment.exists());
+    } else {
+        assert!(weights.warning.is_some(), "{weights:?}");
+    }
+    generator.kill().unwrap();
+    generator.wait().unwrap();
+}
+
+#[test]
+fn weights_that_cannot_be_set_are_a_warning() {
+    let mut fixture = StageFixture::new(&["--no-cgroups"]);
+    let weights = fixture.stage.weigh(std::process::id()).unwrap();
+    assert!(weights.words.starts_with("not set: "), "{weights:?}");
+    assert!(weights.warning.unwrap().contains("other processes of this machine can take CPU"));
 }
 
 /// Returns the cores used in two seconds, the periods, and the throttled periods.

@@ -22,7 +22,7 @@ pub(super) fn deployments(raw: &File, folder: &Path, problems: &Problems) -> Vec
         if !names.insert(&deployment.name) {
             problems.refuse(
                 format!("deployments[{i}].name"),
-                format!("{:?} is there twice; names must differ", deployment.name),
+                format!("{:?} is defined twice; names must differ", deployment.name),
             );
         }
     }

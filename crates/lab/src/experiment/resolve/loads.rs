@@ -73,6 +73,10 @@ fn resolve(
             format!("must be between 1 and {CONNECTIONS_MAX}, not {wrong}"),
         );
     }
+    let mut listed = BTreeSet::new();
+    if let Some(twice) = connections.iter().find(|n| !listed.insert(**n)) {
+        problems.refuse(at("connections"), format!("{twice} is listed twice"));
+    }
     background_load(raw, load, &at("background_load"), problems);
     let (stop_condition, warmup) = stop_condition(load, defaults, &at, problems);
     let timeout =
@@ -103,7 +107,10 @@ fn resolve(
         cold: load.cold,
         fault: fault(load, stop_condition, &at, problems),
     };
-    if let Err(e) = resolved.requests("localhost") {
+    if !load.path.starts_with('/') {
+        let what = format!("must begin with a slash, as in {:?}, not {:?}", "/hello", load.path);
+        problems.refuse(at("path"), what);
+    } else if let Err(e) = resolved.requests("localhost") {
         problems.refuse(at("path"), e.to_string());
     }
     resolved
@@ -227,8 +234,10 @@ fn stop_condition(
     }
     if overrides.quick {
         warmup = warmup.min(QUICK_WARMUP);
-        let most = if load.fault.is_some() { QUICK_FAULT_DURATION } else { QUICK_DURATION };
-        stop_condition.duration = stop_condition.duration.map(|duration| duration.min(most));
+        if overrides.duration_s.is_none() {
+            let most = if load.fault.is_some() { QUICK_FAULT_DURATION } else { QUICK_DURATION };
+            stop_condition.duration = stop_condition.duration.map(|duration| duration.min(most));
+        }
         stop_condition.requests =
             stop_condition.requests.map(|requests| requests.min(QUICK_REQUESTS));
     }

@@ -54,12 +54,8 @@ pub(super) fn rows(
             }
             for connections in &load.connections {
                 let row = row(raw, deployment_index, deployment, load, *connections);
-                if !rows.all.insert(row.id.clone()) {
-                    problems.refuse(
-                        format!("loads[{load_index}].connections"),
-                        format!("{connections} is listed twice"),
-                    );
-                }
+                // Ids repeat only with names or connections that were refused already.
+                rows.all.insert(row.id.clone());
                 if overrides.only.is_empty() || overrides.only.contains(&deployment.name) {
                     rows.planned.push(Planned {
                         row,

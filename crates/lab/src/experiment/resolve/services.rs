@@ -35,11 +35,15 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
             "must name a program, as in [\"./my-service\", \"--port\", \"{port}\"]",
         );
     }
-    if service.prepare.iter().any(Vec::is_empty) {
-        problems.refuse(
-            at("prepare"),
-            "must be a list of commands, each a list that begins with a program",
-        );
+    for (key, commands) in
+        [("prepare", &service.prepare), ("needs_commands", &service.needs_commands)]
+    {
+        if commands.iter().any(|command| command.first().is_none_or(String::is_empty)) {
+            problems.refuse(
+                at(key),
+                "must be a list of commands, each a list that begins with a program",
+            );
+        }
     }
     if service.port == Some(0) {
         problems.refuse(at("port"), "must be between 1 and 65535; leave it out for any free one");
@@ -103,6 +107,7 @@ fn resolve(raw: &File, name: &str, service: &file::Service, problems: &Problems)
             .enumerate()
             .map(|(i, f)| figure(f, &at(&format!("figures[{i}]")), problems))
             .collect(),
+        needs_commands: service.needs_commands.clone(),
     }
 }
 

@@ -87,14 +87,22 @@ fn no_throughput(outcome: &Outcome) -> Cell {
 pub(super) fn published(results: &Results) -> Table {
     let columns = ["Published", "× published sequential", "Here", "× sequential here"];
     let row = |figure: &PublishedFigure| {
-        let ours = results.models.iter().find(|measured| measured.name == figure.model);
-        let here = ours.map_or(Cell::none(), |measured| match measured.throughput_tps {
-            Some(tps) => Cell::plain(format!("{}/s", numbers::grouped(tps))),
-            None => Cell::quiet(ended(&measured.outcome)),
+        let ours = results.models.iter().find(|measured| figure.model.is(measured));
+        let here = ours.map_or(Cell::none(), |measured| {
+            let (text, is_rate) = match measured.throughput_tps {
+                Some(tps) => (format!("{}/s", numbers::grouped(tps)), true),
+                None => (ended(&measured.outcome), false),
+            };
+            // A pool is named by its multiple of the cores here.
+            let text = match figure.model {
+                PublishedModel::Pool { .. } => format!("{text} ({})", measured.name),
+                PublishedModel::Named(_) => text,
+            };
+            if is_rate { Cell::plain(text) } else { Cell::quiet(text) }
         });
         let ratio = ours.and_then(|measured| ratio(results, measured));
         vec![
-            Cell::plain(figure.model),
+            Cell::plain(figure.model.words()),
             Cell::plain(figure.text),
             figure
                 .tps
@@ -109,7 +117,11 @@ pub(super) fn published(results: &Results) -> Table {
     Table {
         columns: columns_of("Model", &columns),
         rows: PUBLISHED.iter().map(row).collect(),
-        foot: vec!["The other models have no published figures.".to_owned()],
+        foot: vec![
+            "Pools are compared with the one of as many threads, which is another multiple of the \
+             cores here. The other models have no published figures."
+                .to_owned(),
+        ],
         ..Table::default()
     }
 }
@@ -229,11 +241,38 @@ fn count(count: u64) -> Cell {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models) struct PublishedFigure {
     /// The model here to which it compares.
-    pub(in crate::models) model: &'static str,
+    pub(in crate::models) model: PublishedModel,
     /// Its text form.
     text: &'static str,
     /// Requests per second; `None` for the run that died.
     tps: Option<f64>,
+}
+
+/// The model of a published figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::models) enum PublishedModel {
+    /// The model of this name.
+    Named(&'static str),
+    /// A pool of this many threads, whatever the number of cores.
+    Pool { threads: u64 },
+}
+
+impl PublishedModel {
+    fn is(self, measured: &Measured) -> bool {
+        match self {
+            Self::Named(name) => measured.name == name,
+            Self::Pool { threads } => {
+                measured.name.starts_with("pool-") && measured.threads == threads
+            }
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::Named(name) => name.to_owned(),
+            Self::Pool { threads } => format!("pool of {threads} threads"),
+        }
+    }
 }
 
 /// Middle of the published 4,104 to 4,235 requests/s.
@@ -241,13 +280,25 @@ const SEQUENTIAL_TPS: f64 = 4_170.0;
 
 /// All published figures.
 pub(in crate::models) const PUBLISHED: [PublishedFigure; 4] = [
-    PublishedFigure { model: "sequential", text: "4,104–4,235/s", tps: Some(SEQUENTIAL_TPS) },
     PublishedFigure {
-        model: super::super::THREAD_PER_REQUEST,
+        model: PublishedModel::Named("sequential"),
+        text: "4,104–4,235/s",
+        tps: Some(SEQUENTIAL_TPS),
+    },
+    PublishedFigure {
+        model: PublishedModel::Named(super::super::THREAD_PER_REQUEST),
         text: "died at 32,747 threads",
         tps: None,
     },
-    PublishedFigure { model: "batches-100", text: "3,881/s", tps: Some(3_881.0) },
-    // Eight threads on eight hardware threads.
-    PublishedFigure { model: "pool-1x", text: "29,575/s (8 threads)", tps: Some(29_575.0) },
+    PublishedFigure {
+        model: PublishedModel::Named("batches-100"),
+        text: "3,881/s",
+        tps: Some(3_881.0),
+    },
+    // One for each of eight hardware threads.
+    PublishedFigure {
+        model: PublishedModel::Pool { threads: 8 },
+        text: "29,575/s",
+        tps: Some(29_575.0),
+    },
 ];

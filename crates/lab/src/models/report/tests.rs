@@ -92,6 +92,7 @@ fn results() -> Results {
             died,
             finished("batches-100", 100, 25.0),
             finished("pool-100", 100, 1.6),
+            finished("pool-4x", 8, 3.0),
             finished("pool-1x", 2, 10.0),
             finished("async", 2, 1.25),
         ],
@@ -115,9 +116,13 @@ fn the_answer_is_first_and_a_died_run_has_no_throughput() {
     // No requests/s, no ratio, no distance to the floor.
     assert!(row.contains("died at 32,730 threads") && row.matches('–').count() == 3, "{row}");
     // The published ratio beside the one measured here.
-    let row = text.lines().filter(|line| line.trim().starts_with("pool-1x")).nth(1).unwrap();
+    let row = text.lines().find(|line| line.trim().starts_with("pool of 8 threads")).unwrap();
+    // 8 threads beside 8 threads, which is four for each core here.
     assert!(
-        row.contains("29,575/s (8 threads)") && row.contains("7.1") && row.trim().ends_with("2.0"),
+        row.contains("29,575/s")
+            && row.contains("7.1")
+            && row.contains("33,333/s (pool-4x)")
+            && row.trim().ends_with("6.7"),
         "{row}"
     );
     assert!(!text.contains("Note:"), "{text}");

@@ -2,8 +2,8 @@
 //! unusual names and failures.
 
 use super::results::{
-    Backend, Compare, ExperimentInfo, Finding, Host, Io, Load, Measurement, Results, Row, SCHEMA,
-    Tier, TierKind,
+    Backend, Compare, ExperimentInfo, Finding, Host, Io, Load, MachineUse, Measurement, Results,
+    Row, SCHEMA, Tier, TierKind,
 };
 
 /// Deterministic noise between −1 and 1.
@@ -208,6 +208,7 @@ fn host() -> Host {
             ("date service".to_owned(), "0.1.0".to_owned()),
         ],
         cpu_limits: Some("cgroup v1, period 10 ms".to_owned()),
+        cpu_weights: Some("deployment 262144, generator 65536".to_owned()),
     }
 }
 
@@ -274,6 +275,7 @@ fn measurement(deployment: &Deployment, load: usize, round: u32, noise: &mut Noi
         },
         findings: if *name == "direct" && connections > 1 { vec![throttled()] } else { Vec::new() },
         observer_cpu_s: Some(0.012),
+        machine: Some(MachineUse { interval_s: 5.0, others_cores: 0.02, stolen_cores: 0.0 }),
     }
 }
 

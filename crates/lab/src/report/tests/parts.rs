@@ -101,6 +101,133 @@ fn rows_at_the_same_rate_are_compared_by_cpu_time() {
     ));
 }
 
+/// Returns a report of five rounds in which the generator was the limit of these rows.
+fn generator_limited(rows: &[&str]) -> String {
+    let mut results = fixture::results(5);
+    for measurement in &mut results.measurements {
+        measurement.load.as_mut().unwrap().generator_limited =
+            rows.contains(&measurement.row.as_str());
+    }
+    markdown(&results)
+}
+
+#[test]
+fn a_ratio_of_a_bound_is_a_bound_in_the_answer_and_in_the_table() {
+    let (cached, three) = ("three backends, cache/date/6", "three backends/date/6");
+    let first = generator_limited(&[cached]);
+    assert!(first.contains("**Caching for one second makes the date at least 1"), "{first}");
+    assert!(first.contains("the true ratio may be larger."), "{first}");
+    let second = generator_limited(&[three]);
+    assert!(second.contains("**Caching for one second makes the date at most 1"), "{second}");
+    let row = |text: &str, start: &str| {
+        text.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned()
+    };
+    // The first row of the group, to which ratios are, is not limited.
+    let cells = row(&first, "| three backends, cache | nginx, published profile | 1 s in nginx");
+    assert!(!cells.contains('≥'), "one connection: {cells}");
+    let cells: Vec<&str> = first
+        .lines()
+        .filter(|line| line.starts_with("| three backends, cache |") && line.contains("| 6 |"))
+        .collect();
+    let cells: Vec<&str> = cells[0].split('|').map(str::trim).collect();
+    assert!(cells[6].starts_with("**≥ ") && cells[7].starts_with("≥ "), "{cells:?}");
+    let base = generator_limited(&["direct/date/6"]);
+    let line = base
+        .lines()
+        .find(|line| line.starts_with("| three backends, cache |") && line.contains("| 6 |"));
+    let cells: Vec<&str> = line.unwrap().split('|').map(str::trim).collect();
+    assert!(cells[6].starts_with("**7") && cells[7].starts_with("≤ "), "{cells:?}");
+}
+
+#[test]
+fn two_bounds_have_no_ratio_and_no_direction() {
+    let text = generator_limited(&["three backends, cache/date/6", "three backends/date/6"]);
+    let answer = text.lines().find(|line| line.starts_with("**Caching")).unwrap();
+    assert!(
+        answer.starts_with(
+            "**Caching for one second makes the date …: not known, because the generator was the \
+             limit of both: at least 7,"
+        ),
+        "{answer}"
+    );
+    assert!(!answer.contains("faster") && !answer.contains("times as fast"), "{answer}");
+    let text = generator_limited(&["three backends, cache/date/6", "direct/date/6"]);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("| three backends, cache |") && line.contains("| 6 |"));
+    let cells: Vec<&str> = line.unwrap().split('|').map(str::trim).collect();
+    assert_eq!(cells[7], "not known", "{cells:?}");
+}
+
+#[test]
+fn a_slower_bound_is_slower_by_at_most_that() {
+    let mut results = fixture::results(5);
+    results.experiment.compare.truncate(1);
+    let compare = &mut results.experiment.compare[0];
+    (compare.row, compare.with) = ("weights/date/6".to_owned(), "three backends/date/6".to_owned());
+    compare.claim = "Weights make it".to_owned();
+    for (limited, expected) in [
+        ("", "**Weights make it 48 % slower (0.52 times"),
+        ("weights/date/6", "**Weights make it at most 48 % slower (at least 0.52 times"),
+        ("three backends/date/6", "**Weights make it at least 48 % slower (at most 0.52 times"),
+    ] {
+        for measurement in &mut results.measurements {
+            let load = measurement.load.as_mut().unwrap();
+            load.generator_limited = measurement.row == limited;
+            match measurement.row.as_str() {
+                "weights/date/6" => load.rps = 390.0,
+                "three backends/date/6" => load.rps = 750.0,
+                _ => {}
+            }
+        }
+        let text = markdown(&results);
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    results.experiment.compare.clear();
+    for measurement in &mut results.measurements {
+        measurement.load.as_mut().unwrap().generator_limited = true;
+    }
+    let text = markdown(&results);
+    assert!(text.contains("**From at least 2") && text.contains(" to at least 7,"), "{text}");
+}
+
+#[test]
+fn lower_bounds_of_latencies_are_marked_and_end_a_curve() {
+    let mut results = fixture::results(5);
+    let of_row = |m: &&mut crate::results::Measurement| m.row == "direct/date/6";
+    let exact = markdown(&results);
+    assert!(!exact.contains("Curves end before these"), "{exact}");
+    for measurement in results.measurements.iter_mut().filter(of_row) {
+        let load = measurement.load.as_mut().unwrap();
+        // The slowest twentieth had no expected response.
+        (load.lower_bounds, load.unbounded) =
+            (["p99", "p99.9", "max"].map(str::to_owned).to_vec(), load.ok / 20);
+    }
+    let text = markdown(&results);
+    let row = text
+        .lines()
+        .filter(|line| line.starts_with("| direct, 6 connections |"))
+        .find(|line| line.contains(" ms "))
+        .unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    let marked: Vec<bool> = cells[2..8].iter().map(|cell| cell.starts_with("≥ ")).collect();
+    assert_eq!(marked, [false, false, false, true, true, true], "{row}");
+    assert!(text.contains("Curves end before these"), "{text}");
+}
+
+#[test]
+fn cores_in_use_are_those_of_the_machine_at_most() {
+    // Responses awaited after a window of 5 s: CPU time was counted for 20 s.
+    let words = limited(|r| {
+        service(r).cpu_s = 35.0;
+        r.measurements[0].machine.as_mut().unwrap().interval_s = 20.0;
+    });
+    assert!(words.starts_with("the CPUs of this machine (1.85 of 2 cores"), "{words}");
+    // Ticks round, and older results have no interval.
+    let words = limited(|r| (service(r).cpu_s, r.measurements[0].machine) = (18.0, None));
+    assert!(words.starts_with("the CPUs of this machine (2.00 of 2 cores"), "{words}");
+}
+
 #[test]
 fn a_repeated_round_counts_with_its_last_measurement() {
     let mut results = fixture::results(2);

@@ -76,6 +76,36 @@ fn a_group_that_cannot_be_joined_is_refused() {
 }
 
 #[test]
+fn weights_are_written_in_the_unit_of_the_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    for (version, file, deployment, generator) in [
+        (Version::V1, "cpu.shares", "262144", "65536"),
+        (Version::V2, "cpu.weight", "10000", "2500"),
+    ] {
+        let path = folder.path().join(file);
+        let group = Group { version, folder: folder.path().to_owned() };
+        assert!(group.set_weight(Weight::Deployment).is_err(), "{file} is not created");
+        for (weight, expected) in [(Weight::Deployment, deployment), (Weight::Generator, generator)]
+        {
+            std::fs::write(&path, "").unwrap();
+            group.set_weight(weight).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), expected, "{file}");
+        }
+    }
+}
+
+#[test]
+fn a_sibling_is_beside_the_group_and_has_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = Group { version: Version::V1, folder: folder.path().join("hotrow-lab-1-2-3") };
+    let sibling = base.sibling("-generator").unwrap();
+    assert_eq!(sibling.folder, folder.path().join("hotrow-lab-1-2-3-generator"));
+    assert!(sibling.add(1).is_err(), "an ordinary folder has no cgroup.procs");
+    sibling.remove_if_empty();
+    assert!(!sibling.folder.exists());
+}
+
+#[test]
 fn limits_become_valid_quotas() {
     assert_eq!(quota_and_period_us(0.25), (2500, 10_000));
     assert_eq!(quota_and_period_us(1.5), (15_000, 10_000));
