@@ -24,12 +24,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["measure"]),
     ("trial", &["diagnose", "load", "measure"]),
     ("verify", &["measure"]),
+    ("activity", &["diagnose", "trial", "verify"]),
     ("cli", &["load", "supervisor"]),
     ("reference", &[]),
     ("lab", &["cli", "diagnose", "load", "measure", "reference", "report", "supervisor", "trial"]),
     (
         "hotrow",
         &[
+            "activity",
             "admission",
             "cache",
             "cli",
@@ -92,6 +94,7 @@ const DATABASES: &[&str] = &[
     "mongodb",
 ];
 const DATABASE_KNOWERS: &[&str] = &[
+    "activity",
     "reference",
     "source-mongodb",
     "source-mysql",
