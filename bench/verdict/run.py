@@ -50,6 +50,8 @@ class Plants:
 
     def __init__(self, folder, goroutines):
         self.folder, self.goroutines, self.started = folder, goroutines, []
+        # Of the plant's database, if it has one.
+        self.database_url = None
 
     def start(self, command, port, environment=None, name="server"):
         name = f"{name}-{len(self.started)}"
@@ -98,6 +100,7 @@ class Plants:
         self.started.append(server)
         with postgres.Session(server.port) as session:
             session.run("CREATE TABLE one (n integer); INSERT INTO one VALUES (0)")
+        self.database_url = server.url
         return server.port
 
     def sql(self, statement):
@@ -123,6 +126,8 @@ class Folder:
 
 
 ROW_LOCK = "BEGIN; UPDATE one SET n = n + 1; SELECT pg_sleep(0.01); COMMIT"
+# Followed by the URL of the plant's database.
+ASKED = "--db-url"
 SORT = "SELECT sum(sqrt(n)) FROM generate_series(1, 20000) n"
 # All true: what is waited for is a database, and it takes the CPUs.
 COMPUTES = ["AllCpus", "Competitor", "External"]
@@ -186,12 +191,18 @@ PLANTS = {
     ),
     "postgresql, pg_sleep": (SLEEPS, lambda p: p.sql("SELECT pg_sleep(0.01)"), CLOSED),
     "postgresql, row lock": (["External"], lambda p: p.sql(ROW_LOCK), CLOSED),
+    "postgresql, row lock, asked": (
+        ["External"],
+        lambda p: p.sql(ROW_LOCK),
+        [*CLOSED, ASKED],
+    ),
     "postgresql, computes": (COMPUTES, lambda p: p.sql(SORT), CLOSED),
 }
 # Words that the evidence of a plant must contain.
 MUST_NAME = {
-    "postgresql, computes": "postgres",
-    "java, garbage collection": "garbage collection",
+    "postgresql, computes": ["postgres"],
+    "java, garbage collection": ["garbage collection"],
+    "postgresql, row lock, asked": ["wait for Lock (", "UPDATE one SET n = n + ?"],
 }
 
 
@@ -211,6 +222,8 @@ def load(binary, name, plants, args):
         url = f"http://127.0.0.1:{plant(plants)}/"
         paths = [option for option in options if option.startswith("?")]
         options = [option for option in options if option not in paths]
+        if ASKED in options:
+            options = [*options, plants.database_url]
         # Where every request fails there is no result: one in ten is answered.
         urls = [f"9*{url}"] + [f"1*{url}{path}" for path in paths] if paths else [url]
         command = [binary, "load", "--json", "-q", "-d", args.duration, *options]
@@ -226,7 +239,8 @@ def load(binary, name, plants, args):
     finding = verdict or diagnosis["findings"][0]
     conclusion = verdict and verdict["conclusion"]
     evidence = json.dumps(finding["evidence"] if not verdict else diagnosis["findings"])
-    right = finding["class"] in classes and MUST_NAME.get(name, "") in evidence
+    named = all(words in evidence for words in MUST_NAME.get(name, []))
+    right = finding["class"] in classes and named
     confident = finding["confidence"] > CONFIDENT or conclusion == "confirmed"
     one = {
         "plant": name,

@@ -9,6 +9,7 @@
 //! processes), [`cgroup`] (control groups), [`listeners`] (the process that listens on a port).
 
 pub mod cgroup;
+pub mod database;
 pub mod doctor;
 pub mod hypothesis;
 pub mod listeners;

@@ -21,9 +21,9 @@ pub struct Root {
 
 /// A probe that failed, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("/{file}: {why}")]
+#[error("{}{why}", place(file))]
 pub struct ProbeError {
-    /// The file, relative to the root folder.
+    /// The file, relative to the root folder; empty for a database.
     pub file: String,
     /// The reason.
     pub why: ProbeErrorKind,
@@ -48,10 +48,17 @@ pub enum ProbeErrorKind {
         /// All items.
         all: usize,
     },
+    /// The database behind the service did not answer; its error.
+    Database(String),
 }
 
 /// A value, or the reason why it could not be read.
 pub type ProbeResult<T> = Result<T, ProbeError>;
+
+/// Returns the beginning of a message about a file.
+fn place(file: &str) -> String {
+    if file.is_empty() { String::new() } else { format!("/{file}: ") }
+}
 
 impl fmt::Display for ProbeErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,6 +68,7 @@ impl fmt::Display for ProbeErrorKind {
             Self::PermissionDenied => f.write_str("this user may not read it"),
             Self::Unreadable(kind) => write!(f, "it cannot be read: {kind}"),
             Self::TooMany { seen, all } => write!(f, "only {seen} of {all} are observed"),
+            Self::Database(error) => write!(f, "the database could not be asked: {error}"),
             Self::Malformed(text) => write!(f, "its content is invalid: {text:?}"),
         }
     }

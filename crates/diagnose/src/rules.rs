@@ -8,6 +8,7 @@ mod accept_queue;
 mod competitor;
 mod cpu;
 mod cpu_demand;
+mod database_waits;
 mod disk;
 mod external;
 mod failures;
@@ -84,9 +85,12 @@ pub fn evaluate_some(samples: &Samples, wanted: impl Fn(LimitClass) -> bool) -> 
     }
     let sight =
         (1.0 - UNREADABLE_PENALTY * samples.probe_errors.len() as f64).max(UNREADABLE_FACTOR_MIN);
+    let files: Vec<_> =
+        samples.probe_errors.iter().filter(|error| !error.file.is_empty()).collect();
     for finding in &mut findings {
         finding.confidence *= sight;
-        if let [first, rest @ ..] = samples.probe_errors.as_slice() {
+        database_waits::notes(samples, finding);
+        if let [first, rest @ ..] = files.as_slice() {
             let others =
                 if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
             finding.evidence.push(format!("not seen: {first}{others}"));

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::database::DatabaseWaits;
 use crate::probe::cpu::CpuShares;
 use crate::probe::disk::{DiskRate, is_partition};
 use crate::probe::group::GroupCounters;
@@ -71,6 +72,8 @@ pub struct Samples {
     pub connections: Option<Connections>,
     /// Measurements of a load generator.
     pub load: Option<GeneratorLoad>,
+    /// What the sessions of the database behind the service waited for, where it was asked.
+    pub database: Option<DatabaseWaits>,
     /// Failed probes.
     pub probe_errors: Vec<ProbeError>,
 }

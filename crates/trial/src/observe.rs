@@ -1,5 +1,7 @@
 //! Observation of the machine under load, and the findings from machine and generator together.
 
+mod database;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +18,9 @@ use hotrow_diagnose::samples::{FailureKind, Failures, GeneratorLoad, Role, Sampl
 use hotrow_load::outcome::Outcome;
 use hotrow_load::stats::{CensoredNs, OTHER_STATUS};
 use hotrow_measure::clock::{Nanos, thread_cpu};
+
+pub use self::database::DatabaseProbe;
+use self::database::DatabaseThread;
 
 /// Longest sleep before checking whether the load has ended; the loading thread may wake it
 /// (`unpark`).
@@ -46,7 +51,9 @@ pub struct Observer {
     pub latest: LatestSecond,
     /// True if samples are also taken every second, which only `latest` needs.
     pub live_samples: bool,
-    /// CPU time of the whole observing thread.
+    /// Asks the database behind the service during loads.
+    pub database: Option<Box<dyn DatabaseProbe>>,
+    /// CPU time of the whole observing threads.
     pub cpu: Duration,
     /// Duration of the observed loads.
     loaded: Duration,
@@ -83,6 +90,7 @@ impl Observer {
             words,
             latest: LatestSecond::default(),
             live_samples: true,
+            database: None,
             cpu: Duration::ZERO,
             loaded: Duration::ZERO,
         }
@@ -122,6 +130,7 @@ impl Observer {
         let live_interval = if self.live_samples { LIVE_SAMPLE_INTERVAL } else { Duration::MAX };
         let (roles, latest, unobserved) = (&self.roles, &self.latest, self.unobserved.as_ref());
         let (over, at) = (&over, &start);
+        let database = self.database.as_mut();
         let mut observation = LoadObservation {
             sampler: &mut self.sampler,
             roles,
@@ -136,18 +145,20 @@ impl Observer {
             // Without a thread there is no observation.
             let observer_thread =
                 Builder::new().name("observer".to_owned()).spawn_scoped(scope, observe).ok();
-            let ending = EndSignal {
-                over,
-                observer_thread: observer_thread
-                    .as_ref()
-                    .map(|observer_thread| observer_thread.thread().clone()),
-            };
-            let done = load(&LoadStart { at, observer_thread: ending.observer_thread.as_ref() });
+            let database_thread = database.map(|probe| {
+                DatabaseThread::start(scope, probe.as_mut(), (warmup, length), (at, over))
+            });
+            let observer = observer_thread.as_ref().map(|observer| observer.thread().clone());
+            let database = database_thread.as_ref().and_then(DatabaseThread::thread);
+            let threads = observer.into_iter().chain(database).collect();
+            let ending = EndSignal { over, threads };
+            let done = load(&LoadStart { at, threads: &ending.threads });
             drop(ending);
-            let (seen, cpu) = observer_thread
+            let (mut seen, cpu) = observer_thread
                 .and_then(|observer_thread| observer_thread.join().ok())
                 .unwrap_or_default();
-            self.cpu += cpu;
+            let asked_cpu = database_thread.map(|thread| thread.end(seen.as_mut()));
+            self.cpu += cpu + asked_cpu.unwrap_or_default();
             self.loaded += Nanos::now().since(started);
             (done, seen)
         })
@@ -166,7 +177,9 @@ impl Observer {
 #[must_use]
 pub fn findings(samples: &Samples, local: bool) -> Vec<Finding> {
     // For a target elsewhere, the other findings would describe the generator's machine.
-    evaluate_some(samples, |class| local || applies_to_remote_target(class))
+    // What its database's sessions wait for does not depend on where they are asked.
+    let asked = |class| class == LimitClass::External && samples.database.is_some();
+    evaluate_some(samples, |class| local || applies_to_remote_target(class) || asked(class))
 }
 
 /// Returns the generator's figures of a run.
@@ -223,32 +236,28 @@ fn applies_to_remote_target(class: LimitClass) -> bool {
 /// Signals the beginning of a load; before it, connections are opened, which may take long.
 pub struct LoadStart<'a> {
     at: &'a OnceLock<Nanos>,
-    observer_thread: Option<&'a Thread>,
+    threads: &'a [Thread],
 }
 
 impl LoadStart<'_> {
     /// Reports the beginning of the load. Only the first call counts.
     pub fn at(&self, moment: Nanos) {
         let _ = self.at.set(moment);
-        if let Some(observer_thread) = self.observer_thread {
-            observer_thread.unpark();
-        }
+        self.threads.iter().for_each(Thread::unpark);
     }
 }
 
 /// Signals the end of the load when dropped, also on a panic; the scope waits for the observing
-/// thread.
+/// threads.
 struct EndSignal<'a> {
     over: &'a AtomicBool,
-    observer_thread: Option<Thread>,
+    threads: Vec<Thread>,
 }
 
 impl Drop for EndSignal<'_> {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        if let Some(observer_thread) = &self.observer_thread {
-            observer_thread.unpark();
-        }
+        self.threads.iter().for_each(Thread::unpark);
     }
 }
 
@@ -265,13 +274,7 @@ struct LoadObservation<'a> {
 
 impl LoadObservation<'_> {
     fn observe(&mut self, warmup: Duration, length: Option<Duration>) -> Option<Samples> {
-        let start = loop {
-            match self.at.get() {
-                Some(start) => break *start,
-                None if self.over.load(Ordering::Relaxed) => return None,
-                None => std::thread::park_timeout(SLEEP_MAX),
-            }
-        };
+        let start = start_of(self.at, self.over)?;
         if !sleep_until(start.after(warmup), self.over) {
             return None;
         }
@@ -322,6 +325,17 @@ impl LoadObservation<'_> {
 fn unobserved(all: usize) -> Option<ProbeError> {
     let why = ProbeErrorKind::TooMany { seen: WATCHED_MAX, all };
     (all > WATCHED_MAX).then(|| ProbeError { file: "proc/*/task".to_owned(), why })
+}
+
+/// Waits for the beginning of a load; `None` if it ended without one.
+fn start_of(at: &OnceLock<Nanos>, over: &AtomicBool) -> Option<Nanos> {
+    loop {
+        match at.get() {
+            Some(start) => return Some(*start),
+            None if over.load(Ordering::Relaxed) => return None,
+            None => std::thread::park_timeout(SLEEP_MAX),
+        }
+    }
 }
 
 /// Sleeps; returns whether the whole time passed before the end.

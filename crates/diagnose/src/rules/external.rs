@@ -1,6 +1,7 @@
 //! The service waits for another system: hardly any CPU is used, and no request is being worked on.
 
 use super::cpu_demand::{cpus_free, granted};
+use super::database_waits;
 use super::finding::{Finding, LimitClass, confidence, percent};
 use super::thread_states::{ThreadStates, awaited_peer, rate_kept};
 use crate::samples::{GeneratorLoad, Peer, Role, Samples, Thread, WatchedProcess};
@@ -36,11 +37,18 @@ enum Known {
 }
 
 pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
+    samples.load.filter(|load| !load.was_the_limit && !rate_kept(samples))?;
+    let found = from_machine(samples);
+    let seen_waiting = matches!(found, Some((_, Known::ProbeResult(_))));
+    database_waits::complete(samples, found.map(|(finding, _)| finding), seen_waiting)
+}
+
+/// Returns the finding from the machine's counters alone.
+fn from_machine(samples: &Samples) -> Option<(Finding, Known)> {
     let busy = samples.busy().filter(|_| cpus_free(samples, CPU_BELOW))?;
-    let load = samples.load.filter(|load| load.rate > 0.0 && !load.was_the_limit)?;
+    let load = samples.load.filter(|load| load.rate > 0.0)?;
     let services: Vec<&WatchedProcess> = samples.with_role(Role::Service).collect();
-    if services.is_empty() || rate_kept(samples) || services.iter().any(|process| held_up(process))
-    {
+    if services.is_empty() || services.iter().any(|process| held_up(process)) {
         return None;
     }
     let used: f64 = services.iter().map(|process| process.cores_used()).sum();
@@ -66,7 +74,7 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
         // Connections to a peer mean nothing when its threads sleep.
         Known::NoHolder => None,
     };
-    Some(Finding {
+    let finding = Finding {
         class: LimitClass::External,
         confidence: match known {
             Known::ProbeResult(share) => confidence(share, WAITING, WAITING_FULL),
@@ -79,7 +87,8 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
             .chain(beside(samples))
             .collect(),
         counterfactual: counterfactual(peer),
-    })
+    };
+    Some((finding, known))
 }
 
 /// Returns `None` when its threads wait for something that other rules report.

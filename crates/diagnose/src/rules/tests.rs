@@ -1,6 +1,7 @@
 //! Each class planted alone, and situations that must not be mistaken for it.
 
 mod confusions;
+mod database;
 
 use std::time::Duration;
 

@@ -1,6 +1,10 @@
-//! The processes watched during a load, and the options that select them.
+//! What is watched during a load, and the options that select it: processes, and the database
+//! behind the service.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 use hotrow_diagnose::samples::Role;
@@ -28,11 +32,34 @@ pub struct WatchArgs {
     /// This process and its descendants are a proxy in front of the service; may be repeated
     #[arg(long, value_name = "PID")]
     proxy_pid: Vec<u32>,
+    /// Ask the database behind the service what its sessions wait for: postgres:, mysql:, mariadb:
+    /// or mongodb:
+    #[arg(long, value_name = "URL", env = "HOTROW_DB_URL", hide_env_values = true)]
+    db_url: Option<DatabaseUrl>,
 }
 
-/// Finds the processes that the options name, or that listen on the target's port.
+/// A database's connection string, which may contain a password.
+#[derive(Clone)]
+struct DatabaseUrl(String);
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Finds the processes that the options name, or that listen on the target's port, and connects to
+/// the database that they name.
 /// # Errors
-/// Returns the missing process, group or listener as text.
+/// Returns the missing process, group or listener as text, or the database's error.
 pub fn watch(args: &WatchArgs, address: &Address) -> Result<Observer, String> {
     let here = address.is_local();
     let (mut pids, mut words) = chosen(args, address, here)?;
@@ -50,7 +77,14 @@ pub fn watch(args: &WatchArgs, address: &Address) -> Result<Observer, String> {
     let proxies = args.proxy_pid.iter().map(|pid| (*pid, Role::Proxy));
     let watched: Vec<(u32, Role)> =
         proxies.chain(pids.iter().map(|pid| (*pid, Role::Service))).collect();
-    Ok(Observer::new(&watched, here, words))
+    let mut observer = Observer::new(&watched, here, words);
+    if let Some(DatabaseUrl(url)) = &args.db_url {
+        let probe = hotrow_activity::connect(url).map_err(|error| {
+            format!("--db-url (or HOTROW_DB_URL): the database cannot be asked: {error}")
+        })?;
+        observer.database = Some(probe);
+    }
+    Ok(observer)
 }
 
 /// Describes the processes of an option; `None` where it was not given.

@@ -274,21 +274,28 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Formats the command line for a shell. Header values are omitted: some are secrets, and pages are
-/// shared.
+/// Replaces a secret value.
+const HIDDEN: &str = "…";
+
+/// Formats the command line for a shell. Values of headers and of `--db-url` are omitted: some are
+/// secrets, and pages are shared.
 pub(crate) fn command(arguments: impl Iterator<Item = String>) -> String {
     let mut words = Vec::new();
-    let mut is_header = false;
+    let (mut is_header, mut is_url) = (false, false);
     for argument in arguments {
         let hidden = |header: &str| format!("{}: …", header.split(':').next().unwrap_or_default());
         let attached =
             ["--header=", "-H"].iter().find_map(|flag| Some((*flag, argument.strip_prefix(flag)?)));
         let word = match attached {
             _ if is_header => hidden(&argument),
+            _ if is_url => HIDDEN.to_owned(),
+            _ if argument.starts_with("--db-url=") => format!("--db-url={HIDDEN}"),
             Some((flag, header)) if !header.is_empty() => format!("{flag}{}", hidden(header)),
             _ => argument.clone(),
         };
-        is_header = !is_header && (argument == "-H" || argument == "--header");
+        let is_value = is_header || is_url;
+        is_header = !is_value && (argument == "-H" || argument == "--header");
+        is_url = !is_value && argument == "--db-url";
         words.push(quoted(&word));
     }
     words.join(" ")
@@ -320,6 +327,11 @@ mod tests {
         ];
         let want =
             r"load -H 'Cookie: …' '-HX: …' '--header=Authorization: …' 'http://a/{id}?x='\'''";
+        assert_eq!(formatted(&line), want);
+        let url = "postgres://me:secret@db/shop";
+        let attached = format!("--db-url={url}");
+        let line = ["load", "--db-url", url, attached.as_str(), "-H", "--db-url", "http://a/"];
+        let want = "load --db-url '…' '--db-url=…' -H '--db-url: …' http://a/";
         assert_eq!(formatted(&line), want);
         assert_eq!(formatted(&["--slo", "p99<5ms", ""]), "--slo 'p99<5ms' ''");
     }

@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["measure"]),
     ("trial", &["diagnose", "load", "measure"]),
     ("verify", &["measure"]),
+    ("activity", &["diagnose", "trial", "verify"]),
     ("cli", &["load", "supervisor"]),
     ("reference", &[]),
     (
@@ -44,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "hotrow",
         &[
+            "activity",
             "admission",
             "cache",
             "cli",
@@ -107,6 +109,7 @@ const DATABASES: &[&str] = &[
     "mongodb",
 ];
 const DATABASE_KNOWERS: &[&str] = &[
+    "activity",
     "reference",
     "source-mongodb",
     "source-mysql",

@@ -2,6 +2,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
+use hotrow_diagnose::database::{
+    DatabaseLook, Session, SessionState, SessionWait, SessionWaitKind,
+};
 use hotrow_diagnose::probe::cpu::CpuShares;
 use hotrow_diagnose::samples::{Thread, WatchedProcess};
 
@@ -92,6 +95,78 @@ fn processes_beyond_the_limit_are_reported_and_lower_the_confidence() {
     let whole = sure(&seen);
     seen.probe_errors = vec![unobserved];
     assert!(sure(&seen) < whole && less < whole, "{:?}", seen.probe_errors);
+}
+
+/// A database whose sessions wait for a lock, or that does not answer.
+struct FakeDatabase {
+    looks: Arc<AtomicBool>,
+    answer: Result<DatabaseLook, String>,
+}
+
+impl DatabaseProbe for FakeDatabase {
+    fn engine(&self) -> &'static str {
+        "a database"
+    }
+
+    fn look(&mut self) -> Result<DatabaseLook, String> {
+        self.looks.store(true, Ordering::Relaxed);
+        self.answer.clone()
+    }
+}
+
+/// Observes a load that lasts until the machine and the database have been looked at.
+fn asked(answer: Result<DatabaseLook, String>) -> Samples {
+    let looks = Arc::new(AtomicBool::new(false));
+    let mut observer = Observer::new(&[], true, String::new());
+    observer.database = Some(Box::new(FakeDatabase { looks: looks.clone(), answer }));
+    let latest = observer.latest.clone();
+    let (_, seen) = observer.during(Duration::ZERO, None, |start| {
+        start.at(Nanos::now());
+        let until = Nanos::now().after(WAIT_MAX);
+        let seen = || latest.lock().expect("no looker has panicked").is_some();
+        while !(seen() && looks.load(Ordering::Relaxed)) && Nanos::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    seen.expect("a running load is observed")
+}
+
+#[test]
+fn the_database_is_asked_during_the_load() {
+    let waiting = |id: &str| Session {
+        id: id.to_owned(),
+        state: SessionState::Waiting(SessionWait::new(SessionWaitKind::Lock, "tuple")),
+        statement: "UPDATE".to_owned(),
+        blocked_by: vec!["1".to_owned()],
+    };
+    let sessions = vec![waiting("2"), waiting("3")];
+    let samples = asked(Ok(DatabaseLook { sessions, restriction: None }));
+    let database = samples.database.expect("it was asked");
+    assert_eq!((database.engine.as_str(), database.active), ("a database", 2.0));
+    assert!(samples.probe_errors.iter().all(|error| !error.file.is_empty()));
+}
+
+#[test]
+fn a_database_that_does_not_answer_is_reported() {
+    let samples = asked(Err("connection refused".to_owned()));
+    assert_eq!(samples.database, None);
+    let words: Vec<String> = samples.probe_errors.iter().map(ToString::to_string).collect();
+    let reported = words.iter().find(|words| words.starts_with("the database could not be asked"));
+    assert!(reported.is_some_and(|words| words.contains("connection refused")), "{words:?}");
+    let findings = findings(&samples, false);
+    let evidence = &findings[0].evidence;
+    assert!(evidence.iter().any(|line| line.contains("could not be asked")), "{evidence:?}");
+}
+
+/// Its thread must not outlive a load that never began.
+#[test]
+fn a_load_without_a_beginning_asks_nothing() {
+    let looks = Arc::new(AtomicBool::new(false));
+    let mut observer = Observer::new(&[], true, String::new());
+    let answer = Err("not asked".to_owned());
+    observer.database = Some(Box::new(FakeDatabase { looks: looks.clone(), answer }));
+    let (_, seen) = observer.during(AN_HOUR, None, |_| ());
+    assert!(seen.is_none() && !looks.load(Ordering::Relaxed));
 }
 
 /// After its length a load only waits for its last responses. A stalled machine may sample late;

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod confirm;
+mod database;
 mod files;
 mod pages;
 mod refusals;
