@@ -147,7 +147,7 @@ fn advice_table(report: &Report) -> Table {
     Table {
         columns: vec![
             Column::words("Look at"),
-            Column { about: true, ..Column::words("") },
+            Column::words(""),
             Column::words("What to do"),
         ],
         rows: report.next.iter().map(row).collect(),

@@ -39,11 +39,7 @@ fn table(summary: &Summary<'_>, section: &Section<'_>) -> Table {
     let has_published = described.iter().any(|row| row.published_rps.is_some());
     let mut columns: Vec<Column> = properties
         .iter()
-        .map(|p| Column {
-            name: p.name().to_owned(),
-            figures: p.figures(),
-            about: *p != Property::Deployment,
-        })
+        .map(|p| Column { name: p.name().to_owned(), figures: p.figures() })
         .collect();
     columns.extend([Column::figures("Requests/s"), Column::figures("Ratio")]);
     if has_published {
