@@ -70,7 +70,17 @@
     nines: {
       to: (v) => (v >= 0 && v < 1 ? -Math.log10(1 - v) : null),
       from: (p) => 1 - 10 ** -p,
-      ticks: () => NINES,
+      // From the top, without those that are close to the one before.
+      ticks: (low, high, most) => {
+        let free = high + 1;
+        const apart = (high - low) / most * 0.9;
+        return NINES.toReversed().filter((share) => {
+          const position = -Math.log10(1 - share);
+          const kept = position <= high + 1e-9 && free - position >= apart;
+          if (kept) free = position;
+          return kept;
+        }).reverse();
+      },
     },
   };
 
@@ -203,14 +213,15 @@
     }
 
     options() {
-      const axis = (which, size, space) => ({
+      // `most` is the largest number of ticks, by the size of the drawing.
+      const axis = (which, size, most) => ({
         stroke: () => color("quiet"),
         grid: { show: !this.data.heat, stroke: () => color("faint"), width: 1 },
         ticks: { show: false }, font: FONT, size, gap: 6,
         splits: (u, _, low, high) =>
-          which.splits(low, high, Math.max(2, Math.floor(u.over[space] / (size + 26)))),
+          which.splits(low, high, Math.max(2, Math.floor(most(u)))),
         values: (_, splits) => splits.map((position) => which.tick(position)),
-        border: { show: space === "clientWidth", stroke: () => color("quiet"), width: 1 },
+        border: { show: which === this.x, stroke: () => color("quiet"), width: 1 },
       });
       const full = (range) => (u, low, high) => {
         const xs = u.data[0];
@@ -233,7 +244,7 @@
           x: { time: false, range: full(this.x.range) },
           y: { range: () => this.y.range },
         },
-        axes: [axis(this.x, 30, "clientWidth"), axis(this.y, 58, "clientHeight")],
+        axes: [axis(this.x, 30, (u) => u.width / 90), axis(this.y, 58, (u) => u.height / 44)],
         series: [{}, ...(this.data.heat ? [{}] : this.lines.map(curve))],
         hooks: {
           drawClear: [(u) => this.behind(u)],
@@ -343,8 +354,9 @@
       const x = across ? box.left + 6 : at + (right ? -6 : 6);
       const below = across && at - box.top < 2 * LINE_PX;
       const y = across ? at + (below ? 9 : -9) : box.top + 9 + number * LINE_PX;
-      const room = across ? box.right - x : right ? x - box.left : box.right - x;
-      haloed(context, wrapped(context, rule.label, room - 8, 1)[0], x, y);
+      const room = across || !right ? box.right - x : x - box.left;
+      wrapped(context, rule.label, room - 8, across ? 1 : 3).forEach((line, i) =>
+        haloed(context, line, x, y + i * LINE_PX));
     }
 
     // Writes the name of each curve right of its last visible point.
