@@ -151,9 +151,11 @@
     context.restore();
   };
 
-  const clipped = (context, box) => {
+  // Limits drawing to the plot, and `more` px around it.
+  const clipped = (context, box, more = 0) => {
     context.beginPath();
-    context.rect(box.left, box.top, box.right - box.left, box.bottom - box.top);
+    context.rect(box.left - more, box.top - more, box.right - box.left + 2 * more,
+      box.bottom - box.top + 2 * more);
     context.clip();
   };
 
@@ -317,7 +319,7 @@
     before(u) {
       painting(u, (context, box) => {
         context.save();
-        clipped(context, box);
+        clipped(context, box, 5);
         for (const dot of this.data.dots) {
           context.beginPath();
           context.arc(box.x(this.x.scale.to(dot.x)), box.y(this.y.scale.to(dot.y)), 3, 0, 7);

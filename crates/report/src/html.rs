@@ -155,26 +155,34 @@ fn table(table: &Table) -> String {
     )
 }
 
-/// Estimates the least width of a table in px: figures are not broken, words between blanks are
-/// not either.
+/// Estimates the least width of a table in px: figures are not broken, other cells between words.
 fn width_px(table: &Table) -> usize {
     const LETTER_PX: usize = 8;
+    const SMALL_LETTER_PX: usize = 7;
     const GAP_PX: usize = 18;
-    const WORDS_MIN_PX: usize = 120;
-    let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+    /// Longer words are broken.
+    const WORD_LETTERS_MAX: usize = 20;
+    const FIRST_MIN_PX: usize = 120;
+    const LAST_MIN_PX: usize = 176;
+    let letters = |text: &str| text.chars().count();
+    let longest = |text: &str| text.split(' ').map(letters).max().unwrap_or(0);
+    let last = table.columns.len().saturating_sub(1);
     let column = |(at, column): (usize, &Column)| {
-        let cells = table.rows.iter().filter_map(|row| row.get(at));
         let cell = |cell: &Cell| {
             if column.figures {
-                cell.text.chars().count().max(cell.detail.chars().count())
+                (letters(&cell.text) * LETTER_PX).max(letters(&cell.detail) * SMALL_LETTER_PX)
             } else {
-                // Longer words are broken.
-                longest(&cell.text).min(20)
+                longest(&cell.text).min(WORD_LETTERS_MAX) * LETTER_PX
             }
         };
-        let letters = cells.map(cell).max().unwrap_or(0).max(longest(&column.name));
-        let least = if column.figures { 0 } else { WORDS_MIN_PX };
-        (letters * LETTER_PX).max(least) + GAP_PX
+        let cells = table.rows.iter().filter_map(|row| row.get(at)).map(cell).max().unwrap_or(0);
+        let least = match at {
+            _ if column.figures => 0,
+            0 => FIRST_MIN_PX,
+            _ if at == last => LAST_MIN_PX,
+            _ => 0,
+        };
+        cells.max(longest(&column.name) * LETTER_PX).max(least) + GAP_PX
     };
     table.columns.iter().enumerate().map(column).sum()
 }

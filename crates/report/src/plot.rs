@@ -187,7 +187,7 @@ impl HeatMap {
     pub fn note(&self) -> String {
         let most = self.counts.iter().flatten().copied().max().unwrap_or(0);
         format!(
-            "The darker, the more requests, on a logarithmic scale; the darkest cell has {}.",
+            "The stronger the colour, the more requests, on a logarithmic scale; the strongest has {}.",
             crate::numbers::grouped(most as f64)
         )
     }

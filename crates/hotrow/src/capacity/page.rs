@@ -147,7 +147,11 @@ fn advice_table(report: &Report) -> Table {
         ]
     };
     Table {
-        columns: vec![Column::words("Look at"), Column::words(""), Column::words("What to do")],
+        columns: vec![
+            Column::words("Look at"),
+            Column::words("Status"),
+            Column::words("What to do"),
+        ],
         rows: report.next.iter().map(row).collect(),
         ..Table::default()
     }

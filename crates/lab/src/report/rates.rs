@@ -2,7 +2,7 @@
 
 use hotrow_measure::statistics::{Comparison, ComparisonVerdict, Spread, VALUES_MIN};
 
-use super::labels::{Property, common, distinguishing};
+use super::labels::{common, distinguishing};
 use super::sections::Section;
 use super::summary::{RowState, RowSummary, Summary};
 use super::verdict;

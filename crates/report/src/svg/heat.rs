@@ -91,7 +91,7 @@ mod tests {
         assert_eq!([1, 30, 1000].map(|count| level(count, &map)), [1, 4, 8]);
         let drawn = render(&Plot::HeatMap(map), Size::Wide, "a");
         assert_eq!(drawn.matches("class=\"heat\"").count(), 3, "{drawn}");
-        assert!(drawn.contains("the darkest cell has 1,000.") && drawn.contains("logarithmic"));
+        assert!(drawn.contains("the strongest has 1,000.") && drawn.contains("logarithmic"));
     }
 
     #[test]
