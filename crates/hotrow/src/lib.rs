@@ -18,6 +18,7 @@ pub mod lab;
 pub mod load;
 pub mod log_writer;
 pub mod logging;
+mod machine;
 pub mod open_files;
 pub mod serve;
 mod tui;

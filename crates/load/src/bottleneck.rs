@@ -223,6 +223,7 @@ mod tests {
             seconds: Vec::new(),
             threads: threads.iter().enumerate().map(used).collect(),
             failure_messages: Vec::new(),
+            latency_map: crate::latency_map::LatencyMap::default(),
         }
     }
 

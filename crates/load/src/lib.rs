@@ -15,6 +15,7 @@ mod connection;
 pub mod fetch;
 pub mod format;
 pub mod ids;
+pub mod latency_map;
 pub mod null;
 pub mod objective;
 mod outbox;

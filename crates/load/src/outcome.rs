@@ -5,6 +5,7 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 
 use crate::bottleneck::Bottleneck;
+use crate::latency_map::LatencyMap;
 use crate::stats::{CensoredNs, LoadStats, Timing};
 
 /// The result of a run.
@@ -30,6 +31,9 @@ pub struct Outcome {
     pub threads: Vec<ThreadUse>,
     /// The first distinct failure messages, with their counts.
     pub failure_messages: Vec<(String, u64)>,
+    /// Latency over time, in finer intervals than seconds in a short run. Requests that were never
+    /// sent are not in it.
+    pub latency_map: LatencyMap,
 }
 
 /// See [`RunEnd::TargetUnreachable`].

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
+use crate::latency_map::LatencyMap;
 use crate::outcome::{
     Outcome, RunEnd, SILENCE_FAILURES_MIN, SILENCE_MIN, Second, ThreadUse, UNREACHABLE_SECONDS,
 };
@@ -131,6 +132,7 @@ pub(crate) struct WorkerReport {
     pub(crate) interrupted: bool,
     pub(crate) used: ThreadUse,
     pub(crate) failure_messages: BTreeMap<String, u64>,
+    pub(crate) latency_map: LatencyMap,
 }
 
 impl Config {
@@ -389,6 +391,8 @@ impl Aggregator {
                 Some(self.total.counts.scheduled as f64 / window.as_secs_f64())
             }
         };
+        let mut latency_map = LatencyMap::default();
+        self.reports.iter().for_each(|f| latency_map.merge(&f.latency_map));
         let mut failure_messages: BTreeMap<String, u64> = BTreeMap::new();
         for (words, n) in self.reports.iter().flat_map(|f| &f.failure_messages) {
             *failure_messages.entry(words.clone()).or_default() += n;
@@ -410,6 +414,7 @@ impl Aggregator {
             seconds: self.seconds,
             threads: self.reports.iter().map(|f| f.used).collect(),
             failure_messages,
+            latency_map,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::connection::SentRequest;
+use crate::latency_map::LatencyMap;
 use crate::plan::Slot;
 use crate::response::Response;
 use crate::stats::LoadStats;
@@ -35,18 +36,26 @@ pub(crate) struct Tally {
     /// Responses of this second by status code.
     statuses: Box<[u64]>,
     expect: ExpectedStatus,
+    window_begin_ns: u64,
     window_end_ns: u64,
+    /// Of the whole run.
+    pub(crate) latency_map: LatencyMap,
     pub(crate) last_answer_ns: u64,
     pub(crate) failure_messages: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    pub(crate) fn new(expect: &ExpectedStatus, window_end_ns: u64) -> Self {
+    pub(crate) fn new(
+        expect: &ExpectedStatus,
+        (window_begin_ns, window_end_ns): (u64, u64),
+    ) -> Self {
         Self {
             record: LoadStats::default(),
             statuses: vec![0; 1000].into_boxed_slice(),
             expect: expect.clone(),
+            window_begin_ns,
             window_end_ns,
+            latency_map: LatencyMap::default(),
             last_answer_ns: 0,
             failure_messages: BTreeMap::new(),
         }
@@ -77,6 +86,7 @@ impl Tally {
         if slot.measured {
             self.record.counts.unsent += 1;
             self.record.latency.record_unbounded(now_ns.saturating_sub(slot.intended_ns), 1);
+            self.latency_map.failed(now_ns.saturating_sub(self.window_begin_ns));
         }
     }
 
@@ -132,6 +142,8 @@ impl Tally {
             counts.ok += 1;
             counts.ok_in_window += in_window;
             self.record.latency.answered.record(latency_ns);
+            let at_ns = now_ns.saturating_sub(self.window_begin_ns);
+            self.latency_map.answered(at_ns, latency_ns);
             self.record.service.answered.record(now_ns.saturating_sub(sent.sent_ns));
         } else {
             counts.errors.unexpected_status += 1;
@@ -150,6 +162,7 @@ impl Tally {
         let LoadStats { latency, service, .. } = &mut self.record;
         latency.record_unbounded(now_ns.saturating_sub(sent.slot.intended_ns), 1);
         service.record_unbounded(now_ns.saturating_sub(sent.sent_ns), 1);
+        self.latency_map.failed(now_ns.saturating_sub(self.window_begin_ns));
     }
 
     /// Records a request without a response at the end of the run; returns 1 if it is measured.

@@ -149,7 +149,7 @@ impl Worker {
             ready: Vec::new(),
             postponed: Vec::new(),
             occupied: 0,
-            tally: Tally::new(&config.expect, schedule.end_ns()),
+            tally: Tally::new(&config.expect, (schedule.warmup_ns(), schedule.end_ns())),
             schedule,
             requests: config.requests.share(config.seed, own, threads as u32),
             buffer: vec![0; READ_BYTES],
@@ -409,6 +409,7 @@ impl Worker {
                 unread_on_waking: self.unread_sampler.before,
             },
             failure_messages: std::mem::take(&mut self.tally.failure_messages),
+            latency_map: std::mem::take(&mut self.tally.latency_map),
         }
     }
 

@@ -65,9 +65,6 @@ pub struct Column {
     pub name: String,
     /// True if it holds figures, aligned right.
     pub figures: bool,
-    /// True if it describes a row instead of its result. On a narrow page it moves under the row's
-    /// name.
-    pub about: bool,
 }
 
 /// A cell.
@@ -99,13 +96,13 @@ impl Column {
     /// Creates a column of words.
     #[must_use]
     pub fn words(name: &str) -> Self {
-        Self { name: name.to_owned(), figures: false, about: false }
+        Self { name: name.to_owned(), figures: false }
     }
 
     /// Creates a column of figures.
     #[must_use]
     pub fn figures(name: &str) -> Self {
-        Self { name: name.to_owned(), figures: true, about: false }
+        Self { name: name.to_owned(), figures: true }
     }
 }
 

@@ -1,25 +1,28 @@
-//! Renderer of one self-contained HTML page: style and plots are inline, and there is no script.
+//! Renderer of one self-contained HTML page: style, plots and script are inline.
 
 use crate::document::{Block, Cell, CellStyle, Column, Document, Table, turns};
 use crate::note::{self, NoteBlock, Span};
+use crate::plot::Plot;
 use crate::svg::{self, Size};
+use crate::{chart_data, script};
 
 const STYLE: &str = include_str!("style.css");
-/// Content security policy: nothing may load or run, even if markup escaped the escaping.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// Style of tables whose rows are stacked; `TABLE` is the selector.
+const STACKED: &str = include_str!("stacked.css");
+/// Content security policy: nothing may load, and nothing but the page's own script may run, even
+/// if markup escaped the escaping.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action \
+     'none'";
+/// Width in px of the widest table that is not stacked on a page of 1280 px.
+const TABLE_WIDTH_MAX: usize = 1180;
 
 /// Renders the page.
 #[must_use]
 pub fn render(document: &Document) -> String {
     let title = escape(&document.title);
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light \
-         dark\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>{title}</h1>\n"
-    );
+    let script = has_plots(document).then(script::text);
+    let mut out = head(&title, script.as_deref());
+    out.push_str(&format!("<body>\n<main>\n<header>\n<h1>{title}</h1>\n"));
     if !document.subtitle.is_empty() {
         out.push_str(&format!("<p class=\"subtitle\">{}</p>\n", escape(&document.subtitle)));
     }
@@ -27,8 +30,39 @@ pub fn render(document: &Document) -> String {
     for (number, block) in document.blocks.iter().enumerate() {
         out.push_str(&self::block(block, number));
     }
-    out.push_str("</main>\n</body>\n</html>\n");
+    if let Some(script) = script {
+        out.push_str(&format!(
+            "<footer>\n<p class=\"foot\">Charts: uPlot {}, © 2022 Leon Sorokin, MIT License; its \
+             text is in the script of this page.</p>\n</footer>\n</main>\n\
+             <script>{script}</script>\n",
+            script::UPLOT_VERSION
+        ));
+    } else {
+        out.push_str("</main>\n");
+    }
+    out.push_str("</body>\n</html>\n");
     out
+}
+
+/// Returns the beginning up to the end of the `head` element.
+fn head(title: &str, script: Option<&str>) -> String {
+    let allowed =
+        script.map_or_else(String::new, |text| format!("; script-src {}", script::source(text)));
+    let charts = if script.is_some() { script::UPLOT_STYLE } else { "" };
+    let narrow = STACKED.replace("TABLE", "table");
+    let wide = STACKED.replace("TABLE", "table.stacked");
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}{allowed}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{charts}\n{STYLE}\n@media screen {{\n{wide}}}\n\
+         @media screen and (max-width: 600px) {{\n{narrow}}}\n</style>\n</head>\n"
+    )
+}
+
+fn has_plots(document: &Document) -> bool {
+    document.blocks.iter().any(|block| matches!(block, Block::Plot(_)))
 }
 
 fn block(block: &Block, number: usize) -> String {
@@ -56,14 +90,18 @@ fn block(block: &Block, number: usize) -> String {
         }
         Block::Code(text) => format!("<pre><code>{}</code></pre>\n", escape(text)),
         Block::Table(shown) => table(shown),
-        // Two sizes of each plot, because text in a plot shrinks with it; the style shows the
-        // fitting one.
-        Block::Plot(plot) => {
-            let drawing =
-                |size: Size| svg::render(plot, size, &format!("plot{number}{}", size.class()));
-            format!("<figure>\n{}{}</figure>\n", drawing(Size::Wide), drawing(Size::Narrow))
-        }
+        Block::Plot(plot) => figure(plot, number),
     }
+}
+
+/// Renders a plot in two sizes, because text in a drawing shrinks with it; the style shows the
+/// fitting one. Where the page's script runs, a chart made from the data replaces both.
+fn figure(plot: &Plot, number: usize) -> String {
+    let drawing = |size: Size| svg::render(plot, size, &format!("plot{number}{}", size.class()));
+    let data = chart_data::json(plot).map_or_else(String::new, |json| {
+        format!("<script type=\"application/json\">{json}</script>\n")
+    });
+    format!("<figure>\n{}{}{data}</figure>\n", drawing(Size::Wide), drawing(Size::Narrow))
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
@@ -108,39 +146,59 @@ fn table(table: &Table) -> String {
     let foot: String =
         table.foot.iter().map(|line| format!("<p class=\"foot\">{}</p>\n", escape(line))).collect();
     let name = if table.caption.is_empty() { "Table".to_owned() } else { escape(&table.caption) };
+    let stacked = if width_px(table) > TABLE_WIDTH_MAX { " class=\"stacked\"" } else { "" };
     // A scrollable element must be reachable by keyboard.
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"group\" \
-         aria-label=\"{name}\">\n<table>\n{caption}<thead><tr>{head}</tr></thead>\n\
+         aria-label=\"{name}\">\n<table{stacked}>\n{caption}<thead><tr>{head}</tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table>\n</div>\n{foot}"
     )
 }
 
-fn class(column: &Column) -> &'static str {
-    match (column.figures, column.about) {
-        (true, true) => " class=\"figure about\"",
-        (true, false) => " class=\"figure\"",
-        (false, true) => " class=\"about\"",
-        (false, false) => "",
-    }
+/// Estimates the least width of a table in px: figures are not broken, other cells between words.
+fn width_px(table: &Table) -> usize {
+    const LETTER_PX: usize = 8;
+    const SMALL_LETTER_PX: usize = 7;
+    const GAP_PX: usize = 18;
+    /// Longer words are broken.
+    const WORD_LETTERS_MAX: usize = 20;
+    const FIRST_MIN_PX: usize = 120;
+    const LAST_MIN_PX: usize = 176;
+    let letters = |text: &str| text.chars().count();
+    let longest = |text: &str| text.split(' ').map(letters).max().unwrap_or(0);
+    let last = table.columns.len().saturating_sub(1);
+    let column = |(at, column): (usize, &Column)| {
+        let cell = |cell: &Cell| {
+            if column.figures {
+                (letters(&cell.text) * LETTER_PX).max(letters(&cell.detail) * SMALL_LETTER_PX)
+            } else {
+                longest(&cell.text).min(WORD_LETTERS_MAX) * LETTER_PX
+            }
+        };
+        let cells = table.rows.iter().filter_map(|row| row.get(at)).map(cell).max().unwrap_or(0);
+        let least = match at {
+            _ if column.figures => 0,
+            0 => FIRST_MIN_PX,
+            _ if at == last => LAST_MIN_PX,
+            _ => 0,
+        };
+        cells.max(longest(&column.name) * LETTER_PX).max(least) + GAP_PX
+    };
+    table.columns.iter().enumerate().map(column).sum()
 }
 
-/// Renders the cells of a row. The first one names it; on narrow pages it also holds the
-/// descriptive columns.
+fn class(column: &Column) -> &'static str {
+    if column.figures { " class=\"figure\"" } else { "" }
+}
+
+/// Renders the cells of a row, with their headings for stacked rows. The first one names the row.
 fn row(columns: &[Column], cells: &[Cell]) -> String {
-    let about =
-        cells.iter().zip(columns).filter(|(cell, column)| column.about && cell.text != "none");
-    let about: Vec<String> =
-        about.map(|(cell, column)| format!("{} {}", column.name, cell.text)).collect();
     let cells = cells.iter().zip(columns).enumerate().map(|(i, (cell, column))| {
-        match (i, about.is_empty()) {
-            (0, true) => format!("<th scope=\"row\"{}>{}</th>", class(column), self::cell(cell)),
-            (0, false) => format!(
-                "<th scope=\"row\">{} <small class=\"instead\">{}</small></th>",
-                self::cell(cell),
-                escape(&about.join("; "))
-            ),
-            _ => format!("<td{}>{}</td>", class(column), self::cell(cell)),
+        let (class, shown) = (class(column), self::cell(cell));
+        let label = escape(&column.name);
+        match i {
+            0 => format!("<th scope=\"row\"{class} data-label=\"{label}\">{shown}</th>"),
+            _ => format!("<td{class} data-label=\"{label}\">{shown}</td>"),
         }
     });
     cells.collect()
@@ -157,7 +215,8 @@ fn cell(cell: &Cell) -> String {
     if cell.detail.is_empty() {
         text
     } else {
-        format!("{text} <small>{}</small>", escape(&cell.detail))
+        // One element, because a stacked cell is a grid.
+        format!("<span>{text} <small>{}</small></span>", escape(&cell.detail))
     }
 }
 
@@ -181,4 +240,70 @@ pub fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::{Line, latency_percentiles};
+
+    fn page(names: &[&str]) -> Document {
+        let line = |name: &&str| Line { label: (*name).to_owned(), points: vec![(0.5, 10.0)] };
+        let lines = names.iter().map(line).collect();
+        let plot = latency_percentiles("t".to_owned(), "d".to_owned(), lines);
+        let table = Table {
+            columns: vec![Column::words("Deployment"), Column::figures("p50 \"x\"")],
+            rows: vec![vec![Cell::plain("a"), Cell::strong("1 ms", "1 – 2 ms")]],
+            ..Table::default()
+        };
+        Document {
+            title: "T".to_owned(),
+            subtitle: "now".to_owned(),
+            blocks: vec![Block::Table(table), Block::Plot(Plot::Lines(plot))],
+        }
+    }
+
+    #[test]
+    fn cells_carry_their_headings_for_stacked_rows() {
+        let html = render(&page(&["a"]));
+        for cell in [
+            "<th scope=\"row\" data-label=\"Deployment\">a</th>",
+            "<td class=\"figure\" data-label=\"p50 &quot;x&quot;\">",
+        ] {
+            assert!(html.contains(cell), "{cell} in {html}");
+        }
+        assert!(!html.contains("class=\"stacked\""), "it fits");
+    }
+
+    #[test]
+    fn a_table_too_wide_for_a_page_is_stacked_on_every_page() {
+        let columns = |n: usize| Table {
+            columns: (0..n).map(|_| Column::figures("heading")).collect(),
+            rows: vec![vec![Cell::plain("1,234,567"); n]],
+            ..Table::default()
+        };
+        assert!(width_px(&columns(12)) <= TABLE_WIDTH_MAX);
+        assert!(width_px(&columns(20)) > TABLE_WIDTH_MAX);
+        assert!(table(&columns(20)).contains("<table class=\"stacked\">"));
+    }
+
+    #[test]
+    fn only_a_page_with_plots_has_a_script_and_its_policy_allows_no_other() {
+        let html = render(&page(&["</script><script>alert(1)</script>"]));
+        let script = script::text();
+        assert!(html.contains(&format!("script-src {}\"", script::source(&script))));
+        assert!(html.contains(&format!("<script>{script}</script>")));
+        assert_eq!(html.matches("<script").count(), 2, "data and script");
+        assert!(html.contains("uPlot 1.6.32, © 2022 Leon Sorokin, MIT License"));
+        let plain = render(&Document { blocks: Vec::new(), ..page(&[]) });
+        assert!(!plain.contains("script") && plain.contains("default-src 'none'"), "{plain}");
+    }
+
+    #[test]
+    fn a_page_names_no_other_address() {
+        let html = render(&page(&["a"]));
+        for bad in ["http:", "https:", "src=", "href=", "url(", "@import"] {
+            assert!(!html.contains(bad), "{bad} in the page");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Reading order: [`document`] and [`plot`] (content without layout), [`numbers`] and [`note`]
 //! (formats), [`text`], [`markdown`], [`html`] and [`svg`] (renderers).
 
+mod chart_data;
 pub mod document;
 pub mod file;
 pub mod html;
@@ -10,5 +11,6 @@ pub mod markdown;
 pub mod note;
 pub mod numbers;
 pub mod plot;
+mod script;
 pub mod svg;
 pub mod text;

@@ -13,6 +13,8 @@ pub enum Plot {
     Marked(MarkedLines),
     /// States over time.
     Timeline(Timeline),
+    /// Counts over time and latency.
+    HeatMap(HeatMap),
 }
 
 /// Horizontal bars from zero, one below the other, each under its label.
@@ -61,7 +63,7 @@ pub struct Lines {
 }
 
 /// An axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Axis {
     /// Quantity.
     pub name: String,
@@ -72,7 +74,8 @@ pub struct Axis {
 }
 
 /// Scale of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// Linear from zero.
     Linear,
@@ -84,7 +87,8 @@ pub enum Scale {
 }
 
 /// Unit of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// A number.
     Number,
@@ -162,6 +166,33 @@ pub enum RulePosition {
     Y(f64),
 }
 
+/// Requests by time and latency, as shades.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeatMap {
+    /// Title.
+    pub title: String,
+    /// Description in a sentence, for readers who cannot see the plot.
+    pub description: String,
+    /// Length of a column, in s; the first begins at 0.
+    pub column_s: f64,
+    /// Lower end of each row and upper end of the last, in µs, rising and above zero.
+    pub row_ends_us: Vec<f64>,
+    /// Requests of each column, by row.
+    pub counts: Vec<Vec<u64>>,
+}
+
+impl HeatMap {
+    /// Returns the meaning of the shades.
+    #[must_use]
+    pub fn note(&self) -> String {
+        let most = self.counts.iter().flatten().copied().max().unwrap_or(0);
+        format!(
+            "The stronger the colour, the more requests, on a logarithmic scale; the strongest has {}.",
+            crate::numbers::grouped(most as f64)
+        )
+    }
+}
+
 /// Rows of time spans, one below the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
@@ -175,6 +206,29 @@ pub struct Timeline {
     pub rows: Vec<Lane>,
 }
 
+impl Axis {
+    /// Returns the quantity, and the scale if it is logarithmic.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.scale {
+            Scale::Log => format!("{}, logarithmic", self.name),
+            Scale::Linear | Scale::Nines => self.name.clone(),
+        }
+    }
+
+    /// Returns an axis of the time since the measurement began.
+    #[must_use]
+    pub fn time() -> Self {
+        Self { name: "time".to_owned(), scale: Scale::Linear, unit: Unit::Seconds }
+    }
+
+    /// Returns a logarithmic axis of latencies.
+    #[must_use]
+    pub fn latency() -> Self {
+        Self { name: "latency".to_owned(), scale: Scale::Log, unit: Unit::Micros }
+    }
+}
+
 /// Returns a plot of latencies over the share of requests that were at least as fast: µs on a
 /// logarithmic scale.
 #[must_use]
@@ -183,7 +237,7 @@ pub fn latency_percentiles(title: String, description: String, lines: Vec<Line>)
         title,
         description,
         x: Axis { name: "share of requests".to_owned(), scale: Scale::Nines, unit: Unit::Share },
-        y: Axis { name: "latency".to_owned(), scale: Scale::Log, unit: Unit::Micros },
+        y: Axis::latency(),
         lines,
     }
 }

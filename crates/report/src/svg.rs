@@ -1,7 +1,9 @@
 //! Plots as SVG. Colours come from classes of the page's style, so they follow light, dark and
-//! print; numbers and dashes distinguish curves too.
+//! print; names and dashes distinguish curves too.
 
 mod bars;
+mod heat;
+mod labels;
 mod lines;
 pub use lines::CURVES_MAX;
 mod marks;
@@ -46,6 +48,7 @@ pub fn render(plot: &Plot, size: Size, id: &str) -> String {
             (&lines.title, &lines.description)
         }
         Plot::Timeline(timeline) => (&timeline.title, &timeline.description),
+        Plot::HeatMap(map) => (&map.title, &map.description),
     };
     let width = size.width();
     let (body, height) = match plot {
@@ -53,6 +56,7 @@ pub fn render(plot: &Plot, size: Size, id: &str) -> String {
         Plot::Lines(lines) => lines::draw(lines, None, width),
         Plot::Marked(marked) => lines::draw(&marked.lines, Some(marked), width),
         Plot::Timeline(timeline) => timeline::draw(timeline, width),
+        Plot::HeatMap(map) => heat::draw(map, width),
     };
     format!(
         "<svg class=\"{}\" viewBox=\"0 0 {width} {height:.0}\" role=\"img\" \
@@ -70,6 +74,11 @@ fn text(class: &str, anchor: &str, (x, y): (f64, f64), words: &str) -> String {
         "<text class=\"{class}\" text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n",
         escape(words)
     )
+}
+
+/// Returns a group of elements that shows `words` under the pointer.
+fn hint(words: &str, elements: &str) -> String {
+    format!("<g>\n<title>{}</title>\n{elements}</g>\n", escape(words))
 }
 
 /// Truncates a text to a width, with letters of 13 units.

@@ -308,6 +308,7 @@ mod tests {
             seconds: Vec::new(),
             threads: Vec::new(),
             failure_messages: Vec::new(),
+            latency_map: hotrow_load::latency_map::LatencyMap::default(),
         }
     }
 

@@ -22,6 +22,7 @@ use hotrow_diagnose::probe::group::PERIODS_MIN;
 use hotrow_diagnose::rules::finding::{Finding, LimitClass};
 use hotrow_diagnose::samples::{Role, Samples};
 use hotrow_load::bottleneck::RATE_KEPT;
+use hotrow_load::format;
 use hotrow_load::outcome::{Outcome, RunEnd, Second};
 use hotrow_load::plan::{self, Arrivals, Plan, Rate, StopCondition};
 use hotrow_load::run::{self, CONNECTIONS_MAX, Config, RunError};
@@ -257,7 +258,7 @@ impl TrialRunner<'_> {
         if used + warmup + self.limits.trial > self.limits.time {
             return TrialOutcome::Over(format!(
                 "the time for tests ({} s) was used up",
-                self.limits.time.as_secs_f64()
+                format::rounded(self.limits.time.as_secs_f64(), 1)
             ));
         }
         let config = match self.changed(change, pace, warmup) {

@@ -10,6 +10,8 @@ const BUSY: f64 = 0.9;
 const OTHERS: f64 = 0.2;
 /// Share from which it certainly limits.
 const OTHERS_FULL: f64 = 0.4;
+/// Mean number of waiting threads below which others delay none.
+const WAITED_MIN: f64 = 0.05;
 /// Number of processes named.
 const NAMED: usize = 3;
 
@@ -30,12 +32,24 @@ fn others(samples: &Samples) -> impl Iterator<Item = &OtherProcess> {
     samples.others.iter().filter(|other| !other.name.starts_with('['))
 }
 
+/// Returns how many threads of the service waited for a CPU on average; `None` where run-queue waits
+/// are not visible.
+fn waited(samples: &Samples) -> Option<f64> {
+    let threads = samples.with_role(Role::Service).flat_map(|process| &process.threads);
+    threads.filter_map(|thread| thread.waited).reduce(|sum, waited| sum + waited)
+}
+
 pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
     let busy = samples.busy().filter(|_| taken(samples).is_some_and(|taken| taken >= BUSY))?;
     let share = others_share(samples).filter(|share| *share >= OTHERS)?;
     let held_up = cpu_contention(samples);
     // Otherwise no service is affected, or the service needs no more than it gets.
     if samples.with_role(Role::Service).next().is_none() || held_up <= 0.0 {
+        return None;
+    }
+    let waited = waited(samples);
+    // A service whose threads get a CPU whenever they can run loses nothing to others.
+    if waited.is_some_and(|waited| waited < WAITED_MIN) {
         return None;
     }
     let named = others(samples).take(NAMED);
@@ -54,15 +68,12 @@ pub(super) fn evaluate(samples: &Samples) -> Option<Finding> {
         ),
         named.join(", "),
     ];
-    let waited = samples
-        .with_role(Role::Service)
-        .flat_map(|process| &process.threads)
-        .filter_map(|thread| thread.waited);
-    let waited: f64 = waited.sum();
-    evidence.push(format!(
-        "threads of the service that could run had to wait for a CPU, {} on average",
-        number(waited)
-    ));
+    evidence.extend(waited.map(|waited| {
+        format!(
+            "threads of the service that could run had to wait for a CPU, {} on average",
+            number(waited)
+        )
+    }));
     let left = 1.0 / (1.0 - share).max(0.1);
     Some(Finding {
         class: LimitClass::Competitor,

@@ -41,6 +41,7 @@ use crate::diagnosis::{DiagnosisResult, stop_flag};
 use crate::doctor;
 use crate::load::args::ArrivalsArg;
 use crate::load::{LoadError, html, resolve};
+use crate::machine::MeasuredOn;
 use crate::tui::ProgressDisplay;
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
@@ -146,6 +147,7 @@ fn search(
     let task =
         SearchTask { config, objectives: &objectives, errors_assumed, args, stop, shown: &shown };
     let begun = Nanos::now();
+    let measured_on = MeasuredOn::now();
     let mut steps = Vec::new();
     let (result, gone) = if args.closed {
         let climbed = closed_search::search(&task, watch, &mut steps, &mut on_step)?;
@@ -174,6 +176,7 @@ fn search(
         watched: watch.words.clone(),
         local: watch.local,
         took_s: Nanos::now().since(begun).as_secs_f64(),
+        measured_on,
         at_limit: at_limit(&result, &steps),
         result,
         gone,

@@ -79,7 +79,8 @@ fn subtitle(report: &Report) -> String {
         SearchResult::Open(open) => {
             format!(
                 "open loop, {} arrivals, {}",
-                open.arrivals,
+                // The name of a person, in a sentence.
+                if open.arrivals == "poisson" { "Poisson" } else { open.arrivals },
                 counted(report.connections, "connection")
             )
         }
@@ -89,7 +90,8 @@ fn subtitle(report: &Report) -> String {
     };
     let threads = counted(report.threads, "thread");
     format!(
-        "{how}, {threads}; {} in {:.0} s; watched: {}",
+        "{}; {how}, {threads}; {} in {:.0} s; watched: {}",
+        report.measured_on,
         counted(report.steps.len(), "step"),
         report.took_s,
         report.watched
@@ -147,7 +149,7 @@ fn advice_table(report: &Report) -> Table {
     Table {
         columns: vec![
             Column::words("Look at"),
-            Column { about: true, ..Column::words("") },
+            Column::words("Status"),
             Column::words("What to do"),
         ],
         rows: report.next.iter().map(row).collect(),

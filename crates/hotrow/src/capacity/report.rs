@@ -13,6 +13,7 @@ use hotrow_trial::capacity::usl::Fit;
 use super::advice::Advice;
 use super::step_result::StepResult;
 use crate::diagnosis::DiagnosisResult;
+use crate::machine::MeasuredOn;
 use hotrow_load::format::counted;
 
 /// Ratio of the interval's ends from which it is wide and explained.
@@ -39,6 +40,7 @@ pub(super) struct Report {
     pub(super) watched: String,
     pub(super) local: bool,
     pub(super) took_s: f64,
+    pub(super) measured_on: MeasuredOn,
     pub(super) result: SearchResult,
     /// Reason why the target is unreachable, if it is.
     pub(super) gone: Option<String>,

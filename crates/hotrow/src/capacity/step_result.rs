@@ -168,6 +168,7 @@ mod tests {
             seconds: Vec::new(),
             threads: Vec::new(),
             failure_messages: Vec::new(),
+            latency_map: hotrow_load::latency_map::LatencyMap::default(),
         };
         verdict(&outcome, &objective::evaluate(&parse(slo).unwrap(), &outcome), 0.5)
     }

@@ -5,6 +5,7 @@ use hotrow_trial::capacity::search::{Bound, End, Found, Noise};
 
 use super::*;
 use crate::doc_sync::assert_keys_documented;
+use crate::machine::MeasuredOn;
 
 fn bound(rate_rps: f64, firm: bool) -> Bound {
     Bound { rate_rps, firm, generator: false }
@@ -29,6 +30,7 @@ fn report(end: End, kept: Option<Bound>, refuted: Option<Bound>) -> Report {
         watched: String::new(),
         local: true,
         took_s: 1.0,
+        measured_on: MeasuredOn::default(),
         result: SearchResult::Open(open),
         gone: None,
         steps: Vec::new(),

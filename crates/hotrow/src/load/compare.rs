@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use hotrow_measure::statistics::{self, Comparison, ComparisonVerdict, VALUES_MIN};
 use hotrow_report::document::{Block, Cell, Column, Document, Table};
-use hotrow_report::numbers::{micros, number, percent, ratio, ratio_ends};
+use hotrow_report::numbers::{date, micros, number, percent, ratio, ratio_ends};
 
 use super::saved_result::{self, SavedResult, SavedResultError};
+use crate::machine::MachineInfo;
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
 
@@ -112,7 +113,24 @@ fn document(a: &[SavedResult], b: &[SavedResult]) -> Document {
     blocks.push(Block::Facts(
         [("A", a), ("B", b)].iter().flat_map(|(name, side)| facts(name, side)).collect(),
     ));
-    Document { title: "B against A".to_owned(), subtitle: String::new(), blocks }
+    Document { title: "B against A".to_owned(), subtitle: measured_on(a, b), blocks }
+}
+
+/// Returns the days and the machines of the runs, those that are known.
+fn measured_on(a: &[SavedResult], b: &[SavedResult]) -> String {
+    let runs = || a.iter().chain(b);
+    let began = || runs().filter_map(|run| run.began_unix_s);
+    let mut parts: Vec<String> = match (began().min(), began().max()) {
+        (Some(first), Some(last)) if date(first) == date(last) => vec![date(first)],
+        (Some(first), Some(last)) => vec![format!("{} to {}", date(first), date(last))],
+        _ => Vec::new(),
+    };
+    for machine in runs().filter_map(|run| run.machine.as_ref()).map(MachineInfo::to_string) {
+        if !parts.contains(&machine) {
+            parts.push(machine);
+        }
+    }
+    parts.join("; ")
 }
 
 struct FigureComparison {
@@ -255,7 +273,8 @@ fn facts(name: &str, side: &[SavedResult]) -> Vec<(String, String)> {
         let connections = hotrow_load::format::counted(target.connections, "connection");
         let threads = hotrow_load::format::counted(target.threads, "thread");
         let value = format!(
-            "{}, {connections}, {threads}{keepalive}, {} s, {} ok, {} requests/s. {verdict}",
+            "{}{}, {connections}, {threads}{keepalive}, {} s, {} ok, {} requests/s. {verdict}",
+            run.began_unix_s.map_or_else(String::new, |began| format!("{}: ", date(began))),
             target.url,
             number(*duration_s),
             requests.ok,

@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 use super::calibration::Headroom;
 use super::csv;
 use crate::diagnosis::json::Diagnosis;
+use crate::machine::{MachineInfo, MeasuredOn};
 use hotrow_load::format::rounded;
 use hotrow_trial::bottleneck_text;
 
@@ -23,6 +24,8 @@ pub(super) const SCHEMA: &str = "hotrow.load/2";
 #[derive(Debug, Serialize)]
 pub(super) struct Report<'a> {
     schema: &'static str,
+    began_unix_s: u64,
+    machine: &'a MachineInfo,
     target: Target,
     interrupted: bool,
     end: &'static str,
@@ -165,7 +168,7 @@ struct SecondReport {
 
 impl<'a> Report<'a> {
     pub(super) fn new(
-        url: &str,
+        (url, measured_on): (&str, &'a MeasuredOn),
         config: &Config,
         outcome: &Outcome,
         (judged, headroom, diagnosis): (&[ObjectiveResult], Option<Headroom>, Diagnosis<'a>),
@@ -179,6 +182,8 @@ impl<'a> Report<'a> {
         };
         Self {
             schema: SCHEMA,
+            began_unix_s: measured_on.began_unix_s,
+            machine: &measured_on.machine,
             target: Target::new(url, config),
             interrupted: matches!(outcome.end, RunEnd::Interrupted | RunEnd::TargetUnreachable),
             end: csv::name(outcome.end),

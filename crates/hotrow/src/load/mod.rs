@@ -39,6 +39,7 @@ pub use self::saved_result::SavedResultError;
 use crate::diagnosis::json::Diagnosis;
 use crate::diagnosis::{DiagnosisResult, show_trial, stop_flag, watch_args};
 use crate::doctor;
+use crate::machine::MeasuredOn;
 use crate::tui::ProgressDisplay;
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
@@ -136,6 +137,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
         hdr.iter_mut().for_each(|hdr| hdr.second(second, record));
         csv.iter_mut().for_each(|csv| csv.second(second));
     };
+    let measured_on = MeasuredOn::now();
     let warmup = config.plan.warmup;
     let length = config.plan.stop.duration;
     let (outcome, samples) = watch.during(warmup, length, |begin| {
@@ -149,12 +151,15 @@ pub fn load(args: &LoadArgs) -> Result<Exit, LoadError> {
     let judged = objective::evaluate(objectives, &outcome);
     diagnosed.missed_objective = judged.iter().any(|one| one.met == ObjectiveStatus::Missed);
     let diagnosis = Diagnosis::of(&watch, &diagnosed);
-    let printed = report(args, &url, &config, &outcome, (&judged, diagnosis, &diagnosed));
+    let printed =
+        report(args, &url, (&config, &measured_on), &outcome, (&judged, diagnosis, &diagnosed));
     // After the report: a full disk must not hide the measurement.
     let html = html.map(|mut file| {
         let command =
             html::command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
-        file.write(&html::page(&url, &command, &config, &outcome, (&judged, &diagnosed)));
+        let page =
+            html::page((&url, &command), &measured_on, (&config, &outcome), (&judged, &diagnosed));
+        file.write(&page);
         file
     });
     let files = [hdr.map(|hdr| hdr.end(outcome.end)), csv.map(|csv| csv.end(outcome.end)), html];
@@ -207,7 +212,7 @@ fn find(
 fn report(
     args: &LoadArgs,
     url: &str,
-    config: &Config,
+    (config, measured_on): (&Config, &MeasuredOn),
     outcome: &Outcome,
     (judged, diagnosis, diagnosed): (&[ObjectiveResult], Diagnosis<'_>, &DiagnosisResult),
 ) -> Result<(), OutputError> {
@@ -215,7 +220,8 @@ fn report(
     let entry = kept.and_then(|file| calibration::find(&file, &Machine::here()));
     let headroom = entry.and_then(|entry| entry.headroom(config, outcome));
     if args.json {
-        let report = json::Report::new(url, config, outcome, (judged, headroom, diagnosis));
+        let report =
+            json::Report::new((url, measured_on), config, outcome, (judged, headroom, diagnosis));
         output::print(std::io::stdout(), &json::line(&report))?;
         for missed in judged.iter().filter(|judged| judged.met != ObjectiveStatus::Met) {
             let objective = &missed.objective;
@@ -287,6 +293,8 @@ fn calibrate(args: &LoadArgs, stop: &Arc<AtomicBool>) -> Result<Exit, LoadError>
 mod tests {
     use std::time::Duration;
 
+    use hotrow_load::latency_map::LatencyMap;
+
     use super::*;
 
     #[test]
@@ -303,6 +311,7 @@ mod tests {
             seconds: Vec::new(),
             threads: Vec::new(),
             failure_messages: Vec::new(),
+            latency_map: LatencyMap::default(),
         };
         assert_eq!(exit(&outcome, &[], false) as i32, 0);
         assert_eq!(exit(&outcome, &[], true) as i32, 130);

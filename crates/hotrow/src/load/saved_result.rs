@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 use super::json::SCHEMA;
+use crate::machine::MachineInfo;
 
 /// Maximum size of a result, in bytes: a week of seconds is smaller.
 const BYTES_MAX: u64 = 256 << 20;
@@ -15,6 +16,9 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The parts of a result that a comparison needs.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SavedResult {
+    /// None in results of earlier versions.
+    pub(super) began_unix_s: Option<u64>,
+    pub(super) machine: Option<MachineInfo>,
     pub(super) target: Target,
     pub(super) end: String,
     pub(super) duration_s: f64,

@@ -225,6 +225,7 @@ fn machine(view: &View, width: u16) -> Vec<Panel> {
     vec![Panel::new(MACHINE, lines).or(MACHINE_SHORT, vec![total(machine)])]
 }
 
+/// Returns a bar per CPU, of lines: blocks of adjacent rows would merge into one.
 fn bars(machine: &Machine, width: u16) -> Vec<Line<'static>> {
     let row = |(i, core): (usize, &Core)| {
         let words = format!("  {:>5}{}", percent(core.busy), stolen(core.steal));
@@ -232,13 +233,13 @@ fn bars(machine: &Machine, width: u16) -> Vec<Line<'static>> {
         let parts = [
             (
                 core.busy,
-                '█',
+                '━',
                 Style::new().fg(if core.busy >= 0.9 { Color::Yellow } else { Color::Green }),
             ),
-            (core.steal, '▒', bad()),
+            (core.steal, '╍', bad()),
         ];
         let mut spans = vec![label(&format!("CPU {i}"))];
-        spans.extend(bar(room, &parts, '░'));
+        spans.extend(bar(room, &parts, '─'));
         spans.push(Span::raw(words));
         Line::from(spans)
     };

@@ -79,7 +79,13 @@ pub fn summary(results: &Results) -> Document {
     blocks.push(Block::Table(tables::main(results)));
     Document {
         title: "Models of request processing".to_owned(),
-        subtitle: format!("{}, {} cores", numbers::date(results.began_unix_s), results.cores),
+        subtitle: format!(
+            "{}; {}, {} cores, {}",
+            numbers::date(results.began_unix_s),
+            results.host.cpu,
+            results.cores,
+            results.host.kernel
+        ),
         blocks,
     }
 }

@@ -82,9 +82,20 @@ pub fn document(a: &Results, b: &Results) -> Result<Document, CompareError> {
     let title = if about.title.trim().is_empty() { &about.name } else { &about.title };
     Ok(Document {
         title: format!("B against A: {title}"),
-        subtitle: format!("Experiment {}", about.name),
+        subtitle: format!("Experiment {}; {}", about.name, measured_on(a, b)),
         blocks,
     })
+}
+
+/// Describes when and where both runs were made.
+fn measured_on(a: &Results, b: &Results) -> String {
+    let (on_a, on_b) = (machine(&a.host), machine(&b.host));
+    let (date_a, date_b) = (date(a.began_unix_s), date(b.began_unix_s));
+    if on_a == on_b {
+        format!("A {date_a}, B {date_b}; {on_a}")
+    } else {
+        format!("A {date_a}, {on_a}; B {date_b}, {on_b}")
+    }
 }
 
 fn check(a: &Results, b: &Results) -> Result<(), CompareError> {
@@ -336,7 +347,8 @@ fn bars(section: &Section<'_>, rows: &[Pair<'_>]) -> Bars {
     }
 }
 
-fn machine(host: &Host) -> String {
+/// Describes a machine in a line.
+pub(super) fn machine(host: &Host) -> String {
     format!(
         "{}, {} online, {}, kernel {}",
         host.cpu,

@@ -1,6 +1,7 @@
 //! The report of an experiment: question, answer, tables, method.
 
 use super::answer::Answer;
+use super::compare::machine;
 use super::labels::label;
 use super::sections::sections;
 use super::summary::{RowState, Summary};
@@ -26,7 +27,12 @@ pub fn document(results: &Results) -> Document {
     blocks.extend(method(&summary));
     Document {
         title: title.clone(),
-        subtitle: format!("Experiment {}, {}", about.name, date(results.began_unix_s)),
+        subtitle: format!(
+            "Experiment {}; {}; {}",
+            about.name,
+            date(results.began_unix_s),
+            machine(&results.host)
+        ),
         blocks,
     }
 }

@@ -3,7 +3,7 @@
 use hotrow_measure::statistics::{Comparison, ComparisonVerdict, Spread, VALUES_MIN};
 
 use super::bounds::Bound;
-use super::labels::{Property, common, distinguishing};
+use super::labels::{common, distinguishing};
 use super::sections::Section;
 use super::summary::{RowState, RowSummary, Summary};
 use super::verdict;
@@ -40,11 +40,7 @@ fn table(summary: &Summary<'_>, section: &Section<'_>) -> Table {
     let has_published = described.iter().any(|row| row.published_rps.is_some());
     let mut columns: Vec<Column> = properties
         .iter()
-        .map(|p| Column {
-            name: p.name().to_owned(),
-            figures: p.figures(),
-            about: *p != Property::Deployment,
-        })
+        .map(|p| Column { name: p.name().to_owned(), figures: p.figures() })
         .collect();
     columns.extend([Column::figures("Requests/s"), Column::figures("Ratio")]);
     if has_published {

@@ -44,6 +44,7 @@ fn outcome(timeouts: u64, generator_limited: bool) -> Outcome {
         seconds: Vec::new(),
         threads: vec![used],
         failure_messages: Vec::new(),
+        latency_map: crate::latency_map::LatencyMap::default(),
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use hotrow_load::latency_map::Interval;
 use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, Rate, StopCondition};
 use hotrow_load::request::{RequestMix, RequestSpec};
@@ -217,7 +218,10 @@ pub fn mix(method: &str, keepalive: bool) -> RequestMix {
 }
 
 pub fn outcome(config: &Config) -> Outcome {
-    try_run(config).expect("an outcome")
+    let outcome = try_run(config).expect("an outcome");
+    let in_map = outcome.latency_map.intervals().iter().map(Interval::answered).sum::<u64>();
+    assert_eq!(in_map, outcome.total.counts.ok, "the map has every expected response");
+    outcome
 }
 
 pub fn try_run(config: &Config) -> Result<Outcome, RunError> {

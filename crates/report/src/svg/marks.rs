@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 use super::lines::{CURVES_MAX, Frame};
-use crate::plot::{MarkedLines, RulePosition};
+use super::{shortened, text};
+use crate::plot::{MarkedLines, Rule, RulePosition};
+
+/// Height of a line of text.
+const LINE: f64 = 15.0;
 
 /// Sample in the legend.
 pub(super) enum Sample {
-    Rule,
-    Between,
     Band(usize),
     Hollow,
 }
@@ -78,8 +80,38 @@ pub(super) fn behind(marked: &MarkedLines, frame: &Frame) -> String {
     out
 }
 
-/// Draws the measurements.
-pub(super) fn dots(marked: &MarkedLines, frame: &Frame) -> String {
+/// Draws the marks before the curves: measurements, and names of reference lines.
+pub(super) fn before(marked: &MarkedLines, frame: &Frame) -> String {
+    let mut out = dots(marked, frame);
+    for (number, rule) in marked.rules.iter().enumerate() {
+        out.push_str(&rule_name(rule, number, frame).unwrap_or_default());
+    }
+    out
+}
+
+/// Returns the name of a reference line beside it, each in a row of its own; `None` outside the
+/// axes.
+fn rule_name(rule: &Rule, number: usize, frame: &Frame) -> Option<String> {
+    let ((left, right), (top, _)) = frame.ends();
+    let class = "t-small t-rule";
+    if let RulePosition::Y(at) = rule.at {
+        let y = frame.up(at)?;
+        let y = if y - top < 2.0 * LINE { y + LINE } else { y - 6.0 };
+        let words = shortened(&rule.label, (right - left - 12.0) * 1.1);
+        return Some(text(class, "start", (left + 6.0, y), &words));
+    }
+    let (RulePosition::X(at) | RulePosition::Between(at, _) | RulePosition::Y(at)) = rule.at;
+    let x = frame.right(at)?;
+    let y = top + (number as f64 + 1.0) * LINE;
+    let (anchor, at, room) = if x > f64::midpoint(left, right) {
+        ("end", x - 6.0, x - left)
+    } else {
+        ("start", x + 6.0, right - x)
+    };
+    Some(text(class, anchor, (at, y), &shortened(&rule.label, (room - 12.0) * 1.1)))
+}
+
+fn dots(marked: &MarkedLines, frame: &Frame) -> String {
     let mut out = String::new();
     for dot in &marked.dots {
         if let Some((x, y)) = frame.place(dot.at.0, dot.at.1) {
@@ -95,16 +127,8 @@ pub(super) fn dots(marked: &MarkedLines, frame: &Frame) -> String {
 /// Returns the legend entries of the marks.
 pub(super) fn legend(marked: &MarkedLines) -> Vec<(Sample, &str)> {
     let bands = marked.bands.iter().map(|band| (Sample::Band(band.curve), band.label.as_str()));
-    let rules = marked.rules.iter().map(|rule| {
-        let sample = if matches!(rule.at, RulePosition::Between(..)) {
-            Sample::Between
-        } else {
-            Sample::Rule
-        };
-        (sample, rule.label.as_str())
-    });
     let hollow = marked.hollow.iter().filter(|_| marked.dots.iter().any(|dot| dot.hollow));
-    bands.chain(rules).chain(hollow.map(|words| (Sample::Hollow, words.as_str()))).collect()
+    bands.chain(hollow.map(|words| (Sample::Hollow, words.as_str()))).collect()
 }
 
 impl Sample {
@@ -112,10 +136,6 @@ impl Sample {
     pub(super) fn draw(&self, y: f64) -> String {
         let (middle, top) = (y - 4.0, y - 9.0);
         match self {
-            Self::Rule => format!("<path class=\"rule\" d=\"M18 {middle:.1}H46\"/>\n"),
-            Self::Between => format!(
-                "<rect class=\"between\" x=\"18\" y=\"{top:.1}\" width=\"28\" height=\"10\"/>\n"
-            ),
             Self::Band(curve) => {
                 let class = format!("band d{}", colour(*curve));
                 format!(
@@ -138,7 +158,7 @@ fn colour(curve: usize) -> usize {
 mod tests {
     use super::super::{Size, render};
     use super::*;
-    use crate::plot::{Axis, Band, Dot, Line, Lines, Plot, Rule, Scale, Unit};
+    use crate::plot::{Axis, Band, Dot, Line, Lines, Plot, Scale, Unit};
 
     fn marked() -> MarkedLines {
         let axis = || Axis { name: "n".to_owned(), scale: Scale::Log, unit: Unit::Number };
@@ -173,12 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn every_mark_is_drawn_and_in_the_legend() {
+    fn every_mark_is_drawn_and_explained() {
         let drawn = render(&Plot::Marked(marked()), Size::Narrow, "a");
         let count = |part: &str| drawn.matches(part).count();
-        // Once in the plot and once in the legend.
+        // Bands are in the plot and in the legend; rules have their names beside them.
         for (part, times) in
-            [("class=\"band d2\"", 2), ("class=\"rule\"", 4), ("class=\"between\"", 2)]
+            [("class=\"band d2\"", 2), ("class=\"rule\"", 2), ("class=\"between\"", 1)]
         {
             assert_eq!(count(part), times, "{part} in {drawn}");
         }

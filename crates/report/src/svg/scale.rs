@@ -29,6 +29,12 @@ impl Mapping {
         Some(Self { scale, low, high })
     }
 
+    /// Creates an axis with these ends; `None` if it cannot hold them or they are equal.
+    pub(super) fn exact(scale: Scale, (low, high): (f64, f64)) -> Option<Self> {
+        let (low, high) = (transformed(scale, low)?, transformed(scale, high)?);
+        (high > low).then_some(Self { scale, low, high })
+    }
+
     /// Returns a value's position; `None` if the axis cannot hold it.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         Some((transformed(self.scale, value)? - self.low) / (self.high - self.low))

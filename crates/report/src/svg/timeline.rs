@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{shortened, text};
+use super::{hint, shortened, text};
 use crate::numbers;
 use crate::plot::Timeline;
 use crate::plot::{Lane, LaneState};
@@ -40,13 +40,10 @@ pub(super) fn draw(timeline: &Timeline, width: f64) -> (String, f64) {
     }
     for (number, row) in timeline.rows.iter().enumerate() {
         let middle = HEAD + (number as f64 + 0.5) * ROW;
-        out.push_str(&text(
-            "t-tick",
-            "end",
-            (LEFT - 6.0, middle + 4.0),
-            &shortened(&row.label, LEFT),
-        ));
-        STATES.iter().for_each(|state| out.push_str(&stretches(row, state, middle, scale)));
+        let at = (LEFT - 6.0, middle + 4.0);
+        let mut lane = text("t-tick", "end", at, &shortened(&row.label, LEFT));
+        STATES.iter().for_each(|state| lane.push_str(&stretches(row, state, middle, scale)));
+        out.push_str(&hint(&words(row), &lane));
     }
     let mut x = LEFT;
     let below = bottom + 36.0;
@@ -60,6 +57,17 @@ pub(super) fn draw(timeline: &Timeline, width: f64) -> (String, f64) {
         x += 84.0;
     }
     (out, below + 8.0)
+}
+
+/// Returns the time of a row in each state.
+fn words(row: &Lane) -> String {
+    let total = |state: LaneState| -> u64 {
+        let spans = row.spans.iter().filter(|span| span.state == state);
+        spans.map(|span| span.to_us.saturating_sub(span.from_us)).sum()
+    };
+    let times = STATES
+        .map(|(state, _, _, name)| format!("{name} {}", numbers::micros(total(state) as f64)));
+    format!("{}: {}", row.label, times.join(", "))
 }
 
 /// Returns a row's spans in one state as one path, because there may be hundreds.

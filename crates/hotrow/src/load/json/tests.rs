@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
+use hotrow_load::latency_map::LatencyMap;
 use hotrow_load::objective;
 use hotrow_load::stats::LoadStats;
 use hotrow_measure::clock::Nanos;
@@ -29,6 +30,7 @@ pub(crate) fn outcome() -> Outcome {
         max_in_flight: 1,
         threads: Vec::new(),
         failure_messages: Vec::new(),
+        latency_map: LatencyMap::default(),
     }
 }
 
@@ -44,8 +46,9 @@ fn each_key_is_described() {
     let (_, config) = crate::load::resolve::resolve(&args).unwrap();
     let watch = Observer::new(&[], true, "none".to_owned());
     let diagnosed = diagnosis::example();
+    let measured_on = MeasuredOn::default();
     let report = Report::new(
-        "http://a/",
+        ("http://a/", &measured_on),
         &config,
         &outcome,
         (&judged, Some(headroom), Diagnosis::of(&watch, &diagnosed)),

@@ -6,34 +6,42 @@ use std::process::{Command, Stdio};
 use super::{fixture, html_page};
 use hotrow_report::html;
 
-/// Script that adds measurements to the page's text. The page allows no script, so the test removes
-/// that rule.
+/// Script that adds measurements to the page's text. The page allows no script but its own, so the
+/// test removes that rule.
 const PROBE: &str = "<script>
 const width = svg => svg.getBoundingClientRect().width;
 const shown = [...document.querySelectorAll('svg')].filter(svg => width(svg) > 0);
+const charts = document.querySelectorAll('figure.live .chart canvas').length;
+const clipped = [...document.querySelectorAll('.scroll')].filter(
+    table => table.scrollWidth > table.clientWidth).length;
 const smallest = Math.min(...shown.map(svg => 12 * width(svg) / svg.viewBox.baseVal.width));
 const overflow = document.documentElement.scrollWidth - innerWidth;
 const page = getComputedStyle(document.body).backgroundColor;
 parent.document.body.innerHTML =
 `<p>overflow=${overflow} width=${innerWidth} drawings=${shown.length}
- letters=${smallest >= 10} page=${page}</p>`;
+ charts=${charts} clipped=${clipped} letters=${smallest >= 10} page=${page}</p>`;
 </script></body>";
 
 /// Returns the measurements and the browser's log; `None`, with the reason printed, without a
 /// browser.
 fn probed(page: &str, width: u32, dark: bool) -> Option<(String, String)> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("page.html");
-    let probed =
-        page.replace("default-src 'none'; style-src 'unsafe-inline'", "").replace("</body>", PROBE);
-    assert_ne!(probed, page);
+    let (before, policy) = page.split_once("default-src").unwrap();
+    let (_, after) = policy.split_once('"').unwrap();
+    let probed = format!("{before}\"{after}").replace("</body>", PROBE);
     // A window has a minimum width; a frame does not.
     let frame = format!(
         "<!DOCTYPE html><meta name=\"color-scheme\" content=\"light dark\"><body><iframe \
          style=\"width: {width}px; height: 900px; border: 0\" srcdoc=\"{}\"></iframe></body>",
         html::escape(&probed)
     );
-    std::fs::write(&file, frame).unwrap();
+    dumped(&frame, dark)
+}
+
+/// Returns a page as the browser has it after its scripts, and the browser's log.
+fn dumped(page: &str, dark: bool) -> Option<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("page.html");
+    std::fs::write(&file, page).unwrap();
     for browser in ["chromium", "chromium-browser", "google-chrome", "chrome"] {
         let mut command = Command::new(browser);
         command.args([
@@ -44,7 +52,7 @@ fn probed(page: &str, width: u32, dark: bool) -> Option<(String, String)> {
             "--enable-logging=stderr",
             "--dump-dom",
         ]);
-        command.args(["--window-size=1280,1000", &profile(folder.path())]);
+        command.args(["--window-size=1400,1000", &profile(folder.path())]);
         if dark {
             command.arg("--blink-settings=preferredColorScheme=0");
         }
@@ -69,13 +77,17 @@ fn profile(folder: &Path) -> String {
 
 #[test]
 fn a_page_fits_a_desktop_in_light_mode() {
-    let Some((measured, logged)) = probed(&html_page(&fixture::results(7)), 1200, false) else {
+    let Some((measured, logged)) = probed(&html_page(&fixture::results(7)), 1280, false) else {
         return;
     };
-    for fact in ["overflow=0 ", "width=1200 ", "letters=true", "page=rgb(255, 255, 255)"] {
+    let facts =
+        ["overflow=0 ", "width=1280 ", "clipped=0 ", "letters=true", "page=rgb(255, 255, 255)"];
+    for fact in facts {
         assert!(measured.contains(fact), "{fact} is not in {measured}");
     }
-    assert!(!measured.contains("drawings=0") && logged.is_empty(), "{measured} {logged}");
+    for missing in ["drawings=0", "charts=0"] {
+        assert!(!measured.contains(missing) && logged.is_empty(), "{measured} {logged}");
+    }
 }
 
 #[test]
@@ -83,8 +95,21 @@ fn a_page_with_long_names_fits_a_telephone_in_dark_mode() {
     let Some((measured, logged)) = probed(&html_page(&fixture::odd_results()), 400, true) else {
         return;
     };
-    for fact in ["overflow=0 ", "width=400 ", "letters=true", "page=rgb(20, 23, 26)"] {
+    let facts = ["overflow=0 ", "width=400 ", "clipped=0 ", "letters=true", "page=rgb(20, 23, 26)"];
+    for fact in facts {
         assert!(measured.contains(fact), "{fact} is not in {measured}");
     }
-    assert!(!measured.contains("drawings=0") && logged.is_empty(), "{measured} {logged}");
+    for missing in ["drawings=0", "charts=0"] {
+        assert!(!measured.contains(missing) && logged.is_empty(), "{measured} {logged}");
+    }
+}
+
+/// The policy allows the page's own script: it replaces the drawings with charts.
+#[test]
+fn the_script_of_a_page_runs_under_its_policy() {
+    let Some((page, logged)) = dumped(&html_page(&fixture::results(7)), false) else {
+        return;
+    };
+    assert!(page.contains("<figure class=\"live\">") && page.contains("<canvas"), "{page:.2000}");
+    assert!(logged.is_empty(), "{logged}");
 }

@@ -33,7 +33,7 @@ pub(super) fn complaints(html: &str) -> Vec<String> {
             .trim_end_matches('/')
             .split_once([' ', '\n'])
             .unwrap_or((tag.trim_end_matches('/'), ""));
-        if name == "script" || name == "link" || name == "iframe" || name == "img" {
+        if ["link", "iframe", "img"].contains(&name) {
             complaints.push(format!("there is a <{name}>"));
         }
         attributes_of(name, attributes, &mut complaints, &mut ids, &mut references);
@@ -42,6 +42,10 @@ pub(super) fn complaints(html: &str) -> Vec<String> {
             if ["url(", "@import", "<"].iter().any(|bad| css.contains(bad)) {
                 complaints.push("the style loads something".to_owned());
             }
+            rest = after;
+        } else if name == "script" {
+            let (text, after) = rest.split_once("</script>").unwrap_or((rest, ""));
+            complaints.extend(script_complaint(attributes, text));
             rest = after;
         } else if !VOID.contains(&name) && !tag.ends_with('/') {
             open.push(name);
@@ -52,6 +56,21 @@ pub(super) fn complaints(html: &str) -> Vec<String> {
         references.iter().filter(|id| !ids.contains(*id)).map(|id| format!("there is no id {id}")),
     );
     complaints
+}
+
+/// Returns what is wrong with a script: it is data that is no JSON or could end early, or code that
+/// is not the renderer's own.
+fn script_complaint(attributes: &str, text: &str) -> Option<String> {
+    let is_data = attributes == "type=\"application/json\"";
+    if is_data {
+        let json = serde_json::from_str::<serde_json::Value>(text).is_ok();
+        let wrong = !json || text.contains(['<', '>', '&']);
+        return wrong.then(|| "the data of a script is wrong".to_owned());
+    }
+    let own = attributes.is_empty() && text.starts_with("\n/*! uPlot ");
+    let loads = ["http:", "https:", "fetch(", "XMLHttpRequest", "import("];
+    let wrong = !own || loads.iter().any(|bad| text.contains(bad));
+    wrong.then(|| "there is a foreign <script>".to_owned())
 }
 
 fn attributes_of<'a>(
@@ -98,7 +117,10 @@ fn the_checker_finds_each_problem() {
         ("</b>", "closes nothing"),
         ("a < b", "is not closed"),
         ("a > b", "bare"),
-        ("<script></script>", "there is a <script>"),
+        ("<script></script>", "a foreign <script>"),
+        ("<script>\n/*! uPlot */fetch(1)</script>", "a foreign <script>"),
+        ("<script type=\"application/json\">{</script>", "the data of a script"),
+        ("<script type=\"application/json\">\"<!--\"</script>", "the data of a script"),
         ("<i onclick=\"x\"></i>", "has onclick"),
         ("<i href=\"x\"></i>", "has href"),
         ("<i id=\"a\"></i>", "two have the id a"),
