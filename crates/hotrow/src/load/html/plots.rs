@@ -135,7 +135,7 @@ fn coarse_latencies(seconds: &[&Second]) -> Plot {
         ("p99", curve(|second| second.latency.p99)),
         ("max", curve(|second| second.latency.max)),
     ];
-    latencies(curves.to_vec(), "second")
+    latencies(&curves, "second")
 }
 
 /// Returns the quantiles of each interval; lower bounds are at the longest answer.
@@ -156,10 +156,10 @@ fn fine_latencies(map: &LatencyMap) -> Plot {
             })
             .collect()
     };
-    latencies(vec![("p50", curve(0.5)), ("p99", curve(0.99)), ("max", curve(1.0))], "100 ms")
+    latencies(&[("p50", curve(0.5)), ("p99", curve(0.99)), ("max", curve(1.0))], "100 ms")
 }
 
-fn latencies(curves: Vec<(&str, OverTime)>, each: &str) -> Plot {
+fn latencies(curves: &[(&str, OverTime)], each: &str) -> Plot {
     let us = |(at_s, value): &(f64, CensoredNs)| (*at_s, value.ns() as f64 / 1e3);
     let worst = curves.iter().flat_map(|(_, points)| points).map(|(_, value)| value.ns()).max();
     let worst = worst
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn lower_bounds_are_hollow() {
         let curve = vec![(1.0, CensoredNs::Exact(5_000)), (2.0, CensoredNs::AtLeast(7_000))];
-        let Plot::Marked(drawn) = latencies(vec![("p99", curve)], "second") else {
+        let Plot::Marked(drawn) = latencies(&[("p99", curve)], "second") else {
             unreachable!("curves with dots")
         };
         assert_eq!(drawn.dots, [Dot { curve: 0, at: (2.0, 7.0), hollow: true }]);
