@@ -146,6 +146,9 @@ impl Metric {
     }
 }
 
+/// Multiple of the bound from which a distance is a multiple, not a share.
+const TIMES_FROM: f64 = 3.0;
+
 impl ObjectiveResult {
     /// Returns the measured value and its distance from the bound as text.
     #[must_use]
@@ -166,6 +169,9 @@ impl ObjectiveResult {
                 format!("{measured}: it falls among requests without the expected answer")
             }
             (_, _) if by == 0.0 => format!("{measured}, just the bound"),
+            _ if operator.is_upper() && bound > 0.0 && value >= TIMES_FROM * bound => {
+                format!("{measured}, {} times the bound", digits(value / bound))
+            }
             _ if operator.is_upper() => {
                 format!("{measured}, {}{share} too much", shown(by))
             }

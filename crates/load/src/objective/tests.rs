@@ -199,6 +199,7 @@ fn misses_are_reported_with_their_size() {
     assert_eq!(words("max<800ms", 0), "1.000 s, 200.00 ms (25.0 %) too much");
     assert_eq!(words("rate>=125", 0), "100 requests/s, 25 requests/s (20.0 %) too little");
     assert_eq!(words("max<1s", 0), "1.000 s, just the bound");
+    assert_eq!(words("max<80ms", 0), "1.000 s, 12.50 times the bound");
     assert_eq!(words("errors<=0", 2), "2, 2 too much");
     assert_eq!(words("errors<1%", 0), "0%");
     assert_eq!(

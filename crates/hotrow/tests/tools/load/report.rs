@@ -141,7 +141,7 @@ fn objectives_decide_the_exit_status_and_are_named() {
     let (status, out, _) = run("p99<60s,max<1us,rate>=1000000", &[]);
     assert_eq!(status, Some(3), "{out}");
     assert!(
-        out.contains("max<1us") && out.contains("too much") && out.contains("too little"),
+        out.contains("max<1us") && out.contains("times the bound") && out.contains("too little"),
         "{out}"
     );
     let (status, out, err) = run("errors<=0,p50<1us", &["--json"]);
