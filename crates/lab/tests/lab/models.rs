@@ -54,7 +54,7 @@ fn every_model_completes_in_its_own_process() {
     let results = saved(folder.path());
     assert_eq!(
         (results.schema.as_str(), results.requests, results.models.len()),
-        (SCHEMA, 2_001, 15)
+        (SCHEMA, 2_001, 16)
     );
     for measured in &results.models {
         assert_eq!((&measured.outcome, measured.done), (&Outcome::Finished, 2_001), "{measured:?}");
@@ -178,7 +178,7 @@ fn results_before_an_interruption_are_kept() {
 fn models_are_listed_and_unknown_names_refused() {
     let output = Command::new(HOTROW).args(["models", "--list"]).output().expect("it starts");
     let out = text(&output.stdout);
-    assert_eq!(out.lines().count(), 3 * 15, "{out}");
+    assert_eq!(out.lines().count(), 3 * 16, "{out}");
     assert!(
         out.starts_with("sequential\n    One thread serves one request after the other.\n"),
         "{out}"

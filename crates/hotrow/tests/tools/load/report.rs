@@ -46,6 +46,7 @@ fn the_report_is_the_documented_one() {
         ),
         ("/slo/0", "objective value met conclusive description"),
         ("/generator", "cpu_s cpu_us_per_request cpu_share unread_share limited headroom"),
+        ("/machine", "cpu cpus kernel"),
     ] {
         assert_eq!(keys(pointer), sorted(names), "{pointer}");
     }
@@ -65,7 +66,7 @@ fn the_report_is_the_documented_one() {
     assert_eq!(of("scheduled"), 200);
     assert_conserved(&report);
     let all: Vec<String> = report.as_object().expect("an object").keys().cloned().collect();
-    let names = "schema target interrupted end duration_s requests throughput_rps rate_ratio \
+    let names = "schema began_unix_s machine target interrupted end duration_s requests throughput_rps rate_ratio \
                  latency_us answered_us refused_us service_us first_byte_us connect_us \
                  schedule_lag_us bytes status errors connections generator \
                  slo seconds diagnosis verdict";
