@@ -32,7 +32,7 @@ pub type Rule = fn(&Samples) -> Option<Finding>;
 
 /// All rules. A rule that requires the absence of others, such as `external`, follows them. A lack
 /// of files prevents accepting and so fills the accept queue; therefore files come first.
-pub const RULES: [Rule; 18] = [
+pub const RULES: [Rule; 19] = [
     generator::evaluate,
     tables::open_files,
     accept_queue::evaluate,
@@ -46,6 +46,7 @@ pub const RULES: [Rule; 18] = [
     cpu::evaluate,
     one_thread::evaluate,
     lock::evaluate,
+    garbage_collection::evaluate,
     network::evaluate,
     disk::evaluate,
     too_few::evaluate,
