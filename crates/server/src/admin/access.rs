@@ -13,7 +13,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::View;
-use crate::authority::Authority;
+use hotrow_http1::authority::Authority;
 use crate::http_error::HttpError;
 
 /// Marks a change as intended. Its value does not matter.
