@@ -68,8 +68,7 @@ impl Chunked {
                 }
                 return Ok(Decoded { consumed: end, data: at..end });
             }
-            self.state =
-                self.step(bytes[at]).ok_or(ParseError::Malformed(Malformed::Chunk))?;
+            self.state = self.step(bytes[at]).ok_or(ParseError::Malformed(Malformed::Chunk))?;
             if self.extension_bytes > EXTENSION_BYTES_MAX || self.trailer_bytes > limits.head_bytes
             {
                 return Err(ParseError::Malformed(Malformed::Chunk));

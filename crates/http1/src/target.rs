@@ -80,8 +80,22 @@ mod tests {
     #[test]
     fn paths_are_those_that_a_library_finds() {
         for target in [
-            "/", "/a", "/a?", "/a?b", "/a?b?c", "/a#b", "/a?b#c?d", "/a#b?c", "*", "http://h",
-            "http://h/", "http://h?q", "http://h/a?q", "http://u@h:80/a/b", "//a", "http://h#f",
+            "/",
+            "/a",
+            "/a?",
+            "/a?b",
+            "/a?b?c",
+            "/a#b",
+            "/a?b#c?d",
+            "/a#b?c",
+            "*",
+            "http://h",
+            "http://h/",
+            "http://h?q",
+            "http://h/a?q",
+            "http://u@h:80/a/b",
+            "//a",
+            "http://h#f",
         ] {
             let uri: http::Uri = target.parse().expect(target);
             assert_eq!(path_and_query(target), (uri.path(), uri.query()), "{target}");

@@ -66,10 +66,7 @@ pub struct Admin(pub Arc<View>);
 impl HttpService for Admin {
     type Body = Body;
 
-    fn call(
-        &self,
-        request: Request<RequestBody>,
-    ) -> Pin<Box<dyn Future<Output = Response<Body>>>> {
+    fn call(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Response<Body>>>> {
         let view = self.0.clone();
         Box::pin(async move {
             let answered = if request.uri().path().starts_with(limits::PREFIX) {

@@ -7,8 +7,8 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use hotrow_measure::clock::Nanos;
 use hotrow_http1::fields::{Fields, FieldsBuf};
+use hotrow_measure::clock::Nanos;
 
 use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;

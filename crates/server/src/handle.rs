@@ -179,7 +179,9 @@ impl Handler {
         let (path, query) = head.path_and_query();
         match self.shared.collections.router.route(&method, path, query) {
             Err(problem) => Step::problem(&problem),
-            Ok(Route::Capabilities) => Step::Now((capabilities(METHODS).into(), CacheOutcome::None)),
+            Ok(Route::Capabilities) => {
+                Step::Now((capabilities(METHODS).into(), CacheOutcome::None))
+            }
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, context.headers) {
                     return Step::problem(&problem);

@@ -56,12 +56,7 @@ pub(crate) fn excludes_untagged(headers: Fields<'_>) -> bool {
 }
 
 /// Returns whether the fields of that name match; `None`: there is none.
-fn matches(
-    headers: Fields<'_>,
-    name: &str,
-    etag: Option<&[u8]>,
-    by: Comparison,
-) -> Option<bool> {
+fn matches(headers: Fields<'_>, name: &str, etag: Option<&[u8]>, by: Comparison) -> Option<bool> {
     let mut fields = headers.get_all(name).peekable();
     fields.peek()?;
     Some(etag.is_some_and(|etag| fields.any(|field| names(field, etag, by))))
@@ -104,14 +99,22 @@ mod tests {
             b"\"\xff\",\"00ab\"",
         ] {
             let headers = with(&[(IF_NONE_MATCH, yes)]);
-            assert_eq!(evaluate(headers.as_fields(), Some(ETAG)), Precondition::NotModified, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::NotModified,
+                "{headers:?}"
+            );
             assert_eq!(evaluate(headers.as_fields(), None), Precondition::Holds, "{headers:?}");
         }
         for no in
             [&b"00ab"[..], b"\"00AB\"", b"\"\"", b"", b"\"x\",\"y\"", b"w/\"00ab\"", b"*, \"x\""]
         {
             let headers = with(&[(IF_NONE_MATCH, no)]);
-            assert_eq!(evaluate(headers.as_fields(), Some(ETAG)), Precondition::Holds, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::Holds,
+                "{headers:?}"
+            );
         }
     }
 
@@ -119,15 +122,27 @@ mod tests {
     fn if_match_compares_strongly_and_needs_a_record() {
         for yes in [&b"\"00ab\""[..], b"\"x\" ,\"00ab\"", b"*", b"\t* "] {
             let headers = with(&[(IF_MATCH, yes)]);
-            assert_eq!(evaluate(headers.as_fields(), Some(ETAG)), Precondition::Holds, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::Holds,
+                "{headers:?}"
+            );
             assert_eq!(evaluate(headers.as_fields(), None), Precondition::Fails, "{headers:?}");
         }
         for no in [&b"W/\"00ab\""[..], b"00ab", b"\"x\"", b"", b"\"00ab", b"**"] {
             let headers = with(&[(IF_MATCH, no)]);
-            assert_eq!(evaluate(headers.as_fields(), Some(ETAG)), Precondition::Fails, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::Fails,
+                "{headers:?}"
+            );
         }
         let two = with(&[(IF_MATCH, b"\"x\""), (IF_MATCH, ETAG)]);
-        assert_eq!(evaluate(two.as_fields(), Some(ETAG)), Precondition::Holds, "the lines are one list");
+        assert_eq!(
+            evaluate(two.as_fields(), Some(ETAG)),
+            Precondition::Holds,
+            "the lines are one list"
+        );
     }
 
     #[test]

@@ -37,7 +37,8 @@ impl Received {
             return Err(HttpError::BodyTooLarge(bytes_max));
         }
         if needed > self.bytes.capacity() {
-            let room = (2 * self.bytes.capacity()).max(FIRST_BYTES).min(bytes_max).max(needed);
+            // A power of two, however the body is cut into pieces.
+            let room = needed.next_power_of_two().max(FIRST_BYTES).min(bytes_max);
             self.reservation.grow_to(room as u64).map_err(|_| HttpError::NoBodyRoom)?;
             self.bytes
                 .try_reserve_exact(room - self.bytes.len())
@@ -87,18 +88,19 @@ mod tests {
 
     #[test]
     fn bodies_share_a_budget_and_return_it() {
-        let budget = ByteBudget::new(20_000);
+        let budget = ByteBudget::new(25_000);
         let mut first = Received::new(&budget);
         first.push(&[1; 10], 12_000).unwrap();
         assert_eq!(budget.used_bytes(), FIRST_BYTES as u64);
         first.push(&[2; 5_000], 12_000).unwrap();
         assert_eq!((first.bytes().len(), budget.used_bytes()), (5_010, 8_192));
         let mut second = Received::new(&budget);
-        second.push(&[3; 11_000], 12_000).unwrap();
-        assert_eq!(second.push(&[3; 1_000], 12_000), Err(HttpError::NoBodyRoom));
-        assert_eq!(second.push(&[3; 1_001], 12_000), Err(HttpError::BodyTooLarge(12_000)));
+        second.push(&[3; 11_000], 20_000).unwrap();
+        assert_eq!(budget.used_bytes(), 8_192 + 16_384);
+        assert_eq!(second.push(&[3; 6_000], 20_000), Err(HttpError::NoBodyRoom));
+        assert_eq!(second.push(&[3; 9_001], 20_000), Err(HttpError::BodyTooLarge(20_000)));
         drop(first);
-        second.push(&[3; 1_000], 12_000).unwrap();
+        second.push(&[3; 6_000], 20_000).unwrap();
         drop(second);
         assert_eq!(budget.used_bytes(), 0);
     }

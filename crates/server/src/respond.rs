@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hotrow_cache::{Freshness, Presence, Record};
-use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use hotrow_http1::fields::Fields;
+use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;

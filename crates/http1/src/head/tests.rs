@@ -342,7 +342,8 @@ fn connections_are_kept_as_the_version_and_the_options_say() {
 
 #[test]
 fn parts_of_a_head_are_found() {
-    let bytes = b"\r\nPOST http://h/a%2F?b#c HTTP/1.1\r\nHost: h\r\nEXPECT: 100-Continue\r\nX:\t y z \r\n\
+    let bytes =
+        b"\r\nPOST http://h/a%2F?b#c HTTP/1.1\r\nHost: h\r\nEXPECT: 100-Continue\r\nX:\t y z \r\n\
         Content-Length: 3\r\n\r\nabc";
     let mut parser = HeadParser::default();
     assert_eq!(parser.parse(bytes, &LIMITS), Ok(Some(bytes.len() - 3)));
@@ -383,8 +384,9 @@ fn cost_of_a_head() {
             let start = std::time::Instant::now();
             for _ in 0..100_000 {
                 parser.reset();
-                let _ =
-                    std::hint::black_box(parser.parse(std::hint::black_box(head.as_bytes()), &LIMITS));
+                let _ = std::hint::black_box(
+                    parser.parse(std::hint::black_box(head.as_bytes()), &LIMITS),
+                );
             }
             start.elapsed().as_nanos() / 100_000
         });

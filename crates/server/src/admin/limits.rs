@@ -8,10 +8,10 @@ use http::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 
 use super::{View, access, plain, unauthorised};
-use crate::connection::request::RequestBody;
 use crate::admission::rate::NotChanged;
 use crate::body::Body;
 use crate::config::rate::BURST_MAX;
+use crate::connection::request::RequestBody;
 use crate::http_error::{HttpError, problem};
 use crate::receive;
 

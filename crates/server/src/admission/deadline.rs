@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use hotrow_measure::clock::Nanos;
 use hotrow_http1::fields::Fields;
+use hotrow_measure::clock::Nanos;
 
 use crate::context::RequestTimes;
 use crate::http_error::HttpError;
@@ -91,8 +91,7 @@ mod tests {
         // the deadline.
         let at = RequestTimes { arrived: ms(1_000), complete: ms(11_000), now: ms(12_000) };
         assert_eq!(of(Fields::default(), TIMEOUT, at), Ok(ms(16_000)));
-        let with_header =
-            |value: &str| FieldsBuf::from_iter([(HOTROW_DEADLINE_MS, value)]);
+        let with_header = |value: &str| FieldsBuf::from_iter([(HOTROW_DEADLINE_MS, value)]);
         let deadline = |headers: &FieldsBuf| of(headers.as_fields(), TIMEOUT, at);
         assert_eq!(deadline(&with_header("2000")), Ok(ms(3_000)), "past already");
         assert_eq!(deadline(&with_header("12500")), Ok(ms(13_500)));

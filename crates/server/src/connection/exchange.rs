@@ -97,6 +97,7 @@ struct IncomingBody {
 }
 
 /// Reason for which a run over received bytes ends.
+#[derive(Clone, Copy)]
 enum RunEnd {
     /// All are used.
     Used,
@@ -303,12 +304,15 @@ impl<S: Serve> Exchange<S> {
             BodyLength::Empty => (RequestBody::default(), None, 0),
             length => self.begin_body(length, head.expects_continue(), rest),
         };
+        // Chunks that nobody reads may hide a request from a proxy in front: nothing follows them.
+        let has_unread_chunks = head.body == BodyLength::Chunked && body.has_content();
         let phase = if incoming.is_some() { Phase::Body } else { Phase::Handling };
         self.activity.request(phase, self.worker.now.get());
         let request = Request { head, body, connection: &self.connection, now };
         match self.service.serve(request) {
             Served::Now(answer) => {
-                self.answer(answer, framing, incoming.is_none(), cx, registered)?;
+                let is_complete = incoming.is_none() && !has_unread_chunks;
+                self.answer(answer, framing, is_complete, cx, registered)?;
             }
             Served::Later(future) => {
                 self.pending = Some(Pending { future, framing, body: incoming });
@@ -332,7 +336,8 @@ impl<S: Serve> Exchange<S> {
         };
         let pipe = BodyPipe::new(announced_bytes);
         let body = RequestBody::from_pipe(&pipe);
-        let mut incoming = IncomingBody { decoder: BodyDecoder::new(length), pipe, expects_continue };
+        let mut incoming =
+            IncomingBody { decoder: BodyDecoder::new(length), pipe, expects_continue };
         match incoming.pass_all(rest, &self.worker.parse_limits) {
             Ok(used) if incoming.decoder.is_complete() => {
                 incoming.pipe.end(Ok(()));

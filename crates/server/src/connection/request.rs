@@ -60,6 +60,11 @@ impl RequestBody {
     pub(super) fn from_pipe(pipe: &Rc<BodyPipe>) -> Self {
         Self(Some(Rc::clone(pipe)))
     }
+
+    /// Returns whether a piece waits to be read.
+    pub(super) fn has_content(&self) -> bool {
+        self.0.as_ref().is_some_and(|pipe| pipe.state.borrow().piece.is_some())
+    }
 }
 
 impl BodyPipe {

@@ -17,8 +17,7 @@ fn headers(name: &str, lines: &[&str]) -> FieldsBuf {
 fn check(header: ClientHeader, name: &str, cases: &[(&[&str], &str)]) {
     for (lines, client) in cases {
         let headers = headers(name, lines);
-        let address =
-            clients(Some(header)).address(PROXY.parse().unwrap(), headers.as_fields());
+        let address = clients(Some(header)).address(PROXY.parse().unwrap(), headers.as_fields());
         assert_eq!(address.to_string(), *client, "{lines:?}");
     }
 }
@@ -126,11 +125,7 @@ fn the_clients_entries_cannot_corrupt_the_nearest_proxys() {
         clients(Some(header)).address(PROXY.parse().unwrap(), headers.as_fields()).to_string()
     };
     for line in [&b"\xff, 192.0.2.7"[..], b"1.1.1.1 \xe9,192.0.2.7", b"\", 192.0.2.7, 10.0.0.9"] {
-        assert_eq!(
-            of(ClientHeader::XForwardedFor, X_FORWARDED_FOR, line),
-            "192.0.2.7",
-            "{line:?}"
-        );
+        assert_eq!(of(ClientHeader::XForwardedFor, X_FORWARDED_FOR, line), "192.0.2.7", "{line:?}");
     }
     for line in [
         &b"for=\", for=192.0.2.7"[..],
