@@ -15,11 +15,12 @@ use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 
+use crate::answer::Outcome;
 use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
 use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
-use crate::handle::{Handler, Outcome, ReadRequirement, Step};
+use crate::handle::{Handler, ReadRequirement, Step};
 use crate::http_error::HttpError;
 use crate::lookups::LookupKind;
 use crate::metrics::CacheOutcome;

@@ -2,13 +2,14 @@
 //! time-outs.
 //!
 //! Reading order: [`serve`] (what a service is), [`exchange`] (requests and answers in order),
-//! [`request`], [`output`], [`activity`] (phases and time-outs), [`registry`] (all connections of a
+//! [`request`] and [`incoming_body`], [`output`], [`activity`] (phases and time-outs), [`registry`] (all connections of a
 //! worker), [`rejection`] (answers to what is refused), [`close`].
 
 pub(crate) mod activity;
 mod clients;
 mod close;
 mod exchange;
+mod incoming_body;
 mod output;
 mod registry;
 pub mod rejection;

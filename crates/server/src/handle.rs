@@ -15,9 +15,9 @@ use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
-use http::{Method, Response, StatusCode};
+use http::{Method, StatusCode};
 
-use crate::admission::rate::Fields as RateLimitFields;
+use crate::answer::{Answer, Outcome};
 use crate::batch::{self, Ids};
 use crate::body::Body;
 use crate::budgets::COUNTED_BYTES_MIN;
@@ -35,41 +35,6 @@ use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
 use crate::route::{METHODS, Route};
 use crate::shared::Shared;
-
-/// An answer and its outcome for the metrics.
-pub type Outcome = (Answer, CacheOutcome);
-
-/// An answer before it is written.
-#[derive(Debug)]
-pub enum Answer {
-    /// A record of usual size, or none: most answers.
-    Record(RecordAnswer),
-    /// Any other.
-    Http(Box<Response<Body>>),
-}
-
-impl From<Response<Body>> for Answer {
-    fn from(response: Response<Body>) -> Self {
-        Self::Http(Box::new(response))
-    }
-}
-
-impl Answer {
-    fn status(&self) -> u16 {
-        match self {
-            Self::Record(answer) => answer.status(),
-            Self::Http(response) => response.status().as_u16(),
-        }
-    }
-
-    /// Adds the header fields of the rate limits.
-    pub(crate) fn add_rate_limit(&mut self, fields: RateLimitFields) {
-        match self {
-            Self::Record(answer) => answer.rate_limit = Some(Box::new(fields)),
-            Self::Http(response) => fields.add(response.headers_mut()),
-        }
-    }
-}
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {

@@ -10,8 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use hotrow_http1::body::{BodyDecoder, BodyLength};
+use hotrow_http1::body::BodyLength;
 use hotrow_http1::error::{Malformed, ParseError};
 use hotrow_http1::head::{Head, HeadParser, Version, is_head_request};
 use hotrow_http1::write;
@@ -21,10 +20,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::activity::{Activity, Phase};
+use super::incoming_body::IncomingBody;
 use super::output::{Broken, Output};
 use super::registry::Registered;
 use super::rejection::Rejection;
-use super::request::{BodyError, BodyPipe, Request, RequestBody};
+use super::request::{Request, RequestBody};
 use super::serve::{Serve, Served};
 use super::worker_context::WorkerContext;
 use super::{ConnectionEnd, Leftover};
@@ -86,14 +86,6 @@ struct Framing {
     to_head: bool,
     keeps_alive: bool,
     version: Version,
-}
-
-/// A body that has not arrived in full.
-struct IncomingBody {
-    decoder: BodyDecoder,
-    pipe: Rc<BodyPipe>,
-    /// `true`: the client waits for `100 Continue`.
-    expects_continue: bool,
 }
 
 /// Reason for which a run over received bytes ends.
@@ -330,31 +322,21 @@ impl<S: Serve> Exchange<S> {
         expects_continue: bool,
         rest: &[u8],
     ) -> (RequestBody, Option<IncomingBody>, usize) {
-        let announced_bytes = match length {
-            BodyLength::Bytes(bytes) => Some(bytes),
-            BodyLength::Empty | BodyLength::Chunked => None,
-        };
-        let pipe = BodyPipe::new(announced_bytes);
-        let body = RequestBody::from_pipe(&pipe);
-        let mut incoming =
-            IncomingBody { decoder: BodyDecoder::new(length), pipe, expects_continue };
+        let mut incoming = IncomingBody::new(length, expects_continue);
+        let body = incoming.reader();
         match incoming.pass_all(rest, &self.worker.parse_limits) {
-            Ok(used) if incoming.decoder.is_complete() => {
-                incoming.pipe.end(Ok(()));
-                (body, None, used)
-            }
+            Ok(used) if incoming.is_complete() => (body, None, used),
             Ok(used) => (body, Some(incoming), used),
             Err(error) => {
-                self.refuse_body(&incoming.pipe, error);
+                self.refuse_body(error);
                 (body, None, rest.len())
             }
         }
     }
 
-    fn refuse_body(&mut self, pipe: &BodyPipe, error: ParseError) {
+    fn refuse_body(&mut self, error: ParseError) {
         self.worker.metrics.refused(error.into());
         self.input.state = InputState::BodyUnread;
-        pipe.end(Err(BodyError::Refused(error)));
     }
 
     /// Waits for the answer of the pending request, and receives its body while it is wanted.
@@ -382,16 +364,16 @@ impl<S: Serve> Exchange<S> {
         let held = std::mem::take(&mut self.input.held);
         let used = body.skip(&held, &self.worker.parse_limits);
         self.input.held = held[used.unwrap_or(held.len())..].to_vec();
-        used.is_ok() && body.decoder.is_complete()
+        used.is_ok() && body.is_complete()
     }
 
     /// Receives more of the pending request's body. Pending: it is not wanted, or has not arrived.
     fn receive_body(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Broken> {
         let Some(pending) = &mut self.pending else { return Ok(Poll::Pending) };
-        let Some(body) = pending.body.as_mut().filter(|body| body.pipe.is_wanted()) else {
+        let Some(body) = pending.body.as_mut().filter(|body| body.is_wanted()) else {
             return Ok(Poll::Pending);
         };
-        if std::mem::take(&mut body.expects_continue) && self.input.held.is_empty() {
+        if body.must_ask() && self.input.held.is_empty() {
             self.output.buffer().extend_from_slice(CONTINUE);
             return Ok(Poll::Ready(()));
         }
@@ -406,7 +388,7 @@ impl<S: Serve> Exchange<S> {
             }
             if buffer.filled().is_empty() {
                 self.input.state = InputState::Ended;
-                body.pipe.end(Err(BodyError::Ended));
+                body.end_early();
                 pending.body = None;
                 return Ok(Poll::Ready(()));
             }
@@ -426,14 +408,13 @@ impl<S: Serve> Exchange<S> {
             Ok(used) => {
                 self.input.held = held[used..].to_vec();
                 self.input.is_unexamined = !self.input.held.is_empty();
-                if body.decoder.is_complete() {
-                    body.pipe.end(Ok(()));
+                if body.is_complete() {
                     self.activity.enter(Phase::Handling, self.worker.now.get());
                 } else if let Some(pending) = &mut self.pending {
                     pending.body = Some(body);
                 }
             }
-            Err(error) => self.refuse_body(&body.pipe, error),
+            Err(error) => self.refuse_body(error),
         }
     }
 
@@ -504,38 +485,4 @@ pub(super) struct LastMessage {
     pub(super) to_head: bool,
     /// `true`: nothing of an earlier answer waits, so another answer would be read as one.
     pub(super) all_sent: bool,
-}
-
-impl IncomingBody {
-    /// Passes the body's part of `bytes` on. Returns its length.
-    fn pass_all(
-        &mut self,
-        bytes: &[u8],
-        limits: &hotrow_http1::Limits,
-    ) -> Result<usize, ParseError> {
-        let mut content = Vec::new();
-        let used = self.decode(bytes, limits, |data| content.extend_from_slice(data));
-        self.pipe.push(Bytes::from(content));
-        used
-    }
-
-    /// Drops the body's part of `bytes`. Returns its length.
-    fn skip(&mut self, bytes: &[u8], limits: &hotrow_http1::Limits) -> Result<usize, ParseError> {
-        self.decode(bytes, limits, |_| {})
-    }
-
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        limits: &hotrow_http1::Limits,
-        mut each: impl FnMut(&[u8]),
-    ) -> Result<usize, ParseError> {
-        let mut used = 0;
-        while used < bytes.len() && !self.decoder.is_complete() {
-            let decoded = self.decoder.decode(&bytes[used..], limits)?;
-            each(&bytes[used..][decoded.data]);
-            used += decoded.consumed;
-        }
-        Ok(used)
-    }
 }

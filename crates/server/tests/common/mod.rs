@@ -210,6 +210,22 @@ impl Client {
         }
     }
 
+    /// Reads the next of several answers, and returns its status.
+    pub(crate) fn next_status(&mut self) -> u16 {
+        const END: &[u8] = b"\r\n\r\n";
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(END) {
+            self.0.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        self.0.read_exact(&mut body).unwrap();
+        head.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
     /// Reads until the server closes.
     pub(crate) fn rest(&mut self) -> Received {
         let mut bytes = Vec::new();
