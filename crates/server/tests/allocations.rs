@@ -1,8 +1,8 @@
 //! Allocations of the hit path, counted. Alone in its binary, because the allocator is that of the
 //! whole process.
 #![allow(unsafe_code, reason = "an allocator is unsafe; it forwards to the system's")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
 
-#[allow(dead_code, reason = "shared with other test programs")]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hotrow_http1::body::BodyLength;
 use hotrow_http1::error::{Malformed, ParseError};
@@ -127,11 +127,10 @@ impl<S: Serve> Exchange<S> {
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Poll<ConnectionEnd> {
-        match self.advance(cx, registered) {
-            Poll::Ready(Ok(())) => Poll::Ready(ConnectionEnd::Finished),
-            Poll::Ready(Err(Broken)) => Poll::Ready(ConnectionEnd::Broken),
-            Poll::Pending => Poll::Pending,
-        }
+        self.advance(cx, registered).map(|ended| match ended {
+            Ok(()) => ConnectionEnd::Finished,
+            Err(Broken) => ConnectionEnd::Broken,
+        })
     }
 
     fn advance(
@@ -141,10 +140,7 @@ impl<S: Serve> Exchange<S> {
     ) -> Poll<Result<(), Broken>> {
         let mut requests_left = REQUESTS_PER_TURN;
         loop {
-            match self.output.poll_flush(&mut self.stream, cx) {
-                Poll::Ready(Ok(())) => {}
-                other => return other,
-            }
+            ready!(self.output.poll_flush(&mut self.stream, cx))?;
             if self.is_last || matches!(self.input.state, InputState::RefusedHead(_)) {
                 return Poll::Ready(Ok(()));
             }
@@ -159,15 +155,11 @@ impl<S: Serve> Exchange<S> {
                 return Poll::Pending;
             }
             if self.input.is_unexamined {
-                let held = std::mem::take(&mut self.input.held);
-                self.run(&held, &mut requests_left, cx, registered)?;
+                self.run_held(&mut requests_left, cx, registered)?;
                 continue;
             }
-            match self.read(&mut requests_left, cx, registered) {
-                Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) => return Poll::Ready(Ok(())),
-                Poll::Ready(Err(Broken)) => return Poll::Ready(Err(Broken)),
-                Poll::Pending => return Poll::Pending,
+            if !ready!(self.read(&mut requests_left, cx, registered))? {
+                return Poll::Ready(Ok(()));
             }
         }
     }
@@ -198,23 +190,40 @@ impl<S: Serve> Exchange<S> {
             return Poll::Ready(Ok(false));
         }
         if self.input.held.is_empty() {
-            self.run(received, requests_left, cx, registered)?;
+            let used = self.run(received, requests_left, cx, registered)?;
+            // Without content it has no memory.
+            self.input.held = received[used..].to_vec();
         } else {
-            let mut held = std::mem::take(&mut self.input.held);
-            held.extend_from_slice(received);
-            self.run(&held, requests_left, cx, registered)?;
+            self.input.held.extend_from_slice(received);
+            self.run_held(requests_left, cx, registered)?;
         }
         Poll::Ready(Ok(true))
     }
 
-    /// Begins the requests in `bytes`, and holds what remains of them.
+    /// Begins the requests in the held bytes.
+    fn run_held(
+        &mut self,
+        requests_left: &mut usize,
+        cx: &mut Context<'_>,
+        registered: &Registered,
+    ) -> Result<(), Broken> {
+        let mut held = std::mem::take(&mut self.input.held);
+        let used = self.run(&held, requests_left, cx, registered)?;
+        if used < held.len() {
+            held.drain(..used);
+            self.input.held = held;
+        }
+        Ok(())
+    }
+
+    /// Begins the requests in `bytes`. Returns the number of bytes that it used.
     fn run(
         &mut self,
         bytes: &[u8],
         requests_left: &mut usize,
         cx: &mut Context<'_>,
         registered: &Registered,
-    ) -> Result<(), Broken> {
+    ) -> Result<usize, Broken> {
         let worker = Rc::clone(&self.worker);
         // After the `recv` that brought the bytes: a process that was stopped before it must not
         // take them for older than they are.
@@ -252,12 +261,12 @@ impl<S: Serve> Exchange<S> {
             parser.reset();
         };
         self.service.turn_ended();
-        self.hold(&bytes[used..], end, parser);
-        Ok(())
+        self.note_end(&bytes[used..], end, parser);
+        Ok(used)
     }
 
-    /// Keeps what a run has left.
-    fn hold(&mut self, rest: &[u8], end: RunEnd, mut parser: HeadParser) {
+    /// Notes what a run has left.
+    fn note_end(&mut self, rest: &[u8], end: RunEnd, mut parser: HeadParser) {
         self.input.is_unexamined = matches!(end, RunEnd::Unexamined);
         match end {
             RunEnd::Used | RunEnd::Unexamined => {
@@ -275,8 +284,6 @@ impl<S: Serve> Exchange<S> {
                 self.input.state = InputState::RefusedHead(rejection);
             }
         }
-        // Without content it has no memory.
-        self.input.held = rest.to_vec();
     }
 
     /// Begins one request, whose head is complete. Returns the bytes of its body among `rest`;
