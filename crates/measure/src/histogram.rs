@@ -150,9 +150,16 @@ impl SharedHistogram {
     /// Adds one sample. Only the writing thread may call this.
     #[inline]
     pub fn record(&self, value: u64) {
+        self.record_n(value, 1);
+    }
+
+    /// Adds `n` equal samples. Only the writing thread may call this.
+    #[inline]
+    pub fn record_n(&self, value: u64, n: u64) {
         let bucket = &self.buckets[index_of(value)];
-        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
-        self.sum.store(self.sum.load(Relaxed).saturating_add(value), Relaxed);
+        bucket.store(bucket.load(Relaxed) + n, Relaxed);
+        let sum = self.sum.load(Relaxed).saturating_add(value.saturating_mul(n));
+        self.sum.store(sum, Relaxed);
         if value > self.max.load(Relaxed) {
             self.max.store(value, Relaxed);
         }

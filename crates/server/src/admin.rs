@@ -9,7 +9,6 @@ mod page;
 mod status;
 mod text;
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,9 +24,10 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 
 use crate::body::Body;
+use crate::connection::request::RequestBody;
+use crate::connection::serve::HttpService;
 use crate::http_error::{HttpError, problem};
 use crate::lookups::WorkerLookups;
 use crate::metrics::{Exposition, Labels, WorkerMetrics};
@@ -63,12 +63,10 @@ pub struct View {
 #[derive(Clone)]
 pub struct Admin(pub Arc<View>);
 
-impl hyper::service::Service<Request<Incoming>> for Admin {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+impl HttpService for Admin {
+    type Body = Body;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<RequestBody>) -> Pin<Box<dyn Future<Output = Response<Body>>>> {
         let view = self.0.clone();
         Box::pin(async move {
             let answered = if request.uri().path().starts_with(limits::PREFIX) {
@@ -78,7 +76,7 @@ impl hyper::service::Service<Request<Incoming>> for Admin {
             };
             let mut response = answered.unwrap_or_else(|problem| problem.response());
             protect(response.headers_mut());
-            Ok(response)
+            response
         })
     }
 }

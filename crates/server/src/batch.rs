@@ -13,13 +13,14 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Request, Response};
-use hyper::body::Incoming;
+use http::{HeaderValue, Response};
 
+use crate::answer::Outcome;
 use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
+use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
-use crate::handle::{Handler, Outcome, ReadRequirement, Step};
+use crate::handle::{Handler, ReadRequirement, Step};
 use crate::http_error::HttpError;
 use crate::lookups::LookupKind;
 use crate::metrics::CacheOutcome;
@@ -37,11 +38,10 @@ impl Handler {
     pub(crate) async fn batch_post(
         self: &Rc<Self>,
         id: CollectionId,
-        request: Request<Incoming>,
-        connection: Rc<ConnectionContext>,
-        arrived: Nanos,
+        body: RequestBody,
+        request: PendingRequest,
     ) -> Outcome {
-        let (head, body) = request.into_parts();
+        let arrived = request.times.arrived;
         let received =
             crate::receive::body(body, self.shared.limits.body_bytes, &self.shared.budgets.bodies)
                 .await;
@@ -53,7 +53,7 @@ impl Handler {
         // The body's time is the client's: only its own deadline header counts from the arrival.
         let complete = Nanos::now();
         let times = RequestTimes { arrived, complete, now: complete };
-        let request = PendingRequest { connection, headers: head.headers, times };
+        let request = PendingRequest { times, ..request };
         match self.limited_batch(id, parsed, &request.context()) {
             Step::Now(outcome) => outcome,
             Step::Later(future) => future.await,
@@ -78,7 +78,7 @@ impl Handler {
             Ok(ReadRequirement::AtLeast(wanted)) => {
                 return self.batch_at_least(id, ids, wanted, request);
             }
-            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
+            Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
         };
         let cache = &self.shared.cache;
         ids.keys.iter().for_each(|key| self.requested(key, now));
@@ -117,7 +117,7 @@ impl Handler {
                     Some((record, provenance)) => answers.put(place, record, provenance),
                     None => {
                         return Step::Now((
-                            HttpError::from(&refusal).response(),
+                            HttpError::from(&refusal).response().into(),
                             CacheOutcome::None,
                         ));
                     }
@@ -165,7 +165,7 @@ impl Handler {
         if all {
             self.render(request.connection, id, ids, answers)
         } else {
-            (problem.response(), CacheOutcome::None)
+            (problem.response().into(), CacheOutcome::None)
         }
     }
 
@@ -200,7 +200,7 @@ impl Handler {
     ) -> Step {
         let place = match self.shared.admission.inflight.enter(mode == ReadMode::Revalidate) {
             Ok(place) => place,
-            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
+            Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
         };
         let handler = Rc::clone(self);
         let connection = Rc::clone(connection);
@@ -224,14 +224,14 @@ impl Handler {
                             // Keys queued for this batch alone are not read, and its query in
                             // flight is cancelled.
                             return (
-                                budgets.refused(&refused, ids.keys.len()).response(),
+                                budgets.refused(&refused, ids.keys.len()).response().into(),
                                 CacheOutcome::None,
                             );
                         }
                     }
                     Err(problem) => match handler.stale(&ids.keys[place], mode, now) {
                         Some((record, provenance)) => answers.put(place, record, provenance),
-                        None => return (problem.response(), CacheOutcome::None),
+                        None => return (problem.response().into(), CacheOutcome::None),
                     },
                 }
             }
@@ -248,7 +248,7 @@ impl Handler {
     ) -> Step {
         let (deadline, place) = match self.shared.admission.admit_privileged(request) {
             Ok(admitted) => admitted,
-            Err(problem) => return Step::Now((problem.response(), CacheOutcome::None)),
+            Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
         };
         let handler = Rc::clone(self);
         let connection = Rc::clone(request.connection);
@@ -257,7 +257,7 @@ impl Handler {
             let Shared { fetcher, feed_progress, .. } = &handler.shared;
             match position::read_at_least(fetcher, feed_progress, &ids.keys, wanted, deadline).await
             {
-                Err(problem) => (problem.response(), CacheOutcome::None),
+                Err(problem) => (problem.response().into(), CacheOutcome::None),
                 Ok((found, size)) => {
                     let mut answers = Answers::new(ids.keys.len(), size);
                     found
@@ -287,7 +287,7 @@ impl Handler {
     ) -> Outcome {
         let Answers { records, worst, token, size, .. } = answers;
         let Ok(segments) = render::render(ids, &records) else {
-            return (budgets::NO_ROOM.response(), CacheOutcome::None);
+            return (budgets::NO_ROOM.response().into(), CacheOutcome::None);
         };
         // From here on the answer alone holds the records, and releases each when it is written.
         drop(records);
@@ -297,7 +297,7 @@ impl Handler {
             Ok(reservation) => Response::new(Body::held(segments, reservation, connection)),
             Err(refused) => {
                 let problem = self.shared.budgets.refused(&refused, ids.keys.len());
-                return (problem.response(), CacheOutcome::None);
+                return (problem.response().into(), CacheOutcome::None);
             }
         };
         let headers = response.headers_mut();
@@ -306,7 +306,7 @@ impl Handler {
         headers.insert(CACHE_CONTROL, self.shared.collections.get(id).cache_control.clone());
         let position = token.position().map(|position| self.header_writer.position(position));
         describe(headers, worst, position);
-        (response, worst.outcome)
+        (response.into(), worst.outcome)
     }
 }
 

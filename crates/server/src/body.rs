@@ -13,8 +13,8 @@ use hotrow_cache::Record;
 use http_body::{Frame, SizeHint};
 
 pub(crate) use self::segments::Segments;
+use crate::connection::activity::Activity;
 use crate::context::ConnectionContext;
-use crate::guard::phase::Activity;
 
 /// Bytes that a large answer hands over at once. The writer copies a piece behind what it still
 /// holds, so this bounds what a connection holds beside the records.

@@ -1,16 +1,16 @@
 //! Context of a request: what its handler knows besides its route and its body.
 //!
-//! hyper calls a service of its own for each connection. That service owns the connection's
-//! [`ConnectionContext`], and the [`RequestContext`] of each request borrows from it: a hit copies
-//! and allocates nothing. A request that waits becomes a [`PendingRequest`].
+//! The [`RequestContext`] borrows from the connection's [`ConnectionContext`] and from the bytes of
+//! the request's head: a hit copies and allocates nothing. A request that waits becomes a
+//! [`PendingRequest`].
 
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
-use http::HeaderMap;
 
-use crate::guard::phase::Activity;
+use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;
 
 /// State of a connection that its requests use. One thread uses it.
@@ -56,7 +56,7 @@ pub(crate) struct RequestContext<'a> {
     /// The connection over which it came.
     pub(crate) connection: &'a Rc<ConnectionContext>,
     /// Its header fields.
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) headers: Fields<'a>,
     /// Its times.
     pub(crate) times: RequestTimes,
 }
@@ -66,7 +66,7 @@ impl RequestContext<'_> {
     pub(crate) fn to_pending(self) -> PendingRequest {
         PendingRequest {
             connection: Rc::clone(self.connection),
-            headers: self.headers.clone(),
+            headers: self.headers.to_buf(),
             times: self.times,
         }
     }
@@ -78,7 +78,7 @@ pub(crate) struct PendingRequest {
     /// See [`RequestContext`].
     pub(crate) connection: Rc<ConnectionContext>,
     /// See [`RequestContext`].
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: FieldsBuf,
     /// See [`RequestContext`].
     pub(crate) times: RequestTimes,
 }
@@ -86,7 +86,8 @@ pub(crate) struct PendingRequest {
 impl PendingRequest {
     /// Returns its context.
     pub(crate) fn context(&self) -> RequestContext<'_> {
-        RequestContext { connection: &self.connection, headers: &self.headers, times: self.times }
+        let headers = self.headers.as_fields();
+        RequestContext { connection: &self.connection, headers, times: self.times }
     }
 }
 

@@ -9,6 +9,8 @@ use hotrow_admission::concurrency::limit::Kind;
 use hotrow_admission::concurrency::queue;
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_http1::body::BodyDecoder;
+use hotrow_http1::head::HeadParser;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
 use hotrow_types::key::{Collation, CollectionId, Key, KeyPart, KeySchema, KeyType};
@@ -16,7 +18,6 @@ use http::Method;
 
 use crate::batch;
 use crate::config::{Collection, Concurrency, Config, Limits};
-use crate::guard::follow;
 use crate::lookups::Calendar;
 use crate::route::Route;
 use crate::shared::Shared;
@@ -30,8 +31,8 @@ use crate::shared::Shared;
 pub fn request_path(input: &[u8]) {
     let Some((cut, stream)) = input.split_first() else { return };
     let shared = shared();
-    let whole = follow([stream], &shared.limits);
-    let pieces = follow(stream.chunks(usize::from(*cut).max(1)), &shared.limits);
+    let whole = follow([stream]);
+    let pieces = follow(stream.chunks(usize::from(*cut).max(1)));
     assert_eq!(whole, pieces, "the same bytes in pieces of {cut}");
     for message in &whole {
         let mut words = message.splitn(3, |byte| *byte == b' ').map(std::str::from_utf8);
@@ -46,6 +47,42 @@ pub fn request_path(input: &[u8]) {
             let _ = batch::parse_body(&collection.schema, &shared.limits, body);
         }
     }
+}
+
+/// Reads a connection's bytes, in any pieces. Returns the messages in `pieces`. Ends where one is
+/// refused.
+fn follow<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    const LIMITS: hotrow_http1::Limits =
+        hotrow_http1::Limits { head_bytes: 1024, fields: 16, target_bytes: 512, body_bytes: 1024 };
+    let (mut parser, mut body) = (HeadParser::default(), None::<BodyDecoder>);
+    let (mut held, mut open, mut messages) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in pieces {
+        held.extend_from_slice(piece);
+        while !held.is_empty() {
+            let used = match &mut body {
+                Some(body) => match body.decode(&held, &LIMITS) {
+                    Ok(decoded) => decoded.consumed,
+                    Err(_) => return messages,
+                },
+                None => match parser.parse(&held, &LIMITS) {
+                    Ok(Some(bytes)) => {
+                        let Ok(head) = parser.head(&held, &LIMITS) else { return messages };
+                        assert!(std::str::from_utf8(head.target().as_bytes()).is_ok());
+                        body = Some(BodyDecoder::new(head.body));
+                        bytes
+                    }
+                    Ok(None) => break,
+                    Err(_) => return messages,
+                },
+            };
+            open.extend(held.drain(..used));
+            if body.as_ref().is_some_and(BodyDecoder::is_complete) {
+                messages.push(std::mem::take(&mut open));
+                (parser, body) = (HeadParser::default(), None);
+            }
+        }
+    }
+    messages
 }
 
 fn ask(shared: &Shared, method: &str, target: &str) {

@@ -1,40 +1,40 @@
 //! Handling of one data request, from route to answer. A hit is answered at once, in a straight
 //! line; a request that needs the database or the feed becomes a future.
 
-use std::convert::Infallible;
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
-use hotrow_cache::{Freshness, Lookup, ReadMode, Record};
+use hotrow_cache::{Freshness, Lookup, Presence, ReadMode, Record};
+use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
-use http::header::CACHE_CONTROL;
-use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, StatusCode};
 
+use crate::answer::{Answer, Outcome};
 use crate::batch::{self, Ids};
 use crate::body::Body;
-use crate::connection::Serve;
+use crate::budgets::COUNTED_BYTES_MIN;
+use crate::connection::request::Request;
+use crate::connection::serve::{Serve, Served, Written, write_response};
 use crate::context::{ConnectionContext, RequestContext, RequestTimes};
 use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{CacheOutcome, WorkerMetrics};
 use crate::position;
+use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
+use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
 use crate::route::{METHODS, Route};
 use crate::shared::Shared;
-
-/// An answer and its outcome for the metrics.
-pub type Outcome = (Response<Body>, CacheOutcome);
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {
@@ -44,65 +44,76 @@ pub struct Handler {
     pub metrics: Arc<WorkerMetrics>,
     /// Lookup counters of this worker, by collection.
     pub lookups: Arc<WorkerLookups>,
-    /// Writer of this worker's header values.
+    /// Writer of the heads of most answers.
+    heads: RecordHeads,
+    /// Writer of other header values.
     pub(crate) header_writer: HeaderWriter,
+    /// Hits since the turn began, and its beginning.
+    hits_of_turn: Cell<(u64, Nanos)>,
 }
 
 impl Serve for Handler {
-    type Out = Body;
-    type Failure = Infallible;
     type Answer = Answer;
+    type Body = Body;
 
-    fn serve(
-        self: &Rc<Self>,
-        request: Request<Incoming>,
-        connection: &Rc<ConnectionContext>,
-    ) -> Answer {
-        let now = Nanos::now();
-        match self.route(request, connection, now) {
-            Step::Now(outcome) => Answer::Ready(Some(counted(&self.metrics, outcome, now))),
+    fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<Answer> {
+        let now = request.now;
+        match self.route(request) {
+            Step::Now(outcome) => Served::Now(self.counted(outcome, now)),
             Step::Later(future) => {
                 let handler = Rc::clone(self);
-                Answer::Pending(Box::pin(
-                    async move { counted(&handler.metrics, future.await, now) },
-                ))
+                Served::Later(Box::pin(async move {
+                    let outcome = future.await;
+                    let answer = handler.counted(outcome, now);
+                    handler.turn_ended();
+                    answer
+                }))
             }
+        }
+    }
+
+    fn write_head(&self, answer: Answer, out: &mut Vec<u8>) -> Written<Body> {
+        match answer {
+            Answer::Record(answer) => self.heads.write(answer, out),
+            Answer::Http(response) => write_response(*response, out),
+        }
+    }
+
+    /// Hits that arrived together took the same time: one reading of the clock covers them.
+    fn turn_ended(&self) {
+        let (hits, since) = self.hits_of_turn.replace((0, Nanos(0)));
+        if hits > 0 {
+            let took_ns = Nanos::now().0.saturating_sub(since.0);
+            self.metrics.hit_latency_ns.record_n(took_ns, hits);
         }
     }
 }
 
-fn counted(metrics: &WorkerMetrics, (response, outcome): Outcome, since: Nanos) -> Response<Body> {
-    metrics.answered(response.status().as_u16(), outcome);
-    let took_ns = Nanos::now().0.saturating_sub(since.0);
-    match outcome {
-        CacheOutcome::Hit | CacheOutcome::Stale => metrics.hit_latency_ns.record(took_ns),
-        CacheOutcome::Miss | CacheOutcome::Coalesced | CacheOutcome::Bypass => {
-            metrics.miss_latency_ns.record(took_ns)
-        }
-        CacheOutcome::None => {}
+impl Handler {
+    /// Creates the handler of a worker.
+    #[must_use]
+    pub fn new(shared: Shared, metrics: Arc<WorkerMetrics>, lookups: Arc<WorkerLookups>) -> Self {
+        let heads = RecordHeads::new(&shared.collections);
+        let header_writer = HeaderWriter::default();
+        Self { shared, metrics, lookups, heads, header_writer, hits_of_turn: Cell::default() }
     }
-    response
-}
 
-/// A response, ready or pending.
-pub enum Answer {
-    /// Ready; taken once.
-    Ready(Option<Response<Body>>),
-    /// Pending.
-    Pending(Pin<Box<dyn Future<Output = Response<Body>>>>),
-}
-
-impl Future for Answer {
-    type Output = Result<Response<Body>, Infallible>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            // Polled after completion only by mistake; then it never ends, like a fused future.
-            Self::Ready(response) => {
-                response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))
+    fn counted(&self, (answer, outcome): Outcome, since: Nanos) -> Answer {
+        self.metrics.answered(answer.status(), outcome);
+        match outcome {
+            CacheOutcome::Hit | CacheOutcome::Stale => {
+                let (hits, begun) = self.hits_of_turn.get();
+                // A hit that waited for its turn of another kind has begun earlier.
+                let begun = if hits == 0 { since } else { begun.min(since) };
+                self.hits_of_turn.set((hits + 1, begun));
             }
-            Self::Pending(future) => future.as_mut().poll(cx).map(Ok),
+            CacheOutcome::Miss | CacheOutcome::Coalesced | CacheOutcome::Bypass => {
+                let took_ns = Nanos::now().0.saturating_sub(since.0);
+                self.metrics.miss_latency_ns.record(took_ns);
+            }
+            CacheOutcome::None => {}
         }
+        answer
     }
 }
 
@@ -116,26 +127,26 @@ pub enum Step {
 
 impl Step {
     pub(crate) fn problem(problem: &HttpError) -> Self {
-        Self::Now((problem.response(), CacheOutcome::None))
+        Self::Now((problem.response().into(), CacheOutcome::None))
     }
 }
 
 impl Handler {
-    fn route(
-        self: &Rc<Self>,
-        request: Request<Incoming>,
-        connection: &Rc<ConnectionContext>,
-        now: Nanos,
-    ) -> Step {
-        let uri = request.uri();
+    fn route(self: &Rc<Self>, request: Request<'_>) -> Step {
+        let Request { head, body, connection, now } = request;
         let context = RequestContext {
             connection,
-            headers: request.headers(),
+            headers: head.fields(),
             times: RequestTimes::of_arrival(now),
         };
-        match self.shared.collections.router.route(request.method(), uri.path(), uri.query()) {
+        // An extension method is none of ours, and costs a copy.
+        let method = Method::from_bytes(head.method()).unwrap_or(Method::TRACE);
+        let (path, query) = head.path_and_query();
+        match self.shared.collections.router.route(&method, path, query) {
             Err(problem) => Step::problem(&problem),
-            Ok(Route::Capabilities) => Step::Now((capabilities(METHODS), CacheOutcome::None)),
+            Ok(Route::Capabilities) => {
+                Step::Now((capabilities(METHODS).into(), CacheOutcome::None))
+            }
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, context.headers) {
                     return Step::problem(&problem);
@@ -164,10 +175,8 @@ impl Handler {
                     return refusal;
                 }
                 let handler = Rc::clone(self);
-                let connection = Rc::clone(connection);
-                Step::Later(Box::pin(async move {
-                    handler.batch_post(id, request, connection, now).await
-                }))
+                let request = context.to_pending();
+                Step::Later(Box::pin(async move { handler.batch_post(id, body, request).await }))
             }
         }
     }
@@ -294,7 +303,7 @@ impl Handler {
                 }
                 Err(problem) => match handler.stale_if_error(&key, mode, now) {
                     Some(record) => handler.answer_stale(record, &request, now),
-                    None => (problem.response(), CacheOutcome::None),
+                    None => (problem.response().into(), CacheOutcome::None),
                 },
             }
         }))
@@ -330,9 +339,9 @@ impl Handler {
                     Some((record, provenance)) => {
                         handler.answer(record, provenance, &request.context(), Some(size))
                     }
-                    None => (HttpError::Unreadable.response(), CacheOutcome::None),
+                    None => (HttpError::Unreadable.response().into(), CacheOutcome::None),
                 },
-                Err(problem) => (problem.response(), CacheOutcome::None),
+                Err(problem) => (problem.response().into(), CacheOutcome::None),
             }
         }))
     }
@@ -363,13 +372,28 @@ impl Handler {
         request: &RequestContext<'_>,
         size: Option<AnswerReservation>,
     ) -> Outcome {
+        let is_found = record.presence() == Presence::Found;
+        let condition = if precondition::has_any(request.headers) {
+            let etag = self.header_writer.etag(record.body_hash());
+            precondition::evaluate(request.headers, is_found.then_some(etag.as_bytes()))
+        } else {
+            Precondition::Holds
+        };
+        let is_small = (record.body().len() as u64) < COUNTED_BYTES_MIN;
+        if condition != Precondition::Fails && (is_small || !is_found) {
+            let is_known = condition == Precondition::NotModified;
+            let outcome = provenance.outcome;
+            let answer = RecordAnswer { record, provenance, is_known, rate_limit: None };
+            return (Answer::Record(answer), outcome);
+        }
         let cache_control = &self.shared.collections.get(record.collection()).cache_control;
         let response =
             respond(record, provenance, request.headers, cache_control, &self.header_writer);
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;
-        (response, if is_refused { CacheOutcome::None } else { provenance.outcome })
+        let outcome = if is_refused { CacheOutcome::None } else { provenance.outcome };
+        (response.into(), outcome)
     }
 
     /// Returns a stale record, unless the request revalidates.
@@ -415,14 +439,14 @@ impl Handler {
     pub(crate) fn mode(
         &self,
         id: CollectionId,
-        request_headers: &HeaderMap,
+        request_headers: Fields<'_>,
     ) -> Result<ReadRequirement, HttpError> {
         let collection = self.shared.collections.get(id);
         if let Some(wanted) = request_headers.get(HOTROW_MIN_POSITION) {
             return position::wanted(collection, wanted).map(ReadRequirement::AtLeast);
         }
         let new = collection.allow_no_cache
-            && request_headers.get_all(CACHE_CONTROL).iter().any(says_no_cache);
+            && request_headers.get_all("cache-control").any(says_no_cache);
         Ok(if new { ReadRequirement::New } else { ReadRequirement::None })
     }
 }
@@ -436,9 +460,9 @@ pub(crate) enum ReadRequirement {
 }
 
 /// Returns whether the directives contain `no-cache` (RFC 9111, section 5.2.1.4).
-fn says_no_cache(value: &http::HeaderValue) -> bool {
-    let Ok(directives) = value.to_str() else { return false };
-    directives.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-cache"))
+fn says_no_cache(directives: &[u8]) -> bool {
+    let mut directives = directives.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    directives.any(|directive| directive.eq_ignore_ascii_case(b"no-cache"))
 }
 
 #[cfg(test)]
@@ -448,10 +472,10 @@ mod tests {
     #[test]
     fn no_cache_is_a_directive_of_its_own() {
         for yes in ["no-cache", "max-age=0, No-Cache", " no-cache "] {
-            assert!(says_no_cache(&http::HeaderValue::from_static(yes)), "{yes}");
+            assert!(says_no_cache(yes.as_bytes()), "{yes}");
         }
         for no in ["", "no-cache-at-all", "max-age=0", "no-store"] {
-            assert!(!says_no_cache(&http::HeaderValue::from_static(no)), "{no}");
+            assert!(!says_no_cache(no.as_bytes()), "{no}");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
-//! share), [`worker`], `accept_budget`, [`listen`], [`connection`], [`guard`] and [`context`] (from
-//! socket to request), `route`, [`handle`], `batch`, `position` (from request to answer), `read`
-//! (to the database and back), `precondition`, `respond`, `header_writer`, `http_error`, `body`
-//! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`],
+//! share), [`worker`], `accept_budget`, [`listen`], [`connection`] and [`context`] (from socket
+//! to request), `route`, [`handle`], `batch`, `position` (from request to answer), `read` (to the
+//! database and back), `precondition`, `answer`, `record_answer`, `respond`, `header_writer`, `http_error`,
+//! `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`],
 //! [`metrics`].
 
 mod accept_budget;
 pub mod admin;
 mod admission;
-mod authority;
+mod answer;
 mod batch;
 mod body;
 pub mod budgets;
@@ -21,7 +21,6 @@ mod consistency_check;
 pub mod context;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-pub mod guard;
 pub mod handle;
 mod header_writer;
 mod http_error;
@@ -32,6 +31,7 @@ mod position;
 mod precondition;
 mod read;
 mod receive;
+mod record_answer;
 mod refresh;
 mod respond;
 mod route;

@@ -15,7 +15,7 @@ use hotrow_measure::sketch::Sketch;
 
 use crate::admission::pressure::LoopPace;
 use crate::admission::shed::ShedCounts;
-use crate::guard::refusal::Rejection;
+use crate::connection::rejection::Rejection;
 
 /// Role of the cache in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

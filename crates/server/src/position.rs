@@ -9,7 +9,6 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
-use http::HeaderValue;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -26,13 +25,13 @@ const NO_TIME: HttpError =
 ///
 /// # Errors
 /// 400 if the collection does not permit it, or the text is not a position.
-pub(crate) fn wanted(collection: &Collection, value: &HeaderValue) -> Result<Position, HttpError> {
+pub(crate) fn wanted(collection: &Collection, value: &[u8]) -> Result<Position, HttpError> {
     if !collection.allow_min_position {
         return Err(HttpError::BadHeader(
             "this collection does not permit Hotrow-Min-Position (allow_min_position)",
         ));
     }
-    let text = value.to_str().map_err(|_| BAD)?;
+    let text = std::str::from_utf8(value).map_err(|_| BAD)?;
     Position::parse(text).map_err(|_| BAD)
 }
 

@@ -2,8 +2,10 @@
 //! already, or is not the one the client means. There is no `Last-Modified`, so conditions on dates
 //! and `Range` are ignored, as the RFC requires.
 
-use http::header::{IF_MATCH, IF_NONE_MATCH};
-use http::{HeaderMap, HeaderName};
+use hotrow_http1::fields::Fields;
+
+const IF_MATCH: &str = "if-match";
+const IF_NONE_MATCH: &str = "if-none-match";
 
 /// Result of the conditions of a request, in the order of section 13.2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +27,21 @@ enum Comparison {
     Weak,
 }
 
+/// Returns whether the request has conditions; most have none.
+#[must_use]
+pub(crate) fn has_any(headers: Fields<'_>) -> bool {
+    headers.contains(IF_MATCH) || headers.contains(IF_NONE_MATCH)
+}
+
 /// Evaluates the conditions in `headers` for a record with this strong entity tag; `None`: there is
 /// no such record. `If-None-Match` then has no effect, because a client does not store a 404.
 #[must_use]
-pub(crate) fn evaluate(headers: &HeaderMap, etag: Option<&[u8]>) -> Precondition {
-    if matches(headers, &IF_MATCH, etag, Comparison::Strong) == Some(false) {
+pub(crate) fn evaluate(headers: Fields<'_>, etag: Option<&[u8]>) -> Precondition {
+    if matches(headers, IF_MATCH, etag, Comparison::Strong) == Some(false) {
         return Precondition::Fails;
     }
     match etag {
-        Some(_) if matches(headers, &IF_NONE_MATCH, etag, Comparison::Weak) == Some(true) => {
+        Some(_) if matches(headers, IF_NONE_MATCH, etag, Comparison::Weak) == Some(true) => {
             Precondition::NotModified
         }
         Some(_) | None => Precondition::Holds,
@@ -43,21 +51,15 @@ pub(crate) fn evaluate(headers: &HeaderMap, etag: Option<&[u8]>) -> Precondition
 /// Returns whether the request's `If-Match` excludes an existing answer without an entity tag, such
 /// as a batch: `*` matches it, a list of tags cannot.
 #[must_use]
-pub(crate) fn excludes_untagged(headers: &HeaderMap) -> bool {
-    headers.contains_key(IF_MATCH)
-        && !headers.get_all(IF_MATCH).iter().any(|field| is_any(field.as_bytes()))
+pub(crate) fn excludes_untagged(headers: Fields<'_>) -> bool {
+    headers.contains(IF_MATCH) && !headers.get_all(IF_MATCH).any(is_any)
 }
 
 /// Returns whether the fields of that name match; `None`: there is none.
-fn matches(
-    headers: &HeaderMap,
-    name: &HeaderName,
-    etag: Option<&[u8]>,
-    by: Comparison,
-) -> Option<bool> {
-    let mut fields = headers.get_all(name).iter().peekable();
+fn matches(headers: Fields<'_>, name: &str, etag: Option<&[u8]>, by: Comparison) -> Option<bool> {
+    let mut fields = headers.get_all(name).peekable();
     fields.peek()?;
-    Some(etag.is_some_and(|etag| fields.any(|field| names(field.as_bytes(), etag, by))))
+    Some(etag.is_some_and(|etag| fields.any(|field| names(field, etag, by))))
 }
 
 fn is_any(field: &[u8]) -> bool {
@@ -76,18 +78,14 @@ fn names(field: &[u8], etag: &[u8], by: Comparison) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use hotrow_http1::fields::FieldsBuf;
 
     use super::*;
 
     const ETAG: &[u8] = b"\"00ab\"";
 
-    fn with(fields: &[(HeaderName, &'static [u8])]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(name, HeaderValue::from_bytes(value).unwrap());
-        }
-        headers
+    fn with(fields: &[(&str, &[u8])]) -> FieldsBuf {
+        fields.iter().copied().collect()
     }
 
     #[test]
@@ -101,14 +99,22 @@ mod tests {
             b"\"\xff\",\"00ab\"",
         ] {
             let headers = with(&[(IF_NONE_MATCH, yes)]);
-            assert_eq!(evaluate(&headers, Some(ETAG)), Precondition::NotModified, "{headers:?}");
-            assert_eq!(evaluate(&headers, None), Precondition::Holds, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::NotModified,
+                "{headers:?}"
+            );
+            assert_eq!(evaluate(headers.as_fields(), None), Precondition::Holds, "{headers:?}");
         }
         for no in
             [&b"00ab"[..], b"\"00AB\"", b"\"\"", b"", b"\"x\",\"y\"", b"w/\"00ab\"", b"*, \"x\""]
         {
             let headers = with(&[(IF_NONE_MATCH, no)]);
-            assert_eq!(evaluate(&headers, Some(ETAG)), Precondition::Holds, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::Holds,
+                "{headers:?}"
+            );
         }
     }
 
@@ -116,15 +122,27 @@ mod tests {
     fn if_match_compares_strongly_and_needs_a_record() {
         for yes in [&b"\"00ab\""[..], b"\"x\" ,\"00ab\"", b"*", b"\t* "] {
             let headers = with(&[(IF_MATCH, yes)]);
-            assert_eq!(evaluate(&headers, Some(ETAG)), Precondition::Holds, "{headers:?}");
-            assert_eq!(evaluate(&headers, None), Precondition::Fails, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::Holds,
+                "{headers:?}"
+            );
+            assert_eq!(evaluate(headers.as_fields(), None), Precondition::Fails, "{headers:?}");
         }
         for no in [&b"W/\"00ab\""[..], b"00ab", b"\"x\"", b"", b"\"00ab", b"**"] {
             let headers = with(&[(IF_MATCH, no)]);
-            assert_eq!(evaluate(&headers, Some(ETAG)), Precondition::Fails, "{headers:?}");
+            assert_eq!(
+                evaluate(headers.as_fields(), Some(ETAG)),
+                Precondition::Fails,
+                "{headers:?}"
+            );
         }
         let two = with(&[(IF_MATCH, b"\"x\""), (IF_MATCH, ETAG)]);
-        assert_eq!(evaluate(&two, Some(ETAG)), Precondition::Holds, "the lines are one list");
+        assert_eq!(
+            evaluate(two.as_fields(), Some(ETAG)),
+            Precondition::Holds,
+            "the lines are one list"
+        );
     }
 
     #[test]
@@ -136,9 +154,9 @@ mod tests {
             (b"\"00ab\"", b"\"x\"", Precondition::Holds),
         ] {
             let headers = with(&[(IF_MATCH, if_match), (IF_NONE_MATCH, if_none_match)]);
-            assert_eq!(evaluate(&headers, Some(ETAG)), outcome, "{headers:?}");
+            assert_eq!(evaluate(headers.as_fields(), Some(ETAG)), outcome, "{headers:?}");
         }
-        assert_eq!(evaluate(&HeaderMap::new(), None), Precondition::Holds);
+        assert_eq!(evaluate(Fields::default(), None), Precondition::Holds);
     }
 
     #[test]
@@ -151,7 +169,7 @@ mod tests {
             (&[&b"\"x\""[..], b"*"], false),
         ] {
             let headers = with(&fields.iter().map(|field| (IF_MATCH, *field)).collect::<Vec<_>>());
-            assert_eq!(excludes_untagged(&headers), excluded, "{headers:?}");
+            assert_eq!(excludes_untagged(headers.as_fields()), excluded, "{headers:?}");
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Reception of a request's body, within its own limit and the budget of all bodies.
 
-use std::error::Error;
-use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hotrow_admission::byte_budget::{ByteBudget, Reservation};
+use hotrow_http1::error::ParseError;
 use http_body::Body;
 
-use crate::guard::refusal::Rejection;
+use crate::connection::request::{BodyError, RequestBody};
 use crate::http_error::HttpError;
 
 /// Least allocation for a body: most are no larger.
@@ -39,7 +37,8 @@ impl Received {
             return Err(HttpError::BodyTooLarge(bytes_max));
         }
         if needed > self.bytes.capacity() {
-            let room = (2 * self.bytes.capacity()).max(FIRST_BYTES).min(bytes_max).max(needed);
+            // A power of two, however the body is cut into pieces.
+            let room = needed.next_power_of_two().max(FIRST_BYTES).min(bytes_max);
             self.reservation.grow_to(room as u64).map_err(|_| HttpError::NoBodyRoom)?;
             self.bytes
                 .try_reserve_exact(room - self.bytes.len())
@@ -54,14 +53,11 @@ impl Received {
 ///
 /// # Errors
 /// 413 beyond `bytes_max`, 503 when `budget` has no room, 400 when it ends early or is malformed.
-pub(crate) async fn body<B>(
-    mut body: B,
+pub(crate) async fn body(
+    mut body: RequestBody,
     bytes_max: usize,
     budget: &Arc<ByteBudget>,
-) -> Result<Received, HttpError>
-where
-    B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
-{
+) -> Result<Received, HttpError> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(HttpError::BodyTooLarge(bytes_max));
     }
@@ -69,27 +65,20 @@ where
     loop {
         let frame = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await;
         let Some(frame) = frame else { return Ok(received) };
-        let frame = frame.map_err(|error| broken(&error, bytes_max))?;
+        let frame = frame.map_err(|error| broken(error, bytes_max))?;
         if let Ok(data) = frame.into_data() {
             received.push(&data, bytes_max)?;
         }
     }
 }
 
-/// Returns the error for an incomplete body. The guard's refusal is among the causes of the
-/// parser's error.
-fn broken(error: &(dyn Error + 'static), bytes_max: usize) -> HttpError {
-    let mut cause = Some(error);
-    let mut refusal = None;
-    while let Some(error) = cause {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        refusal =
-            refusal.or_else(|| inner.and_then(|inner| inner.downcast_ref::<Rejection>()).copied());
-        cause = error.source();
-    }
-    match refusal {
-        Some(Rejection::BodyBytes) => HttpError::BodyTooLarge(bytes_max),
-        _ => HttpError::BadBody("the body did not arrive in full, or its chunks are malformed"),
+/// Returns the error for an incomplete body.
+fn broken(error: BodyError, bytes_max: usize) -> HttpError {
+    match error {
+        BodyError::Refused(ParseError::BodyBytes) => HttpError::BodyTooLarge(bytes_max),
+        BodyError::Refused(_) | BodyError::Ended => {
+            HttpError::BadBody("the body did not arrive in full, or its chunks are malformed")
+        }
     }
 }
 
@@ -99,18 +88,19 @@ mod tests {
 
     #[test]
     fn bodies_share_a_budget_and_return_it() {
-        let budget = ByteBudget::new(20_000);
+        let budget = ByteBudget::new(25_000);
         let mut first = Received::new(&budget);
         first.push(&[1; 10], 12_000).unwrap();
         assert_eq!(budget.used_bytes(), FIRST_BYTES as u64);
         first.push(&[2; 5_000], 12_000).unwrap();
         assert_eq!((first.bytes().len(), budget.used_bytes()), (5_010, 8_192));
         let mut second = Received::new(&budget);
-        second.push(&[3; 11_000], 12_000).unwrap();
-        assert_eq!(second.push(&[3; 1_000], 12_000), Err(HttpError::NoBodyRoom));
-        assert_eq!(second.push(&[3; 1_001], 12_000), Err(HttpError::BodyTooLarge(12_000)));
+        second.push(&[3; 11_000], 20_000).unwrap();
+        assert_eq!(budget.used_bytes(), 8_192 + 16_384);
+        assert_eq!(second.push(&[3; 6_000], 20_000), Err(HttpError::NoBodyRoom));
+        assert_eq!(second.push(&[3; 9_001], 20_000), Err(HttpError::BodyTooLarge(20_000)));
         drop(first);
-        second.push(&[3; 1_000], 12_000).unwrap();
+        second.push(&[3; 6_000], 20_000).unwrap();
         drop(second);
         assert_eq!(budget.used_bytes(), 0);
     }

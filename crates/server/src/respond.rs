@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hotrow_cache::{Freshness, Presence, Record};
+use hotrow_http1::fields::Fields;
 use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
@@ -18,7 +19,7 @@ pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cach
 /// The session token.
 pub(crate) const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-position");
 /// A session token that the answer must reflect.
-pub(crate) const HOTROW_MIN_POSITION: HeaderName = HeaderName::from_static("hotrow-min-position");
+pub(crate) const HOTROW_MIN_POSITION: &str = "hotrow-min-position";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -50,7 +51,7 @@ impl Provenance {
 pub(crate) fn respond(
     record: Record,
     provenance: Provenance,
-    request_headers: &HeaderMap,
+    request_headers: Fields<'_>,
     cache_control: &HeaderValue,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
@@ -106,7 +107,7 @@ pub(crate) fn capabilities(methods: &'static str) -> Response<Body> {
 }
 
 /// Prebuilt, because an attacker may request missing ids as fast as others request records.
-const MISSING: &[u8] = b"{\"detail\":\"the database has no record with this id\",\
+pub(crate) const MISSING: &[u8] = b"{\"detail\":\"the database has no record with this id\",\
     \"status\":404,\"title\":\"No such record\",\"type\":\"about:blank\"}";
 
 fn missing() -> Response<Body> {
@@ -131,14 +132,18 @@ pub(crate) fn describe(
     }
 }
 
-/// Returns whole seconds, rounded to the nearest.
 fn seconds(age: Duration) -> HeaderValue {
     const ZERO: HeaderValue = HeaderValue::from_static("0");
-    match age.saturating_add(Duration::from_millis(500)).as_secs() {
+    match age_seconds(age) {
         0 => ZERO,
-        // RFC 9111, section 1.2.2: values above 2^31 are not needed.
-        s => HeaderValue::from(s.min(1 << 31)),
+        seconds => HeaderValue::from(seconds),
     }
+}
+
+/// Returns whole seconds, rounded to the nearest. Values above 2^31 are not needed (RFC 9111
+/// section 1.2.2).
+pub(crate) fn age_seconds(age: Duration) -> u64 {
+    age.saturating_add(Duration::from_millis(500)).as_secs().min(1 << 31)
 }
 
 #[cfg(test)]

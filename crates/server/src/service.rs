@@ -17,7 +17,6 @@ use crate::admission::pressure::{self, Watched};
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::handle::Handler;
-use crate::header_writer::HeaderWriter;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
@@ -93,11 +92,8 @@ impl Service {
         let make = {
             let shared = shared.clone();
             let lookups = lookups.clone();
-            move |worker: crate::worker::Worker| Handler {
-                shared: shared.clone(),
-                metrics: worker.metrics,
-                lookups: lookups[worker.index].clone(),
-                header_writer: HeaderWriter::default(),
+            move |worker: crate::worker::Worker| {
+                Handler::new(shared.clone(), worker.metrics, lookups[worker.index].clone())
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };

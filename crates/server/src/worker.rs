@@ -14,7 +14,6 @@ use std::time::Duration;
 use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor, TaskGuard};
-use hyper::server::conn::http1;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::LocalOptions;
 use tokio::task::spawn_local;
@@ -22,11 +21,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::accept_budget::AcceptBudget;
 use crate::config::{Config, Limits};
-use crate::connection::{
-    Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL, Serve, builder, serve, turn_away,
-};
-use crate::guard::WorkerContext;
-use crate::guard::refusal::Rejection;
+use crate::connection::rejection::Rejection;
+use crate::connection::serve::Serve;
+use crate::connection::worker_context::WorkerContext;
+use crate::connection::{Clients, LEAVING_MAX, Registry, SWEEP_INTERVAL, serve, turn_away};
 use crate::listen::Listeners;
 use crate::metrics::WorkerMetrics;
 
@@ -42,9 +40,8 @@ const TURNED_AWAY_MAX: usize = 32;
 /// and those that make room.
 pub const BEYOND_LIMIT_MAX: usize = TURNED_AWAY_MAX + LEAVING_MAX;
 
-/// Task polls after which a worker checks for newly ready connections. With tokio's 61, and hyper's
-/// 16 requests per poll, a few floods of pipelined requests would have a thousand answered before
-/// one of any other client.
+/// Task polls after which a worker checks for newly ready connections. With tokio's 61, a few floods
+/// of pipelined requests would have two thousand answered before one of any other client.
 const POLLS_PER_EVENT_CHECK: u32 = 16;
 
 /// Names and supervisor of the threads of one side.
@@ -216,7 +213,6 @@ fn run_worker<S: Serve>(
     let context = Rc::new(WorkerContext::new(limits, Arc::clone(&worker.metrics), Nanos::now()));
     let run = async {
         let acceptor = Acceptor {
-            builder: Rc::new(builder(&context.limits)),
             registry: Registry::new(Rc::clone(&context)),
             service: Rc::new(make_service(worker)),
             turned_away: Rc::default(),
@@ -280,7 +276,6 @@ impl Drop for Listening<'_> {
 }
 
 struct Acceptor<S> {
-    builder: Rc<http1::Builder>,
     registry: Rc<Registry>,
     service: Rc<S>,
     /// Cloned once per connection being turned away.
@@ -372,12 +367,11 @@ impl<S: Serve> Acceptor<S> {
         else {
             return self.turn_away(stream, Rejection::Connections);
         };
-        let builder = Rc::clone(&self.builder);
         let service = Rc::clone(&self.service);
         spawn_local(async move {
             let _place = place;
             let _guard = TaskGuard::new();
-            serve(stream, peer, &builder, service, registered).await;
+            serve(stream, peer, service, registered).await;
         });
     }
 

@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("source-mysql", ENGINE),
     ("source-postgres", ENGINE),
     ("source-sqlite", ENGINE),
-    ("server", &["admission", "cache", "measure", "source", "supervisor", "types"]),
+    ("http1", &[]),
+    ("server", &["admission", "cache", "http1", "measure", "source", "supervisor", "types"]),
     ("load", &["measure"]),
     ("diagnose", &["measure"]),
     ("report", &["measure"]),
@@ -93,7 +94,7 @@ const HTTP: &[&str] = &[
     "reqwest",
     "ureq",
 ];
-const HTTP_SPEAKERS: &[&str] = &["server", "load", "reference", "verify"];
+const HTTP_SPEAKERS: &[&str] = &["http1", "server", "load", "reference", "verify"];
 const DATABASES: &[&str] = &[
     "rusqlite",
     "libsqlite3-sys",

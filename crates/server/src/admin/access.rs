@@ -13,8 +13,8 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::View;
-use crate::authority::Authority;
 use crate::http_error::HttpError;
+use hotrow_http1::authority::Authority;
 
 /// Marks a change as intended. Its value does not matter.
 const HOTROW_ADMIN: HeaderName = HeaderName::from_static("hotrow-admin");

@@ -5,13 +5,13 @@ use hotrow_admission::rate::limit::Setting;
 use hotrow_admission::rate::value::Rate;
 use hotrow_measure::clock::Nanos;
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use serde::Deserialize;
 
 use super::{View, access, plain, unauthorised};
 use crate::admission::rate::NotChanged;
 use crate::body::Body;
 use crate::config::rate::BURST_MAX;
+use crate::connection::request::RequestBody;
 use crate::http_error::{HttpError, problem};
 use crate::receive;
 
@@ -32,7 +32,7 @@ impl View {
     /// Answers a request below [`PREFIX`].
     pub(super) async fn change_rate(
         &self,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
     ) -> Result<Response<Body>, HttpError> {
         self.check_host(&request)?;
         if !self.authorised(request.headers()) {

@@ -10,12 +10,12 @@ mod forwarded;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use http::header::FORWARDED;
-use http::{HeaderMap, HeaderName};
+use hotrow_http1::fields::Fields;
 
 use crate::config::rate::{ClientHeader, Network, RateLimits};
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED: &str = "forwarded";
+const X_FORWARDED_FOR: &str = "x-forwarded-for";
 /// Most proxies in a row.
 const HOPS_MAX: usize = 32;
 
@@ -37,7 +37,7 @@ impl Clients {
     }
 
     /// Returns the client's address.
-    pub(crate) fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub(crate) fn address(&self, peer: IpAddr, headers: Fields<'_>) -> IpAddr {
         let peer = peer.to_canonical();
         match self.header {
             Some(header) if self.trusts(peer) => self.beyond(peer, header, headers),
@@ -47,7 +47,7 @@ impl Clients {
 
     /// Returns the client as a key: an IPv4 address, or the leading bits of an IPv6 address,
     /// because the holder of one address has its whole network.
-    pub(crate) fn key(&self, peer: IpAddr, headers: &HeaderMap) -> [u8; 17] {
+    pub(crate) fn key(&self, peer: IpAddr, headers: Fields<'_>) -> [u8; 17] {
         let mut key = [0; 17];
         match self.address(peer, headers) {
             IpAddr::V4(v4) => {
@@ -67,7 +67,7 @@ impl Clients {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    fn beyond(&self, proxy: IpAddr, header: ClientHeader, headers: &HeaderMap) -> IpAddr {
+    fn beyond(&self, proxy: IpAddr, header: ClientHeader, headers: Fields<'_>) -> IpAddr {
         let (name, parse): (_, fn(&str) -> Option<IpAddr>) = match header {
             ClientHeader::Forwarded => (FORWARDED, forwarded::of_element),
             ClientHeader::XForwardedFor => (X_FORWARDED_FOR, of_x_forwarded_for),
@@ -75,9 +75,9 @@ impl Clients {
         let mut nearest = proxy;
         let mut hops = 0;
         // A proxy appends to the last line or adds a line, so the last is the nearest proxy's.
-        for line in headers.get_all(&name).iter().rev() {
+        for line in headers.get_all(name).rev() {
             // As bytes: the part further left may not be text, and is not examined for its element.
-            let mut rest = line.as_bytes();
+            let mut rest = line;
             loop {
                 let cut = match header {
                     ClientHeader::Forwarded => forwarded::last_element(rest),

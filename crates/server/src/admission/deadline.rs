@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
+use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
-use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::context::RequestTimes;
 use crate::http_error::HttpError;
 
 /// Milliseconds from the arrival of the request.
-pub(crate) const HOTROW_DEADLINE_MS: HeaderName = HeaderName::from_static("hotrow-deadline-ms");
+pub(crate) const HOTROW_DEADLINE_MS: &str = "hotrow-deadline-ms";
 /// Longest value: 11 days, more than any `request_timeout`.
 const DIGITS_MAX: usize = 9;
 const BAD: HttpError = HttpError::BadHeader(
@@ -26,11 +26,11 @@ const BAD: HttpError = HttpError::BadHeader(
 /// # Errors
 /// 400 for a header that is not such a number.
 pub(crate) fn of(
-    request_headers: &HeaderMap,
+    request_headers: Fields<'_>,
     request_timeout: Duration,
     at: RequestTimes,
 ) -> Result<Nanos, HttpError> {
-    let mut values = request_headers.get_all(HOTROW_DEADLINE_MS).iter();
+    let mut values = request_headers.get_all(HOTROW_DEADLINE_MS);
     let latest = at.complete.after(request_timeout);
     match (values.next(), values.next()) {
         (None, _) => Ok(latest),
@@ -39,9 +39,9 @@ pub(crate) fn of(
     }
 }
 
-fn parse(value: &HeaderValue) -> Option<Duration> {
-    let digits = value.to_str().ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-    if digits.len() > DIGITS_MAX {
+fn parse(value: &[u8]) -> Option<Duration> {
+    let digits = std::str::from_utf8(value).ok()?;
+    if digits.len() > DIGITS_MAX || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     // Rejects an empty text.
@@ -50,16 +50,15 @@ fn parse(value: &HeaderValue) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use hotrow_http1::fields::FieldsBuf;
+
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 
     fn deadline_ms(values: &[&str]) -> Option<u64> {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(HOTROW_DEADLINE_MS, HeaderValue::from_str(value).unwrap());
-        }
-        of(&headers, TIMEOUT, RequestTimes::of_arrival(Nanos(1_000_000)))
+        let headers: FieldsBuf = values.iter().map(|value| (HOTROW_DEADLINE_MS, value)).collect();
+        of(headers.as_fields(), TIMEOUT, RequestTimes::of_arrival(Nanos(1_000_000)))
             .ok()
             .map(|deadline| deadline.0 / 1_000_000 - 1)
     }
@@ -91,11 +90,11 @@ mod tests {
         // An upload of ten seconds, and a delay of a second by a rate limit, which does not extend
         // the deadline.
         let at = RequestTimes { arrived: ms(1_000), complete: ms(11_000), now: ms(12_000) };
-        assert_eq!(of(&HeaderMap::new(), TIMEOUT, at), Ok(ms(16_000)));
-        let with_header =
-            |value| HeaderMap::from_iter([(HOTROW_DEADLINE_MS, HeaderValue::from_static(value))]);
-        assert_eq!(of(&with_header("2000"), TIMEOUT, at), Ok(ms(3_000)), "past already");
-        assert_eq!(of(&with_header("12500"), TIMEOUT, at), Ok(ms(13_500)));
-        assert_eq!(of(&with_header("60000"), TIMEOUT, at), Ok(ms(16_000)));
+        assert_eq!(of(Fields::default(), TIMEOUT, at), Ok(ms(16_000)));
+        let with_header = |value: &str| FieldsBuf::from_iter([(HOTROW_DEADLINE_MS, value)]);
+        let deadline = |headers: &FieldsBuf| of(headers.as_fields(), TIMEOUT, at);
+        assert_eq!(deadline(&with_header("2000")), Ok(ms(3_000)), "past already");
+        assert_eq!(deadline(&with_header("12500")), Ok(ms(13_500)));
+        assert_eq!(deadline(&with_header("60000")), Ok(ms(16_000)));
     }
 }

@@ -1,13 +1,13 @@
 //! Priority of a request: the requested one, and the highest allowed.
 
 use hotrow_admission::shed::Priority;
-use http::{HeaderMap, HeaderName};
+use hotrow_http1::fields::Fields;
 
 use super::shed::LoadShedder;
 use crate::collections::Collection;
 
 /// `low`, `normal` or `high`.
-const HOTROW_PRIORITY: HeaderName = HeaderName::from_static("hotrow-priority");
+const HOTROW_PRIORITY: &str = "hotrow-priority";
 
 /// Returns the priority of a request: its collection's, unless headers count and this one is valid.
 /// Any client may lower it; raising it needs the collection's `allow_high_priority`. An invalid
@@ -15,10 +15,10 @@ const HOTROW_PRIORITY: HeaderName = HeaderName::from_static("hotrow-priority");
 pub(crate) fn of(
     load_shedder: &LoadShedder,
     collection: &Collection,
-    asked: &HeaderMap,
+    request_headers: Fields<'_>,
 ) -> Priority {
     match load_shedder.honours_header() {
-        true => granted(asked.get(HOTROW_PRIORITY).and_then(|v| parse(v.as_bytes())), collection),
+        true => granted(request_headers.get(HOTROW_PRIORITY).and_then(parse), collection),
         false => collection.priority,
     }
 }

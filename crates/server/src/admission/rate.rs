@@ -17,9 +17,9 @@ use std::time::Duration;
 use hotrow_admission::rate::keyed::{KeyHash, Keyed};
 use hotrow_admission::rate::limit::Limit;
 use hotrow_admission::rate::{Cell, Decision, Policy};
+use hotrow_http1::fields::Fields as HeaderFields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
-use http::{HeaderMap, HeaderName};
 
 pub(crate) use self::fields::{Fields, TooMany};
 pub(crate) use self::view::NotChanged;
@@ -66,7 +66,7 @@ pub(crate) struct RateRequest<'a> {
     /// Distinct ids.
     pub(crate) ids: u64,
     pub(crate) peer: IpAddr,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) headers: HeaderFields<'a>,
 }
 
 impl<'a> RateRequest<'a> {
@@ -210,7 +210,7 @@ impl Rule {
                 KeyState::Cell(&cells[usize::from(request.collection.0)])
             }
             (RuleStorage::Keyed(keyed), Per::Header(name)) => {
-                KeyState::Keyed(keyed, of_header(keyed, name, request.headers))
+                KeyState::Keyed(keyed, of_header(keyed, name.as_str(), request.headers))
             }
             (RuleStorage::Keyed(keyed), _) => {
                 KeyState::Keyed(keyed, keyed.hash(&clients.key(request.peer, request.headers)))
@@ -275,8 +275,8 @@ impl KeyState<'_> {
 
 /// Hashes all values of the header, in their order; without it, the shared key of requests that
 /// lack it.
-fn of_header(keyed: &Keyed, name: &HeaderName, headers: &HeaderMap) -> KeyHash {
-    let mut values = headers.get_all(name).iter().map(http::HeaderValue::as_bytes);
+fn of_header(keyed: &Keyed, name: &str, headers: HeaderFields<'_>) -> KeyHash {
+    let mut values = headers.get_all(name);
     let first = keyed.hash(values.next().unwrap_or_default());
     values.fold(first, |before, value| keyed.hash_after(before, value))
 }

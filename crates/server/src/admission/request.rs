@@ -6,9 +6,9 @@
 
 use hotrow_admission::shed::{Kind, Load};
 use hotrow_cache::{Freshness, ReadMode, Record};
+use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
-use http::HeaderMap;
 
 use super::priority;
 use crate::context::RequestContext;
@@ -25,7 +25,7 @@ impl Handler {
         &self,
         id: CollectionId,
         kind: Kind,
-        request_headers: &HeaderMap,
+        request_headers: Fields<'_>,
     ) -> Result<(), HttpError> {
         match self.shared.admission.load_shedder.load() {
             None => Ok(()),
@@ -43,7 +43,7 @@ impl Handler {
         &self,
         id: CollectionId,
         memory: Kind,
-        request_headers: &HeaderMap,
+        request_headers: Fields<'_>,
     ) -> Result<(), HttpError> {
         match self.shared.admission.load_shedder.load() {
             None => Ok(()),
@@ -57,7 +57,7 @@ impl Handler {
     }
 
     #[cold]
-    fn kind_by_head(&self, id: CollectionId, memory: Kind, request_headers: &HeaderMap) -> Kind {
+    fn kind_by_head(&self, id: CollectionId, memory: Kind, request_headers: Fields<'_>) -> Kind {
         match self.mode(id, request_headers) {
             Ok(ReadRequirement::New) => Kind::Bypass,
             // Memory may hold a single record that proves to be new enough.
@@ -109,7 +109,7 @@ impl Handler {
         load: Load,
         id: CollectionId,
         kind: Kind,
-        request_headers: &HeaderMap,
+        request_headers: Fields<'_>,
     ) -> Result<(), HttpError> {
         let load_shedder = &self.shared.admission.load_shedder;
         let collection = self.shared.collections.get(id);
@@ -134,25 +134,22 @@ mod tests {
     use std::sync::Arc;
 
     use hotrow_admission::shed::Level;
-    use http::HeaderValue;
-    use http::header::CACHE_CONTROL;
+    use hotrow_http1::fields::FieldsBuf;
 
     use super::*;
     use crate::admission::shed::ConnectionDisposition;
     use crate::fuzzing::new_shared;
-    use crate::header_writer::HeaderWriter;
     use crate::lookups::WorkerLookups;
     use crate::metrics::WorkerMetrics;
 
     const NOW: Nanos = Nanos(1_000_000_000);
 
     fn handler() -> Handler {
-        Handler {
-            shared: new_shared(None),
-            metrics: Arc::new(WorkerMetrics::default()),
-            lookups: Arc::new(WorkerLookups::new(1)),
-            header_writer: HeaderWriter::default(),
-        }
+        Handler::new(
+            new_shared(None),
+            Arc::new(WorkerMetrics::default()),
+            Arc::new(WorkerLookups::new(1)),
+        )
     }
 
     #[test]
@@ -173,19 +170,18 @@ mod tests {
     #[test]
     fn the_head_gives_the_least_cost_of_a_request() {
         let handler = handler();
-        let plain = HeaderMap::new();
+        let plain = FieldsBuf::default();
         let id = CollectionId(0);
-        let no_cache =
-            HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static("no-cache"))]);
-        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
+        let no_cache = FieldsBuf::from_iter([("cache-control", "no-cache")]);
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, no_cache.as_fields()), Ok(()));
         handler
             .shared
             .admission
             .load_shedder
             .set(Load { delay: Level::Normal, room: Level::Elevated }, Default::default());
-        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, plain.as_fields()), Ok(()));
         assert_eq!(
-            handler.check_shedding_by_head(id, Kind::Hit, &no_cache),
+            handler.check_shedding_by_head(id, Kind::Hit, no_cache.as_fields()),
             Err(HttpError::Shed(ConnectionDisposition::KeepAlive))
         );
     }

@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::Limits;
-use crate::guard::WorkerContext;
-use crate::guard::refusal::Rejection;
+use crate::connection::rejection::Rejection;
+use crate::connection::worker_context::WorkerContext;
 use crate::metrics::CacheOutcome;
 
 /// Longest time for which a closing connection's input is dropped.

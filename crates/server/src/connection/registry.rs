@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use hotrow_measure::clock::Nanos;
 
 use super::SWEEP_INTERVAL;
-use crate::guard::WorkerContext;
-use crate::guard::phase::{Activity, Expiry};
+use crate::connection::activity::{Activity, Expiry};
+use crate::connection::worker_context::WorkerContext;
 use crate::metrics::CloseCause;
 
 const SWEEP_INTERVAL_NS: u64 = SWEEP_INTERVAL.as_nanos() as u64;

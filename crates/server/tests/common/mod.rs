@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hotrow_server::config::{Concurrency, Config, Limits};
+use hotrow_server::connection::request::{BodyError, RequestBody};
+use hotrow_server::connection::serve::HttpService;
 use hotrow_server::listen::Listeners;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
 use hotrow_server::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
-use http_body::{Frame, SizeHint};
-use hyper::body::{Body, Incoming};
-use hyper::service::Service;
-use hyper::{Method, Request, Response};
+use http::{Method, Request, Response};
+use http_body::{Body, Frame, SizeHint};
 use tokio::sync::watch;
 
 /// Nothing in a test takes longer unless something is broken.
@@ -210,6 +210,22 @@ impl Client {
         }
     }
 
+    /// Reads the next of several answers, and returns its status.
+    pub(crate) fn next_status(&mut self) -> u16 {
+        const END: &[u8] = b"\r\n\r\n";
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(END) {
+            self.0.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        self.0.read_exact(&mut body).unwrap();
+        head.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
     /// Reads until the server closes.
     pub(crate) fn rest(&mut self) -> Received {
         let mut bytes = Vec::new();
@@ -257,18 +273,19 @@ fn parse(bytes: &[u8]) -> Option<(Answer, &[u8])> {
 /// it, `/panic` panics, `/big` is 64 MB, `/ignore` ignores its body.
 struct Echo(ConcurrencyLimiter);
 
-impl Service<Request<Incoming>> for Echo {
-    type Response = Response<Piece>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Piece>, Infallible>>>>;
+impl HttpService for Echo {
+    type Body = Piece;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Pin<Box<dyn Future<Output = Response<Piece>>>> {
         let limiter = self.0.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let target = parts.uri.to_string();
             let text = match target.as_str() {
-                "/big" => return Ok(Response::new(Piece::of(vec![b'x'; 64 << 20]))),
+                "/big" => return Response::new(Piece::of(vec![b'x'; 64 << 20])),
                 "/ignore" => String::new(),
                 "/count" => limiter.counted.fetch_add(1, Ordering::Relaxed).to_string(),
                 "/panic" => panic!("as the test asked"),
@@ -288,22 +305,22 @@ impl Service<Request<Incoming>> for Echo {
                     Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
                     Err(_) => {
                         let mut bad = Response::new(Piece::of("broken body"));
-                        *bad.status_mut() = hyper::StatusCode::BAD_REQUEST;
-                        return Ok(bad);
+                        *bad.status_mut() = http::StatusCode::BAD_REQUEST;
+                        return bad;
                     }
                 },
             };
             let text = format!("{} {target} {text}", parts.method);
-            Ok(Response::new(Piece::of(if parts.method == Method::HEAD {
+            Response::new(Piece::of(if parts.method == Method::HEAD {
                 String::new()
             } else {
                 text
-            })))
+            }))
         })
     }
 }
 
-async fn read(body: Incoming) -> Result<Vec<u8>, hyper::Error> {
+async fn read(body: RequestBody) -> Result<Vec<u8>, BodyError> {
     let mut body = pin!(body);
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {

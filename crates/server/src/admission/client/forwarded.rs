@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::guard::is_token;
+use hotrow_http1::is_token;
 
 /// Cuts the last element off a line; commas within quoted strings do not separate. `None` when a
 /// quoted string has no beginning.

@@ -1,4 +1,4 @@
-use http::HeaderValue;
+use hotrow_http1::fields::FieldsBuf;
 
 use super::*;
 
@@ -10,16 +10,14 @@ fn clients(header: Option<ClientHeader>) -> Clients {
     Clients::new(&RateLimits { trusted_proxies, client_header: header, ..RateLimits::default() })
 }
 
-fn headers(name: &HeaderName, lines: &[&str]) -> HeaderMap {
-    lines
-        .iter()
-        .map(|line| (name.clone(), HeaderValue::from_bytes(line.as_bytes()).unwrap()))
-        .collect()
+fn headers(name: &str, lines: &[&str]) -> FieldsBuf {
+    lines.iter().map(|line| (name, line)).collect()
 }
 
-fn check(header: ClientHeader, name: &HeaderName, cases: &[(&[&str], &str)]) {
+fn check(header: ClientHeader, name: &str, cases: &[(&[&str], &str)]) {
     for (lines, client) in cases {
-        let address = clients(Some(header)).address(PROXY.parse().unwrap(), &headers(name, lines));
+        let headers = headers(name, lines);
+        let address = clients(Some(header)).address(PROXY.parse().unwrap(), headers.as_fields());
         assert_eq!(address.to_string(), *client, "{lines:?}");
     }
 }
@@ -28,7 +26,7 @@ fn check(header: ClientHeader, name: &HeaderName, cases: &[(&[&str], &str)]) {
 fn x_forwarded_for_is_read_from_the_right() {
     check(
         ClientHeader::XForwardedFor,
-        &X_FORWARDED_FOR,
+        X_FORWARDED_FOR,
         &[
             (&[], PROXY),
             (&["192.0.2.7"], "192.0.2.7"),
@@ -62,7 +60,7 @@ fn x_forwarded_for_is_read_from_the_right() {
 fn forwarded_is_read_from_the_right() {
     check(
         ClientHeader::Forwarded,
-        &FORWARDED,
+        FORWARDED,
         &[
             (&[], PROXY),
             (&["for=192.0.2.7"], "192.0.2.7"),
@@ -105,34 +103,29 @@ fn forwarded_is_read_from_the_right() {
 
 #[test]
 fn only_trusted_proxies_are_believed() {
-    let claim = headers(&X_FORWARDED_FOR, &["1.1.1.1"]);
+    let claim = headers(X_FORWARDED_FOR, &["1.1.1.1"]);
     let peer: IpAddr = "203.0.113.5".parse().unwrap();
-    assert_eq!(clients(Some(ClientHeader::XForwardedFor)).address(peer, &claim), peer);
-    assert_eq!(clients(None).address(PROXY.parse().unwrap(), &claim).to_string(), PROXY);
+    assert_eq!(clients(Some(ClientHeader::XForwardedFor)).address(peer, claim.as_fields()), peer);
+    assert_eq!(clients(None).address(PROXY.parse().unwrap(), claim.as_fields()).to_string(), PROXY);
     let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
     assert_eq!(
-        clients(Some(ClientHeader::XForwardedFor)).address(mapped, &claim).to_string(),
+        clients(Some(ClientHeader::XForwardedFor)).address(mapped, claim.as_fields()).to_string(),
         "1.1.1.1"
     );
-    let other = headers(&FORWARDED, &["for=1.1.1.1"]);
-    let address =
-        clients(Some(ClientHeader::XForwardedFor)).address(PROXY.parse().unwrap(), &other);
+    let other = headers(FORWARDED, &["for=1.1.1.1"]);
+    let address = clients(Some(ClientHeader::XForwardedFor))
+        .address(PROXY.parse().unwrap(), other.as_fields());
     assert_eq!(address.to_string(), PROXY, "only the field that was named");
 }
 
 #[test]
 fn the_clients_entries_cannot_corrupt_the_nearest_proxys() {
-    let of = |header, name: &HeaderName, line: &[u8]| {
-        let headers =
-            HeaderMap::from_iter([(name.clone(), HeaderValue::from_bytes(line).unwrap())]);
-        clients(Some(header)).address(PROXY.parse().unwrap(), &headers).to_string()
+    let of = |header, name: &str, line: &[u8]| {
+        let headers = FieldsBuf::from_iter([(name, line)]);
+        clients(Some(header)).address(PROXY.parse().unwrap(), headers.as_fields()).to_string()
     };
     for line in [&b"\xff, 192.0.2.7"[..], b"1.1.1.1 \xe9,192.0.2.7", b"\", 192.0.2.7, 10.0.0.9"] {
-        assert_eq!(
-            of(ClientHeader::XForwardedFor, &X_FORWARDED_FOR, line),
-            "192.0.2.7",
-            "{line:?}"
-        );
+        assert_eq!(of(ClientHeader::XForwardedFor, X_FORWARDED_FOR, line), "192.0.2.7", "{line:?}");
     }
     for line in [
         &b"for=\", for=192.0.2.7"[..],
@@ -141,22 +134,22 @@ fn the_clients_entries_cannot_corrupt_the_nearest_proxys() {
         b"x=\"\\\", for=192.0.2.7;host=\"a,\\\"b\\\\\", for=10.0.0.9",
     ] {
         assert_eq!(
-            of(ClientHeader::Forwarded, &FORWARDED, line),
+            of(ClientHeader::Forwarded, FORWARDED, line),
             "192.0.2.7",
             "{}",
             line.escape_ascii()
         );
     }
     // The last element itself is invalid: nonsense has no benefit.
-    assert_eq!(of(ClientHeader::XForwardedFor, &X_FORWARDED_FOR, b"192.0.2.7, \xff"), PROXY);
-    assert_eq!(of(ClientHeader::Forwarded, &FORWARDED, b"for=192.0.2.7, for=\"1.1.1.1"), PROXY);
+    assert_eq!(of(ClientHeader::XForwardedFor, X_FORWARDED_FOR, b"192.0.2.7, \xff"), PROXY);
+    assert_eq!(of(ClientHeader::Forwarded, FORWARDED, b"for=192.0.2.7, for=\"1.1.1.1"), PROXY);
 }
 
 #[test]
 fn a_chain_of_trusted_addresses_ends() {
     let long = vec![PROXY; 1000].join(",");
     let address = clients(Some(ClientHeader::XForwardedFor))
-        .address(PROXY.parse().unwrap(), &headers(&X_FORWARDED_FOR, &[&long]));
+        .address(PROXY.parse().unwrap(), headers(X_FORWARDED_FOR, &[&long]).as_fields());
     assert_eq!(address.to_string(), PROXY);
 }
 
@@ -164,7 +157,7 @@ fn a_chain_of_trusted_addresses_ends() {
 fn an_ipv6_network_is_one_client() {
     let key = |address: &str, ipv6_prefix: u8| {
         let clients = Clients::new(&RateLimits { ipv6_prefix, ..RateLimits::default() });
-        clients.key(address.parse().unwrap(), &HeaderMap::new())
+        clients.key(address.parse().unwrap(), Fields::default())
     };
     assert_eq!(key("2001:db8::1", 64), key("2001:db8::ffff:1", 64));
     assert_ne!(key("2001:db8::1", 64), key("2001:db8:0:1::1", 64));

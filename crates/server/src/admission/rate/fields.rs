@@ -79,6 +79,14 @@ impl Fields {
     }
 }
 
+impl Fields {
+    /// Writes them to a head.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        hotrow_http1::write::field(out, RATE_LIMIT_POLICY.as_str(), self.policy.as_bytes());
+        hotrow_http1::write::field(out, RATE_LIMIT.as_str(), self.limit.as_bytes());
+    }
+}
+
 impl TooMany {
     pub(super) fn new(retry_after: Duration, rule_state: &RuleState<'_>) -> Self {
         let (name, Setting { rate, burst, .. }) = (rule_state.name, rule_state.setting);

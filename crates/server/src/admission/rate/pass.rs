@@ -99,14 +99,14 @@ impl Handler {
 
 fn with_fields(step: Step, fields: Fields) -> Step {
     match step {
-        Step::Now((mut response, outcome)) => {
-            fields.add(response.headers_mut());
-            Step::Now((response, outcome))
+        Step::Now((mut answer, outcome)) => {
+            answer.add_rate_limit(fields);
+            Step::Now((answer, outcome))
         }
         Step::Later(future) => Step::Later(Box::pin(async move {
-            let (mut response, outcome) = future.await;
-            fields.add(response.headers_mut());
-            (response, outcome)
+            let (mut answer, outcome) = future.await;
+            answer.add_rate_limit(fields);
+            (answer, outcome)
         })),
     }
 }

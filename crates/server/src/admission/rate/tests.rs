@@ -1,5 +1,6 @@
 use hotrow_admission::rate::limit::{Kind, Setting};
-use http::HeaderValue;
+use hotrow_http1::fields::FieldsBuf;
+use http::{HeaderMap, HeaderValue};
 
 use super::*;
 
@@ -37,8 +38,9 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
     RateLimits::new(&config, &[collection("a"), collection("b")], 0, NOW)
 }
 
-fn request<'a>(collection: u16, ids: u64, peer: &str, headers: &'a HeaderMap) -> RateRequest<'a> {
-    RateRequest { collection: CollectionId(collection), ids, peer: peer.parse().unwrap(), headers }
+fn request<'a>(collection: u16, ids: u64, peer: &str, headers: &'a FieldsBuf) -> RateRequest<'a> {
+    let (collection, headers) = (CollectionId(collection), headers.as_fields());
+    RateRequest { collection, ids, peer: peer.parse().unwrap(), headers }
 }
 
 fn passes(limits: &RateLimits, request: &RateRequest<'_>) -> bool {
@@ -49,16 +51,13 @@ fn passes(limits: &RateLimits, request: &RateRequest<'_>) -> bool {
     }
 }
 
-fn key(values: &[&str]) -> HeaderMap {
-    values
-        .iter()
-        .map(|v| (HeaderName::from_static("x-key"), HeaderValue::from_str(v).unwrap()))
-        .collect()
+fn key(values: &[&str]) -> FieldsBuf {
+    values.iter().map(|value| ("x-key", value)).collect()
 }
 
 #[test]
 fn each_kind_of_key_has_a_budget_of_its_own() {
-    let none = HeaderMap::new();
+    let none = FieldsBuf::default();
     let clients = limits(vec![rule("r", "client", "1/h", 1)], false);
     assert!(
         passes(&clients, &request(0, 1, "1.1.1.1", &none))
@@ -92,7 +91,7 @@ fn header_keys_distinguish_all_values() {
 fn a_refusal_by_one_rule_takes_nothing_from_another() {
     let rules = vec![rule("all", "global", "1/h", 3), rule("each", "client", "1/h", 1)];
     let limits = limits(rules, false);
-    let none = HeaderMap::new();
+    let none = FieldsBuf::default();
     assert!(passes(&limits, &request(0, 1, "1.1.1.1", &none)));
     assert!((0..100).all(|_| !passes(&limits, &request(0, 1, "1.1.1.1", &none))));
     assert!(
@@ -107,7 +106,7 @@ fn rules_apply_to_their_collections_and_batches_have_their_configured_cost() {
     let mut of_b = rule("r", "global", "1/h", 10);
     of_b.collections = Some(vec!["b".to_owned()]);
     let limits_of_b = limits(vec![of_b.clone()], false);
-    let none = HeaderMap::new();
+    let none = FieldsBuf::default();
     assert!((0..100).all(|_| passes(&limits_of_b, &request(0, 5, "1.1.1.1", &none))));
     assert!(
         passes(&limits_of_b, &request(1, 7, "1.1.1.1", &none))
@@ -132,7 +131,7 @@ fn fields_on_wire(add: impl Fn(&mut HeaderMap)) -> [String; 2] {
 fn the_fields_report_policy_and_remaining_units() {
     let rules = vec![rule("all", "global", "600/m", 600), rule("each-1", "client", "10/s", 20)];
     let limits = limits(rules, true);
-    let none = HeaderMap::new();
+    let none = FieldsBuf::default();
     let policy = "\"all\";q=600;w=60, \"each-1\";q=10;w=1;hotrow-burst=20";
     let RateDecision::PermitWithFields(fields) = limits.ask(&request(0, 15, "1.1.1.1", &none), NOW)
     else {
@@ -160,7 +159,7 @@ fn the_fields_report_policy_and_remaining_units() {
 #[test]
 fn checking_by_the_head_predicts_refusals_and_takes_nothing() {
     let limits = limits(vec![rule("r", "client", "1/h", 2)], false);
-    let none = HeaderMap::new();
+    let none = FieldsBuf::default();
     let one = request(0, 1, "1.1.1.1", &none);
     assert!((0..100).all(|_| limits.refusal(&one, NOW).is_none()));
     assert!(passes(&limits, &one) && limits.refusal(&one, NOW).is_none() && passes(&limits, &one));
@@ -170,7 +169,7 @@ fn checking_by_the_head_predicts_refusals_and_takes_nothing() {
 #[test]
 fn rules_can_be_changed_in_operation() {
     let limits = limits(vec![rule("r", "client", "1/h", 2)], false);
-    let none = HeaderMap::new();
+    let none = FieldsBuf::default();
     let ask = || passes(&limits, &request(0, 1, "1.1.1.1", &none));
     assert!(ask() && ask() && !ask());
     let now_in_force = limits.change("r", None, Some(3), NOW).unwrap();

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
+use hotrow_http1::error::{Malformed, ParseError};
 use httpdate::HttpDate;
 
 use crate::config::Limits;
 
-/// Reason for which the guard stops a connection.
+/// Reason for which a connection's input is not read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// The bytes are not a valid HTTP/1 message.
@@ -30,82 +31,15 @@ pub enum Rejection {
     ClientConnections,
 }
 
-/// Error in a message. Each is a known way to make two parsers disagree about the end of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
-    /// The first line is not `METHOD target HTTP/1.x`.
-    RequestLine,
-    /// The target is not a path, not a URL, and not the method's own form.
-    Target,
-    /// A version other than HTTP/1.0 and HTTP/1.1.
-    Version,
-    /// A header line without a name or a colon.
-    Field,
-    /// A header line that continues the one before it.
-    Folding,
-    /// White space between a field's name and its colon.
-    SpaceBeforeColon,
-    /// A carriage return without a line feed, or NUL.
-    ControlByte,
-    /// No `Host`, more than one, or an invalid one.
-    Host,
-    /// `Content-Length` is not one plain number.
-    Length,
-    /// Two `Content-Length` fields that differ.
-    LengthsDiffer,
-    /// `Content-Length` and `Transfer-Encoding` in one message.
-    LengthAndCoding,
-    /// A `Transfer-Encoding` other than exactly `chunked`, or any in HTTP/1.0.
-    Coding,
-    /// A chunk's size line, its end, or the trailer section breaks the grammar or its bound.
-    Chunk,
-}
-
-impl Malformed {
-    /// Returns the text shown to the client.
-    #[must_use]
-    pub fn detail(self) -> &'static str {
-        match self {
-            Self::RequestLine => {
-                "The first line must be a method, a target and a version with one space between \
-                 them."
-            }
-            Self::Target => {
-                "The target must be a path or a URL; * is for OPTIONS, a host with a port for \
-                 CONNECT."
-            }
-            Self::Version => "This server supports HTTP/1.1 and HTTP/1.0.",
-            Self::Field => "A header line must be a name, a colon and a value.",
-            Self::Folding => {
-                "Header lines must not begin with white space (obsolete line folding)."
-            }
-            Self::SpaceBeforeColon => {
-                "There must be no white space between a header's name and its colon."
-            }
-            Self::ControlByte => {
-                "The head must not contain NUL or a carriage return without a line feed."
-            }
-            Self::Host => {
-                "A request needs exactly one Host header (HTTP/1.0: at most one), a name or \
-                 address with an optional port."
-            }
-            Self::Length => "Content-Length must be one decimal number.",
-            Self::LengthsDiffer => "The request has two different Content-Length headers.",
-            Self::LengthAndCoding => "Content-Length and Transfer-Encoding must not be combined.",
-            Self::Coding => "The only Transfer-Encoding is chunked, once, and only in HTTP/1.1.",
-            Self::Chunk => {
-                "The chunked body breaks the rules for chunk sizes, extensions or trailers."
-            }
+impl From<ParseError> for Rejection {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::Malformed(what) => Self::Malformed(what),
+            ParseError::HeadBytes => Self::HeadBytes,
+            ParseError::HeadFields => Self::HeadFields,
+            ParseError::TargetBytes => Self::TargetBytes,
+            ParseError::BodyBytes => Self::BodyBytes,
         }
-    }
-}
-
-/// For the parser behind the guard, which passes it on as the error of a body; see `receive`.
-impl std::error::Error for Rejection {}
-
-impl std::fmt::Display for Rejection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.title())
     }
 }
 
@@ -194,7 +128,7 @@ impl Rejection {
 }
 
 /// Returns an IMF-fixdate (RFC 9110 section 5.6.7). It ends with the year 9999.
-fn http_date(unix_s: u64) -> HttpDate {
+pub(super) fn http_date(unix_s: u64) -> HttpDate {
     const LAST_UNIX_S: u64 = 253_402_300_799;
     (UNIX_EPOCH + Duration::from_secs(unix_s.min(LAST_UNIX_S))).into()
 }
@@ -238,7 +172,7 @@ mod tests {
             R::Connections,
             R::ClientConnections,
         ];
-        let limits = crate::guard::tests::limits();
+        let limits = crate::connection::tests::limits();
         for refusal in malformed.map(R::Malformed).into_iter().chain(others) {
             let answer = String::from_utf8(refusal.answer(&limits, 0, false)).unwrap();
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -1,31 +1,61 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::guard::refusal::Malformed as M;
-use crate::guard::tests::limits;
+use crate::body::BodyDecoder;
+use crate::error::Malformed as M;
 
-/// Output of a framer for input in pieces: whole messages, the passed bytes of the last one, and
-/// the refusal.
+const LIMITS: Limits = Limits { head_bytes: 512, fields: 16, target_bytes: 64, body_bytes: 1_000 };
+
+/// Messages in a connection's input: whole ones, the accepted bytes of the last one (never a part
+/// of a head), and the refusal.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     messages: Vec<Vec<u8>>,
     open: Vec<u8>,
-    refusal: Option<Rejection>,
+    refusal: Option<ParseError>,
+}
+
+impl Seen {
+    /// Reads what it can of `held`, and removes it. Returns whether more input is needed.
+    fn read(
+        &mut self,
+        held: &mut Vec<u8>,
+        parser: &mut HeadParser,
+        body: &mut Option<BodyDecoder>,
+    ) -> Result<bool, ParseError> {
+        let consumed = match body {
+            Some(body) => body.decode(held, &LIMITS)?.consumed,
+            None => {
+                let Some(bytes) = parser.parse(held, &LIMITS)? else { return Ok(true) };
+                let head = parser.head(&held[..bytes], &LIMITS)?;
+                *body = Some(BodyDecoder::new(head.body));
+                bytes
+            }
+        };
+        self.open.extend(held.drain(..consumed));
+        if body.as_ref().is_some_and(BodyDecoder::is_complete) {
+            self.messages.push(std::mem::take(&mut self.open));
+            *body = None;
+            parser.reset();
+        }
+        Ok(held.is_empty())
+    }
 }
 
 fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
-    let mut framer = Framer::default();
+    let (mut parser, mut body, mut held) = (HeadParser::default(), None, Vec::new());
     let mut seen = Seen::default();
-    let mut held = Vec::new();
     for piece in pieces {
         held.extend_from_slice(piece);
-        while !held.is_empty() && seen.refusal.is_none() {
-            let passed = framer.advance(&held, &limits());
-            seen.open.extend(held.drain(..passed.bytes));
-            match passed.state {
-                MessageState::More => break,
-                MessageState::End => seen.messages.push(std::mem::take(&mut seen.open)),
-                MessageState::Refused(refusal) => seen.refusal = Some(refusal),
+        while !held.is_empty() {
+            match seen.read(&mut held, &mut parser, &mut body) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(refusal) => {
+                    // How much of a chunk's framing passed before it depends on the pieces.
+                    seen.open.clear();
+                    return Seen { refusal: Some(refusal), ..seen };
+                }
             }
         }
     }
@@ -154,7 +184,7 @@ fn refusals_are_distinct_and_a_refused_head_does_not_pass() {
         let seen = feed([input.as_bytes()]);
         assert_eq!(
             seen,
-            Seen { refusal: Some(Rejection::Malformed(refusal)), ..Seen::default() },
+            Seen { refusal: Some(ParseError::Malformed(refusal)), ..Seen::default() },
             "{input:?}"
         );
     }
@@ -167,29 +197,29 @@ fn limits_are_exact_to_the_byte() {
         format!("{start}{}\r\n\r\n", "x".repeat(bytes - start.len() - 4))
     };
     assert_eq!(feed([head(512).as_bytes()]).messages.len(), 1);
-    assert_eq!(feed([head(513).as_bytes()]).refusal, Some(Rejection::HeadBytes));
+    assert_eq!(feed([head(513).as_bytes()]).refusal, Some(ParseError::HeadBytes));
     let target = |bytes: usize| format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", "/".repeat(bytes));
     assert_eq!(feed([target(64).as_bytes()]).messages.len(), 1);
-    assert_eq!(feed([target(65).as_bytes()]).refusal, Some(Rejection::TargetBytes));
+    assert_eq!(feed([target(65).as_bytes()]).refusal, Some(ParseError::TargetBytes));
     let fields =
         |n: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(n - 1));
     assert_eq!(feed([fields(16).as_bytes()]).messages.len(), 1);
-    assert_eq!(feed([fields(17).as_bytes()]).refusal, Some(Rejection::HeadFields));
+    assert_eq!(feed([fields(17).as_bytes()]).refusal, Some(ParseError::HeadFields));
     let body = |n: usize| {
         format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {n}\r\n\r\n{}", "x".repeat(n))
     };
     assert_eq!(feed([body(1_000).as_bytes()]).messages.len(), 1);
-    assert_eq!(feed([body(1_001).as_bytes()]).refusal, Some(Rejection::BodyBytes));
+    assert_eq!(feed([body(1_001).as_bytes()]).refusal, Some(ParseError::BodyBytes));
 }
 
 #[test]
 fn a_head_that_never_ends_is_refused_as_soon_as_it_is_too_long() {
-    assert_eq!(feed([&b"GET /"[..], &[b'x'; 200]]).refusal, Some(Rejection::TargetBytes));
+    assert_eq!(feed([&b"GET /"[..], &[b'x'; 200]]).refusal, Some(ParseError::TargetBytes));
     assert_eq!(
         feed([&b"GET / HTTP/1.1\r\nX: "[..], &[b'x'; 600]]).refusal,
-        Some(Rejection::HeadBytes)
+        Some(ParseError::HeadBytes)
     );
-    assert_eq!(feed([&b"\r\n".repeat(300)[..]]).refusal, Some(Rejection::HeadBytes));
+    assert_eq!(feed([&b"\r\n".repeat(300)[..]]).refusal, Some(ParseError::HeadBytes));
 }
 
 #[test]
@@ -233,7 +263,7 @@ fn chunked_bodies_are_followed_strictly() {
         let seen = feed([head.as_bytes(), bad.as_bytes()]);
         assert_eq!(
             (seen.messages.len(), seen.refusal),
-            (0, Some(Rejection::Malformed(M::Chunk))),
+            (0, Some(ParseError::Malformed(M::Chunk))),
             "{bad:?}"
         );
     }
@@ -244,17 +274,101 @@ fn chunked_bodies_are_followed_strictly() {
 fn oversized_chunks_are_refused_by_their_size_alone() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (body, refusal) in [
-        ("ffffffffffffffff", Rejection::Malformed(M::Chunk)),
-        ("8000000000000000", Rejection::Malformed(M::Chunk)),
-        ("7fffffffffffffff\r\n", Rejection::BodyBytes),
-        ("3e9\r\n", Rejection::BodyBytes),
-        ("3e9;a=b\r\n", Rejection::BodyBytes),
-        ("1\r\nx\r\n3e8\r\n", Rejection::BodyBytes),
+        ("ffffffffffffffff", ParseError::Malformed(M::Chunk)),
+        ("8000000000000000", ParseError::Malformed(M::Chunk)),
+        ("7fffffffffffffff\r\n", ParseError::BodyBytes),
+        ("3e9\r\n", ParseError::BodyBytes),
+        ("3e9;a=b\r\n", ParseError::BodyBytes),
+        ("1\r\nx\r\n3e8\r\n", ParseError::BodyBytes),
     ] {
         assert_eq!(feed([head.as_bytes(), body.as_bytes()]).refusal, Some(refusal), "{body:?}");
     }
     let whole = format!("3e8\r\n{}\r\n0\r\n\r\n", "x".repeat(1_000));
     assert_eq!(feed([head.as_bytes(), whole.as_bytes()]).messages.len(), 1, "as many as may be");
+}
+
+/// Every request that we accept is one that two others accept, with the same parts.
+fn compare_with_httparse(bytes: &[u8]) {
+    let mut parser = HeadParser::default();
+    let Ok(Some(size)) = parser.parse(bytes, &LIMITS) else { return };
+    let Ok(head) = parser.head(&bytes[..size], &LIMITS) else { return };
+    let mut places = [httparse::EMPTY_HEADER; 16];
+    let mut other = httparse::Request::new(&mut places);
+    let parsed = other.parse(&bytes[..size]);
+    assert_eq!(parsed, Ok(httparse::Status::Complete(size)), "{:?}", bytes.escape_ascii());
+    assert_eq!(other.method.map(str::as_bytes), Some(head.method()));
+    assert_eq!(other.path, Some(head.target()));
+    assert_eq!(other.version, Some(u8::from(head.version == Version::Http11)));
+    let ours: Vec<_> = head.fields().iter().collect();
+    let theirs: Vec<_> =
+        other.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
+    assert_eq!(ours, theirs);
+    assert!(head.method() == b"CONNECT" || head.target().parse::<http::Uri>().is_ok());
+}
+
+proptest! {
+    #[test]
+    fn accepted_heads_are_those_of_another_parser(
+        message in message(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+    ) {
+        let mut message = message;
+        for (at, byte) in damage {
+            let at = at.index(message.len());
+            message[at] = byte;
+        }
+        compare_with_httparse(&message);
+    }
+}
+
+#[test]
+fn connections_are_kept_as_the_version_and_the_options_say() {
+    for (version, options, kept) in [
+        ("1.1", "", true),
+        ("1.0", "", false),
+        ("1.1", "Connection: close\r\n", false),
+        ("1.1", "Connection: te, Close\r\n", false),
+        ("1.1", "Connection: closed\r\n", true),
+        ("1.0", "Connection: Keep-Alive\r\n", true),
+        ("1.0", "Connection: keep-alive\r\nConnection: close\r\n", false),
+    ] {
+        let bytes = format!("GET / HTTP/{version}\r\nHost: a\r\n{options}\r\n").into_bytes();
+        let mut parser = HeadParser::default();
+        assert_eq!(parser.parse(&bytes, &LIMITS), Ok(Some(bytes.len())));
+        let head = parser.head(&bytes, &LIMITS).expect("no body");
+        assert_eq!(head.keeps_alive(), kept, "{version} {options:?}");
+    }
+}
+
+#[test]
+fn parts_of_a_head_are_found() {
+    let bytes =
+        b"\r\nPOST http://h/a%2F?b#c HTTP/1.1\r\nHost: h\r\nEXPECT: 100-Continue\r\nX:\t y z \r\n\
+        Content-Length: 3\r\n\r\nabc";
+    let mut parser = HeadParser::default();
+    assert_eq!(parser.parse(bytes, &LIMITS), Ok(Some(bytes.len() - 3)));
+    let head = parser.head(bytes, &LIMITS).expect("a small body");
+    assert_eq!((head.method(), head.target()), (&b"POST"[..], "http://h/a%2F?b#c"));
+    assert_eq!(head.path_and_query(), ("/a%2F", Some("b")));
+    assert_eq!(head.fields().get("x"), Some(&b"y z"[..]));
+    assert_eq!((head.body, head.expects_continue()), (BodyLength::Bytes(3), true));
+    assert!(is_head_request(b"\r\nHEAD / ") && !is_head_request(b"HEADS / "));
+}
+
+#[test]
+fn invalid_names_values_and_methods_are_refused() {
+    for (line, refusal) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\nna me: x\r\n\r\n", M::Field),
+        ("GET / HTTP/1.1\r\nHost: a\r\nn\u{e4}me: x\r\n\r\n", M::Field),
+        ("GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n", M::Field),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: \u{7f}\r\n\r\n", M::ControlByte),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: \u{1}\r\n\r\n", M::ControlByte),
+        ("G(T / HTTP/1.1\r\nHost: a\r\n\r\n", M::RequestLine),
+        ("GET /<a> HTTP/1.1\r\nHost: a\r\n\r\n", M::Target),
+        ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", M::Target),
+    ] {
+        assert_eq!(feed([line.as_bytes()]).refusal, Some(ParseError::Malformed(refusal)), "{line}");
+    }
 }
 
 /// A benchmark: run it with `--release -- --ignored --nocapture` for the cost of inspecting a head.
@@ -265,13 +379,13 @@ fn cost_of_a_head() {
     let usual = "GET /products/12345 HTTP/1.1\r\nHost: shop.example.com\r\nUser-Agent: \
                  client/1.0\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n";
     for (name, head) in [("1 header", wrk), ("4 headers", usual)] {
-        let mut framer = Framer::default();
-        let limits = limits();
+        let mut parser = HeadParser::default();
         let best = (0..20).map(|_| {
             let start = std::time::Instant::now();
             for _ in 0..100_000 {
-                std::hint::black_box(
-                    framer.advance(std::hint::black_box(head.as_bytes()), &limits),
+                parser.reset();
+                let _ = std::hint::black_box(
+                    parser.parse(std::hint::black_box(head.as_bytes()), &LIMITS),
                 );
             }
             start.elapsed().as_nanos() / 100_000

@@ -1,16 +1,47 @@
-//! The four forms of a request target and the methods that accept them (RFC 9112 section 3.2). The
-//! parser behind the guard checks the bytes of a path.
+//! The four forms of a request target and the methods that accept them (RFC 9112 section 3.2).
 
-use crate::authority::Authority;
+use super::authority::Authority;
+use super::search::table;
+
+/// Bytes of a path, a query or a fragment: those of RFC 3986, and some that clients send unencoded
+/// without harm. The others (white space, quotes, `<`, `>`, `` ` ``) must be percent-encoded.
+const TARGET: [bool; 256] = table(b"!$%&'()*+,-./:;=?@[\\]^_{|}~#");
 
 /// Returns whether `target` has a form that `method` accepts: a path, a URL, `*` for OPTIONS, a
-/// host and a port for CONNECT.
+/// host and a port for CONNECT; and consists of bytes that a target may have, or of UTF-8.
 #[must_use]
-pub(super) fn is_sound(method: &[u8], target: &[u8]) -> bool {
-    match (method, target) {
+pub fn is_sound(method: &[u8], target: &[u8]) -> bool {
+    let form = match (method, target) {
         (b"CONNECT", _) => is_host_with_port(target),
         (_, [b'/', ..]) | (b"OPTIONS", b"*") => true,
         _ => is_absolute(target),
+    };
+    form && (target.iter().all(|byte| TARGET[usize::from(*byte)]) || is_sound_utf8(target))
+}
+
+#[cold]
+fn is_sound_utf8(target: &[u8]) -> bool {
+    let sound = |byte: &u8| !byte.is_ascii() || TARGET[usize::from(*byte)];
+    target.iter().all(sound) && std::str::from_utf8(target).is_ok()
+}
+
+/// Returns path and query of a sound target. A fragment, which no client should send, belongs to
+/// neither.
+#[must_use]
+pub fn path_and_query(target: &str) -> (&str, Option<&str>) {
+    let origin = match target.as_bytes() {
+        [b'/', ..] | b"*" => target,
+        _ => match target.split_once("://") {
+            Some((_, rest)) => rest.find(['/', '?', '#']).map_or("/", |at| &rest[at..]),
+            None => return ("", None),
+        },
+    };
+    let origin = origin.split_once('#').map_or(origin, |(before, _)| before);
+    match origin.split_once('?') {
+        Some(("", query)) => ("/", Some(query)),
+        Some((path, query)) => (path, Some(query)),
+        None if origin.is_empty() => ("/", None),
+        None => (origin, None),
     }
 }
 
@@ -45,6 +76,44 @@ fn is_scheme(scheme: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_those_that_a_library_finds() {
+        for target in [
+            "/",
+            "/a",
+            "/a?",
+            "/a?b",
+            "/a?b?c",
+            "/a#b",
+            "/a?b#c?d",
+            "/a#b?c",
+            "*",
+            "http://h",
+            "http://h/",
+            "http://h?q",
+            "http://h/a?q",
+            "http://u@h:80/a/b",
+            "//a",
+            "http://h#f",
+        ] {
+            let uri: http::Uri = target.parse().expect(target);
+            assert_eq!(path_and_query(target), (uri.path(), uri.query()), "{target}");
+        }
+    }
+
+    #[test]
+    fn accepted_bytes_are_accepted_by_a_library() {
+        for byte in 0..=u8::MAX {
+            for place in [&b"/a"[..], b"/a?b"] {
+                let target = [place, &[byte], b"c"].concat();
+                let accepted = http::uri::PathAndQuery::try_from(&target[..]).is_ok();
+                assert!(accepted || !is_sound(b"GET", &target), "{byte:#x} after {place:?}");
+            }
+        }
+        let text = "/é?ü=→".as_bytes();
+        assert!(is_sound(b"GET", text) && http::uri::PathAndQuery::try_from(text).is_ok());
+    }
 
     #[test]
     fn each_method_has_its_forms() {

@@ -1,9 +1,9 @@
-//! Follows a chunked body (RFC 9112 section 7.1) to its end without storing it. Stricter than
-//! hyper: lines end in CRLF only, extensions and trailers are bounded.
+//! Chunked bodies (RFC 9112 section 7.1). Lines end in CRLF only, and extensions and trailers are
+//! bounded, so that another parser finds the same end.
 
-use super::is_token;
-use super::refusal::{Malformed, Rejection};
-use crate::config::Limits;
+use super::body::Decoded;
+use super::error::{Malformed, ParseError};
+use super::{Limits, is_token};
 
 /// Most bytes of chunk extensions in one body; nothing here uses them.
 pub(super) const EXTENSION_BYTES_MAX: usize = 1024;
@@ -40,17 +40,6 @@ enum BodyState {
     End,
 }
 
-/// Extent of a body in the given bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// All bytes belong to the body, which continues.
-    Open,
-    /// The body ends after this number of bytes.
-    End(usize),
-    /// This many are valid, then comes invalid input.
-    Refused(usize, Rejection),
-}
-
 impl Default for Chunked {
     fn default() -> Self {
         let state = BodyState::Size { digits: 0, size: 0 };
@@ -59,41 +48,40 @@ impl Default for Chunked {
 }
 
 impl Chunked {
-    /// Takes the next bytes of the connection. A chunk that exceeds `body_bytes` is refused when
-    /// its size is known, before its data; at most `header_bytes` of trailers pass.
-    pub(super) fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Progress {
+    /// Returns whether the body and its trailers are complete.
+    pub(super) fn is_complete(&self) -> bool {
+        self.state == BodyState::End
+    }
+
+    /// Decodes the next bytes up to the end of one run of content. A chunk that exceeds
+    /// `body_bytes` is refused when its size is known, before its data; at most `head_bytes` of
+    /// trailers pass.
+    pub(super) fn decode(&mut self, bytes: &[u8], limits: &Limits) -> Result<Decoded, ParseError> {
         let mut at = 0;
-        while at < bytes.len() {
+        while at < bytes.len() && self.state != BodyState::End {
             if let BodyState::Data { left } = &mut self.state {
                 let here = (*left).min((bytes.len() - at) as u64);
                 *left -= here;
-                at += here as usize;
+                let end = at + here as usize;
                 if *left == 0 {
                     self.state = BodyState::DataCr;
                 }
-                continue;
+                return Ok(Decoded { consumed: end, data: at..end });
             }
-            match self.step(bytes[at]) {
-                Some(state) => self.state = state,
-                None => return Progress::Refused(at, Rejection::Malformed(Malformed::Chunk)),
-            }
-            if self.extension_bytes > EXTENSION_BYTES_MAX
-                || self.trailer_bytes > limits.header_bytes
+            self.state = self.step(bytes[at]).ok_or(ParseError::Malformed(Malformed::Chunk))?;
+            if self.extension_bytes > EXTENSION_BYTES_MAX || self.trailer_bytes > limits.head_bytes
             {
-                return Progress::Refused(at, Rejection::Malformed(Malformed::Chunk));
+                return Err(ParseError::Malformed(Malformed::Chunk));
             }
             if let BodyState::Data { left } = self.state {
                 self.data_bytes = self.data_bytes.saturating_add(left);
                 if self.data_bytes > limits.body_bytes as u64 {
-                    return Progress::Refused(at, Rejection::BodyBytes);
+                    return Err(ParseError::BodyBytes);
                 }
             }
             at += 1;
-            if self.state == BodyState::End {
-                return Progress::End(at);
-            }
         }
-        Progress::Open
+        Ok(Decoded { consumed: at, data: at..at })
     }
 
     /// Returns the position after `byte`; `None` when the byte is invalid here.

@@ -12,7 +12,7 @@ use crate::config::Limits;
 
 /// Time for the first request of a connection that was accepted shortly before the drain. Its
 /// client saw the connection established and would otherwise lose that request.
-pub const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(300);
+pub(crate) const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(300);
 
 /// Input that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +262,7 @@ mod tests {
 
     fn overdue(activity: &Activity, ms: u64, draining: bool) -> Option<Expiry> {
         // header 1 s, body 2 s, idle 3 s, write 4 s
-        activity.overdue(at(ms), SLACK, &crate::guard::tests::limits(), draining)
+        activity.overdue(at(ms), SLACK, &crate::connection::tests::limits(), draining)
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_client_that_takes_its_answer_too_slowly_is_overdue() {
         // At least 100 bytes a second, measured over 4 s.
-        let limits = Limits { drain_rate_min: 100, ..crate::guard::tests::limits() };
+        let limits = Limits { drain_rate_min: 100, ..crate::connection::tests::limits() };
         let activity = Activity::new(at(0));
         activity.enter(Phase::Handling, at(0));
         let overdue = |ms| activity.overdue(at(ms), SLACK, &limits, false);

@@ -4,22 +4,24 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::search::table;
+
 /// Largest port number.
 const PORT_MAX: u32 = 65_535;
 
 /// A host and its port, both as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Authority<'a> {
+pub struct Authority<'a> {
     /// A name or an address; an IPv6 address with its brackets. May be empty.
-    pub(crate) host: &'a [u8],
+    pub host: &'a [u8],
     /// Decimal digits, possibly none.
-    pub(crate) port: Option<&'a [u8]>,
+    pub port: Option<&'a [u8]>,
 }
 
 impl<'a> Authority<'a> {
     /// Parses `host [":" port]`, without user information. `None`: invalid.
     #[must_use]
-    pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
+    pub fn parse(text: &'a [u8]) -> Option<Self> {
         let host_bytes = match text {
             [b'[', literal @ ..] => literal.iter().position(|byte| *byte == b']')? + 2,
             _ => text.iter().position(|byte| *byte == b':').unwrap_or(text.len()),
@@ -39,7 +41,7 @@ impl<'a> Authority<'a> {
 
     /// Returns the IP address if the host is one.
     #[must_use]
-    pub(crate) fn ip(&self) -> Option<IpAddr> {
+    pub fn ip(&self) -> Option<IpAddr> {
         let text = std::str::from_utf8(self.host).ok()?;
         match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
             Some(literal) => literal.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
@@ -49,7 +51,7 @@ impl<'a> Authority<'a> {
 
     /// Returns the port number, or `default` without a port.
     #[must_use]
-    pub(crate) fn port_or(&self, default: u32) -> u32 {
+    pub fn port_or(&self, default: u32) -> u32 {
         self.port.filter(|digits| !digits.is_empty()).map_or(default, number)
     }
 }
@@ -100,21 +102,7 @@ fn number(digits: &[u8]) -> u32 {
 }
 
 /// `unreserved` and `sub-delims` of RFC 3986.
-const NAME: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"-._~!$&'()*+,;=";
-    let mut at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
+const NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
 
 #[cfg(test)]
 mod tests {

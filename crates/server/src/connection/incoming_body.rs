@@ -1,0 +1,90 @@
+//! A body that arrives while its request waits: decoded here, and passed on piece by piece.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use hotrow_http1::Limits;
+use hotrow_http1::body::{BodyDecoder, BodyLength};
+use hotrow_http1::error::ParseError;
+
+use super::request::{BodyError, BodyPipe, RequestBody};
+
+/// A body that has not arrived in full.
+pub(super) struct IncomingBody {
+    decoder: BodyDecoder,
+    pipe: Rc<BodyPipe>,
+    /// `true`: the client waits for `100 Continue`.
+    expects_continue: bool,
+}
+
+impl IncomingBody {
+    pub(super) fn new(length: BodyLength, expects_continue: bool) -> Self {
+        let announced_bytes = match length {
+            BodyLength::Bytes(bytes) => Some(bytes),
+            BodyLength::Empty | BodyLength::Chunked => None,
+        };
+        let pipe = BodyPipe::new(announced_bytes);
+        Self { decoder: BodyDecoder::new(length), pipe, expects_continue }
+    }
+
+    /// Returns the body as its service reads it.
+    pub(super) fn reader(&self) -> RequestBody {
+        RequestBody::from_pipe(&self.pipe)
+    }
+
+    /// Returns whether all of it has arrived.
+    pub(super) fn is_complete(&self) -> bool {
+        self.decoder.is_complete()
+    }
+
+    /// Returns whether the service waits for more.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.pipe.is_wanted()
+    }
+
+    /// Returns whether the client has to be asked for the body, once.
+    pub(super) fn must_ask(&mut self) -> bool {
+        std::mem::take(&mut self.expects_continue)
+    }
+
+    /// Reports that the client has closed its side.
+    pub(super) fn end_early(&self) {
+        self.pipe.end(Err(BodyError::Ended));
+    }
+
+    /// Passes the body's part of `bytes` on. Returns its length.
+    ///
+    /// # Errors
+    /// The body is refused; its reader knows.
+    pub(super) fn pass_all(&mut self, bytes: &[u8], limits: &Limits) -> Result<usize, ParseError> {
+        let mut content = Vec::new();
+        let used = self.decode(bytes, limits, |data| content.extend_from_slice(data));
+        self.pipe.push(Bytes::from(content));
+        match used {
+            Ok(_) if self.is_complete() => self.pipe.end(Ok(())),
+            Ok(_) => {}
+            Err(error) => self.pipe.end(Err(BodyError::Refused(error))),
+        }
+        used
+    }
+
+    /// Drops the body's part of `bytes`. Returns its length.
+    pub(super) fn skip(&mut self, bytes: &[u8], limits: &Limits) -> Result<usize, ParseError> {
+        self.decode(bytes, limits, |_| {})
+    }
+
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<usize, ParseError> {
+        let mut used = 0;
+        while used < bytes.len() && !self.decoder.is_complete() {
+            let decoded = self.decoder.decode(&bytes[used..], limits)?;
+            each(&bytes[used..][decoded.data]);
+            used += decoded.consumed;
+        }
+        Ok(used)
+    }
+}

@@ -1,0 +1,166 @@
+//! Output of one connection: heads and small bodies in one buffer, larger bodies from where they
+//! lie.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use http_body::Body;
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+
+use super::activity::Activity;
+use super::worker_context::WorkerContext;
+
+/// Buffered bytes from which nothing more is added before they are written.
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
+/// Longest run of a body that is copied into the buffer. A longer one costs less as a slice of its
+/// own in the same system call.
+const COPIED_BYTES_MAX: usize = 8 * 1024;
+
+/// Answers that are not yet sent.
+pub(super) struct Output<B: Body> {
+    worker: Rc<WorkerContext>,
+    activity: Rc<Activity>,
+    /// Of the worker while it has content, else without memory.
+    buffer: Vec<u8>,
+    /// Leading bytes of the buffer that are sent.
+    sent: usize,
+    /// Body that follows the buffer.
+    body: Option<PendingBody<B>>,
+}
+
+struct PendingBody<B: Body> {
+    body: B,
+    data: Option<B::Data>,
+}
+
+impl<B: Body + Unpin> Output<B> {
+    pub(super) fn new(worker: Rc<WorkerContext>, activity: Rc<Activity>) -> Self {
+        Self { worker, activity, buffer: Vec::new(), sent: 0, body: None }
+    }
+
+    /// Returns whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.buffer.len() == self.sent && self.body.is_none()
+    }
+
+    /// Returns whether another answer may be added: none after a body that is not in the buffer.
+    pub(super) fn has_room(&self) -> bool {
+        self.body.is_none() && self.buffer.len() < BUFFER_BYTES
+    }
+
+    /// Returns the buffer, to add to it.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.buffer.capacity() == 0 {
+            self.buffer = self.worker.take_output();
+        }
+        &mut self.buffer
+    }
+
+    /// Adds the body of the answer whose head ends the buffer.
+    ///
+    /// # Errors
+    /// The body failed.
+    pub(super) fn add_body(&mut self, body: B, cx: &mut Context<'_>) -> Result<(), Broken> {
+        self.body = Some(PendingBody { body, data: None });
+        match self.fill(cx) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Moves what should be copied from the body to the buffer. Pending: the body has nothing yet.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        while let Some(pending) = &mut self.body
+            && self.buffer.len() - self.sent < BUFFER_BYTES
+        {
+            let Some(data) = pending.data.as_mut().filter(|data| data.has_remaining()) else {
+                match ready!(Pin::new(&mut pending.body).poll_frame(cx)) {
+                    Some(Ok(frame)) => pending.data = frame.into_data().ok(),
+                    Some(Err(_)) => return Poll::Ready(Err(Broken)),
+                    None => self.body = None,
+                }
+                continue;
+            };
+            let run = data.chunk();
+            if run.len() > COPIED_BYTES_MAX {
+                break;
+            }
+            if self.buffer.capacity() == 0 {
+                self.buffer = self.worker.take_output();
+            }
+            let copied = run.len();
+            self.buffer.extend_from_slice(run);
+            data.advance(copied);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes until nothing waits.
+    pub(super) fn poll_flush(
+        &mut self,
+        stream: &mut TcpStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Broken>> {
+        if self.buffer.capacity() == 0 && self.body.is_none() {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            let filled = self.fill(cx);
+            if matches!(filled, Poll::Ready(Err(_))) {
+                return filled;
+            }
+            let buffered = self.buffer.len() - self.sent;
+            let data = self.body.as_ref().and_then(|pending| pending.data.as_ref());
+            let run = data.map_or(&[][..], Buf::chunk);
+            if buffered == 0 && run.is_empty() {
+                ready!(filled)?;
+                self.rest();
+                return Poll::Ready(Ok(()));
+            }
+            let written = if run.is_empty() {
+                Pin::new(&mut *stream).poll_write(cx, &self.buffer[self.sent..])
+            } else {
+                let slices = [IoSlice::new(&self.buffer[self.sent..]), IoSlice::new(run)];
+                Pin::new(&mut *stream).poll_write_vectored(cx, &slices)
+            };
+            let written = ready!(self.note(written)).map_err(|_| Broken)?;
+            let of_buffer = written.min(buffered);
+            self.sent += of_buffer;
+            if self.sent == self.buffer.len() {
+                self.buffer.clear();
+                self.sent = 0;
+            }
+            if let Some(data) = self.body.as_mut().and_then(|pending| pending.data.as_mut()) {
+                // What was written beyond the buffer is of the run.
+                data.advance(written - of_buffer);
+            }
+        }
+    }
+
+    /// Gives the memory back: a connection that waits needs none.
+    fn rest(&mut self) {
+        self.worker.give_output(std::mem::take(&mut self.buffer));
+        self.activity.all_sent();
+    }
+
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(Ok(bytes)) => {
+                self.activity.wrote(bytes);
+                self.worker.metrics.bytes_sent.add(bytes as u64);
+            }
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.activity.write_blocked(self.worker.now.get()),
+        }
+        written
+    }
+}
+
+/// The socket, or the body of an answer, failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Broken;

@@ -1,0 +1,147 @@
+//! A request as a service receives it, and its body.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use hotrow_http1::error::ParseError;
+use hotrow_http1::head::Head;
+use hotrow_measure::clock::Nanos;
+use http_body::{Frame, SizeHint};
+
+use crate::context::ConnectionContext;
+
+/// A request whose head has arrived.
+pub struct Request<'a> {
+    /// Its head.
+    pub head: Head<'a>,
+    /// Its body.
+    pub body: RequestBody,
+    /// The connection over which it came.
+    pub connection: &'a Rc<ConnectionContext>,
+    /// A time after the arrival of its last byte so far.
+    pub now: Nanos,
+}
+
+/// Reason for which a body ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// It is malformed or too large.
+    #[error(transparent)]
+    Refused(#[from] ParseError),
+    /// The client closed its side first.
+    #[error("the body did not arrive in full")]
+    Ended,
+}
+
+/// Body of a request. It is received while it is read, one piece at a time.
+#[derive(Debug, Default)]
+pub struct RequestBody(Option<Rc<BodyPipe>>);
+
+/// One piece of a body, between the connection and the service that reads it.
+#[derive(Debug)]
+pub(super) struct BodyPipe {
+    state: RefCell<State>,
+    /// Length by the head, if it gives one.
+    announced_bytes: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    piece: Option<Bytes>,
+    end: Option<Result<(), BodyError>>,
+    reader: Option<Waker>,
+}
+
+impl RequestBody {
+    /// Returns a body whose pieces come through `pipe`.
+    pub(super) fn from_pipe(pipe: &Rc<BodyPipe>) -> Self {
+        Self(Some(Rc::clone(pipe)))
+    }
+
+    /// Returns whether a piece waits to be read.
+    pub(super) fn has_content(&self) -> bool {
+        self.0.as_ref().is_some_and(|pipe| pipe.state.borrow().piece.is_some())
+    }
+}
+
+impl BodyPipe {
+    pub(super) fn new(announced_bytes: Option<u64>) -> Rc<Self> {
+        Rc::new(Self { state: RefCell::default(), announced_bytes })
+    }
+
+    /// Returns whether the service waits for a piece.
+    pub(super) fn is_wanted(&self) -> bool {
+        let state = self.state.borrow();
+        state.reader.is_some() && state.piece.is_none() && state.end.is_none()
+    }
+
+    /// Hands over a piece. The one before has been taken.
+    pub(super) fn push(&self, piece: Bytes) {
+        let mut state = self.state.borrow_mut();
+        if !piece.is_empty() {
+            state.piece = Some(piece);
+            state.wake();
+        }
+    }
+
+    /// Ends the body behind the piece that was handed over.
+    pub(super) fn end(&self, result: Result<(), BodyError>) {
+        let mut state = self.state.borrow_mut();
+        state.end = Some(result);
+        state.wake();
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(pipe) = &self.0 else { return Poll::Ready(None) };
+        let mut state = pipe.state.borrow_mut();
+        if let Some(piece) = state.piece.take() {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        match state.end {
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => {
+                state.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|pipe| {
+            let state = pipe.state.borrow();
+            state.piece.is_none() && state.end == Some(Ok(()))
+        })
+    }
+
+    /// The announced length until the body is read.
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            None => SizeHint::with_exact(0),
+            Some(pipe) => {
+                let mut hint = SizeHint::default();
+                hint.set_lower(pipe.announced_bytes.unwrap_or(0));
+                hint
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a connection needs of a service, and the adapter for services that know only requests and
+//! answers of the crate `http`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use hotrow_http1::write;
+use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::response::Parts;
+use http::{Method, Response, Uri};
+use http_body::Body;
+
+use super::request::{Request, RequestBody};
+
+/// Service of a worker. Made on the worker's thread; neither it nor its futures leave that thread.
+pub trait Serve: 'static {
+    /// An answer before it is written.
+    type Answer: 'static;
+    /// Its body.
+    type Body: Body + Unpin + 'static;
+
+    /// Begins to answer a request.
+    fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<Self::Answer>;
+
+    /// Writes the answer's status line and header fields to `out`, except for those that belong to
+    /// the connection: `Content-Length`, `Date` and `Connection`.
+    fn write_head(&self, answer: Self::Answer, out: &mut Vec<u8>) -> Written<Self::Body>;
+
+    /// Called when all requests that arrived together have been passed to [`Serve::serve`].
+    fn turn_ended(&self) {}
+}
+
+/// First step of an answer.
+pub enum Served<A> {
+    /// The answer is ready.
+    Now(A),
+    /// It needs more than memory.
+    Later(Pin<Box<dyn Future<Output = A>>>),
+    /// The method or the target is not one that this service can read.
+    Malformed,
+}
+
+/// A head that was written, and what follows from it.
+pub struct Written<B> {
+    /// Its status.
+    pub status: u16,
+    /// Whether it has announced with `Connection: close` that it is the last.
+    pub closes: bool,
+    /// Whether it has a `Content-Length` already.
+    pub has_length: bool,
+    /// The body.
+    pub body: B,
+}
+
+/// A service that takes its requests with copied heads and always waits.
+pub trait HttpService: 'static {
+    /// Body of an answer.
+    type Body: Body + Unpin + 'static;
+
+    /// Answers a request.
+    fn call(
+        &self,
+        request: http::Request<RequestBody>,
+    ) -> Pin<Box<dyn Future<Output = Response<Self::Body>>>>;
+}
+
+impl<S: HttpService> Serve for S {
+    type Answer = Response<S::Body>;
+    type Body = S::Body;
+
+    fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<Self::Answer> {
+        match copied(request) {
+            Some(request) => Served::Later(self.call(request)),
+            None => Served::Malformed,
+        }
+    }
+
+    fn write_head(&self, answer: Self::Answer, out: &mut Vec<u8>) -> Written<S::Body> {
+        write_response(answer, out)
+    }
+}
+
+/// Copies the head into the types of the crate `http`, which are narrower than a valid head.
+fn copied(request: Request<'_>) -> Option<http::Request<RequestBody>> {
+    let head = &request.head;
+    let mut copy = http::Request::new(request.body);
+    *copy.method_mut() = Method::from_bytes(head.method()).ok()?;
+    *copy.uri_mut() = head.target().parse::<Uri>().ok()?;
+    for (name, value) in head.fields().iter() {
+        let name = http::HeaderName::from_bytes(name).ok()?;
+        copy.headers_mut().append(name, http::HeaderValue::from_bytes(value).ok()?);
+    }
+    Some(copy)
+}
+
+/// Writes the head of an answer of the crate `http`.
+pub(crate) fn write_response<B>(answer: Response<B>, out: &mut Vec<u8>) -> Written<B> {
+    let (Parts { status, headers, .. }, body) = answer.into_parts();
+    write::status_line(out, status.as_u16(), status.canonical_reason().unwrap_or(""));
+    let (mut closes, mut has_length) = (false, false);
+    for (name, value) in &headers {
+        closes |= name == CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"close");
+        has_length |= name == CONTENT_LENGTH;
+        write::field(out, name.as_str(), value.as_bytes());
+    }
+    Written { status: status.as_u16(), closes, has_length, body }
+}

@@ -1,0 +1,98 @@
+//! State that all connections of a worker share. One thread uses it.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use hotrow_http1::head::HeadParser;
+use hotrow_measure::clock::Nanos;
+
+use super::rejection::http_date;
+use crate::config::Limits;
+use crate::metrics::WorkerMetrics;
+
+/// Bytes that one read takes from a socket. A connection keeps at most this plus `header_bytes`.
+pub const READ_BYTES: usize = 32 * 1024;
+/// Largest buffer for answers that is kept for the next connection.
+const OUTPUT_KEPT_BYTES: usize = 256 * 1024;
+/// Length of a date (RFC 9110 section 5.6.7).
+pub(super) const DATE_BYTES: usize = 29;
+
+/// Clock, limits, counters and buffers of a worker. A connection that waits has no buffer of its
+/// own.
+pub struct WorkerContext {
+    /// Time of the worker's last sweep; at most one sweep old.
+    pub now: Cell<Nanos>,
+    /// The limits in force.
+    pub limits: Limits,
+    /// Those of them that the parser applies.
+    pub(super) parse_limits: hotrow_http1::Limits,
+    /// Counters of the worker.
+    pub metrics: Arc<WorkerMetrics>,
+    /// Input of the connection that is reading.
+    pub(super) scratch: RefCell<Box<[u8]>>,
+    /// Parser for heads that arrive whole.
+    pub(super) parser: Cell<HeadParser>,
+    output: Cell<Vec<u8>>,
+    date: Cell<Date>,
+}
+
+/// The present time as text.
+#[derive(Clone, Copy)]
+struct Date {
+    text: [u8; DATE_BYTES],
+    /// End of the second that it names.
+    until: Nanos,
+}
+
+impl WorkerContext {
+    /// Creates the state of a worker that starts at `now`.
+    #[must_use]
+    pub fn new(limits: Limits, metrics: Arc<WorkerMetrics>, now: Nanos) -> Self {
+        Self {
+            now: Cell::new(now),
+            parse_limits: hotrow_http1::Limits {
+                head_bytes: limits.header_bytes,
+                fields: limits.headers,
+                target_bytes: limits.target_bytes,
+                body_bytes: limits.body_bytes,
+            },
+            limits,
+            metrics,
+            scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            parser: Cell::default(),
+            output: Cell::default(),
+            date: Cell::new(Date { text: [b' '; DATE_BYTES], until: Nanos(0) }),
+        }
+    }
+
+    /// Returns an empty buffer for answers.
+    pub(super) fn take_output(&self) -> Vec<u8> {
+        self.output.take()
+    }
+
+    /// Takes the buffer back.
+    pub(super) fn give_output(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= OUTPUT_KEPT_BYTES {
+            buffer.clear();
+            self.output.set(buffer);
+        }
+    }
+
+    /// Returns the date at `now`.
+    pub(super) fn date(&self, now: Nanos) -> [u8; DATE_BYTES] {
+        let date = self.date.get();
+        if now < date.until { date.text } else { self.renew_date(now) }
+    }
+
+    #[cold]
+    fn renew_date(&self, now: Nanos) -> [u8; DATE_BYTES] {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let left = Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into());
+        let mut text = [b' '; DATE_BYTES];
+        let written = http_date(since.as_secs()).to_string();
+        text.copy_from_slice(&written.as_bytes()[..DATE_BYTES]);
+        self.date.set(Date { text, until: now.after(left) });
+        text
+    }
+}

@@ -1,0 +1,129 @@
+//! Answers with one record from memory, written without an allocation: the fixed part of the head
+//! stands ready for each collection, and the record adds its own values.
+
+use std::cell::RefCell;
+
+use hotrow_cache::{Presence, Record};
+use hotrow_http1::write;
+use hotrow_types::version::Position;
+use http::HeaderValue;
+
+use crate::admission::rate::Fields as RateLimitFields;
+use crate::body::Body;
+use crate::collections::Collections;
+use crate::connection::serve::Written;
+use crate::respond::{MISSING, Provenance, age_seconds};
+
+/// An answer with a record, or with the fact that there is none.
+#[derive(Debug)]
+pub struct RecordAnswer {
+    pub(crate) record: Record,
+    pub(crate) provenance: Provenance,
+    /// Whether the client has it already: 304.
+    pub(crate) is_known: bool,
+    /// Header fields of the rate limits, if they are configured.
+    pub(crate) rate_limit: Option<Box<RateLimitFields>>,
+}
+
+impl RecordAnswer {
+    /// Returns the status.
+    pub(crate) fn status(&self) -> u16 {
+        match (self.record.presence(), self.is_known) {
+            (Presence::Missing, _) => 404,
+            (Presence::Found, true) => 304,
+            (Presence::Found, false) => 200,
+        }
+    }
+}
+
+/// Writer of the heads of one worker's answers.
+#[derive(Debug)]
+pub(crate) struct RecordHeads {
+    /// By collection.
+    fixed: Box<[FixedParts]>,
+    /// Most entries were read while the feed stood still, so neighbours share their position.
+    position: RefCell<(Option<Position>, Vec<u8>)>,
+}
+
+/// Leading lines of heads, the same for all records of a collection.
+#[derive(Debug)]
+struct FixedParts {
+    found: Box<[u8]>,
+    not_modified: Box<[u8]>,
+    missing: Box<[u8]>,
+}
+
+impl FixedParts {
+    fn new(cache_control: &HeaderValue) -> Self {
+        let part = |status, reason, content_type: Option<&str>| {
+            let mut out = Vec::new();
+            write::status_line(&mut out, status, reason);
+            if let Some(content_type) = content_type {
+                write::field(&mut out, "content-type", content_type.as_bytes());
+            }
+            write::field(&mut out, "cache-control", cache_control.as_bytes());
+            out.into_boxed_slice()
+        };
+        Self {
+            found: part(200, "OK", Some("application/json")),
+            not_modified: part(304, "Not Modified", None),
+            missing: part(404, "Not Found", Some("application/problem+json")),
+        }
+    }
+}
+
+impl RecordHeads {
+    pub(crate) fn new(collections: &Collections) -> Self {
+        let fixed =
+            collections.all().iter().map(|collection| FixedParts::new(&collection.cache_control));
+        Self { fixed: fixed.collect(), position: RefCell::default() }
+    }
+
+    /// Writes the head of an answer. Returns what follows from it.
+    pub(crate) fn write(&self, answer: RecordAnswer, out: &mut Vec<u8>) -> Written<Body> {
+        let status = answer.status();
+        let RecordAnswer { record, provenance, rate_limit, .. } = answer;
+        let fixed = &self.fixed[usize::from(record.collection().0)];
+        out.extend_from_slice(match status {
+            304 => &fixed.not_modified,
+            404 => &fixed.missing,
+            _ => &fixed.found,
+        });
+        if status != 404 {
+            out.extend_from_slice(b"etag: \"");
+            write::hexadecimal(out, record.body_hash());
+            out.extend_from_slice(b"\"\r\n");
+        }
+        out.extend_from_slice(b"age: ");
+        write::decimal(out, age_seconds(provenance.age));
+        out.extend_from_slice(b"\r\n");
+        write::field(out, "hotrow-cache", provenance.outcome.label().as_bytes());
+        if let Some(position) = record.position() {
+            self.write_position(position, out);
+        }
+        if let Some(fields) = rate_limit {
+            fields.write(out);
+        }
+        let body = match status {
+            304 => Body::Empty,
+            404 => Body::Bytes(bytes::Bytes::from_static(MISSING)),
+            _ => Body::Record(record),
+        };
+        Written { status, closes: false, has_length: false, body }
+    }
+
+    fn write_position(&self, position: Position, out: &mut Vec<u8>) {
+        let mut last = self.position.borrow_mut();
+        let (written, line) = &mut *last;
+        if *written != Some(position) {
+            line.clear();
+            line.extend_from_slice(b"hotrow-position: ");
+            write::hexadecimal(line, position.incarnation);
+            line.push(b'-');
+            write::decimal(line, position.at);
+            line.extend_from_slice(b"\r\n");
+            *written = Some(position);
+        }
+        out.extend_from_slice(line);
+    }
+}
