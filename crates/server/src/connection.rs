@@ -31,7 +31,7 @@ use tokio::net::TcpStream;
 
 use self::activity::Expiry;
 use self::close::{answer_and_close, linger, reset};
-use self::exchange::{Exchange, LastMessage};
+use self::exchange::Exchange;
 use self::rejection::Rejection;
 use self::serve::Serve;
 use self::worker_context::WorkerContext;
@@ -80,6 +80,15 @@ enum Leftover {
     Unread,
     /// This must be answered.
     Refused(Rejection),
+}
+
+/// State of the newest message when its connection ends.
+#[derive(Clone, Copy, Debug)]
+struct LastMessage {
+    /// `true`: it is a HEAD request.
+    to_head: bool,
+    /// `true`: nothing of an earlier answer waits, so another answer would be read as one.
+    all_sent: bool,
 }
 
 /// Requests first, deadlines second: a request that has arrived by now counts as arrived.

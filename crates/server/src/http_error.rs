@@ -183,8 +183,8 @@ impl HttpError {
             Self::CircuitOpen { retry_after_s } => {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after_s));
             }
-            // The rest of the body cannot be distinguished from the next request: hyper closes, and
-            // the client should know.
+            // The rest of the body cannot be distinguished from the next request: the
+            // connection closes, and the client should know.
             Self::BadBody(_) | Self::BodyTooLarge(_) | Self::NoBodyRoom => {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

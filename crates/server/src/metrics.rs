@@ -99,7 +99,7 @@ pub enum CloseCause {
     WriteTimeout,
     /// Its client took an answer more slowly than `drain_rate_min`.
     DrainRate,
-    /// A limit or the framing rules, before hyper saw the request.
+    /// A limit or the framing rules, before a service saw the request.
     Refused,
     /// Idle at the drain.
     Drained,

@@ -24,10 +24,10 @@ use super::incoming_body::IncomingBody;
 use super::output::{Broken, Output};
 use super::registry::Registered;
 use super::rejection::Rejection;
-use super::request::{Request, RequestBody};
+use super::request::{BodyPipe, Request, RequestBody};
 use super::serve::{Serve, Served};
 use super::worker_context::WorkerContext;
-use super::{ConnectionEnd, Leftover};
+use super::{ConnectionEnd, LastMessage, Leftover};
 use crate::context::ConnectionContext;
 
 /// Most requests of one connection that are begun before other connections have their turn.
@@ -78,6 +78,7 @@ struct Pending<A> {
     future: Pin<Box<dyn Future<Output = A>>>,
     framing: Framing,
     body: Option<IncomingBody>,
+    chunks: Option<Rc<BodyPipe>>,
 }
 
 /// Properties of a request that shape its answer's framing.
@@ -303,18 +304,17 @@ impl<S: Serve> Exchange<S> {
             BodyLength::Empty => (RequestBody::default(), None, 0),
             length => self.begin_body(length, head.expects_continue(), rest),
         };
-        // Chunks that nobody reads may hide a request from a proxy in front: nothing follows them.
-        let has_unread_chunks = head.body == BodyLength::Chunked && body.has_content();
+        let chunks = if head.body == BodyLength::Chunked { body.pipe() } else { None };
         let phase = if incoming.is_some() { Phase::Body } else { Phase::Handling };
         self.activity.request(phase, self.worker.now.get());
         let request = Request { head, body, connection: &self.connection, now };
         match self.service.serve(request) {
             Served::Now(answer) => {
-                let is_complete = incoming.is_none() && !has_unread_chunks;
-                self.answer(answer, framing, is_complete, cx, registered)?;
+                let is_read = incoming.is_none() && are_read(chunks.as_deref());
+                self.answer(answer, framing, is_read, cx, registered)?;
             }
             Served::Later(future) => {
-                self.pending = Some(Pending { future, framing, body: incoming });
+                self.pending = Some(Pending { future, framing, body: incoming, chunks });
             }
             Served::Malformed => return Ok(None),
         }
@@ -356,11 +356,12 @@ impl<S: Serve> Exchange<S> {
         match pending.future.as_mut().poll(cx) {
             Poll::Pending => self.receive_body(cx),
             Poll::Ready(answer) => {
-                let Some(Pending { framing, mut body, .. }) = self.pending.take() else {
+                let Some(Pending { framing, mut body, chunks, .. }) = self.pending.take() else {
                     return Ok(Poll::Ready(()));
                 };
                 let is_complete = body.as_mut().is_none_or(|body| self.skip_body(body));
-                self.answer(answer, framing, is_complete, cx, registered)?;
+                let is_read = is_complete && are_read(chunks.as_deref());
+                self.answer(answer, framing, is_read, cx, registered)?;
                 Ok(Poll::Ready(()))
             }
         }
@@ -425,12 +426,13 @@ impl<S: Serve> Exchange<S> {
         }
     }
 
-    /// Writes an answer. `is_complete`: the request's body has arrived in full.
+    /// Writes an answer. `is_read`: the request's body has arrived in full, and may be followed by
+    /// another request.
     fn answer(
         &mut self,
         answer: S::Answer,
         framing: Framing,
-        is_complete: bool,
+        is_read: bool,
         cx: &mut Context<'_>,
         registered: &Registered,
     ) -> Result<(), Broken> {
@@ -438,8 +440,8 @@ impl<S: Serve> Exchange<S> {
         let written = self.service.write_head(answer, out);
         let length = written.body.size_hint().exact();
         let has_content = !matches!(written.status, 100..=199 | 204 | 304);
-        if !is_complete {
-            // Its end is unknown, so no request can be found behind it.
+        if !is_read {
+            // Its end is unknown or in doubt, so no request may be found behind it.
             self.input.state = InputState::BodyUnread;
             self.activity.enter(Phase::Handling, self.worker.now.get());
         }
@@ -485,11 +487,8 @@ impl<S: Serve> Exchange<S> {
     }
 }
 
-/// State of the newest message when its connection ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LastMessage {
-    /// `true`: it is a HEAD request.
-    pub(super) to_head: bool,
-    /// `true`: nothing of an earlier answer waits, so another answer would be read as one.
-    pub(super) all_sent: bool,
+/// Returns whether the service has taken all content of a chunked body. Chunks that nobody reads
+/// may hide a request from a proxy in front: nothing follows them.
+fn are_read(chunks: Option<&BodyPipe>) -> bool {
+    chunks.is_none_or(|pipe| !pipe.has_content())
 }

@@ -61,9 +61,9 @@ impl RequestBody {
         Self(Some(Rc::clone(pipe)))
     }
 
-    /// Returns whether a piece waits to be read.
-    pub(super) fn has_content(&self) -> bool {
-        self.0.as_ref().is_some_and(|pipe| pipe.state.borrow().piece.is_some())
+    /// Returns the connection's side.
+    pub(super) fn pipe(&self) -> Option<Rc<BodyPipe>> {
+        self.0.clone()
     }
 }
 
@@ -76,6 +76,11 @@ impl BodyPipe {
     pub(super) fn is_wanted(&self) -> bool {
         let state = self.state.borrow();
         state.reader.is_some() && state.piece.is_none() && state.end.is_none()
+    }
+
+    /// Returns whether a piece waits to be read.
+    pub(super) fn has_content(&self) -> bool {
+        self.state.borrow().piece.is_some()
     }
 
     /// Hands over a piece. The one before has been taken.
