@@ -92,6 +92,11 @@ impl<B: Body + Unpin> Output<B> {
             if self.buffer.capacity() == 0 {
                 self.buffer = self.worker.take_output();
             }
+            if self.sent >= BUFFER_BYTES / 2 {
+                // A client that takes little at a time must not make the buffer grow.
+                self.buffer.drain(..self.sent);
+                self.sent = 0;
+            }
             let copied = run.len();
             self.buffer.extend_from_slice(run);
             data.advance(copied);
@@ -164,3 +169,76 @@ impl<B: Body + Unpin> Output<B> {
 /// The socket, or the body of an answer, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken;
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::poll_fn;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use bytes::Bytes;
+    use hotrow_measure::clock::Nanos;
+    use http_body::Frame;
+    use socket2::SockRef;
+    use tokio::io::{AsyncRead, ReadBuf};
+
+    use super::*;
+    use crate::metrics::WorkerMetrics;
+
+    const PIECE: &[u8] = &[b'x'; 1024];
+
+    /// A body of this many small pieces.
+    struct Pieces(usize);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some(left) = self.0.checked_sub(1) else { return Poll::Ready(None) };
+            self.0 = left;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(PIECE)))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_little_at_a_time_does_not_make_the_buffer_grow() {
+        const PIECES: usize = 2_048;
+        const SOCKET_BYTES: usize = 64 * 1024;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        SockRef::from(&client).set_recv_buffer_size(SOCKET_BYTES).expect("a small buffer");
+        let (stream, _) = listener.accept().expect("a connection");
+        stream.set_nonblocking(true).expect("non-blocking");
+        let mut stream = TcpStream::from_std(stream).expect("a socket");
+        SockRef::from(&stream).set_send_buffer_size(SOCKET_BYTES).expect("a small buffer");
+        let limits = crate::connection::tests::limits();
+        let metrics = Arc::new(WorkerMetrics::default());
+        let worker = Rc::new(WorkerContext::new(limits, metrics, Nanos(1)));
+        let mut output = Output::new(worker, Rc::new(Activity::new(Nanos(1))));
+        let mut cx = Context::from_waker(Waker::noop());
+        output.buffer().extend_from_slice(b"head");
+        assert_eq!(output.add_body(Pieces(PIECES), &mut cx), Ok(()));
+        let (mut received, mut largest) = (0, 0);
+        let mut some = [0; 8 * 1024];
+        while received < "head".len() + PIECES * PIECE.len() {
+            received += poll_fn(|cx| {
+                let _ = output.poll_flush(&mut stream, cx);
+                largest = largest.max(output.buffer.len());
+                let mut read = ReadBuf::new(&mut some);
+                ready!(Pin::new(&mut client).poll_read(cx, &mut read)).expect("bytes");
+                Poll::Ready(read.filled().len())
+            })
+            .await;
+        }
+        assert!(largest <= 2 * BUFFER_BYTES, "{largest}");
+        let flushed = poll_fn(|cx| output.poll_flush(&mut stream, cx)).await;
+        assert_eq!((flushed, output.buffer.capacity()), (Ok(()), 0), "no memory is kept");
+    }
+}
