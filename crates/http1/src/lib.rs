@@ -1,8 +1,8 @@
 //! HTTP/1.1 for a server, without I/O: bytes in, requests and refusals out (RFC 9110, RFC 9112).
 //!
 //! Reading order: [`head`] parses a request's head in one pass over its bytes, which may arrive in
-//! any pieces; [`fields`] are its header fields; [`body`] decodes what follows; [`write`] writes the
-//! heads of answers. [`error`] lists what is refused: everything that two parsers could read in two
+//! any pieces; [`fields`] are its header fields; [`body`] decodes what follows; [`write`] writes
+//! the heads of answers. [`error`] lists what is refused: everything that two parsers could read in two
 //! ways. [`authority`] and [`target`] hold the grammar of hosts and request targets.
 
 pub mod authority;

@@ -2,8 +2,8 @@
 //! time-outs.
 //!
 //! Reading order: [`serve`] (what a service is), [`exchange`] (requests and answers in order),
-//! [`request`] and [`incoming_body`], [`output`], [`activity`] (phases and time-outs), [`registry`] (all connections of a
-//! worker), [`rejection`] (answers to what is refused), [`close`].
+//! [`request`] and [`incoming_body`], [`output`], [`activity`] (phases and time-outs), [`registry`]
+//! (all connections of a worker), [`rejection`] (answers to what is refused), [`close`].
 
 pub(crate) mod activity;
 mod clients;

@@ -40,8 +40,8 @@ const TURNED_AWAY_MAX: usize = 32;
 /// and those that make room.
 pub const BEYOND_LIMIT_MAX: usize = TURNED_AWAY_MAX + LEAVING_MAX;
 
-/// Task polls after which a worker checks for newly ready connections. With tokio's 61, a few floods
-/// of pipelined requests would have two thousand answered before one of any other client.
+/// Task polls after which a worker checks for newly ready connections. With tokio's 61, a few
+/// floods of pipelined requests would have two thousand answered before one of any other client.
 const POLLS_PER_EVENT_CHECK: u32 = 16;
 
 /// Names and supervisor of the threads of one side.

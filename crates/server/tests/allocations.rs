@@ -30,7 +30,7 @@ use hotrow_types::version::Version;
 
 /// Hits of one count.
 const HITS: u64 = 512;
-/// Most allocations of everything else meanwhile: the worker's timers and background threads.
+/// Most allocations of everything else in that time: the worker's timers, background threads.
 const OTHERS_MAX: u64 = HITS / 8;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);

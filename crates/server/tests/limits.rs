@@ -1,4 +1,4 @@
-//! The limit on connections.
+//! Bounds of the connections: their number, and what one of them begins.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{Client, Server, limits};
+use common::{Client, Server, limits, wait_until};
 use hotrow_server::config::Limits;
 use hotrow_server::metrics::CloseCause;
 use socket2::{Domain, Socket, Type};
@@ -174,4 +174,19 @@ fn a_flood_of_pipelined_requests_does_not_delay_others() {
     assert!(before <= 100, "{before} of the flood's 500 requests came first");
     // hyper takes 16 requests of a connection before others get their turn.
     assert_eq!(flood.half_close().rest().answers.len(), 500);
+}
+
+#[test]
+fn answers_before_a_waiting_request_leave_at_once_and_nothing_behind_it_begins() {
+    let server = Server::start(limits());
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut client = server.connect();
+    client.send(get("/a") + &get("/wait") + &get("/count"));
+    assert_eq!(client.next_status(), 200);
+    wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
+    let mut other = server.connect();
+    assert_eq!(other.send(get("/count")).answer().body, "GET /count 0");
+    server.limiter.open();
+    assert_eq!(client.next_status(), 200);
+    assert_eq!(client.answer().body, "GET /count 1");
 }

@@ -3,9 +3,7 @@
 
 mod common;
 
-use std::sync::atomic::Ordering;
-
-use common::{Server, limits, wait_until};
+use common::{Server, limits};
 use proptest::prelude::*;
 
 /// Name, sent bytes, and the statuses of the answers; after them the server closes. `$` means CRLF.
@@ -410,21 +408,6 @@ fn continue_is_sent_when_the_body_is_wanted() {
     client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer().status, 100);
     assert_eq!(client.send("xyz").answer().body, "POST /a xyz");
-}
-
-#[test]
-fn answers_before_a_waiting_request_leave_at_once_and_nothing_behind_it_begins() {
-    let server = Server::start(limits());
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut client = server.connect();
-    client.send(get("/a") + &get("/wait") + &get("/count"));
-    assert_eq!(client.next_status(), 200);
-    wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
-    let mut other = server.connect();
-    assert_eq!(other.send(get("/count")).answer().body, "GET /count 0");
-    server.limiter.open();
-    assert_eq!(client.next_status(), 200);
-    assert_eq!(client.answer().body, "GET /count 1");
 }
 
 #[test]

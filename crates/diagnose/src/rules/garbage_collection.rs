@@ -1,6 +1,6 @@
 //! Garbage collection as the consumer of a service's CPU time. A collection that stops the world is
-//! a lock that all threads wait for; other findings about CPU time and waiting threads are completed
-//! with it.
+//! a lock that all threads wait for; other findings about CPU time and waiting threads are
+//! completed with it.
 
 use super::finding::{Finding, LimitClass, confidence, percent};
 use super::lock;

@@ -3,7 +3,7 @@
 //! One turn reads once, parses every request that has arrived in full, and answers from memory into
 //! one buffer, which leaves with one write. A request that needs more than memory ends the turn:
 //! the answers before it are sent at once, and nothing behind it begins until it is answered. So at
-//! most one request of a connection waits, and its client is not read meanwhile.
+//! most one request of a connection waits, and nothing is read from its client until then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -367,7 +367,7 @@ impl<S: Serve> Exchange<S> {
         }
     }
 
-    /// Drops what has arrived of a body that nobody read. Returns whether that is all of it.
+    /// Drops what has arrived of a body that its service did not read. Returns whether that is all of it.
     fn skip_body(&mut self, body: &mut IncomingBody) -> bool {
         let held = std::mem::take(&mut self.input.held);
         let used = body.skip(&held, &self.worker.parse_limits);
@@ -487,8 +487,8 @@ impl<S: Serve> Exchange<S> {
     }
 }
 
-/// Returns whether the service has taken all content of a chunked body. Chunks that nobody reads
-/// may hide a request from a proxy in front: nothing follows them.
+/// Returns whether the service has taken all content of a chunked body. Unread chunks may hide a
+/// request from a proxy in front: nothing follows them.
 fn are_read(chunks: Option<&BodyPipe>) -> bool {
     chunks.is_none_or(|pipe| !pipe.has_content())
 }
