@@ -13,6 +13,8 @@ use tokio::runtime::{Builder, Runtime};
 const WAITERS: usize = 5;
 /// Generous, for parallel tests on two cores.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// InnoDB refreshes what it shows of transactions only after 100 ms without a look at it.
+const PAUSE: Duration = Duration::from_millis(150);
 const TABLE: &str = "CREATE TABLE one (n INTEGER); INSERT INTO one VALUES (0)";
 const UPDATE: &str = "UPDATE one SET n = n + 1 WHERE 'a name' <> ''";
 const UPDATE_SHOWN: &str = "UPDATE one SET n = n + ? WHERE ? <> ?";
@@ -25,7 +27,7 @@ fn await_count(what: &str, wanted: usize, count: impl Fn() -> String) {
     let end = Instant::now() + PATIENCE;
     while count() != wanted.to_string() {
         assert!(Instant::now() < end, "not within {PATIENCE:?}: {wanted} {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(PAUSE);
     }
 }
 
