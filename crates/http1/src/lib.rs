@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`head`] parses a request's head in one pass over its bytes, which may arrive in
 //! any pieces; [`fields`] are its header fields; [`body`] decodes what follows; [`write`] writes
-//! the heads of answers. [`error`] lists what is refused: everything that two parsers could read in two
-//! ways. [`authority`] and [`target`] hold the grammar of hosts and request targets.
+//! the heads of answers. [`error`] lists what is refused: everything that two parsers could read in
+//! two ways. [`authority`] and [`target`] hold the grammar of hosts and request targets.
 
 pub mod authority;
 pub mod body;

@@ -356,23 +356,14 @@ impl<S: Serve> Exchange<S> {
         match pending.future.as_mut().poll(cx) {
             Poll::Pending => self.receive_body(cx),
             Poll::Ready(answer) => {
-                let Some(Pending { framing, mut body, chunks, .. }) = self.pending.take() else {
+                let Some(Pending { framing, body, chunks, .. }) = self.pending.take() else {
                     return Ok(Poll::Ready(()));
                 };
-                let is_complete = body.as_mut().is_none_or(|body| self.skip_body(body));
-                let is_read = is_complete && are_read(chunks.as_deref());
+                let is_read = body.is_none() && are_read(chunks.as_deref());
                 self.answer(answer, framing, is_read, cx, registered)?;
                 Ok(Poll::Ready(()))
             }
         }
-    }
-
-    /// Drops what has arrived of a body that its service did not read. Returns whether that is all of it.
-    fn skip_body(&mut self, body: &mut IncomingBody) -> bool {
-        let held = std::mem::take(&mut self.input.held);
-        let used = body.skip(&held, &self.worker.parse_limits);
-        self.input.held = held[used.unwrap_or(held.len())..].to_vec();
-        used.is_ok() && body.is_complete()
     }
 
     /// Receives more of the pending request's body. Pending: it is not wanted, or has not arrived.

@@ -58,7 +58,7 @@ impl IncomingBody {
     /// The body is refused; its reader knows.
     pub(super) fn pass_all(&mut self, bytes: &[u8], limits: &Limits) -> Result<usize, ParseError> {
         let mut content = Vec::new();
-        let used = self.decode(bytes, limits, |data| content.extend_from_slice(data));
+        let used = self.decode(bytes, limits, &mut content);
         self.pipe.push(Bytes::from(content));
         match used {
             Ok(_) if self.is_complete() => self.pipe.end(Ok(())),
@@ -68,21 +68,16 @@ impl IncomingBody {
         used
     }
 
-    /// Drops the body's part of `bytes`. Returns its length.
-    pub(super) fn skip(&mut self, bytes: &[u8], limits: &Limits) -> Result<usize, ParseError> {
-        self.decode(bytes, limits, |_| {})
-    }
-
     fn decode(
         &mut self,
         bytes: &[u8],
         limits: &Limits,
-        mut each: impl FnMut(&[u8]),
+        content: &mut Vec<u8>,
     ) -> Result<usize, ParseError> {
         let mut used = 0;
         while used < bytes.len() && !self.decoder.is_complete() {
             let decoded = self.decoder.decode(&bytes[used..], limits)?;
-            each(&bytes[used..][decoded.data]);
+            content.extend_from_slice(&bytes[used..][decoded.data]);
             used += decoded.consumed;
         }
         Ok(used)
