@@ -97,11 +97,10 @@ fn stalled_readers_do_not_harm_hits() {
     let refused = reader.get(instance, OTHER).seen.clone();
     assert_eq!(refused, Claim::Refused(504), "the read timed out");
     run.pass(Duration::from_millis(3500));
-    assert_eq!(
-        reader.get(instance, KEY).outcome,
-        Outcome::Hit,
-        "the feed continues, so entries stay valid"
-    );
+    // On a busy machine a probe may be late for a moment; without the feed no hit would follow.
+    await_until("a hit, because the feed continues", SOON, || {
+        reader.get(instance, KEY).outcome == Outcome::Hit
+    });
     run.database.proxy.release(&[Class::Readers], &BOTH);
     await_until("reads to work again", SOON, || reader.get(instance, OTHER).seen == first(OTHER));
     run.finish(Some(reader), true);
