@@ -32,7 +32,9 @@ use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
 use crate::record_answer::{RecordAnswer, RecordHeads};
-use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
+use crate::respond::{
+    HOTROW_MIN_POSITION, Provenance, capabilities, large_record, precondition_failed,
+};
 use crate::route::{METHODS, Route};
 use crate::shared::Shared;
 
@@ -379,16 +381,18 @@ impl Handler {
         } else {
             Precondition::Holds
         };
-        let is_small = (record.body().len() as u64) < COUNTED_BYTES_MIN;
-        if condition != Precondition::Fails && (is_small || !is_found) {
-            let is_known = condition == Precondition::NotModified;
+        if condition == Precondition::Fails {
+            let response = precondition_failed(&record, provenance, &self.header_writer);
+            return (response.into(), provenance.outcome);
+        }
+        let is_known = condition == Precondition::NotModified;
+        if is_known || (record.body().len() as u64) < COUNTED_BYTES_MIN {
             let outcome = provenance.outcome;
             let answer = RecordAnswer { record, provenance, is_known, rate_limit: None };
             return (Answer::Record(answer), outcome);
         }
         let cache_control = &self.shared.collections.get(record.collection()).cache_control;
-        let response =
-            respond(record, provenance, request.headers, cache_control, &self.header_writer);
+        let response = large_record(record, provenance, cache_control, &self.header_writer);
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use hotrow_http1::write::hexadecimal_digits;
 use hotrow_types::version::Position;
 use http::HeaderValue;
 
@@ -69,9 +70,7 @@ fn put_position(out: &mut BytesMut, position: Position) {
 }
 
 fn put_hex(out: &mut BytesMut, value: u64) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits: [u8; 16] = std::array::from_fn(|i| DIGITS[(value >> (60 - 4 * i)) as usize & 15]);
-    out.put_slice(&digits);
+    out.put_slice(&hexadecimal_digits(value));
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! share), [`worker`], `accept_budget`, [`listen`], [`connection`] and [`context`] (from socket
 //! to request), `route`, [`handle`], `batch`, `position` (from request to answer), `read` (to the
 //! database and back), `precondition`, `answer`, `record_answer`, `respond`, `header_writer`,
-//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the
-//! feed), [`admin`], [`metrics`].
+//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of
+//! the feed), [`admin`], [`metrics`].
 
 mod accept_budget;
 pub mod admin;
