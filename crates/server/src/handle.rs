@@ -24,7 +24,7 @@ use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::connection::serve::{Serve, Served, Written, write_response};
 use crate::context::{ConnectionContext, RequestContext, RequestTimes};
-use crate::header_writer::HeaderWriter;
+use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{CacheOutcome, WorkerMetrics};
@@ -376,8 +376,8 @@ impl Handler {
     ) -> Outcome {
         let is_found = record.presence() == Presence::Found;
         let condition = if precondition::has_any(request.headers) {
-            let etag = self.header_writer.etag(record.body_hash());
-            precondition::evaluate(request.headers, is_found.then_some(etag.as_bytes()))
+            let etag = header_writer::etag(record.body_hash());
+            precondition::evaluate(request.headers, is_found.then_some(&etag))
         } else {
             Precondition::Holds
         };

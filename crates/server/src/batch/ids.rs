@@ -1,9 +1,11 @@
 //! Ids of a batch, and their parsing from a query.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use hotrow_types::key::{Key, KeyError, KeySchema};
 
 use crate::config::Limits;
@@ -17,7 +19,9 @@ pub(crate) struct Ids {
     /// End of each name, in the client's order, and the index of its key.
     pub(super) texts: Vec<(usize, usize)>,
     pub(super) keys: Vec<Key>,
-    places: HashMap<Key, usize, foldhash::fast::RandomState>,
+    /// Indexes of `keys`, by the key's hash.
+    places: HashTable<u32>,
+    hasher: RandomState,
     /// Longest name in bytes.
     name_bytes_max: usize,
 }
@@ -26,12 +30,12 @@ impl Ids {
     /// Allocates for this number of ids and bytes of names. An id that is too long for a URL is too
     /// long for a batch: `name_bytes_max` is `limits.target_bytes`.
     pub(super) fn with_capacity(ids: usize, name_bytes: usize, name_bytes_max: usize) -> Self {
-        let hasher = foldhash::fast::RandomState::default();
         Self {
             names: String::with_capacity(name_bytes),
             texts: Vec::with_capacity(ids),
             keys: Vec::with_capacity(ids),
-            places: HashMap::with_capacity_and_hasher(ids, hasher),
+            places: HashTable::with_capacity(ids),
+            hasher: RandomState::default(),
             name_bytes_max,
         }
     }
@@ -48,13 +52,22 @@ impl Ids {
         let key = key.map_err(|error| {
             HttpError::BadBatch(format!("id {}: {error}", self.texts.len() + 1))
         })?;
-        let place = match self.places.entry(key) {
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        let known = self.places.entry(
+            hasher.hash_one(&key),
+            |place| keys[*place as usize] == key,
+            |place| hasher.hash_one(&keys[*place as usize]),
+        );
+        let place = match known {
             Entry::Vacant(new) => {
-                self.keys.push(new.key().clone());
-                *new.insert(self.keys.len() - 1)
+                let place = self.keys.len();
+                // `max_batch` fits 32 bits: so many ids fit no request.
+                new.insert(place as u32);
+                self.keys.push(key);
+                place
             }
             Entry::Occupied(known) => {
-                let place = *known.get();
+                let place = *known.get() as usize;
                 // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
                 if self.named().any(|(other, at)| at == place && other == name) {
                     return Ok(());
