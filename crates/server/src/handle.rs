@@ -204,7 +204,7 @@ impl Handler {
     fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
-        self.requested(&key, now);
+        self.requested(std::slice::from_ref(&key), now);
         let mode = match self.mode(id, request.headers) {
             Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
@@ -410,23 +410,24 @@ impl Handler {
         self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, request, None)
     }
 
-    /// Adds the id to the sketch of the day.
-    pub(crate) fn requested(&self, key: &Key, now: Nanos) {
-        self.metrics.ids.note(self.shared.calendar.day(now), self.shared.cache.hash(key));
+    /// Adds the ids to the sketch of the day.
+    pub(crate) fn requested(&self, keys: &[Key], now: Nanos) {
+        let day = self.shared.calendar.day(now);
+        keys.iter().for_each(|key| self.metrics.ids.note(day, self.shared.cache.hash(key)));
     }
 
     /// Counts the outcome of a lookup.
     pub(crate) fn looked_up(
         &self,
         connection: &ConnectionContext,
-        CollectionId(id): CollectionId,
+        id: CollectionId,
         mode: ReadMode,
         lookup: &Lookup<ReadFailure>,
     ) {
         let kind = match lookup {
-            Lookup::Hit(_, Freshness::Fresh) => LookupKind::Hit,
-            Lookup::Negative(_, Freshness::Fresh) => LookupKind::Negative,
-            Lookup::Hit(..) | Lookup::Negative(..) => LookupKind::Stale,
+            Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
+                LookupKind::of_memory(record, *freshness)
+            }
             Lookup::Coalesced(_) | Lookup::Miss(_) if mode == ReadMode::Revalidate => {
                 LookupKind::Bypass
             }
@@ -435,6 +436,16 @@ impl Handler {
             Lookup::Bypass(_) => LookupKind::Bypass,
             Lookup::Refused(_) => LookupKind::Refused,
         };
+        self.count_lookup(connection, id, kind);
+    }
+
+    /// Counts a lookup of this kind.
+    pub(crate) fn count_lookup(
+        &self,
+        connection: &ConnectionContext,
+        CollectionId(id): CollectionId,
+        kind: LookupKind,
+    ) {
         connection.scan_detector.note(kind, &self.shared.baseline_hit_ratio);
         self.lookups.count(id, kind);
     }
