@@ -129,10 +129,12 @@ pub(crate) fn parse_query(
     } else {
         Cow::Owned(list.replace("%2C", ",").replace("%2c", ","))
     };
-    let count = list.split(',').count();
+    let count = 1 + list.bytes().filter(|byte| *byte == b',').count();
     check_size(count, limits.max_batch)?;
     let mut ids = Ids::with_capacity(count, list.len(), limits.target_bytes);
-    for text in list.split(',') {
+    // A search for one byte costs more than looking at the few bytes of an id.
+    #[allow(clippy::manual_pattern_char_comparison)]
+    for text in list.split(|separator| separator == ',') {
         ids.push(text, schema.parse_url(text))?;
     }
     Ok(ids)
