@@ -14,10 +14,10 @@ use crate::http_error::HttpError;
 /// Ids of a batch: each name once, as requested, and each key once.
 #[derive(Debug)]
 pub(crate) struct Ids {
-    /// The names, concatenated: one allocation for all.
-    pub(super) names: String,
-    /// End of each name, in the client's order, and the index of its key.
-    pub(super) texts: Vec<(usize, usize)>,
+    /// Text that contains the names: one allocation for all.
+    names: String,
+    /// The names, in the client's order.
+    named: Vec<Name>,
     pub(super) keys: Vec<Key>,
     /// Indexes of `keys`, by the key's hash.
     places: HashTable<u32>,
@@ -26,13 +26,26 @@ pub(crate) struct Ids {
     name_bytes_max: usize,
 }
 
+/// Place of a name in the text, and index of its key.
+#[derive(Debug)]
+struct Name {
+    start: usize,
+    end: usize,
+    key: usize,
+}
+
 impl Ids {
     /// Allocates for this number of ids and bytes of names. An id that is too long for a URL is too
     /// long for a batch: `name_bytes_max` is `limits.target_bytes`.
     pub(super) fn with_capacity(ids: usize, name_bytes: usize, name_bytes_max: usize) -> Self {
+        Self::within(String::with_capacity(name_bytes), ids, name_bytes_max)
+    }
+
+    /// Allocates for this number of ids, whose names are parts of `names`.
+    fn within(names: String, ids: usize, name_bytes_max: usize) -> Self {
         Self {
-            names: String::with_capacity(name_bytes),
-            texts: Vec::with_capacity(ids),
+            names,
+            named: Vec::with_capacity(ids),
             keys: Vec::with_capacity(ids),
             places: HashTable::with_capacity(ids),
             hasher: RandomState::default(),
@@ -42,23 +55,36 @@ impl Ids {
 
     /// Adds an id with its name (its URL form).
     pub(super) fn push(&mut self, name: &str, key: Result<Key, KeyError>) -> Result<(), HttpError> {
-        if name.len() > self.name_bytes_max {
-            let place = self.texts.len() + 1;
-            let max = self.name_bytes_max;
+        let start = self.names.len();
+        self.names.push_str(name);
+        if !self.add(start, self.names.len(), key)? {
+            self.names.truncate(start);
+        }
+        Ok(())
+    }
+
+    /// Adds an id whose name is in the text already. Returns `false` if it has been added before.
+    fn add(
+        &mut self,
+        start: usize,
+        end: usize,
+        key: Result<Key, KeyError>,
+    ) -> Result<bool, HttpError> {
+        let number = self.named.len() + 1;
+        let max = self.name_bytes_max;
+        if end - start > max {
             return Err(HttpError::BadBatch(format!(
-                "id {place} is longer than {max} bytes in its URL form"
+                "id {number} is longer than {max} bytes in its URL form"
             )));
         }
-        let key = key.map_err(|error| {
-            HttpError::BadBatch(format!("id {}: {error}", self.texts.len() + 1))
-        })?;
+        let key = key.map_err(|error| HttpError::BadBatch(format!("id {number}: {error}")))?;
         let (keys, hasher) = (&self.keys, &self.hasher);
         let known = self.places.entry(
             hasher.hash_one(&key),
             |place| keys[*place as usize] == key,
             |place| hasher.hash_one(&keys[*place as usize]),
         );
-        let place = match known {
+        let key = match known {
             Entry::Vacant(new) => {
                 let place = self.keys.len();
                 // `max_batch` fits 32 bits: so many ids fit no request.
@@ -68,16 +94,16 @@ impl Ids {
             }
             Entry::Occupied(known) => {
                 let place = *known.get() as usize;
+                let name = &self.names[start..end];
                 // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
                 if self.named().any(|(other, at)| at == place && other == name) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 place
             }
         };
-        self.names.push_str(name);
-        self.texts.push((self.names.len(), place));
-        Ok(())
+        self.named.push(Name { start, end, key });
+        Ok(true)
     }
 
     /// Returns the number of distinct keys.
@@ -85,12 +111,19 @@ impl Ids {
         self.keys.len()
     }
 
+    /// Returns the number of names.
+    pub(super) fn names(&self) -> usize {
+        self.named.len()
+    }
+
+    /// Returns the bytes of the text that contains the names.
+    pub(super) fn name_bytes(&self) -> usize {
+        self.names.len()
+    }
+
     /// Returns the names with the indexes of their keys, in the client's order.
     pub(super) fn named(&self) -> impl Iterator<Item = (&str, usize)> {
-        let mut start = 0;
-        self.texts
-            .iter()
-            .map(move |&(end, place)| (&self.names[std::mem::replace(&mut start, end)..end], place))
+        self.named.iter().map(|name| (&self.names[name.start..name.end], name.key))
     }
 }
 
@@ -131,11 +164,13 @@ pub(crate) fn parse_query(
     };
     let count = 1 + list.bytes().filter(|byte| *byte == b',').count();
     check_size(count, limits.max_batch)?;
-    let mut ids = Ids::with_capacity(count, list.len(), limits.target_bytes);
+    let mut ids = Ids::within(list.clone().into_owned(), count, limits.target_bytes);
+    let mut start = 0;
     // A search for one byte costs more than looking at the few bytes of an id.
     #[allow(clippy::manual_pattern_char_comparison)]
     for text in list.split(|separator| separator == ',') {
-        ids.push(text, schema.parse_url(text))?;
+        ids.add(start, start + text.len(), schema.parse_url(text))?;
+        start += text.len() + 1;
     }
     Ok(ids)
 }

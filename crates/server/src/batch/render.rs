@@ -25,7 +25,7 @@ const COPIED_BYTES_MAX: usize = 64 << 10;
 /// If the system has no memory for the text.
 pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, TryReserveError> {
     let mut text = Vec::new();
-    let name_bytes = ids.names.len() + BYTES_PER_NAME * ids.texts.len() + FRAME_BYTES;
+    let name_bytes = ids.name_bytes() + BYTES_PER_NAME * ids.names() + FRAME_BYTES;
     // By name: a record that is requested in two spellings counts twice.
     let record_bytes = ids
         .named()
@@ -34,7 +34,7 @@ pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, 
     let is_copied = record_bytes <= COPIED_BYTES_MAX;
     text.try_reserve_exact(name_bytes + if is_copied { record_bytes } else { 0 })?;
     let mut cuts: Vec<(usize, &Record)> = Vec::new();
-    cuts.try_reserve_exact(if is_copied { 0 } else { ids.texts.len() })?;
+    cuts.try_reserve_exact(if is_copied { 0 } else { ids.names() })?;
     let mut missing = Vec::new();
     let mut is_first = true;
     text.extend_from_slice(b"{\"items\":{");
