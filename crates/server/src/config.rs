@@ -1,6 +1,7 @@
 //! Resolved settings of the server: every value checked, every default applied.
 
 pub mod rate;
+pub mod transport;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Rate limits.
     pub rate: rate::RateLimits,
+    /// What carries data requests besides plain TCP.
+    pub transport: transport::Transport,
 }
 
 /// Settings of load shedding.
