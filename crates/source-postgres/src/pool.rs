@@ -52,7 +52,7 @@ impl pool::Connector for Connector {
 
     fn current(&self) -> Option<(u64, Identity)> {
         let plan = self.shared.published.plan().ok()?;
-        Some((plan.generation, plan.identity.clone()))
+        Some((plan.generation, plan.identity))
     }
 
     fn connect_timeout(&self) -> Duration {
