@@ -74,6 +74,15 @@ impl Authority {
         Server::start_over(limits, workers, transport)
     }
 
+    /// A server that speaks HTTP/2 too.
+    fn http2_server(&self) -> Server {
+        self.sign("server", "127.0.0.1", later());
+        let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
+        let tls = Some(Tls { certificate, key, clients: ClientCertificates::Ignored });
+        let transport = Transport { tls, http2: true, ..Transport::default() };
+        Server::start_over(limits(), 1, transport)
+    }
+
     fn curl(&self, address: SocketAddr, target: &str, arguments: &[&str]) -> Output {
         Command::new("curl")
             .args(["-sS", "--max-time", "20", "--cacert", &self.ca()])
@@ -293,4 +302,23 @@ fn a_client_that_does_not_read_is_reset() {
     server.await_closed(CloseCause::WriteTimeout, 1);
     stuck.kill().unwrap();
     stuck.wait().unwrap();
+}
+
+#[test]
+fn http2_is_agreed_on_where_both_want_it() {
+    let authority = Authority::new();
+    let version = ["-w", "%{http_version}"];
+    let http2 = authority.http2_server();
+    assert_eq!(text(&authority.curl(http2.address, "/a", &version)), "GET /a 2");
+    let http1 = [&version[..], &["--http1.1"]].concat();
+    assert_eq!(text(&authority.curl(http2.address, "/a", &http1)), "GET /a 1.1");
+    let size = ["-o", "/dev/null", "-w", "%{size_download} %{http_version}"];
+    assert_eq!(text(&authority.curl(http2.address, "/big", &size)), format!("{} 2", 64 << 20));
+    let load = Command::new("h2load")
+        .args(["-n", "2000", "-c", "4", "-m", "20", &format!("https://{}/a", http2.address)])
+        .output()
+        .unwrap();
+    assert!(text(&load).contains("2000 succeeded, 0 failed, 0 errored"), "{load:?}");
+    let only_http1 = authority.server(limits(), 1);
+    assert_eq!(text(&authority.curl(only_http1.address, "/a", &version)), "GET /a 1.1");
 }

@@ -154,7 +154,7 @@ impl Certificates {
 /// A file is missing or malformed, or certificate and key differ.
 pub fn check(settings: &Tls) -> Result<Certificates, TlsError> {
     let certificates = Certificates::read(settings)?;
-    super::server_config(settings, &certificates, None)?;
+    super::server_config(settings, false, &certificates, None)?;
     Ok(certificates)
 }
 

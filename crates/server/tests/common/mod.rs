@@ -2,6 +2,8 @@
 // Each test binary uses some of this, and a failing helper fails its test.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub(crate) mod frames;
+
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
@@ -90,7 +92,8 @@ impl Server {
     pub(crate) fn start_over(limits: Limits, workers: usize, transport: Transport) -> Self {
         let unix = transport.unix.as_ref().map(|unix| UnixEndpoint::bind(unix).unwrap());
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
-        let tls = transport.tls.as_ref().map(|tls| TlsEndpoint::load(tls).unwrap());
+        let tls =
+            transport.tls.as_ref().map(|tls| TlsEndpoint::load(tls, transport.http2).unwrap());
         let listeners = listeners.with_unix(unix).with_tls(tls);
         let address = listeners.address();
         let concurrency = Concurrency {
