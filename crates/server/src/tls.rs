@@ -16,7 +16,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
-pub(crate) use self::reload::start;
+pub use self::reload::start;
 
 use self::files::{Certificates, Stamps, TlsError};
 use crate::config::transport::{ClientCertificates, Tls};

@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use common::{DEADLINE, Server, limits, wait_until};
@@ -15,6 +16,8 @@ use hotrow_server::config::Limits;
 use hotrow_server::config::transport::{ClientCertificates, Tls, Transport};
 use hotrow_server::metrics::CloseCause;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::client::Resumption;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 const LAST: &str = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 /// Exit status of curl: the server's certificate cannot be verified.
@@ -258,7 +261,7 @@ fn a_handshake_that_does_not_end_harms_nobody() {
         let mut client = server.connect();
         client.send(refused);
         let mut bytes = Vec::new();
-        _ = std::io::Read::read_to_end(&mut client.0, &mut bytes);
+        _ = client.0.read_to_end(&mut bytes);
         assert!(bytes.len() < 10, "{bytes:?}");
     }
     server.await_closed(CloseCause::Handshake, 2);
@@ -321,4 +324,61 @@ fn http2_is_agreed_on_where_both_want_it() {
     assert!(text(&load).contains("2000 succeeded, 0 failed, 0 errored"), "{load:?}");
     let only_http1 = authority.server(limits(), 1);
     assert_eq!(text(&authority.curl(only_http1.address, "/a", &version)), "GET /a 1.1");
+}
+
+/// Performs a whole handshake, sends one request, and returns the server's certificate.
+fn leaf(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Vec<u8>, String> {
+    let failed = |what: &dyn std::fmt::Display| what.to_string();
+    let client = ClientConnection::new(Arc::clone(config), address.ip().into());
+    let client = client.map_err(|error| failed(&error))?;
+    let socket = TcpStream::connect(address).map_err(|error| failed(&error))?;
+    let mut stream = StreamOwned::new(client, socket);
+    stream.write_all(LAST.as_bytes()).map_err(|error| failed(&error))?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(|error| failed(&error))?;
+    if !answer.ends_with("GET /a ") {
+        return Err(answer);
+    }
+    let chain = stream.conn.peer_certificates().unwrap_or_default();
+    chain.first().map(|leaf| leaf.to_vec()).ok_or_else(|| "no certificate".to_owned())
+}
+
+#[test]
+fn certificates_are_replaced_under_load() {
+    let authority = Authority::new();
+    let server = authority.server(limits(), 2);
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.issuer.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    let config = Arc::new(config);
+    let seen = Mutex::new(Vec::new());
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let leaf = leaf(server.address, &config);
+                    let mut seen = seen.lock().unwrap();
+                    if !seen.contains(&leaf) {
+                        seen.push(leaf);
+                    }
+                }
+            });
+        }
+        for count in 2..=3 {
+            wait_until(|| seen.lock().unwrap().len() == count - 1);
+            // One file after the other, and not at once.
+            authority.sign("server", "127.0.0.1", later());
+            wait_until(|| seen.lock().unwrap().len() >= count);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    let seen = seen.into_inner().unwrap();
+    assert!(seen.iter().all(Result::is_ok) && seen.len() == 3, "{seen:?}");
 }

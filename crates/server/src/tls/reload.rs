@@ -37,7 +37,10 @@ impl Watch {
 }
 
 /// Starts the thread that looks at the files until everything must end.
-pub(crate) fn start(
+///
+/// # Errors
+/// The system has no thread left.
+pub fn start(
     endpoint: Arc<TlsEndpoint>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,

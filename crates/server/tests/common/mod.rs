@@ -94,7 +94,7 @@ impl Server {
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
         let tls =
             transport.tls.as_ref().map(|tls| TlsEndpoint::load(tls, transport.http2).unwrap());
-        let listeners = listeners.with_unix(unix).with_tls(tls);
+        let listeners = listeners.with_unix(unix).with_tls(tls.clone());
         let address = listeners.address();
         let concurrency = Concurrency {
             kind: hotrow_admission::concurrency::limit::Kind::Fixed,
@@ -124,6 +124,10 @@ impl Server {
         };
         let shutdown = Shutdown::new();
         let made = limiter.clone();
+        if let Some(tls) = tls {
+            // It ends with the shutdown.
+            drop(hotrow_server::tls::start(tls, &shutdown, &Supervisor::default()).unwrap());
+        }
         let threads = WorkerThreads { name: WorkerName::Http, supervisor: Supervisor::default() };
         let echo = move |_| Echo(made.clone());
         let workers = run_workers(&config, listeners, echo, &shutdown, &threads).unwrap();
