@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::frames::{Frame, Http2Client, kind};
 use common::{Server, limits, wait_until};
 use hotrow_server::config::Limits;
-use hotrow_server::config::transport::Transport;
+use hotrow_server::config::transport::{Transport, UnixSocket};
 use hotrow_server::metrics::CloseCause;
 
 fn server(limits: Limits) -> Server {
@@ -45,6 +45,18 @@ fn curl_gets_what_it_gets_over_http_1_1() {
     assert_eq!(text(&curl(server.address, "/big", &size)), (64 << 20).to_string());
     // Both versions on one address.
     assert_eq!(server.connect().send("GET /a HTTP/1.0\r\n\r\n").rest().statuses(), [200]);
+}
+
+#[test]
+fn the_unix_socket_speaks_http2_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.sock");
+    let unix = Some(UnixSocket { path: path.clone(), mode: 0o600 });
+    let transport = Transport { unix, http2: true, ..Transport::default() };
+    let server = Server::start_over(limits(), 1, transport);
+    let path = path.display().to_string();
+    let got = curl(server.address, "/a", &["--unix-socket", &path, "-w", "%{http_version}"]);
+    assert_eq!(text(&got), "GET /a 2", "{got:?}");
 }
 
 #[test]

@@ -86,6 +86,20 @@ impl Authority {
         Server::start_over(limits(), 1, transport)
     }
 
+    /// A client that trusts the authority and resumes nothing.
+    fn client(&self) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        Arc::new(config)
+    }
+
     fn curl(&self, address: SocketAddr, target: &str, arguments: &[&str]) -> Output {
         Command::new("curl")
             .args(["-sS", "--max-time", "20", "--cacert", &self.ca()])
@@ -332,7 +346,12 @@ fn leaf(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Vec<u8>, Stri
     let client = ClientConnection::new(Arc::clone(config), address.ip().into());
     let client = client.map_err(|error| failed(&error))?;
     let socket = TcpStream::connect(address).map_err(|error| failed(&error))?;
-    let mut stream = StreamOwned::new(client, socket);
+    exchange(StreamOwned::new(client, socket))
+}
+
+/// Sends one request over a stream.
+fn exchange(mut stream: StreamOwned<ClientConnection, TcpStream>) -> Result<Vec<u8>, String> {
+    let failed = |what: &dyn std::fmt::Display| what.to_string();
     stream.write_all(LAST.as_bytes()).map_err(|error| failed(&error))?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(|error| failed(&error))?;
@@ -347,16 +366,7 @@ fn leaf(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Vec<u8>, Stri
 fn certificates_are_replaced_under_load() {
     let authority = Authority::new();
     let server = authority.server(limits(), 2);
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.issuer.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.resumption = Resumption::disabled();
-    let config = Arc::new(config);
+    let config = authority.client();
     let seen = Mutex::new(Vec::new());
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -381,4 +391,27 @@ fn certificates_are_replaced_under_load() {
     });
     let seen = seen.into_inner().unwrap();
     assert!(seen.iter().all(Result::is_ok) && seen.len() == 3, "{seen:?}");
+}
+
+#[test]
+fn the_header_of_a_proxy_precedes_the_handshake() {
+    let authority = Authority::new();
+    authority.sign("server", "127.0.0.1", later());
+    let (certificate, key) = (authority.path("server.pem"), authority.path("server.key"));
+    let tls = Some(Tls { certificate, key, clients: ClientCertificates::Ignored });
+    let proxies = vec!["127.0.0.1".parse().unwrap()];
+    let server =
+        Server::start_over(limits(), 1, Transport { tls, proxies, ..Transport::default() });
+    let config = authority.client();
+    let connect = |header: &[u8]| {
+        let client = ClientConnection::new(Arc::clone(&config), server.address.ip().into());
+        let mut socket = TcpStream::connect(server.address).unwrap();
+        socket.write_all(header).unwrap();
+        exchange(StreamOwned::new(client.unwrap(), socket))
+    };
+    let addresses = [192, 0, 2, 1, 192, 0, 2, 2, 0xdc, 4, 1, 0xbb];
+    let header = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &addresses].concat();
+    assert!(connect(&header).is_ok());
+    assert!(connect(b"").is_err(), "a handshake is no header");
+    server.await_closed(CloseCause::Handshake, 1);
 }
