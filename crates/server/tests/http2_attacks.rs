@@ -103,7 +103,7 @@ fn empty_continuations_without_end() {
 
 #[test]
 fn a_head_that_unfolds() {
-    // One large field in the dynamic table, referred to by one byte each time (RFC 7541 section 6.1).
+    // One large field in the dynamic table, and a byte for each use of it (RFC 7541 section 6.1).
     let server = server(limits());
     survives(&server, |client| {
         let mut payload = block("GET", "/a");

@@ -207,7 +207,7 @@ mod tests {
                 "without client_ca",
             ),
             (
-                "tls.cert = \"c\"\ntls.key = \"k\"\ntls.client_ca = \"r\"\ntls.client_auth = \"no\"",
+                "tls = { cert = \"c\", key = \"k\", client_ca = \"r\", client_auth = \"no\" }",
                 "must be \"required\" or \"optional\", not \"no\"",
             ),
             ("tls.certificate = \"c\"", "unknown key"),

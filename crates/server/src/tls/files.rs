@@ -31,7 +31,9 @@ pub struct Certificates {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}; it must exist and be readable for this user", .path.display())]
+    #[error(
+        "cannot read {}: {source}; it must exist and be readable for this user", .path.display()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,

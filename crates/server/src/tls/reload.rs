@@ -1,7 +1,7 @@
 //! Takes changed certificate files over.
 //!
-//! Files are replaced one by one, so they are read when they have not changed for one interval. What
-//! does not fit together is refused, and read again when a file changes again.
+//! Files are replaced one by one, so they are read when they have not changed for one interval.
+//! What does not fit together is refused, and read again when a file changes again.
 
 use std::io;
 use std::sync::Arc;

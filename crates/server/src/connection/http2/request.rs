@@ -169,8 +169,8 @@ fn malformed() -> Rejection {
     ParseError::Malformed(Malformed::Target).into()
 }
 
-/// Writes a head of HTTP/1.1 with the parts of a request. `h2` has refused what has no place in one:
-/// fields of the connection, upper case, white space around values.
+/// Writes a head of HTTP/1.1 with the parts of a request. `h2` has refused what has no place in
+/// one: fields of the connection, upper case, white space around values.
 fn write_head(parts: &Parts, out: &mut Vec<u8>) {
     out.extend_from_slice(parts.method.as_str().as_bytes());
     out.push(b' ');
