@@ -26,13 +26,13 @@ use crate::connection::serve::Serve;
 use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
 use crate::connection::{
-    Client, Clients, CountedConnection, Registered, Registry, serve, turn_away,
+    Client, Clients, CountedConnection, Registered, Registry, serve, serve_http2, turn_away,
 };
 use crate::context::Peer;
 use crate::listen::WorkerSockets;
 use crate::metrics::CloseCause;
-use crate::tls::TlsEndpoint;
 use crate::tls::files::subject;
+use crate::tls::{HTTP2, TlsEndpoint};
 
 /// Pause of a worker's accepting after it ran out of file descriptors or memory. Connections wait
 /// in the kernel.
@@ -99,6 +99,8 @@ pub(crate) struct Endpoint {
     /// TLS of TCP connections.
     tls: Option<Arc<TlsEndpoint>>,
     handshake_timeout: Duration,
+    /// `true`: connections may speak HTTP/2.
+    pub(crate) http2: bool,
 }
 
 impl Endpoint {
@@ -107,6 +109,7 @@ impl Endpoint {
             proxies: transport.proxies.as_slice().into(),
             tls,
             handshake_timeout: transport.handshake_timeout,
+            http2: transport.http2,
         }
     }
 
@@ -302,8 +305,14 @@ impl<S: Serve> Acceptor<S> {
         };
         let chain = stream.get_ref().1.peer_certificates();
         let certificate_subject = chain.and_then(<[_]>::first).and_then(subject);
+        let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
         let client = Client { peer, certificate_subject };
-        serve(stream, client, Rc::clone(&self.service), registered).await;
+        let service = Rc::clone(&self.service);
+        if speaks_http2 {
+            Box::pin(serve_http2(stream, client, service, registered)).await;
+        } else {
+            serve(stream, client, service, registered).await;
+        }
     }
 
     /// Counts a connection for its client. `None`: the client has reached its limit.

@@ -2,6 +2,7 @@
 //! time-outs.
 //!
 //! Reading order: [`serve`] (what a service is), [`exchange`] (requests and answers in order),
+//! [`http2`] (the same for HTTP/2), [`handshake`] (what precedes both),
 //! [`request`] and [`incoming_body`], [`output`], [`activity`] (phases and time-outs), [`registry`]
 //! (all connections of a worker), [`rejection`] (answers to what is refused), [`close`].
 
@@ -10,6 +11,7 @@ mod clients;
 mod close;
 mod exchange;
 pub(crate) mod handshake;
+pub(crate) mod http2;
 mod incoming_body;
 mod output;
 pub(crate) mod proxy_header;
@@ -56,6 +58,24 @@ impl From<Peer> for Client {
     }
 }
 
+impl Client {
+    fn into_context(self, registered: &Registered) -> Rc<ConnectionContext> {
+        let activity = Rc::clone(registered.activity());
+        ConnectionContext::certified(self.peer, self.certificate_subject, activity)
+    }
+}
+
+/// Serves `stream` of `client`, who has chosen HTTP/2, until it is closed.
+pub(crate) async fn serve_http2<T: Stream, S: Serve>(
+    stream: T,
+    client: Client,
+    service: Rc<S>,
+    registered: Registered,
+) {
+    let connection = client.into_context(&registered);
+    http2::serve(stream, Vec::new(), connection, service, registered).await;
+}
+
 /// Serves `stream` of `client` until it is closed.
 pub(crate) async fn serve<T: Stream, S: Serve>(
     stream: T,
@@ -63,14 +83,17 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
     service: Rc<S>,
     registered: Registered,
 ) {
-    let Client { peer, certificate_subject } = client;
-    let activity = Rc::clone(registered.activity());
-    let connection = ConnectionContext::certified(peer, certificate_subject, activity);
-    let mut exchange = Exchange::new(stream, service, connection, &registered);
+    let connection = client.into_context(&registered);
+    let mut exchange =
+        Exchange::new(stream, Rc::clone(&service), Rc::clone(&connection), &registered);
     let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
     // Drops a service that still answers, and the bytes that were not sent.
     let (stream, leftover, message) = exchange.into_parts();
     registered.activity().all_sent();
+    if let Leftover::Http2(received) = leftover {
+        let served = http2::serve(stream, received, connection, service, registered);
+        return Box::pin(served).await;
+    }
     // Of its own memory: a connection that waits must not have room for its end.
     let cause = Box::pin(finish(stream, end, leftover, message, registered.worker())).await;
     registered.close(cause);
@@ -88,7 +111,7 @@ enum ConnectionEnd {
 }
 
 /// State of a connection's input at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Leftover {
     /// No unread input is known.
     None,
@@ -96,6 +119,8 @@ enum Leftover {
     Unread,
     /// This must be answered.
     Refused(Rejection),
+    /// The client speaks HTTP/2, and this is what it has sent.
+    Http2(Vec<u8>),
 }
 
 /// State of the newest message when its connection ends.
@@ -176,7 +201,7 @@ async fn finish<T: Stream>(
             close(stream).await;
             CloseCause::Finished
         }
-        (ConnectionEnd::Finished, Leftover::Unread) => {
+        (ConnectionEnd::Finished, Leftover::Unread | Leftover::Http2(_)) => {
             linger(stream).await;
             CloseCause::Finished
         }

@@ -1,11 +1,11 @@
 //! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
-//! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and [`context`] (from socket
-//! to request), `route`, [`handle`], `batch`, `position` (from request to answer), `read` (to the
-//! database and back), `precondition`, `answer`, `record_answer`, `respond`, `header_writer`,
-//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of
-//! the feed), [`admin`], [`metrics`].
+//! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
+//! [`context`] (from socket to request), `route`, [`handle`], `batch`, `position` (from request to
+//! answer), `read` (to the database and back), `precondition`, `answer`, `record_answer`,
+//! `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of
+//! them), [`sink`] (delivery of the feed), [`admin`], [`metrics`].
 
 mod accept_budget;
 mod acceptor;

@@ -56,7 +56,8 @@ impl Service {
     pub fn bind(config: &Config) -> Result<Self, ListenError> {
         let unix = config.transport.unix.as_ref().map(UnixEndpoint::bind).transpose();
         let unix = unix.map_err(ListenError::from)?;
-        let tls = config.transport.tls.as_ref().map(TlsEndpoint::load).transpose()?;
+        let Transport { tls, http2, .. } = &config.transport;
+        let tls = tls.as_ref().map(|tls| TlsEndpoint::load(tls, *http2)).transpose()?;
         let data = Listeners::bind(config.data, config.workers)?.with_unix(unix).with_tls(tls);
         Ok(Self { data, admin: Listeners::bind(config.admin, 1)?, process: Process::default() })
     }

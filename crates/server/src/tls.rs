@@ -16,20 +16,23 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
-pub(crate) use self::reload::start;
+pub use self::reload::start;
 
 use self::files::{Certificates, Stamps, TlsError};
 use crate::config::transport::{ClientCertificates, Tls};
 
 /// Most sessions that are kept for clients of TLS 1.2 without tickets.
 const SESSIONS_MAX: usize = 1024;
-/// Protocols that clients may choose (ALPN), the preferred first.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+/// Protocols that clients may choose (ALPN).
+pub(crate) const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 
 /// TLS configuration in force.
 #[derive(Debug)]
 pub struct TlsEndpoint {
     settings: Tls,
+    /// `true`: clients may choose HTTP/2.
+    http2: bool,
     current: RwLock<Arc<ServerConfig>>,
     source: Mutex<Source>,
     /// End of the certificate's validity.
@@ -46,17 +49,18 @@ struct Source {
 }
 
 impl TlsEndpoint {
-    /// Reads the files.
+    /// Reads the files. `http2`: clients may choose HTTP/2.
     ///
     /// # Errors
     /// A file is missing or malformed, or certificate and key differ.
-    pub fn load(settings: &Tls) -> Result<Arc<Self>, TlsError> {
+    pub fn load(settings: &Tls, http2: bool) -> Result<Arc<Self>, TlsError> {
         let stamps = Stamps::of(settings);
         let certificates = Certificates::read(settings)?;
-        let config = server_config(settings, &certificates, None)?;
+        let config = server_config(settings, http2, &certificates, None)?;
         certificates.warn_if_expired(unix_s());
         Ok(Arc::new(Self {
             settings: settings.clone(),
+            http2,
             current: RwLock::new(Arc::new(config)),
             expires_unix_s: AtomicU64::new(certificates.expires_unix_s()),
             source: Mutex::new(Source { certificates, stamps }),
@@ -90,7 +94,7 @@ impl TlsEndpoint {
             let before = self.config();
             let same_clients = certificates.has_same_clients(&source.certificates);
             let sessions = same_clients.then_some(&*before);
-            let config = server_config(&self.settings, &certificates, sessions)?;
+            let config = server_config(&self.settings, self.http2, &certificates, sessions)?;
             Ok((certificates, config))
         });
         match reloaded {
@@ -114,6 +118,7 @@ impl TlsEndpoint {
 /// be resumed.
 fn server_config(
     settings: &Tls,
+    http2: bool,
     certificates: &Certificates,
     sessions: Option<&ServerConfig>,
 ) -> Result<ServerConfig, TlsError> {
@@ -139,7 +144,8 @@ fn server_config(
     let mut config = builder
         .with_single_cert(certificates.chain.clone(), certificates.key.clone_key())
         .map_err(rejected)?;
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    let protocols: &[&[u8]] = if http2 { &[HTTP2, HTTP1] } else { &[HTTP1] };
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     match sessions {
         Some(before) => {
             config.ticketer = Arc::clone(&before.ticketer);

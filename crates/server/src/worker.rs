@@ -207,7 +207,8 @@ fn run_worker<S: Serve>(
         .build_local(LocalOptions::default())?;
     let drain_timeout = limits.drain_timeout;
     let metrics = Arc::clone(&worker.metrics);
-    let context = Rc::new(WorkerContext::new(limits, Arc::clone(&worker.metrics), Nanos::now()));
+    let context = WorkerContext::new(limits, Arc::clone(&worker.metrics), Nanos::now());
+    let context = Rc::new(context.with_http2(endpoint.http2));
     let run = async {
         let acceptor = Rc::new(Acceptor {
             registry: Registry::new(Rc::clone(&context)),

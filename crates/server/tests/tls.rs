@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use common::{DEADLINE, Server, limits, wait_until};
@@ -15,6 +16,8 @@ use hotrow_server::config::Limits;
 use hotrow_server::config::transport::{ClientCertificates, Tls, Transport};
 use hotrow_server::metrics::CloseCause;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::client::Resumption;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 const LAST: &str = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 /// Exit status of curl: the server's certificate cannot be verified.
@@ -72,6 +75,29 @@ impl Authority {
             Tls { certificate: self.path("server.pem"), key: self.path("server.key"), clients };
         let transport = Transport { tls: Some(tls), handshake_timeout, ..Transport::default() };
         Server::start_over(limits, workers, transport)
+    }
+
+    /// A server that speaks HTTP/2 too.
+    fn http2_server(&self) -> Server {
+        self.sign("server", "127.0.0.1", later());
+        let (certificate, key) = (self.path("server.pem"), self.path("server.key"));
+        let tls = Some(Tls { certificate, key, clients: ClientCertificates::Ignored });
+        let transport = Transport { tls, http2: true, ..Transport::default() };
+        Server::start_over(limits(), 1, transport)
+    }
+
+    /// A client that trusts the authority and resumes nothing.
+    fn client(&self) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        Arc::new(config)
     }
 
     fn curl(&self, address: SocketAddr, target: &str, arguments: &[&str]) -> Output {
@@ -249,7 +275,7 @@ fn a_handshake_that_does_not_end_harms_nobody() {
         let mut client = server.connect();
         client.send(refused);
         let mut bytes = Vec::new();
-        _ = std::io::Read::read_to_end(&mut client.0, &mut bytes);
+        _ = client.0.read_to_end(&mut bytes);
         assert!(bytes.len() < 10, "{bytes:?}");
     }
     server.await_closed(CloseCause::Handshake, 2);
@@ -293,4 +319,99 @@ fn a_client_that_does_not_read_is_reset() {
     server.await_closed(CloseCause::WriteTimeout, 1);
     stuck.kill().unwrap();
     stuck.wait().unwrap();
+}
+
+#[test]
+fn http2_is_agreed_on_where_both_want_it() {
+    let authority = Authority::new();
+    let version = ["-w", "%{http_version}"];
+    let http2 = authority.http2_server();
+    assert_eq!(text(&authority.curl(http2.address, "/a", &version)), "GET /a 2");
+    let http1 = [&version[..], &["--http1.1"]].concat();
+    assert_eq!(text(&authority.curl(http2.address, "/a", &http1)), "GET /a 1.1");
+    let size = ["-o", "/dev/null", "-w", "%{size_download} %{http_version}"];
+    assert_eq!(text(&authority.curl(http2.address, "/big", &size)), format!("{} 2", 64 << 20));
+    let load = Command::new("h2load")
+        .args(["-n", "2000", "-c", "4", "-m", "20", &format!("https://{}/a", http2.address)])
+        .output()
+        .unwrap();
+    assert!(text(&load).contains("2000 succeeded, 0 failed, 0 errored"), "{load:?}");
+    let only_http1 = authority.server(limits(), 1);
+    assert_eq!(text(&authority.curl(only_http1.address, "/a", &version)), "GET /a 1.1");
+}
+
+/// Performs a whole handshake, sends one request, and returns the server's certificate.
+fn leaf(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Vec<u8>, String> {
+    let failed = |what: &dyn std::fmt::Display| what.to_string();
+    let client = ClientConnection::new(Arc::clone(config), address.ip().into());
+    let client = client.map_err(|error| failed(&error))?;
+    let socket = TcpStream::connect(address).map_err(|error| failed(&error))?;
+    exchange(StreamOwned::new(client, socket))
+}
+
+/// Sends one request over a stream.
+fn exchange(mut stream: StreamOwned<ClientConnection, TcpStream>) -> Result<Vec<u8>, String> {
+    let failed = |what: &dyn std::fmt::Display| what.to_string();
+    stream.write_all(LAST.as_bytes()).map_err(|error| failed(&error))?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(|error| failed(&error))?;
+    if !answer.ends_with("GET /a ") {
+        return Err(answer);
+    }
+    let chain = stream.conn.peer_certificates().unwrap_or_default();
+    chain.first().map(|leaf| leaf.to_vec()).ok_or_else(|| "no certificate".to_owned())
+}
+
+#[test]
+fn certificates_are_replaced_under_load() {
+    let authority = Authority::new();
+    let server = authority.server(limits(), 2);
+    let config = authority.client();
+    let seen = Mutex::new(Vec::new());
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let leaf = leaf(server.address, &config);
+                    let mut seen = seen.lock().unwrap();
+                    if !seen.contains(&leaf) {
+                        seen.push(leaf);
+                    }
+                }
+            });
+        }
+        for count in 2..=3 {
+            wait_until(|| seen.lock().unwrap().len() == count - 1);
+            // One file after the other, and not at once.
+            authority.sign("server", "127.0.0.1", later());
+            wait_until(|| seen.lock().unwrap().len() >= count);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    let seen = seen.into_inner().unwrap();
+    assert!(seen.iter().all(Result::is_ok) && seen.len() == 3, "{seen:?}");
+}
+
+#[test]
+fn the_header_of_a_proxy_precedes_the_handshake() {
+    let authority = Authority::new();
+    authority.sign("server", "127.0.0.1", later());
+    let (certificate, key) = (authority.path("server.pem"), authority.path("server.key"));
+    let tls = Some(Tls { certificate, key, clients: ClientCertificates::Ignored });
+    let proxies = vec!["127.0.0.1".parse().unwrap()];
+    let server =
+        Server::start_over(limits(), 1, Transport { tls, proxies, ..Transport::default() });
+    let config = authority.client();
+    let connect = |header: &[u8]| {
+        let client = ClientConnection::new(Arc::clone(&config), server.address.ip().into());
+        let mut socket = TcpStream::connect(server.address).unwrap();
+        socket.write_all(header).unwrap();
+        exchange(StreamOwned::new(client.unwrap(), socket))
+    };
+    let addresses = [192, 0, 2, 1, 192, 0, 2, 2, 0xdc, 4, 1, 0xbb];
+    let header = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &addresses].concat();
+    assert!(connect(&header).is_ok());
+    assert!(connect(b"").is_err(), "a handshake is no header");
+    server.await_closed(CloseCause::Handshake, 1);
 }

@@ -56,6 +56,7 @@ fn transport(section: &mut Section<'_>) -> Transport {
     Transport {
         unix,
         tls,
+        http2: section.flag("http2", false),
         proxies: networks(section, "proxy_protocol_from", &proxies),
         handshake_timeout: section.duration("handshake_timeout", s(10), ms(10)..=HANDSHAKE_MAX),
     }
@@ -160,6 +161,8 @@ mod tests {
     fn the_default_is_plain_tcp() {
         let transport = resolved("").unwrap().server.transport;
         assert!(transport.unix.is_none() && transport.proxies.is_empty());
+        assert!(transport.tls.is_none() && !transport.http2);
+        assert!(transport_of("http2 = true").http2);
     }
 
     #[test]
@@ -204,7 +207,7 @@ mod tests {
                 "without client_ca",
             ),
             (
-                "tls.cert = \"c\"\ntls.key = \"k\"\ntls.client_ca = \"r\"\ntls.client_auth = \"no\"",
+                "tls = { cert = \"c\", key = \"k\", client_ca = \"r\", client_auth = \"no\" }",
                 "must be \"required\" or \"optional\", not \"no\"",
             ),
             ("tls.certificate = \"c\"", "unknown key"),

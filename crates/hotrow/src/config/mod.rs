@@ -1,8 +1,8 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `source`, `collections`, `rate`, `overload`, `bytes`, `reader` (reading of a key), `problem`
-//! (messages), `units`, `expand`.
+//! `admin`, `source`, `collections`, `rate`, `overload`, `bytes`, `reader` (reading of a key),
+//! `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.

@@ -12,6 +12,8 @@ pub struct Transport {
     pub unix: Option<UnixSocket>,
     /// TLS on the TCP listener; `None`: cleartext.
     pub tls: Option<Tls>,
+    /// `true`: HTTP/2 may be spoken, over TLS and in cleartext.
+    pub http2: bool,
     /// Peers whose connections begin with a header of the PROXY protocol.
     pub proxies: Vec<Network>,
     /// Longest time from a connection's beginning to the end of that header and of the TLS
@@ -24,6 +26,7 @@ impl Default for Transport {
         Self {
             unix: None,
             tls: None,
+            http2: false,
             proxies: Vec::new(),
             handshake_timeout: Duration::from_secs(10),
         }

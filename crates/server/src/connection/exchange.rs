@@ -19,6 +19,7 @@ use http_body::Body;
 use tokio::io::ReadBuf;
 
 use super::activity::{Activity, Phase};
+use super::http2::PREFACE_LINE;
 use super::incoming_body::IncomingBody;
 use super::output::{Broken, Output};
 use super::registry::Registered;
@@ -69,6 +70,8 @@ enum InputState {
     Ended,
     /// Refused in a head: no service has seen it.
     RefusedHead(Rejection),
+    /// The client speaks HTTP/2. What it has sent is held.
+    Http2,
     /// Refused within a body, or its end was not awaited: its service answers, and nothing follows.
     BodyUnread,
 }
@@ -142,7 +145,9 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         let mut requests_left = REQUESTS_PER_TURN;
         loop {
             ready!(self.output.poll_flush(&mut self.stream, cx))?;
-            if self.is_last || matches!(self.input.state, InputState::RefusedHead(_)) {
+            if self.is_last
+                || matches!(self.input.state, InputState::RefusedHead(_) | InputState::Http2)
+            {
                 return Poll::Ready(Ok(()));
             }
             if self.pending.is_some() {
@@ -279,12 +284,21 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
                 self.input.parser = Some(Box::new(parser));
                 self.activity.enter(Phase::Head, self.worker.now.get());
             }
+            RunEnd::Refused(_) if self.begins_http2(rest) => {
+                self.input.held = rest.to_vec();
+                self.input.state = InputState::Http2;
+            }
             RunEnd::Refused(rejection) => {
                 self.input.to_head = is_head_request(rest);
                 self.worker.metrics.refused(rejection);
                 self.input.state = InputState::RefusedHead(rejection);
             }
         }
+    }
+
+    /// Returns whether refused bytes are the first of a connection that speaks HTTP/2.
+    fn begins_http2(&self, rest: &[u8]) -> bool {
+        self.worker.http2 && self.activity.requests() == 0 && rest.starts_with(PREFACE_LINE)
     }
 
     /// Begins one request, whose head is complete. Returns the bytes of its body among `rest`;
@@ -466,6 +480,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
     pub(super) fn into_parts(self) -> (T, Leftover, LastMessage) {
         let leftover = match self.input.state {
             InputState::RefusedHead(rejection) => Leftover::Refused(rejection),
+            InputState::Http2 => Leftover::Http2(self.input.held),
             InputState::BodyUnread => Leftover::Unread,
             InputState::Ended => Leftover::None,
             InputState::Open if self.input.held.is_empty() && self.pending.is_none() => {

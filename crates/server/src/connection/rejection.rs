@@ -97,18 +97,24 @@ impl Rejection {
         }
     }
 
+    /// Returns the body of the answer: problem+json (RFC 9457).
+    pub(super) fn problem(self, limits: &Limits) -> String {
+        // Neither title nor detail needs escaping in JSON; a test checks that.
+        format!(
+            "{{\"type\":\"about:blank\",\"title\":\"{}\",\"status\":{},\"detail\":\"{}\"}}",
+            self.title(),
+            self.status(),
+            self.detail(limits)
+        )
+    }
+
     /// Returns the whole answer: problem+json (RFC 9457) with `Connection: close`. `unix_s` is the
     /// wall clock, for `Date`. The answer to a HEAD request has the same head and no body.
     #[must_use]
     pub fn answer(self, limits: &Limits, unix_s: u64, to_head: bool) -> Vec<u8> {
         let status = self.status();
         let title = self.title();
-        // Neither title nor detail needs escaping in JSON; a test checks that.
-        let body = format!(
-            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\
-             \"detail\":\"{}\"}}",
-            self.detail(limits)
-        );
+        let body = self.problem(limits);
         let retry = if matches!(status, 429 | 503) { "retry-after: 1\r\n" } else { "" };
         let mut answer = format!(
             "HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{retry}"

@@ -27,6 +27,8 @@ pub struct WorkerContext {
     pub limits: Limits,
     /// Those of them that the parser applies.
     pub(super) parse_limits: hotrow_http1::Limits,
+    /// `true`: connections may speak HTTP/2.
+    pub(crate) http2: bool,
     /// Counters of the worker.
     pub metrics: Arc<WorkerMetrics>,
     /// Input of the connection that is reading.
@@ -58,12 +60,19 @@ impl WorkerContext {
                 body_bytes: limits.body_bytes,
             },
             limits,
+            http2: false,
             metrics,
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             parser: Cell::default(),
             output: Cell::default(),
             date: Cell::new(Date { text: [b' '; DATE_BYTES], until: Nanos(0) }),
         }
+    }
+
+    /// Lets connections speak HTTP/2, or not.
+    #[must_use]
+    pub(crate) fn with_http2(self, http2: bool) -> Self {
+        Self { http2, ..self }
     }
 
     /// Returns an empty buffer for answers.

@@ -1,8 +1,8 @@
 //! Listening on a Unix socket: one socket that all workers share, and its file.
 //!
 //! The file appears under its name only when clients may connect: it is bound under another name,
-//! gets its permissions, listens, and is renamed. A file that a killed process left is replaced; one
-//! that another process still listens on is not.
+//! gets its permissions, listens, and is renamed. A file that a killed process left is replaced;
+//! one that another process still listens on is not.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

@@ -31,7 +31,9 @@ pub struct Certificates {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}; it must exist and be readable for this user", .path.display())]
+    #[error(
+        "cannot read {}: {source}; it must exist and be readable for this user", .path.display()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -154,7 +156,7 @@ impl Certificates {
 /// A file is missing or malformed, or certificate and key differ.
 pub fn check(settings: &Tls) -> Result<Certificates, TlsError> {
     let certificates = Certificates::read(settings)?;
-    super::server_config(settings, &certificates, None)?;
+    super::server_config(settings, false, &certificates, None)?;
     Ok(certificates)
 }
 

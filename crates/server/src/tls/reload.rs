@@ -1,7 +1,7 @@
 //! Takes changed certificate files over.
 //!
-//! Files are replaced one by one, so they are read when they have not changed for one interval. What
-//! does not fit together is refused, and read again when a file changes again.
+//! Files are replaced one by one, so they are read when they have not changed for one interval.
+//! What does not fit together is refused, and read again when a file changes again.
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +37,10 @@ impl Watch {
 }
 
 /// Starts the thread that looks at the files until everything must end.
-pub(crate) fn start(
+///
+/// # Errors
+/// The system has no thread left.
+pub fn start(
     endpoint: Arc<TlsEndpoint>,
     shutdown: &Shutdown,
     supervisor: &Supervisor,

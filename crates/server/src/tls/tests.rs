@@ -110,7 +110,7 @@ fn a_pair_is_replaced_as_one_and_a_broken_one_never() {
     let folder = tempfile::tempdir().unwrap();
     let tls = settings(folder.path());
     write_pair(folder.path(), "a.test", late());
-    let endpoint = TlsEndpoint::load(&tls).unwrap();
+    let endpoint = TlsEndpoint::load(&tls, true).unwrap();
     let mut watch = Watch::new(Stamps::of(&tls));
     let mut look = || (0..2).for_each(|_| reload::look(&endpoint, &mut watch));
     let first = endpoint.config();
@@ -141,7 +141,7 @@ fn sessions_end_when_other_client_certificates_are_accepted() {
     set_ca();
     let clients = ClientCertificates::Required(ca.clone());
     let tls = Tls { clients, ..settings(folder.path()) };
-    let endpoint = TlsEndpoint::load(&tls).unwrap();
+    let endpoint = TlsEndpoint::load(&tls, true).unwrap();
     let first = endpoint.config();
     write_pair(folder.path(), "b.test", late());
     set_ca();

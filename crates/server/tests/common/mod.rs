@@ -2,6 +2,8 @@
 // Each test binary uses some of this, and a failing helper fails its test.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub(crate) mod frames;
+
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
@@ -90,8 +92,9 @@ impl Server {
     pub(crate) fn start_over(limits: Limits, workers: usize, transport: Transport) -> Self {
         let unix = transport.unix.as_ref().map(|unix| UnixEndpoint::bind(unix).unwrap());
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
-        let tls = transport.tls.as_ref().map(|tls| TlsEndpoint::load(tls).unwrap());
-        let listeners = listeners.with_unix(unix).with_tls(tls);
+        let tls =
+            transport.tls.as_ref().map(|tls| TlsEndpoint::load(tls, transport.http2).unwrap());
+        let listeners = listeners.with_unix(unix).with_tls(tls.clone());
         let address = listeners.address();
         let concurrency = Concurrency {
             kind: hotrow_admission::concurrency::limit::Kind::Fixed,
@@ -121,6 +124,10 @@ impl Server {
         };
         let shutdown = Shutdown::new();
         let made = limiter.clone();
+        if let Some(tls) = tls {
+            // It ends with the shutdown.
+            drop(hotrow_server::tls::start(tls, &shutdown, &Supervisor::default()).unwrap());
+        }
         let threads = WorkerThreads { name: WorkerName::Http, supervisor: Supervisor::default() };
         let echo = move |_| Echo(made.clone());
         let workers = run_workers(&config, listeners, echo, &shutdown, &threads).unwrap();
