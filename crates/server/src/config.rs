@@ -1,5 +1,6 @@
 //! Resolved settings of the server: every value checked, every default applied.
 
+pub mod access;
 pub mod rate;
 
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Rate limits.
     pub rate: rate::RateLimits,
+    /// Credentials and grants; `None`: every request is allowed.
+    pub access: Option<access::Access>,
 }
 
 /// Settings of load shedding.

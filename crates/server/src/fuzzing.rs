@@ -155,6 +155,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
         rate: crate::config::rate::RateLimits::default(),
+        access: None,
     };
     let day = Duration::from_hours(24);
     let cache = Cache::new(

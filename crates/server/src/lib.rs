@@ -8,6 +8,7 @@
 //! feed), [`admin`], [`metrics`].
 
 mod accept_budget;
+mod access;
 pub mod admin;
 mod admission;
 mod answer;

@@ -123,6 +123,7 @@ fn config() -> Config {
             allow_high_priority: false,
         }],
         rate: hotrow_server::config::rate::RateLimits::default(),
+        access: None,
     }
 }
 

@@ -102,6 +102,7 @@ impl Server {
             shed: None,
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
+            access: None,
         };
         let limiter = ConcurrencyLimiter {
             open: Arc::new(watch::Sender::new(false)),
