@@ -212,27 +212,30 @@ OPEN_FILE_CACHE = "open_file_cache max=20000 inactive=1d; open_file_cache_valid 
 
 
 def start_nginx(folder, backend_port, name="nginx", open_files=False):
-    """Starts a private nginx in the foreground, with its own prefix and pid file, and its cache in
-    memory.
+    """Starts an nginx with its cache in memory."""
+    return start_nginx_configured(
+        folder,
+        name,
+        NGINX_CONF,
+        cache=os.path.join(folder, name, "cache"),
+        backend=backend_port,
+        open_file_cache=OPEN_FILE_CACHE if open_files else "",
+    )
+
+
+def start_nginx_configured(folder, name, configuration, **values):
+    """Starts a private nginx in the foreground, with its own prefix and pid file. `configuration`
+    is formatted with `user`, `prefix`, `port` and `values`.
     """
     prefix = os.path.join(folder, name)
-    cache = os.path.join(prefix, "cache")
     os.makedirs(prefix)
     port = free_port()
-    conf = os.path.join(prefix, "nginx.conf")
-    with open(conf, "w") as file:
-        file.write(
-            NGINX_CONF.format(
-                user="user root;\n" if os.geteuid() == 0 else "",
-                prefix=prefix,
-                cache=cache,
-                port=port,
-                backend=backend_port,
-                open_file_cache=OPEN_FILE_CACHE if open_files else "",
-            )
-        )
+    user = "user root;\n" if os.geteuid() == 0 else ""
+    path = os.path.join(prefix, "nginx.conf")
+    with open(path, "w") as file:
+        file.write(configuration.format(user=user, prefix=prefix, port=port, **values))
     binary = shutil.which("nginx") or "/usr/sbin/nginx"
-    return Process(name, [binary, "-p", prefix, "-c", conf, "-g", "daemon off;"], port, folder)
+    return Process(name, [binary, "-p", prefix, "-c", path, "-g", "daemon off;"], port, folder)
 
 
 def capture(port, ids):

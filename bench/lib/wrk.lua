@@ -1,15 +1,25 @@
 -- Sends the requests of a file in turn (the file is shuffled), and prints wrk's counts as one JSON line.
--- A line is method, path and body, with tabs between.
+-- A line is method, path, body and one header field (or nothing), with tabs between.
+-- The second argument is the number of requests that are sent at once.
 -- The requests are made once, at the start: what wrk spends per request should be little and the same for all.
 local requests, count, at = {}, 0, 0
 
 function init(arguments)
+  local depth, together = tonumber(arguments[2] or "1"), {}
   for line in io.lines(arguments[1]) do
-    local method, path, body = line:match("^(%u+)\t([^\t]*)\t(.*)$")
+    local method, path, body, field = line:match("^(%u+)\t([^\t]*)\t([^\t]*)\t?(.*)$")
     local headers = {}
     if body ~= "" then headers["Content-Type"] = "application/json" end
-    count = count + 1
-    requests[count] = wrk.format(method, path, headers, body ~= "" and body or nil)
+    if field ~= "" then
+      local name, value = field:match("^([^:]+): (.*)$")
+      headers[name] = value
+    end
+    together[#together + 1] = wrk.format(method, path, headers, body ~= "" and body or nil)
+    if #together == depth then
+      count = count + 1
+      requests[count] = table.concat(together)
+      together = {}
+    end
   end
 end
 

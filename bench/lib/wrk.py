@@ -15,19 +15,23 @@ SCRIPT = os.path.join(os.path.dirname(__file__), "wrk.lua")
 
 
 def write_requests(path, requests):
-    """Writes requests, each (method, path, body); the body may be empty."""
+    """Writes requests, each (method, path, body) or (method, path, body, header field); the body
+    may be empty.
+    """
     with open(path, "w") as file:
         file.writelines("\t".join(request) + "\n" for request in requests)
 
 
-def load(port, requests_file, seconds, connections=50, core=1):
-    """Returns wrk's own counts. Raises Failed on any error or status other than 2xx and 3xx."""
+def load(port, requests_file, seconds, connections=50, core=1, depth=1, threads=1, status=True):
+    """Returns wrk's own counts; `depth` requests are sent at once. Raises Failed on any error, and,
+    unless `status` is False, on any status other than 2xx and 3xx.
+    """
     command = [
         "taskset",
         "-c",
         str(core),
         "wrk",
-        "-t1",
+        f"-t{threads}",
         f"-c{connections}",
         f"-d{seconds}s",
         "--timeout",
@@ -37,12 +41,15 @@ def load(port, requests_file, seconds, connections=50, core=1):
         f"http://127.0.0.1:{port}",
         "--",
         requests_file,
+        str(depth),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
     lines = [line for line in done.stdout.splitlines() if line.startswith("BENCH ")]
     if done.returncode != 0 or len(lines) != 1:
         raise Failed(f"{' '.join(command)} failed:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
     result = json.loads(lines[0].removeprefix("BENCH "))
+    if not status:
+        result["errors"]["status"] = 0
     if any(result["errors"].values()) or result["requests"] == 0:
         raise Failed(
             f"failed run against port {port}: {result['requests']} requests, errors "
@@ -65,6 +72,8 @@ def measured(
     core=1,
     beside=None,
     warm_up_file=None,
+    cpu_ns=None,
+    **form,
 ):
     """Measures one round against `process`: wrk's counts, CPU time per request of the process tree,
     share of its core.
@@ -73,16 +82,20 @@ def measured(
     disturbed the round. The warm-up is a separate run whose figures are dropped; 0 omits it.
     `beside` is a process that works for this one, such as its database: its CPU time per request is
     measured too, and does not count as other work. `warm_up_file` has other requests for the
-    warm-up, for cases in which the measured ones must be new.
+    warm-up, for cases in which the measured ones must be new. `cpu_ns` counts CPU time in place of
+    the whole process tree's. `form`: see `load`.
     """
     if warm_up_s:
-        load(process.port, warm_up_file or requests_file, warm_up_s, connections, core)
+        load(process.port, warm_up_file or requests_file, warm_up_s, connections, core, **form)
+    counted = cpu_ns or process.cpu_ns
+    counted_before = counted()
     beside_cpu = beside.cpu_ns() if beside else 0
     cpu, ticks, start = process.cpu_ns(), processes.cpu_ticks_s(process.pid), time.monotonic_ns()
     busy, children = busy_s(), _children_s()
-    result = load(process.port, requests_file, seconds, connections, core)
+    result = load(process.port, requests_file, seconds, connections, core, **form)
     elapsed = time.monotonic_ns() - start
     busy, children = busy_s() - busy, _children_s() - children
+    counted = counted() - counted_before
     cpu, ticks = process.cpu_ns() - cpu, processes.cpu_ticks_s(process.pid) - ticks
     beside_cpu = (beside.cpu_ns() if beside else 0) - beside_cpu
     # Two counters of the kernel must agree; they differ by ticks of 10 ms per process.
@@ -93,7 +106,7 @@ def measured(
     return {
         **result,
         "throughput_rps": result["requests"] / (result["duration_us"] / 1e6),
-        "cpu_us_per_request": cpu / 1e3 / result["requests"],
+        "cpu_us_per_request": (counted if cpu_ns else cpu) / 1e3 / result["requests"],
         "cpu_share": cpu / elapsed,
         "beside_cpu_us_per_request": beside_cpu / 1e3 / result["requests"],
         "foreign_share": max(0, busy - children - (cpu + beside_cpu) / 1e9)

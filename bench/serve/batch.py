@@ -14,7 +14,7 @@ from lib import cli, data, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
-AIM_ITEMS = 1_500_000
+AIM_ITEMS = 4_000_000
 
 
 def arguments():

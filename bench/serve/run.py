@@ -15,7 +15,7 @@ from lib import cli, data, postgres, report, stats, subjects, wrk  # noqa: E402
 from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
-AIMS = {"floor": 1.15, "gin": 0.65, "nginx": 0.55}
+AIMS = {"floor": 1.15, "gin": 0.43, "nginx": 0.42}
 ALL = [
     "hotrow",
     "floor",

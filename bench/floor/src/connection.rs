@@ -1,9 +1,12 @@
 //! One connection: requests in, answers out.
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use httparse::{EMPTY_HEADER, Request, Status};
 use rustix::io::Errno;
+use rustix::io::writev;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::date::Date;
@@ -34,17 +37,20 @@ pub struct Connection {
     partial: Vec<u8>,
     /// Answers that the socket did not take.
     unsent: Vec<u8>,
+    /// Large body behind them, and its bytes that are sent.
+    body: Option<(Rc<[u8]>, usize)>,
 }
 
 impl Connection {
     /// Creates a connection from a non-blocking socket.
     pub fn new(socket: OwnedFd) -> Self {
-        Self { socket, partial: Vec::new(), unsent: Vec::new() }
+        Self { socket, partial: Vec::new(), unsent: Vec::new(), body: None }
     }
 
     /// Returns the event that the connection waits for.
     pub fn state(&self) -> State {
-        if self.unsent.is_empty() { State::Reading } else { State::Writing }
+        let all_sent = self.unsent.is_empty() && self.body.is_none();
+        if all_sent { State::Reading } else { State::Writing }
     }
 
     /// Processes what is ready. `input` and `output` are scratch space shared by all connections.
@@ -55,10 +61,9 @@ impl Connection {
         input: &mut [u8],
         output: &mut Vec<u8>,
     ) -> State {
-        if self.unsent.is_empty() {
-            self.read(records, date, input, output)
-        } else {
-            self.write_unsent()
+        match self.state() {
+            State::Writing => self.write_unsent(),
+            State::Reading | State::Closed => self.read(records, date, input, output),
         }
     }
 
@@ -78,7 +83,7 @@ impl Connection {
             Err(_) => return State::Closed,
         };
         output.clear();
-        let Some(consumed) = answer_all(&input[..filled], records, date, output) else {
+        let Some((consumed, body)) = answer_all(&input[..filled], records, date, output) else {
             return State::Closed;
         };
         self.partial.clear();
@@ -86,7 +91,27 @@ impl Connection {
         if self.partial.len() == input.len() {
             return State::Closed;
         }
-        self.write(output)
+        match body {
+            None => self.write(output),
+            Some(body) => self.write_large(output, body),
+        }
+    }
+
+    /// Sends `output` and the body behind it with one call, and the rest when there is room.
+    fn write_large(&mut self, output: &[u8], body: Rc<[u8]>) -> State {
+        match writev(&self.socket, &[IoSlice::new(output), IoSlice::new(&body)]) {
+            Ok(sent) if sent == output.len() + body.len() => State::Reading,
+            Ok(sent) => {
+                self.unsent.extend_from_slice(output.get(sent..).unwrap_or_default());
+                self.body = Some((body, sent.saturating_sub(output.len())));
+                State::Writing
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.body = Some((body, 0));
+                self.store_unsent(output)
+            }
+            Err(_) => State::Closed,
+        }
     }
 
     fn write(&mut self, output: &[u8]) -> State {
@@ -107,9 +132,17 @@ impl Connection {
     }
 
     fn write_unsent(&mut self) -> State {
-        match send(&self.socket, &self.unsent, SendFlags::NOSIGNAL) {
+        let body = self.body.as_ref().map_or(&[][..], |(body, sent)| &body[*sent..]);
+        match writev(&self.socket, &[IoSlice::new(&self.unsent), IoSlice::new(body)]) {
             Ok(sent) => {
-                self.unsent.drain(..sent);
+                let of_unsent = sent.min(self.unsent.len());
+                self.unsent.drain(..of_unsent);
+                if let Some((body, sent_before)) = &mut self.body {
+                    *sent_before += sent - of_unsent;
+                    if *sent_before == body.len() {
+                        self.body = None;
+                    }
+                }
                 self.state()
             }
             Err(Errno::AGAIN | Errno::INTR) => State::Writing,
@@ -124,9 +157,15 @@ impl AsFd for Connection {
     }
 }
 
-/// Answers every complete request in `input`. Returns the consumed bytes; `None` for anything but a
-/// GET request.
-fn answer_all(input: &[u8], records: &Records, date: &Date, output: &mut Vec<u8>) -> Option<usize> {
+/// Answers every complete request in `input`, up to one with a large body, which is returned with
+/// the consumed bytes; `None` for anything but a GET request. A client that sends more behind that
+/// one waits for ever: those of the measurements do not.
+fn answer_all(
+    input: &[u8],
+    records: &Records,
+    date: &Date,
+    output: &mut Vec<u8>,
+) -> Option<(usize, Option<Rc<[u8]>>)> {
     let mut consumed = 0;
     while consumed < input.len() {
         let mut headers = [EMPTY_HEADER; HEADERS_MAX];
@@ -143,11 +182,14 @@ fn answer_all(input: &[u8], records: &Records, date: &Date, output: &mut Vec<u8>
                 output.extend_from_slice(&record.answer);
                 let at = start + record.date_at;
                 output[at..at + date.text().len()].copy_from_slice(date.text());
+                if !record.large_body.is_empty() {
+                    return Some((consumed, Some(Rc::clone(&record.large_body))));
+                }
             }
             None => output.extend_from_slice(NOT_FOUND),
         }
     }
-    Some(consumed)
+    Some((consumed, None))
 }
 
 #[cfg(test)]
@@ -162,7 +204,7 @@ mod tests {
         let input =
             b"GET /products/7 HTTP/1.1\r\nhost: x\r\n\r\nGET /products/8 HTTP/1.1\r\n\r\nGET /pro";
         let consumed = answer_all(input, &records, &Date::now(), &mut output);
-        assert_eq!(consumed, Some(input.len() - 8));
+        assert_eq!(consumed, Some((input.len() - 8, None)));
         assert_eq!(&output[29..33], b"0abc");
         assert_eq!(&output[33..], NOT_FOUND);
         assert_eq!(

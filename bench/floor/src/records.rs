@@ -1,15 +1,22 @@
 //! The answers, each in one piece, in a bounded cache.
 
+use std::rc::Rc;
+
 use quick_cache::unsync::Cache;
 
 /// One complete answer, except for the date.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Status line, header fields and body.
+    /// Status line, header fields and, unless it is large, the body.
     pub answer: Box<[u8]>,
     /// Offset of the date's 29 bytes in `answer`.
     pub date_at: usize,
+    /// A body of more than [`COPIED_BYTES_MAX`]; otherwise empty.
+    pub large_body: Rc<[u8]>,
 }
+
+/// Longest answer that is copied. A longer body is sent from where it lies.
+const COPIED_BYTES_MAX: usize = 8 << 10;
 
 const DATE_BYTES: usize = 29;
 
@@ -62,10 +69,13 @@ fn record(bytes: &[u8], at: usize) -> Option<(u64, Record, usize)> {
     let date_at = numbers.next()??;
     let start = at + line_bytes + 1;
     let end = start.checked_add(usize::try_from(head.checked_add(body)?).ok()?)?;
-    let answer: Box<[u8]> = bytes.get(start..end)?.into();
+    let whole = bytes.get(start..end)?;
+    let copied =
+        if whole.len() > COPIED_BYTES_MAX { usize::try_from(head).ok()? } else { whole.len() };
+    let (answer, large_body) = whole.split_at_checked(copied)?;
     let date_at = usize::try_from(date_at).ok()?;
     if date_at.checked_add(DATE_BYTES)? > answer.len() || bytes.get(end) != Some(&b'\n') {
         return None;
     }
-    Some((id, Record { answer, date_at }, end + 1))
+    Some((id, Record { answer: answer.into(), date_at, large_body: large_body.into() }, end + 1))
 }

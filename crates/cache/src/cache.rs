@@ -14,7 +14,7 @@ use crate::config::{CollectionPolicy, Config, InvalidationMode};
 use crate::fetch_queue::{FetchQueue, NotQueued};
 use crate::flight::{Ask, Kind, Lease, Waiter};
 use crate::freshness::{Freshness, Progress, Verdict, judge, may_serve_stale};
-use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Presence, Record};
+use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Record};
 use crate::safeguards::{Safeguard, Safeguards};
 use crate::scan_filter::ScanFilter;
 use crate::stats::{CollectionStats, Removal, Snapshot};
@@ -368,7 +368,7 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Answers from memory: the hit path.
-    fn served(&self, key: &Key, mode: ReadMode, now: Nanos) -> Served<E> {
+    fn served(&self, key: &Key, mode: ReadMode, now: Nanos) -> Served {
         // The watermark is read before the entry is looked up. It vouches for entries that are
         // present after it was read; a later watermark may follow the very change that removed this
         // entry. The epoch is read after the watermark, because a feed that restarts raises the
@@ -385,10 +385,7 @@ impl<E: Clone> Cache<E> {
                 if mode != ReadMode::NoAdmit {
                     record.note_use();
                 }
-                Served::Answer(match record.presence() {
-                    Presence::Found => Lookup::Hit(record, freshness),
-                    Presence::Missing => Lookup::Negative(record, freshness),
-                })
+                Served::Answer(record, freshness)
             }
             Verdict::Refuse => Served::Refuse,
             Verdict::Read | Verdict::Flushed => Served::No,
@@ -400,9 +397,12 @@ impl<E: Clone> Cache<E> {
     }
 }
 
-enum Served<E> {
-    Answer(Lookup<E>),
+/// Answer of memory to one lookup.
+enum Served {
+    Answer(Record, Freshness),
+    /// The policy refuses to answer.
     Refuse,
+    /// Memory has no usable entry.
     No,
 }
 

@@ -264,6 +264,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
 /// Returns every problem of the file.
 pub fn check(args: &CheckArgs) -> Result<(), Failure> {
     let resolved = config::load(&args.config, &Overrides::default())?;
+    let certificates = config::check_files(&resolved, &args.config)?;
     for warning in &resolved.warnings {
         print_line(std::io::stderr(), &format!("{}: warning: {warning}", args.config.display()));
     }
@@ -271,7 +272,24 @@ pub fn check(args: &CheckArgs) -> Result<(), Failure> {
         std::io::stdout(),
         &format!("{}: fine; {}", args.config.display(), summary(&resolved)),
     );
+    if let Some(certificates) = certificates {
+        let (valid_until, days) = (certificates.expires(), certificates.days_left(unix_s()));
+        let warning = if days < EXPIRY_WARNING_DAYS { "; renew it" } else { "" };
+        let file = args.config.display();
+        print_line(
+            std::io::stdout(),
+            &format!("{file}: listen.tls: valid until {valid_until}, {days} days{warning}"),
+        );
+    }
     Ok(())
+}
+
+/// Days before its end at which a certificate should be renewed.
+const EXPIRY_WARNING_DAYS: i64 = 30;
+
+fn unix_s() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 fn summary(resolved: &Resolved) -> String {

@@ -49,9 +49,15 @@ pub fn decimal(out: &mut Vec<u8>, mut number: u64) {
 /// Appends a number in 16 hexadecimal digits.
 #[inline]
 pub fn hexadecimal(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&hexadecimal_digits(number));
+}
+
+/// Returns a number as 16 hexadecimal digits.
+#[inline]
+#[must_use]
+pub fn hexadecimal_digits(number: u64) -> [u8; 16] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits: [u8; 16] = std::array::from_fn(|i| DIGITS[(number >> (60 - 4 * i)) as usize & 15]);
-    out.extend_from_slice(&digits);
+    std::array::from_fn(|i| DIGITS[(number >> (60 - 4 * i)) as usize & 15])
 }
 
 #[cfg(test)]

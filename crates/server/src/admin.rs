@@ -36,6 +36,7 @@ use crate::route::{self, METHODS};
 use crate::service::Process;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
+use crate::tls::TlsEndpoint;
 
 /// State shown by the admin side.
 pub struct View {
@@ -55,6 +56,8 @@ pub struct View {
     pub hosts: Vec<String>,
     /// The serving process.
     pub process: Process,
+    /// TLS of the data listener.
+    pub tls: Option<Arc<TlsEndpoint>>,
     /// Time at which the process started to serve.
     pub started_at: Nanos,
 }

@@ -8,7 +8,7 @@ mod render;
 use std::rc::Rc;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
-use hotrow_cache::{Lookup, Presence, ReadMode, Record};
+use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
@@ -81,31 +81,51 @@ impl Handler {
             Err(problem) => return Step::Now((problem.response().into(), CacheOutcome::None)),
         };
         let cache = &self.shared.cache;
-        ids.keys.iter().for_each(|key| self.requested(key, now));
+        self.requested(&ids.keys, now);
         let budgets = &self.shared.budgets;
         let mut answers = Answers::new(ids.keys.len(), budgets.answer());
-        let mut waiters = Vec::new();
-        let mut refresh = false;
+        // Counted and refreshed when the batch is admitted: otherwise its lookups are made again.
+        let mut kinds = Vec::with_capacity(ids.keys.len());
+        let mut expired = Vec::new();
+        let found = |place, record: Record, freshness| {
+            kinds.push(LookupKind::of_memory(&record, freshness));
+            if self.may_refresh(freshness, now) {
+                expired.push(place);
+            }
+            let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
+            answers.put(place, record, provenance);
+        };
         let mut deadline = now;
+        let mut size = None;
         let admit = |cold| {
             deadline = self.admit_reads(id, mode, cold, request)?;
             // Before anything is queued: rows without room are not read.
-            answers.size = budgets.answer_of_rows(id, cold)?;
+            size = Some(budgets.answer_of_rows(id, cold)?);
             Ok(deadline)
         };
-        let lookups = match cache.lookup_batch_if(&ids.keys, mode, now, admit) {
-            Ok(lookups) => lookups,
+        let others = match cache.lookup_batch_with(&ids.keys, mode, now, found, admit) {
+            Ok(others) => others,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
                 return Step::Now(self.batch_refused(id, &ids, mode, request, &problem));
             }
         };
-        for (place, lookup) in lookups.into_iter().enumerate() {
+        if let Some(size) = size {
+            answers.size = size;
+        }
+        kinds.into_iter().for_each(|kind| self.count_lookup(request.connection, id, kind));
+        let mut refresh = false;
+        for place in expired {
+            refresh |= cache.refresh(&ids.keys[place]);
+        }
+        let mut waiters = Vec::new();
+        for (place, lookup) in others {
             self.looked_up(request.connection, id, mode, &lookup);
             match lookup {
-                Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
-                    refresh |= self.may_refresh(quality, now) && cache.refresh(&ids.keys[place]);
-                    let provenance = Provenance::of_hit(quality, cache.age(&record, now));
+                // Stored between the two looks at memory.
+                Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
+                    refresh |= self.may_refresh(freshness, now) && cache.refresh(&ids.keys[place]);
+                    let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
                     answers.put(place, record, provenance);
                 }
                 Lookup::Coalesced(waiter) => {
@@ -181,11 +201,8 @@ impl Handler {
         let (record, quality) =
             (mode != ReadMode::Revalidate).then(|| cache.peek(key, now)).flatten()?;
         let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-        let lookup = match record.presence() {
-            Presence::Found => Lookup::Hit(record.clone(), quality),
-            Presence::Missing => Lookup::Negative(record.clone(), quality),
-        };
-        self.looked_up(connection, key.collection(), mode, &lookup);
+        let kind = LookupKind::of_memory(&record, quality);
+        self.count_lookup(connection, key.collection(), kind);
         Some((record, provenance))
     }
 

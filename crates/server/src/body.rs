@@ -16,9 +16,10 @@ pub(crate) use self::segments::Segments;
 use crate::connection::activity::Activity;
 use crate::context::ConnectionContext;
 
-/// Bytes that a large answer hands over at once. The writer copies a piece behind what it still
-/// holds, so this bounds what a connection holds beside the records.
-const PIECE_BYTES: usize = 64 << 10;
+/// Bytes from which a large answer hands over its segments. Records among them are freed one by one
+/// when they are written. A record is never divided: it leaves with one system call if the socket
+/// has room.
+const PIECE_BYTES_MIN: usize = 64 << 10;
 
 /// Body of an answer.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ impl http_body::Body for Body {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
         if let Self::Held(held) = &mut *self {
-            let piece = held.segments.split_to(PIECE_BYTES);
+            let piece = held.segments.take_front(PIECE_BYTES_MIN);
             return Poll::Ready(
                 (!piece.is_empty()).then(|| Ok(Frame::data(Chunk::Segments(piece)))),
             );

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod rate;
+pub mod transport;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct Config {
     pub rate: rate::RateLimits,
     /// Credentials and grants; `None`: every request is allowed.
     pub access: Option<access::Access>,
+    /// What carries data requests besides plain TCP.
+    pub transport: transport::Transport,
 }
 
 /// Settings of load shedding.

@@ -9,47 +9,63 @@ pub(crate) mod activity;
 mod clients;
 mod close;
 mod exchange;
+pub(crate) mod handshake;
 mod incoming_body;
 mod output;
+pub(crate) mod proxy_header;
 mod registry;
 pub mod rejection;
 pub mod request;
 pub mod serve;
+pub(crate) mod stream;
 pub mod worker_context;
 
-pub(crate) use self::clients::Clients;
+pub(crate) use self::clients::{Clients, CountedConnection};
 pub(crate) use self::close::turn_away;
 pub(crate) use self::registry::{LEAVING_MAX, Registered, Registry};
 
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
-
 use self::activity::Expiry;
-use self::close::{answer_and_close, linger, reset};
+use self::close::{answer_and_close, close, linger};
 use self::exchange::Exchange;
 use self::rejection::Rejection;
 use self::serve::Serve;
+use self::stream::Stream;
 use self::worker_context::WorkerContext;
-use crate::context::ConnectionContext;
+use crate::context::{ConnectionContext, Peer};
 use crate::metrics::CloseCause;
 
 /// Interval of the sweep over all connections; a time-out is enforced at most two sweeps late and
 /// never early.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Serves `stream` of `peer` until it is closed.
-pub(crate) async fn serve<S: Serve>(
-    stream: TcpStream,
-    peer: IpAddr,
+/// Client of a connection.
+pub(crate) struct Client {
+    pub(crate) peer: Peer,
+    /// Subject of its verified certificate.
+    pub(crate) certificate_subject: Option<Box<str>>,
+}
+
+impl From<Peer> for Client {
+    fn from(peer: Peer) -> Self {
+        Self { peer, certificate_subject: None }
+    }
+}
+
+/// Serves `stream` of `client` until it is closed.
+pub(crate) async fn serve<T: Stream, S: Serve>(
+    stream: T,
+    client: Client,
     service: Rc<S>,
     registered: Registered,
 ) {
-    let connection = ConnectionContext::new(peer, Rc::clone(registered.activity()));
+    let Client { peer, certificate_subject } = client;
+    let activity = Rc::clone(registered.activity());
+    let connection = ConnectionContext::certified(peer, certificate_subject, activity);
     let mut exchange = Exchange::new(stream, service, connection, &registered);
     let end = poll_fn(|cx| drive(&mut exchange, cx, &registered)).await;
     // Drops a service that still answers, and the bytes that were not sent.
@@ -92,8 +108,8 @@ struct LastMessage {
 }
 
 /// Requests first, deadlines second: a request that has arrived by now counts as arrived.
-fn drive<S: Serve>(
-    exchange: &mut Exchange<S>,
+fn drive<T: Stream, S: Serve>(
+    exchange: &mut Exchange<T, S>,
     cx: &mut Context<'_>,
     registered: &Registered,
 ) -> Poll<ConnectionEnd> {
@@ -108,28 +124,28 @@ fn drive<S: Serve>(
 }
 
 /// Sends the last answer if one is due, closes, and returns the cause.
-async fn finish(
-    stream: TcpStream,
+async fn finish<T: Stream>(
+    stream: T,
     end: ConnectionEnd,
     leftover: Leftover,
     message: LastMessage,
     worker: &WorkerContext,
 ) -> CloseCause {
-    let last_answer = |stream, rejection| async move {
+    let last_answer = |stream: T, rejection| async move {
         if message.all_sent {
             answer_and_close(stream, worker, rejection, message.to_head).await;
         } else {
             // Behind a part of an earlier answer it would be read as its body.
-            reset(stream);
+            stream.reset();
         }
     };
     match (end, leftover) {
         (ConnectionEnd::Expired(Expiry::Write), _) => {
-            reset(stream);
+            stream.reset();
             CloseCause::WriteTimeout
         }
         (ConnectionEnd::Expired(Expiry::SlowReader), _) => {
-            reset(stream);
+            stream.reset();
             CloseCause::DrainRate
         }
         (ConnectionEnd::Expired(Expiry::Head), _) => {
@@ -140,14 +156,26 @@ async fn finish(
             last_answer(stream, Rejection::BodyTime).await;
             CloseCause::BodyTimeout
         }
-        (ConnectionEnd::Expired(Expiry::Idle), _) => CloseCause::Idle,
-        (ConnectionEnd::Expired(Expiry::Drained), _) => CloseCause::Drained,
-        (ConnectionEnd::Expired(Expiry::Reclaimed), _) => CloseCause::Reclaimed,
+        (ConnectionEnd::Expired(Expiry::Idle), _) => {
+            close(stream).await;
+            CloseCause::Idle
+        }
+        (ConnectionEnd::Expired(Expiry::Drained), _) => {
+            close(stream).await;
+            CloseCause::Drained
+        }
+        (ConnectionEnd::Expired(Expiry::Reclaimed), _) => {
+            close(stream).await;
+            CloseCause::Reclaimed
+        }
         (ConnectionEnd::Finished, Leftover::Refused(rejection)) => {
             last_answer(stream, rejection).await;
             CloseCause::Refused
         }
-        (ConnectionEnd::Finished, Leftover::None) => CloseCause::Finished,
+        (ConnectionEnd::Finished, Leftover::None) => {
+            close(stream).await;
+            CloseCause::Finished
+        }
         (ConnectionEnd::Finished, Leftover::Unread) => {
             linger(stream).await;
             CloseCause::Finished

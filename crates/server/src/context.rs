@@ -14,11 +14,28 @@ use crate::access::Rights;
 use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;
 
+/// Other end of a connection, by which limits per client count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// Address of the client, or of a proxy in front of it.
+    Address(IpAddr),
+    /// User id of the process that opened the connection to the Unix socket.
+    User(u32),
+}
+
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
 /// State of a connection that its requests use. One thread uses it.
 #[derive(Debug)]
 pub struct ConnectionContext {
-    /// Address of the client, or of a proxy in front of it.
-    pub peer: IpAddr,
+    /// The other end.
+    pub peer: Peer,
+    /// Subject of the client's certificate (RFC 4514), if it sent a valid one.
+    pub certificate_subject: Option<Box<str>>,
     /// Holds the reservations of answers whose last bytes are not yet in the kernel.
     pub(crate) activity: Rc<Activity>,
     /// Lookups of the connection's requests.
@@ -28,8 +45,24 @@ pub struct ConnectionContext {
 impl ConnectionContext {
     /// Creates the context of a connection from `peer`.
     #[must_use]
-    pub fn new(peer: IpAddr, activity: Rc<Activity>) -> Rc<Self> {
-        Rc::new(Self { peer, activity, scan_detector: ScanDetector::default() })
+    pub fn new(peer: impl Into<Peer>, activity: Rc<Activity>) -> Rc<Self> {
+        Self::certified(peer, None, activity)
+    }
+
+    /// Creates the same with the subject of the client's verified certificate.
+    #[must_use]
+    pub fn certified(
+        peer: impl Into<Peer>,
+        certificate_subject: Option<Box<str>>,
+        activity: Rc<Activity>,
+    ) -> Rc<Self> {
+        let peer = peer.into();
+        Rc::new(Self {
+            peer,
+            certificate_subject,
+            activity,
+            scan_detector: ScanDetector::default(),
+        })
     }
 }
 

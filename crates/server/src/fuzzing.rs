@@ -49,6 +49,11 @@ pub fn request_path(input: &[u8]) {
     }
 }
 
+/// Parses bytes as the header with which a proxy names its client.
+pub fn proxy_header(input: &[u8]) {
+    let _ = crate::connection::proxy_header::parse(input);
+}
+
 /// Reads a connection's bytes, in any pieces. Returns the messages in `pieces`. Ends where one is
 /// refused.
 fn follow<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
@@ -156,6 +161,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         collections: (0..schemas.len()).map(named).collect(),
         rate: crate::config::rate::RateLimits::default(),
         access: None,
+        transport: crate::config::transport::Transport::default(),
     };
     let day = Duration::from_hours(24);
     let cache = Cache::new(

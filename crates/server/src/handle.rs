@@ -24,7 +24,7 @@ use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::connection::serve::{Serve, Served, Written, write_response};
 use crate::context::{ConnectionContext, RequestContext, RequestTimes};
-use crate::header_writer::HeaderWriter;
+use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
@@ -32,7 +32,9 @@ use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
 use crate::record_answer::{RecordAnswer, RecordHeads};
-use crate::respond::{HOTROW_MIN_POSITION, Provenance, capabilities, respond};
+use crate::respond::{
+    HOTROW_MIN_POSITION, Provenance, capabilities, large_record, precondition_failed,
+};
 use crate::route::{METHODS, Route};
 use crate::shared::Shared;
 
@@ -230,7 +232,7 @@ impl Handler {
     fn item(self: &Rc<Self>, key: Key, request: &RequestContext<'_>) -> Step {
         let id = key.collection();
         let now = request.times.now;
-        self.requested(&key, now);
+        self.requested(std::slice::from_ref(&key), now);
         let mode = match self.mode(id, request) {
             Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
@@ -402,21 +404,23 @@ impl Handler {
     ) -> Outcome {
         let is_found = record.presence() == Presence::Found;
         let condition = if precondition::has_any(request.headers) {
-            let etag = self.header_writer.etag(record.body_hash());
-            precondition::evaluate(request.headers, is_found.then_some(etag.as_bytes()))
+            let etag = header_writer::etag(record.body_hash());
+            precondition::evaluate(request.headers, is_found.then_some(&etag))
         } else {
             Precondition::Holds
         };
-        let is_small = (record.body().len() as u64) < COUNTED_BYTES_MIN;
-        if condition != Precondition::Fails && (is_small || !is_found) {
-            let is_known = condition == Precondition::NotModified;
+        if condition == Precondition::Fails {
+            let response = precondition_failed(&record, provenance, &self.header_writer);
+            return (response.into(), provenance.outcome);
+        }
+        let is_known = condition == Precondition::NotModified;
+        if is_known || (record.body().len() as u64) < COUNTED_BYTES_MIN {
             let outcome = provenance.outcome;
             let answer = RecordAnswer { record, provenance, is_known, rate_limit: None };
             return (Answer::Record(answer), outcome);
         }
         let cache_control = &self.shared.collections.get(record.collection()).cache_control;
-        let response =
-            respond(record, provenance, request.headers, cache_control, &self.header_writer);
+        let response = large_record(record, provenance, cache_control, &self.header_writer);
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;
@@ -434,23 +438,24 @@ impl Handler {
         self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, request, None)
     }
 
-    /// Adds the id to the sketch of the day.
-    pub(crate) fn requested(&self, key: &Key, now: Nanos) {
-        self.metrics.ids.note(self.shared.calendar.day(now), self.shared.cache.hash(key));
+    /// Adds the ids to the sketch of the day.
+    pub(crate) fn requested(&self, keys: &[Key], now: Nanos) {
+        let day = self.shared.calendar.day(now);
+        keys.iter().for_each(|key| self.metrics.ids.note(day, self.shared.cache.hash(key)));
     }
 
     /// Counts the outcome of a lookup.
     pub(crate) fn looked_up(
         &self,
         connection: &ConnectionContext,
-        CollectionId(id): CollectionId,
+        id: CollectionId,
         mode: ReadMode,
         lookup: &Lookup<ReadFailure>,
     ) {
         let kind = match lookup {
-            Lookup::Hit(_, Freshness::Fresh) => LookupKind::Hit,
-            Lookup::Negative(_, Freshness::Fresh) => LookupKind::Negative,
-            Lookup::Hit(..) | Lookup::Negative(..) => LookupKind::Stale,
+            Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
+                LookupKind::of_memory(record, *freshness)
+            }
             Lookup::Coalesced(_) | Lookup::Miss(_) if mode == ReadMode::Revalidate => {
                 LookupKind::Bypass
             }
@@ -459,6 +464,16 @@ impl Handler {
             Lookup::Bypass(_) => LookupKind::Bypass,
             Lookup::Refused(_) => LookupKind::Refused,
         };
+        self.count_lookup(connection, id, kind);
+    }
+
+    /// Counts a lookup of this kind.
+    pub(crate) fn count_lookup(
+        &self,
+        connection: &ConnectionContext,
+        CollectionId(id): CollectionId,
+        kind: LookupKind,
+    ) {
         connection.scan_detector.note(kind, &self.shared.baseline_hit_ratio);
         self.lookups.count(id, kind);
     }

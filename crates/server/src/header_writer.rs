@@ -4,11 +4,13 @@
 use std::cell::RefCell;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use hotrow_http1::write::hexadecimal_digits;
 use hotrow_types::version::Position;
 use http::HeaderValue;
 
 /// Size of the arena; another one is allocated when it is used up.
 const ARENA_BYTES: usize = 16 << 10;
+/// Length of an entity tag: 16 digits in quotation marks.
 const ETAG_BYTES: usize = 18;
 
 /// Writer of a worker's header values. One thread uses it.
@@ -28,7 +30,7 @@ impl Default for HeaderWriter {
 impl HeaderWriter {
     /// Returns the entity tag of a body with this hash.
     pub(crate) fn etag(&self, hash: u64) -> HeaderValue {
-        self.write(ETAG_BYTES, |out| put_etag(out, hash))
+        self.write(ETAG_BYTES, |out| out.put_slice(&etag(hash)))
     }
 
     /// Returns a position as a header value.
@@ -56,22 +58,17 @@ impl HeaderWriter {
     }
 }
 
-fn put_etag(out: &mut BytesMut, hash: u64) {
-    out.put_u8(b'"');
-    put_hex(out, hash);
-    out.put_u8(b'"');
+/// Returns the entity tag of a body with this hash.
+pub(crate) fn etag(hash: u64) -> [u8; ETAG_BYTES] {
+    let mut tag = [b'"'; ETAG_BYTES];
+    tag[1..ETAG_BYTES - 1].copy_from_slice(&hexadecimal_digits(hash));
+    tag
 }
 
 fn put_position(out: &mut BytesMut, position: Position) {
-    put_hex(out, position.incarnation);
+    out.put_slice(&hexadecimal_digits(position.incarnation));
     out.put_u8(b'-');
     out.put_slice(itoa::Buffer::new().format(position.at).as_bytes());
-}
-
-fn put_hex(out: &mut BytesMut, value: u64) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits: [u8; 16] = std::array::from_fn(|i| DIGITS[(value >> (60 - 4 * i)) as usize & 15]);
-    out.put_slice(&digits);
 }
 
 #[cfg(test)]

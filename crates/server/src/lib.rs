@@ -1,13 +1,14 @@
 //! HTTP side: listeners, connections, routing, handling, admission, answers, administration, drain.
 //!
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
-//! share), [`worker`], `accept_budget`, [`listen`], [`connection`] and [`context`] (from socket
-//! to request), `route`, [`handle`], `batch`, `position` (from request to answer), `read` (to the
+//! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
+//! [`context`] (from socket to request), `access` (credentials), `route`, [`handle`], `batch`, `position` (from request to answer), `read` (to the
 //! database and back), `precondition`, `answer`, `record_answer`, `respond`, `header_writer`,
-//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the
-//! feed), [`admin`], [`metrics`].
+//! `http_error`, `body` (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of
+//! the feed), [`admin`], [`metrics`].
 
 mod accept_budget;
+mod acceptor;
 mod access;
 pub mod admin;
 mod admission;
@@ -41,4 +42,5 @@ pub mod service;
 pub mod shared;
 pub mod sink;
 mod throttle;
+pub mod tls;
 pub mod worker;

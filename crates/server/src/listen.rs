@@ -1,20 +1,39 @@
 //! Listening sockets: one per worker on the same address (`SO_REUSEPORT`), so that the kernel
 //! distributes connections and no worker waits for another.
 
+pub mod unix;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use self::unix::{SocketFile, UnixEndpoint, UnixListenError};
+use crate::tls::TlsEndpoint;
+use crate::tls::files::TlsError;
 
 /// Connections per worker that may wait to be accepted; the kernel takes the smaller of this and
 /// `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
 
-/// Listening sockets of one address.
+/// Listening sockets of one address, and of a Unix socket.
 #[derive(Debug)]
 pub struct Listeners {
     address: SocketAddr,
     sockets: Vec<TcpListener>,
+    unix: Option<UnixEndpoint>,
+    tls: Option<Arc<TlsEndpoint>>,
+}
+
+/// Listening sockets of one worker; they are non-blocking.
+#[derive(Debug)]
+pub(crate) struct WorkerSockets {
+    /// Its own.
+    pub(crate) tcp: TcpListener,
+    /// Shared by all workers: the one that looks first accepts.
+    pub(crate) unix: Option<UnixListener>,
 }
 
 /// Reason for which the process cannot listen on an address.
@@ -47,6 +66,12 @@ pub enum ListenError {
         /// As configured.
         address: SocketAddr,
     },
+    /// The certificate files cannot be used.
+    #[error("listen.tls: {0}")]
+    Tls(#[from] TlsError),
+    /// A Unix socket cannot be listened on.
+    #[error(transparent)]
+    Unix(#[from] UnixListenError),
     /// Any other error of the kernel.
     #[error("cannot listen on {address}: {source}")]
     Other {
@@ -73,7 +98,24 @@ impl Listeners {
         for _ in 1..count {
             sockets.push(open(bound, Sharing::Workers).and_then(listen).map_err(failed)?);
         }
-        Ok(Self { address: bound, sockets })
+        Ok(Self { address: bound, sockets, unix: None, tls: None })
+    }
+
+    /// Listens on a Unix socket too.
+    #[must_use]
+    pub fn with_unix(self, unix: Option<UnixEndpoint>) -> Self {
+        Self { unix, ..self }
+    }
+
+    /// Requires TLS on the TCP sockets.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<TlsEndpoint>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// Returns the TLS of the TCP sockets.
+    pub(crate) fn tls(&self) -> Option<Arc<TlsEndpoint>> {
+        self.tls.clone()
     }
 
     /// Returns the address, with the port that was taken.
@@ -82,10 +124,18 @@ impl Listeners {
         self.address
     }
 
-    /// Returns the sockets, one per worker; they are non-blocking.
-    #[must_use]
-    pub fn into_sockets(self) -> Vec<TcpListener> {
-        self.sockets
+    /// Returns the sockets of each worker, and the file of the Unix socket.
+    ///
+    /// # Errors
+    /// No more files can be opened.
+    pub(crate) fn into_parts(self) -> io::Result<(Vec<WorkerSockets>, Option<SocketFile>)> {
+        let (unix, file) = self.unix.map(UnixEndpoint::into_parts).unzip();
+        let of_worker = |tcp| {
+            let unix = unix.as_ref().map(UnixListener::try_clone).transpose()?;
+            Ok(WorkerSockets { tcp, unix })
+        };
+        let sockets = self.sockets.into_iter().map(of_worker).collect::<io::Result<_>>()?;
+        Ok((sockets, file))
     }
 }
 
@@ -136,9 +186,9 @@ mod tests {
             let listeners = Listeners::bind(any(ip), 3).unwrap();
             let address = listeners.address();
             assert_ne!(address.port(), 0);
-            let sockets = listeners.into_sockets();
+            let (sockets, _) = listeners.into_parts().unwrap();
             assert_eq!(sockets.len(), 3);
-            assert!(sockets.iter().all(|s| s.local_addr().unwrap() == address));
+            assert!(sockets.iter().all(|s| s.tcp.local_addr().unwrap() == address));
         }
     }
 
@@ -161,7 +211,9 @@ mod tests {
         // A connection closed by us first leaves the port in TIME_WAIT, which must not prevent
         // taking it.
         let client = std::net::TcpStream::connect(address).unwrap();
-        let accepted = first.into_sockets().iter().find_map(|s| s.accept().ok());
+        let (sockets, _) = first.into_parts().unwrap();
+        let accepted = sockets.iter().find_map(|s| s.tcp.accept().ok());
+        drop(sockets);
         drop(accepted);
         drop(client);
         assert_eq!(Listeners::bind(address, 2).unwrap().address(), address);

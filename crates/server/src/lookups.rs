@@ -1,5 +1,6 @@
 //! Outcomes of lookups by collection, counted per worker and summed on reading.
 
+use hotrow_cache::{Freshness, Presence, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::counter::Counter;
 
@@ -20,6 +21,18 @@ pub enum LookupKind {
     Bypass,
     /// Not answered.
     Refused,
+}
+
+impl LookupKind {
+    /// Returns the kind of a lookup that memory answered.
+    #[must_use]
+    pub fn of_memory(record: &Record, freshness: Freshness) -> Self {
+        match (freshness, record.presence()) {
+            (Freshness::Fresh, Presence::Found) => Self::Hit,
+            (Freshness::Fresh, Presence::Missing) => Self::Negative,
+            (Freshness::Expired | Freshness::Stale, _) => Self::Stale,
+        }
+    }
 }
 
 /// Labels, in the order of [`LookupKind`].

@@ -105,6 +105,10 @@ pub enum CloseCause {
     DrainRate,
     /// A limit or the framing rules, before a service saw the request.
     Refused,
+    /// What precedes the first request was refused: a proxy's header, or the TLS handshake.
+    Handshake,
+    /// `handshake_timeout`.
+    HandshakeTimeout,
     /// Idle at the drain.
     Drained,
     /// Idle for `idle_reclaim` when another connection needed room.
@@ -113,7 +117,7 @@ pub enum CloseCause {
     Cut,
 }
 
-const CLOSE_CAUSES: [(CloseCause, &str); 11] = [
+const CLOSE_CAUSES: [(CloseCause, &str); 13] = [
     (CloseCause::Finished, "finished"),
     (CloseCause::Broken, "broken"),
     (CloseCause::Idle, "idle_timeout"),
@@ -122,6 +126,8 @@ const CLOSE_CAUSES: [(CloseCause, &str); 11] = [
     (CloseCause::WriteTimeout, "write_timeout"),
     (CloseCause::DrainRate, "drain_rate"),
     (CloseCause::Refused, "refused"),
+    (CloseCause::Handshake, "handshake"),
+    (CloseCause::HandshakeTimeout, "handshake_timeout"),
     (CloseCause::Drained, "drained"),
     (CloseCause::Reclaimed, "reclaimed"),
     (CloseCause::Cut, "cut"),

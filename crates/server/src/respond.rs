@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use hotrow_cache::{Freshness, Presence, Record};
-use hotrow_http1::fields::Fields;
 use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
@@ -12,7 +10,6 @@ use crate::body::Body;
 use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
-use crate::precondition::{self, Precondition};
 
 /// Outcome of the cache.
 pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");
@@ -45,56 +42,47 @@ impl Provenance {
     }
 }
 
-/// Answers with a record: 200 or 404, or the 304 or 412 that the conditions in the request's
-/// headers require.
+/// Answers with a whole record that is too large for [`crate::record_answer`].
 #[must_use]
-pub(crate) fn respond(
+pub(crate) fn large_record(
     record: Record,
     provenance: Provenance,
-    request_headers: Fields<'_>,
     cache_control: &HeaderValue,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
     let etag = header_writer.etag(record.body_hash());
     let position = record.position().map(|position| header_writer.position(position));
-    let found = record.presence() == Presence::Found;
-    let condition = precondition::evaluate(request_headers, found.then_some(etag.as_bytes()));
-    let mut response = match (record.presence(), condition) {
-        (presence, Precondition::Fails) => precondition_failed(presence, etag),
-        (Presence::Missing, _) => missing(),
-        (Presence::Found, Precondition::NotModified) => {
-            let mut response = Response::new(Body::Empty);
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response.headers_mut().reserve(6);
-            response.headers_mut().insert(ETAG, etag);
-            response
-        }
-        (Presence::Found, Precondition::Holds) => {
-            let mut response = Response::new(Body::Record(record));
-            response.headers_mut().reserve(8);
-            response.headers_mut().insert(CONTENT_TYPE, JSON);
-            response.headers_mut().insert(ETAG, etag);
-            response
-        }
-    };
+    let mut response = Response::new(Body::Record(record));
     let headers = response.headers_mut();
-    let storable = condition != Precondition::Fails;
-    headers.insert(CACHE_CONTROL, if storable { cache_control.clone() } else { NO_STORE });
+    headers.reserve(8);
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(ETAG, etag);
+    headers.insert(CACHE_CONTROL, cache_control.clone());
     describe(headers, provenance, position);
     response
 }
 
 /// Answers 412 with the record's tag. It holds for this request's condition only, so no cache may
 /// reuse it.
-fn precondition_failed(presence: Presence, etag: HeaderValue) -> Response<Body> {
-    let detail = match presence {
-        Presence::Found => "If-Match does not match the present record; its entity tag is in ETag",
-        Presence::Missing => "If-Match needs a record, and the database has none with this id",
-    };
-    let mut response = HttpError::PreconditionFailed(detail).response();
-    if presence == Presence::Found {
-        response.headers_mut().insert(ETAG, etag);
+#[must_use]
+pub(crate) fn precondition_failed(
+    record: &Record,
+    provenance: Provenance,
+    header_writer: &HeaderWriter,
+) -> Response<Body> {
+    let is_found = record.presence() == Presence::Found;
+    let mut response = HttpError::PreconditionFailed(if is_found {
+        "If-Match does not match the present record; its entity tag is in ETag"
+    } else {
+        "If-Match needs a record, and the database has none with this id"
+    })
+    .response();
+    let headers = response.headers_mut();
+    if is_found {
+        headers.insert(ETAG, header_writer.etag(record.body_hash()));
     }
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    describe(headers, provenance, record.position().map(|at| header_writer.position(at)));
     response
 }
 
@@ -109,15 +97,6 @@ pub(crate) fn capabilities(methods: &'static str) -> Response<Body> {
 /// Prebuilt, because an attacker may request missing ids as fast as others request records.
 pub(crate) const MISSING: &[u8] = b"{\"detail\":\"the database has no record with this id\",\
     \"status\":404,\"title\":\"No such record\",\"type\":\"about:blank\"}";
-
-fn missing() -> Response<Body> {
-    let mut response = Response::new(Body::Bytes(Bytes::from_static(MISSING)));
-    *response.status_mut() = StatusCode::NOT_FOUND;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    response
-}
 
 /// Adds the headers of every answer with data.
 pub(crate) fn describe(

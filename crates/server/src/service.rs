@@ -16,15 +16,18 @@ use crate::access::jwks_file;
 use crate::admin::{Admin, View};
 use crate::admission::pressure::{self, Watched};
 use crate::config::access::TokenKeys;
+use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::handle::Handler;
+use crate::listen::unix::UnixEndpoint;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
 use crate::refresh;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
+use crate::tls::{self, TlsEndpoint};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
 /// Most connections of the admin side.
@@ -53,7 +56,10 @@ impl Service {
     /// # Errors
     /// The unavailable address, with a remedy.
     pub fn bind(config: &Config) -> Result<Self, ListenError> {
-        let data = Listeners::bind(config.data, config.workers)?;
+        let unix = config.transport.unix.as_ref().map(UnixEndpoint::bind).transpose();
+        let unix = unix.map_err(ListenError::from)?;
+        let tls = config.transport.tls.as_ref().map(TlsEndpoint::load).transpose()?;
+        let data = Listeners::bind(config.data, config.workers)?.with_unix(unix).with_tls(tls);
         Ok(Self { data, admin: Listeners::bind(config.admin, 1)?, process: Process::default() })
     }
 
@@ -99,6 +105,7 @@ impl Service {
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
+        let tls = self.data.tls();
         let workers = run_workers(config, self.data, make, shutdown, &threads(WorkerName::Http))?;
         let view = Arc::new(View {
             shared: shared.clone(),
@@ -109,6 +116,7 @@ impl Service {
             token: config.admin_token.clone(),
             hosts: config.admin_hosts.clone(),
             process: self.process.clone(),
+            tls: tls.clone(),
             started_at: Nanos::now(),
         });
         let admin_shutdown = Shutdown::new();
@@ -130,12 +138,13 @@ impl Service {
             }
         };
         let supervisor = &self.process.supervisor;
-        let helpers = start_background_threads(shared, workers.metrics(), shutdown, supervisor)
-            .and_then(|mut helpers| {
-                let reader = start_key_reader(config, shared, shutdown, supervisor);
-                helpers.extend(reader.inspect_err(|_| shutdown.now())?);
-                Ok(helpers)
-            });
+        let helpers =
+            start_background_threads(shared, (workers.metrics(), tls), shutdown, supervisor)
+                .and_then(|mut helpers| {
+                    let reader = start_key_reader(config, shared, shutdown, supervisor);
+                    helpers.extend(reader.inspect_err(|_| shutdown.now())?);
+                    Ok(helpers)
+                });
         let helpers = match helpers {
             Ok(helpers) => helpers,
             Err(source) => {
@@ -173,16 +182,17 @@ fn start_key_reader(
 /// A supervised thread; it ends on request.
 type BackgroundThread = JoinHandle<Option<()>>;
 
-/// Starts the configured background threads: prefetch, consistency check and overload detection. If
+/// Starts the configured background threads: reload of certificates, prefetch,
+/// consistency check and overload detection. If
 /// one cannot be started, everything ends.
 fn start_background_threads(
     shared: &Shared,
-    workers: &[Arc<WorkerMetrics>],
+    (workers, tls): (&[Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>),
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<Vec<BackgroundThread>> {
     let mut helpers = Vec::new();
-    match start_each(shared, workers, (shutdown, supervisor), &mut helpers) {
+    match start_each(shared, (workers, tls), (shutdown, supervisor), &mut helpers) {
         Ok(()) => Ok(helpers),
         Err(error) => {
             shutdown.now();
@@ -194,10 +204,13 @@ fn start_background_threads(
 
 fn start_each(
     shared: &Shared,
-    workers: &[Arc<WorkerMetrics>],
+    (workers, tls): (&[Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>),
     (shutdown, supervisor): (&Shutdown, &Supervisor),
     helpers: &mut Vec<BackgroundThread>,
 ) -> io::Result<()> {
+    if let Some(tls) = tls {
+        helpers.push(tls::start(tls, shutdown, supervisor)?);
+    }
     let cache = shared.cache.config();
     if cache.prefetch_on_change {
         helpers.push(refresh::start(
@@ -240,5 +253,5 @@ fn admin_config(config: &Config) -> Config {
     };
     // All monitoring may come from one host.
     let limits = Limits { connections_per_client: 0, ..limits };
-    Config { workers: 1, limits, ..config.clone() }
+    Config { workers: 1, limits, transport: Transport::default(), ..config.clone() }
 }

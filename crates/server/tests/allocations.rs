@@ -124,6 +124,7 @@ fn config() -> Config {
         }],
         rate: hotrow_server::config::rate::RateLimits::default(),
         access: None,
+        transport: hotrow_server::config::transport::Transport::default(),
     }
 }
 

@@ -50,6 +50,11 @@ impl pool::Connector for Connector {
         self.shared.published.generation()
     }
 
+    fn current(&self) -> Option<(u64, Identity)> {
+        let plan = self.shared.published.plan().ok()?;
+        Some((plan.generation, plan.identity.clone()))
+    }
+
     fn connect_timeout(&self) -> Duration {
         self.settings.connect_timeout
     }

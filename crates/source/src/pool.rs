@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 
 use crate::SourceError;
 use crate::background::Background;
@@ -15,6 +15,8 @@ use crate::outage::Outage;
 
 /// Interval between two checks of the idle connections.
 const PRUNE_EVERY: Duration = Duration::from_secs(1);
+/// Shortest interval between two probes during an outage.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// Way of an engine to open the connections of a pool.
 pub trait Connector: Send + Sync + 'static {
@@ -38,6 +40,9 @@ pub trait Connector: Send + Sync + 'static {
     /// Returns the current generation. Connections of other generations lead to another server or
     /// to an outdated state of this one; the pool closes them.
     fn generation(&self) -> u64;
+
+    /// Returns the server to read at present, with its generation; `None` if nothing can be read.
+    fn current(&self) -> Option<(u64, Self::Identity)>;
 
     /// Returns the longest duration of [`Self::open`] with one host.
     fn connect_timeout(&self) -> Duration;
@@ -86,6 +91,8 @@ impl<C: Connector> Pool<C> {
         });
         let pruned = Arc::downgrade(&pool);
         background.keep(move || Self::keep_pruned(Weak::clone(&pruned)));
+        let probed = Arc::downgrade(&pool);
+        background.keep(move || Self::keep_probing(Weak::clone(&probed)));
         pool
     }
 
@@ -157,6 +164,39 @@ impl<C: Connector> Pool<C> {
                 Some(pool) => pool.prune(),
                 None => return,
             }
+        }
+    }
+
+    /// Ends an outage without a request: a balancer sends none to an instance that is not ready.
+    ///
+    /// An answer on the feed's connection would not prove that readers can log in.
+    async fn keep_probing(pool: Weak<Self>) {
+        let mut every = tokio::time::interval(PROBE_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            match pool.upgrade() {
+                Some(pool) => pool.probe().await,
+                None => return,
+            }
+        }
+    }
+
+    /// Opens a connection as a read would, if an outage lasts and no other caller is connecting.
+    /// Reads in progress that hold all permits are probes themselves.
+    async fn probe(&self) {
+        if self.outage.health().is_ok() {
+            return;
+        }
+        let Some((generation, identity)) = self.connector.current() else { return };
+        let Ok(_permit) = self.permits.try_acquire() else { return };
+        if self.outage.may_connect(self.connector.connect_timeout()).is_err() {
+            return;
+        }
+        // In its place, so that the pool stays within its bound. It may be dead anyway.
+        drop(self.take_idle(generation));
+        if let Ok(connection) = self.open(&identity).await {
+            self.keep(Idle { connection, generation });
         }
     }
 
@@ -241,3 +281,6 @@ impl<C: Connector> Lease<C> {
         self.pool.keep(Idle { connection: self.connection, generation: self.generation });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -326,6 +326,7 @@ struct Writer {
 }
 
 impl Writer {
+    #[inline]
     fn push(&mut self, bytes: &[u8]) -> Result<(), KeyError> {
         let end = self.len + bytes.len();
         if end > KEY_BYTES_MAX {
@@ -344,8 +345,9 @@ impl Writer {
     }
 
     fn integer(&mut self, v: i64) -> Result<(), KeyError> {
-        self.push(&[TAG_INTEGER])?;
-        self.push(&v.to_be_bytes())
+        let mut tagged = [TAG_INTEGER; 9];
+        tagged[1..].copy_from_slice(&v.to_be_bytes());
+        self.push(&tagged)
     }
 
     fn text(&mut self, collation: Collation, text: &str) -> Result<(), KeyError> {
@@ -406,13 +408,21 @@ impl Writer {
 
 /// Parses the one canonical spelling of an integer: `-?(0|[1-9][0-9]*)`, no `-0`, within 64 bits.
 fn parse_integer(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
-    let canonical = match digits {
-        [b'0'] => text.len() == 1,
-        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
-        _ => false,
+    let (digits, is_negative) = match text.as_bytes() {
+        [b'-', digits @ ..] => (digits, true),
+        digits => (digits, false),
     };
-    if canonical { text.parse().ok() } else { None }
+    match digits {
+        [b'0'] if !is_negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    // Downwards, because the least integer has no positive counterpart.
+    let negative = digits.iter().try_fold(0_i64, |number, byte| match byte {
+        b'0'..=b'9' => number.checked_mul(10)?.checked_sub(i64::from(byte - b'0')),
+        _ => None,
+    })?;
+    if is_negative { Some(negative) } else { negative.checked_neg() }
 }
 
 /// Parses the one canonical spelling of an unsigned integer: `0|[1-9][0-9]*`, within 64 bits.

@@ -58,7 +58,9 @@ impl<E: Clone> Cache<E> {
         let now = ask.at;
         if mode != ReadMode::Revalidate {
             match self.served(key, mode, now) {
-                Served::Answer(lookup) => return Some(lookup),
+                Served::Answer(record, freshness) => {
+                    return Some(lookup::of_memory(record, freshness));
+                }
                 Served::Refuse => return Some(Lookup::Refused(LookupError::Behind)),
                 Served::No => self.sweep(key, collection.epoch()),
             }

@@ -6,6 +6,8 @@ use hotrow_measure::clock::Nanos;
 
 use super::{Cache, Lookup, LookupError, ReadMode, Served};
 use crate::flight::Ask;
+use crate::freshness::Freshness;
+use crate::record::{Presence, Record};
 use hotrow_types::key::{CollectionId, Key};
 
 impl<E: Clone> Cache<E> {
@@ -43,7 +45,7 @@ impl<E: Clone> Cache<E> {
         let mode = self.granted(mode);
         if self.config.enabled && mode != ReadMode::Revalidate {
             match self.served(key, mode, now) {
-                Served::Answer(lookup) => return Ok(lookup),
+                Served::Answer(record, freshness) => return Ok(of_memory(record, freshness)),
                 Served::Refuse => return Ok(Lookup::Refused(LookupError::Behind)),
                 Served::No => {}
             }
@@ -87,35 +89,50 @@ impl<E: Clone> Cache<E> {
         now: Nanos,
         admit: impl FnOnce(usize) -> Result<Nanos, R>,
     ) -> Result<Vec<Lookup<E>>, R> {
+        let mut answers: Vec<Option<Lookup<E>>> = Vec::new();
+        answers.resize_with(keys.len(), || None);
+        let found = |place: usize, record: Record, freshness| {
+            answers[place] = Some(of_memory(record, freshness));
+        };
+        let others = self.lookup_batch_with(keys, mode, now, found, admit)?;
+        others.into_iter().for_each(|(place, lookup)| answers[place] = Some(lookup));
+        let refused = || Lookup::Refused(LookupError::QueueFull);
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(refused)).collect())
+    }
+
+    /// Like [`Cache::lookup_batch_if`], but passes what memory answers to `found`, with its place in
+    /// `keys`, and returns the places and lookups of the others.
+    ///
+    /// # Errors
+    /// The error of `admit`; nothing is queued in that case.
+    pub fn lookup_batch_with<R>(
+        &self,
+        keys: &[Key],
+        mode: ReadMode,
+        now: Nanos,
+        mut found: impl FnMut(usize, Record, Freshness),
+        admit: impl FnOnce(usize) -> Result<Nanos, R>,
+    ) -> Result<Vec<(usize, Lookup<E>)>, R> {
         let mode = self.granted(mode);
-        let mut answers: Vec<Option<Lookup<E>>> = Vec::with_capacity(keys.len());
-        let mut cold: Vec<&Key> = Vec::new();
-        for key in keys {
-            let hit = if self.config.enabled && mode != ReadMode::Revalidate {
-                self.served(key, mode, now)
-            } else {
-                Served::No
-            };
-            answers.push(match hit {
-                Served::Answer(lookup) => Some(lookup),
-                Served::Refuse => Some(Lookup::Refused(LookupError::Behind)),
-                Served::No => {
-                    cold.push(key);
-                    None
-                }
-            });
+        let from_memory = self.config.enabled && mode != ReadMode::Revalidate;
+        let mut others = Vec::new();
+        let mut cold: Vec<(usize, &Key)> = Vec::new();
+        for (place, key) in keys.iter().enumerate() {
+            let served = if from_memory { self.served(key, mode, now) } else { Served::No };
+            match served {
+                Served::Answer(record, freshness) => found(place, record, freshness),
+                Served::Refuse => others.push((place, Lookup::Refused(LookupError::Behind))),
+                Served::No => cold.push((place, key)),
+            }
         }
-        let mut joined = Vec::new();
         if !cold.is_empty() {
             let deadline = admit(cold.len())?;
-            joined = self.join(&cold, mode, Ask { at: now, deadline });
+            let cold_keys: Vec<&Key> = cold.iter().map(|(_, key)| *key).collect();
+            let joined = self.join(&cold_keys, mode, Ask { at: now, deadline });
+            // `join` returns one lookup per key.
+            others.extend(cold.into_iter().map(|(place, _)| place).zip(joined));
         }
-        let mut joined = joined.into_iter();
-        let refused = || Lookup::Refused(LookupError::QueueFull);
-        Ok(answers
-            .into_iter()
-            .map(|answer| answer.or_else(|| joined.next()).unwrap_or_else(refused))
-            .collect())
+        Ok(others)
     }
 
     /// Answers every queued read of the collection that is not yet sent with `error`, and returns
@@ -125,5 +142,13 @@ impl<E: Clone> Cache<E> {
         let queued = collection.fetch_queue.lock().give_up(stats);
         queued.iter().for_each(|flight| flight.finish(Err(LookupError::Source(error.clone()))));
         queued.len()
+    }
+}
+
+/// Returns the lookup that a record in memory answers.
+pub(super) fn of_memory<E>(record: Record, freshness: Freshness) -> Lookup<E> {
+    match record.presence() {
+        Presence::Found => Lookup::Hit(record, freshness),
+        Presence::Missing => Lookup::Negative(record, freshness),
     }
 }

@@ -1,7 +1,7 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
-//! Reading order: here (the result), [`resolve`] (every key with its default and range), `admin`,
-//! `source`, `collections`, `rate`, `overload`, `bytes`, `reader` (reading of a key), `problem`
+//! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
+//! `admin`, `source`, `collections`, `rate`, `overload`, `bytes`, `reader` (reading of a key), `problem`
 //! (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
@@ -12,6 +12,7 @@ mod admin;
 mod collections;
 mod expand;
 mod limits;
+mod listen;
 mod problem;
 mod rate;
 mod reader;
@@ -27,6 +28,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use hotrow_server::tls::files::Certificates;
 use toml::de::DeTable;
 
 pub use expand::Env;
@@ -122,6 +124,22 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError>
     let file = path.display().to_string();
     let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
     parse(&text, &file, &|name| std::env::var(name), overrides)
+}
+
+/// Checks the files that a configuration names: the certificates of `[listen.tls]`.
+///
+/// # Errors
+/// Returns the problem of a file that is missing or malformed, or does not fit the others.
+pub fn check_files(resolved: &Resolved, path: &Path) -> Result<Option<Certificates>, ConfigError> {
+    let Some(tls) = &resolved.server.transport.tls else { return Ok(None) };
+    match hotrow_server::tls::files::check(tls) {
+        Ok(certificates) => Ok(Some(certificates)),
+        Err(error) => {
+            let problem =
+                Problem { line: None, path: "listen.tls".to_owned(), what: error.to_string() };
+            Err(ConfigError::sorted(&path.display().to_string(), vec![problem]))
+        }
+    }
 }
 
 /// Checks the text of a file; `file` is its name in messages.

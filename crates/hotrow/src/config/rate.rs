@@ -30,10 +30,13 @@ enum KindName {
 }
 
 pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits {
+    let keys_max = section.count("keys_max", 65_536, 8..=KEYS_MAX);
+    let trusted = trusted_proxies(&mut section);
     let mut limits = RateLimits {
         rules: Vec::new(),
-        keys_max: section.count("keys_max", 65_536, 8..=KEYS_MAX),
-        trusted_proxies: trusted_proxies(&mut section),
+        keys_max,
+        trusted_proxies: trusted.networks,
+        trusts_unix: trusted.unix,
         client_header: section.choice(
             "client_header",
             [
@@ -46,12 +49,13 @@ pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits
         ipv6_prefix: section.count("ipv6_prefix", 64, 1..=128) as u8,
         headers: section.flag("headers", false),
     };
-    if limits.client_header.is_some() && limits.trusted_proxies.is_empty() {
+    let trusts_none = limits.trusted_proxies.is_empty() && !limits.trusts_unix;
+    if limits.client_header.is_some() && trusts_none {
         let what = "has no meaning without trusted_proxies, because only trusted proxies may name \
             the client; name their networks";
         section.refuse("client_header", what);
     }
-    if limits.client_header.is_none() && !limits.trusted_proxies.is_empty() {
+    if limits.client_header.is_none() && !trusts_none {
         let what = "has no meaning without client_header; set the field in which the proxies name \
             the client";
         section.refuse("trusted_proxies", what);
@@ -67,22 +71,33 @@ pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits
     limits
 }
 
-fn trusted_proxies(section: &mut Section<'_>) -> Vec<Network> {
-    let words =
-        section.texts("trusted_proxies", "none", "a list of up to 64 addresses and networks");
-    let words = words.unwrap_or_default();
+/// Peers that a list names.
+pub(super) struct Peers {
+    pub(super) networks: Vec<Network>,
+    /// `true`: the list contains `unix`.
+    pub(super) unix: bool,
+}
+
+/// Reads a list of addresses and networks; `unix` stands for every peer on the Unix socket.
+fn trusted_proxies(section: &mut Section<'_>) -> Peers {
+    const RANGE: &str = "a list of up to 64 addresses, networks and \"unix\"";
+    let words = section.texts("trusted_proxies", "none", RANGE).unwrap_or_default();
+    let (unix, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word == "unix");
+    Peers { networks: networks(section, "trusted_proxies", &words), unix: !unix.is_empty() }
+}
+
+/// Parses addresses and networks, the value of the key `name`.
+pub(super) fn networks(section: &Section<'_>, name: &str, words: &[String]) -> Vec<Network> {
     if words.len() > PROXIES_MAX {
-        section.refuse(
-            "trusted_proxies",
-            format!("must name at most {PROXIES_MAX} networks, not {}", words.len()),
-        );
+        section
+            .refuse(name, format!("must name at most {PROXIES_MAX} networks, not {}", words.len()));
     }
     let mut networks = Vec::with_capacity(words.len());
-    for word in &words {
+    for word in words {
         match word.parse() {
             Ok(network) => networks.push(network),
             Err(()) => section.refuse(
-                "trusted_proxies",
+                name,
                 format!(
                     "must be addresses and networks such as \"10.0.0.0/8\" or \"::1\", with no \
                      bits beyond the prefix, not {}",

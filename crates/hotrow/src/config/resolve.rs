@@ -1,7 +1,6 @@
 //! Every key of the file with its default and its range, and the rules between keys.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, WhenStale};
@@ -11,6 +10,7 @@ use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
 use super::collections::Ttl;
+use super::listen::{Listen, listen};
 use super::rate::rate;
 use super::reader::{Context, Section};
 use super::source::{Source, source};
@@ -29,7 +29,7 @@ pub(super) fn resolve<'a>(
     overrides: &Overrides,
 ) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
-    let (data, admin, workers) = listen(root.section("listen"), overrides);
+    let Listen { data, admin, workers, transport } = listen(root.section("listen"), overrides);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
@@ -88,6 +88,7 @@ pub(super) fn resolve<'a>(
         collections: collections.server,
         rate,
         access,
+        transport,
     };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved {
@@ -98,31 +99,6 @@ pub(super) fn resolve<'a>(
         log,
         warnings,
     })
-}
-
-fn listen(mut section: Section<'_>, overrides: &Overrides) -> (SocketAddr, SocketAddr, usize) {
-    const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
-    let fallback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let data = section.parsed("data", "127.0.0.1:8080", RULE).unwrap_or(fallback);
-    let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(1024);
-    let workers = section.count_or("workers", (cores, "available cores"), 1..=1024);
-    let data = overrides.data.unwrap_or(data);
-    let admin = overrides.admin.unwrap_or(admin);
-    if collide(data, admin) {
-        section.refuse(
-            "admin",
-            format!("{admin} must not be the address of the data listener, which is {data}"),
-        );
-    }
-    section.finish();
-    (data, admin, workers)
-}
-
-/// Returns whether two listeners need the same port. Port 0 means any free port and never collides.
-fn collide(a: SocketAddr, b: SocketAddr) -> bool {
-    let any = |ip: IpAddr| ip.is_unspecified();
-    a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
 }
 
 /// Settings of `[limits]` that belong to other subsystems than the server.

@@ -82,9 +82,25 @@ impl View {
         metrics::expose_access(&self.workers, &mut out);
         self.expose_overload(now, &mut out);
         self.expose_budgets(&mut out);
+        self.expose_certificates(&mut out);
         self.expose_process(&mut out);
         self.expose_threads(&mut out);
         out.into_text()
+    }
+
+    fn expose_certificates(&self, out: &mut Exposition) {
+        let Some(tls) = &self.tls else { return };
+        out.gauge(
+            "hotrow_tls_certificate_expiry_timestamp_seconds",
+            "End of the validity of the certificate in force, in Unix time.",
+            &[(&[], tls.expires_unix_s())],
+        );
+        let (reloaded, refused) = tls.reloads();
+        out.counter(
+            "hotrow_tls_reloads_total",
+            "Changed certificate files that were taken over or refused.",
+            &[(&[("result", "reloaded")], reloaded), (&[("result", "refused")], refused)],
+        );
     }
 
     fn expose_collections(&self, out: &mut Exposition) {

@@ -1,6 +1,7 @@
 //! Identity of the client behind a request.
 //!
-//! The peer's address, unless the peer is a trusted proxy. Then the proxies' header is read from
+//! The peer, by its address or, on the Unix socket, by its user id; unless the peer is a trusted
+//! proxy. Then the proxies' header is read from
 //! its right end, where the nearest proxy wrote, and the first address that is not a trusted
 //! proxy's is the client's. Anything to the left of it is the client's own claim and is ignored. An
 //! unreadable entry ends the walk: the last proxy reached then represents the client, so that
@@ -13,6 +14,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use hotrow_http1::fields::Fields;
 
 use crate::config::rate::{ClientHeader, Network, RateLimits};
+use crate::context::Peer;
 
 const FORWARDED: &str = "forwarded";
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
@@ -23,6 +25,7 @@ const HOPS_MAX: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Clients {
     trusted: Box<[Network]>,
+    trusts_unix: bool,
     header: Option<ClientHeader>,
     ipv6_prefix: u8,
 }
@@ -31,30 +34,42 @@ impl Clients {
     pub(crate) fn new(config: &RateLimits) -> Self {
         Self {
             trusted: config.trusted_proxies.as_slice().into(),
+            trusts_unix: config.trusts_unix,
             header: config.client_header,
             ipv6_prefix: config.ipv6_prefix,
         }
     }
 
-    /// Returns the client's address.
-    pub(crate) fn address(&self, peer: IpAddr, headers: Fields<'_>) -> IpAddr {
-        let peer = peer.to_canonical();
+    /// Returns the client.
+    pub(crate) fn client(&self, peer: Peer, headers: Fields<'_>) -> Peer {
+        let peer = match peer {
+            Peer::Address(address) => Peer::Address(address.to_canonical()),
+            Peer::User(_) => peer,
+        };
+        let is_trusted = match peer {
+            Peer::Address(address) => self.trusts(address),
+            Peer::User(_) => self.trusts_unix,
+        };
         match self.header {
-            Some(header) if self.trusts(peer) => self.beyond(peer, header, headers),
+            Some(header) if is_trusted => self.beyond(peer, header, headers),
             _ => peer,
         }
     }
 
-    /// Returns the client as a key: an IPv4 address, or the leading bits of an IPv6 address,
-    /// because the holder of one address has its whole network.
-    pub(crate) fn key(&self, peer: IpAddr, headers: Fields<'_>) -> [u8; 17] {
+    /// Returns the client as a key: an IPv4 address, the leading bits of an IPv6 address, because
+    /// the holder of one address has its whole network, or a user id.
+    pub(crate) fn key(&self, peer: Peer, headers: Fields<'_>) -> [u8; 17] {
         let mut key = [0; 17];
-        match self.address(peer, headers) {
-            IpAddr::V4(v4) => {
+        match self.client(peer, headers) {
+            Peer::User(user) => {
+                key[0] = 1;
+                key[1..5].copy_from_slice(&user.to_be_bytes());
+            }
+            Peer::Address(IpAddr::V4(v4)) => {
                 key[0] = 4;
                 key[1..5].copy_from_slice(&v4.octets());
             }
-            IpAddr::V6(v6) => {
+            Peer::Address(IpAddr::V6(v6)) => {
                 let beyond = u128::MAX.checked_shr(u32::from(self.ipv6_prefix)).unwrap_or(0);
                 key[0] = 6;
                 key[1..].copy_from_slice(&Ipv6Addr::from_bits(v6.to_bits() & !beyond).octets());
@@ -67,7 +82,7 @@ impl Clients {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    fn beyond(&self, proxy: IpAddr, header: ClientHeader, headers: Fields<'_>) -> IpAddr {
+    fn beyond(&self, proxy: Peer, header: ClientHeader, headers: Fields<'_>) -> Peer {
         let (name, parse): (_, fn(&str) -> Option<IpAddr>) = match header {
             ClientHeader::Forwarded => (FORWARDED, forwarded::of_element),
             ClientHeader::XForwardedFor => (X_FORWARDED_FOR, of_x_forwarded_for),
@@ -89,9 +104,10 @@ impl Clients {
                 else {
                     return nearest;
                 };
-                nearest = address.to_canonical();
+                let address = address.to_canonical();
+                nearest = Peer::Address(address);
                 hops += 1;
-                if !self.trusts(nearest) || hops >= HOPS_MAX {
+                if !self.trusts(address) || hops >= HOPS_MAX {
                     return nearest;
                 }
                 let Some(left) = left else { break };

@@ -10,7 +10,6 @@ mod pass;
 mod view;
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ pub(crate) use self::view::NotChanged;
 use super::client::Clients;
 use crate::collections::Collection;
 use crate::config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
-use crate::context::RequestContext;
+use crate::context::{Peer, RequestContext};
 
 /// All rules in operation.
 #[derive(Debug)]
@@ -65,7 +64,7 @@ pub(crate) struct RateRequest<'a> {
     pub(crate) collection: CollectionId,
     /// Distinct ids.
     pub(crate) ids: u64,
-    pub(crate) peer: IpAddr,
+    pub(crate) peer: Peer,
     pub(crate) headers: HeaderFields<'a>,
 }
 

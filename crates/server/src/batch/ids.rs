@@ -1,9 +1,11 @@
 //! Ids of a batch, and their parsing from a query.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use hotrow_types::key::{Key, KeyError, KeySchema};
 
 use crate::config::Limits;
@@ -12,59 +14,96 @@ use crate::http_error::HttpError;
 /// Ids of a batch: each name once, as requested, and each key once.
 #[derive(Debug)]
 pub(crate) struct Ids {
-    /// The names, concatenated: one allocation for all.
-    pub(super) names: String,
-    /// End of each name, in the client's order, and the index of its key.
-    pub(super) texts: Vec<(usize, usize)>,
+    /// Text that contains the names: one allocation for all.
+    names: String,
+    /// The names, in the client's order.
+    named: Vec<Name>,
     pub(super) keys: Vec<Key>,
-    places: HashMap<Key, usize, foldhash::fast::RandomState>,
+    /// Indexes of `keys`, by the key's hash.
+    places: HashTable<u32>,
+    hasher: RandomState,
     /// Longest name in bytes.
     name_bytes_max: usize,
+}
+
+/// Place of a name in the text, and index of its key.
+#[derive(Debug)]
+struct Name {
+    start: usize,
+    end: usize,
+    key: usize,
 }
 
 impl Ids {
     /// Allocates for this number of ids and bytes of names. An id that is too long for a URL is too
     /// long for a batch: `name_bytes_max` is `limits.target_bytes`.
     pub(super) fn with_capacity(ids: usize, name_bytes: usize, name_bytes_max: usize) -> Self {
-        let hasher = foldhash::fast::RandomState::default();
+        Self::within(String::with_capacity(name_bytes), ids, name_bytes_max)
+    }
+
+    /// Allocates for this number of ids, whose names are parts of `names`.
+    fn within(names: String, ids: usize, name_bytes_max: usize) -> Self {
         Self {
-            names: String::with_capacity(name_bytes),
-            texts: Vec::with_capacity(ids),
+            names,
+            named: Vec::with_capacity(ids),
             keys: Vec::with_capacity(ids),
-            places: HashMap::with_capacity_and_hasher(ids, hasher),
+            places: HashTable::with_capacity(ids),
+            hasher: RandomState::default(),
             name_bytes_max,
         }
     }
 
     /// Adds an id with its name (its URL form).
     pub(super) fn push(&mut self, name: &str, key: Result<Key, KeyError>) -> Result<(), HttpError> {
-        if name.len() > self.name_bytes_max {
-            let place = self.texts.len() + 1;
-            let max = self.name_bytes_max;
+        let start = self.names.len();
+        self.names.push_str(name);
+        if !self.add(start, self.names.len(), key)? {
+            self.names.truncate(start);
+        }
+        Ok(())
+    }
+
+    /// Adds an id whose name is in the text already. Returns `false` if it has been added before.
+    fn add(
+        &mut self,
+        start: usize,
+        end: usize,
+        key: Result<Key, KeyError>,
+    ) -> Result<bool, HttpError> {
+        let number = self.named.len() + 1;
+        let max = self.name_bytes_max;
+        if end - start > max {
             return Err(HttpError::BadBatch(format!(
-                "id {place} is longer than {max} bytes in its URL form"
+                "id {number} is longer than {max} bytes in its URL form"
             )));
         }
-        let key = key.map_err(|error| {
-            HttpError::BadBatch(format!("id {}: {error}", self.texts.len() + 1))
-        })?;
-        let place = match self.places.entry(key) {
+        let key = key.map_err(|error| HttpError::BadBatch(format!("id {number}: {error}")))?;
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        let known = self.places.entry(
+            hasher.hash_one(&key),
+            |place| keys[*place as usize] == key,
+            |place| hasher.hash_one(&keys[*place as usize]),
+        );
+        let key = match known {
             Entry::Vacant(new) => {
-                self.keys.push(new.key().clone());
-                *new.insert(self.keys.len() - 1)
+                let place = self.keys.len();
+                // `max_batch` fits 32 bits: so many ids fit no request.
+                new.insert(place as u32);
+                self.keys.push(key);
+                place
             }
             Entry::Occupied(known) => {
-                let place = *known.get();
+                let place = *known.get() as usize;
+                let name = &self.names[start..end];
                 // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
                 if self.named().any(|(other, at)| at == place && other == name) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 place
             }
         };
-        self.names.push_str(name);
-        self.texts.push((self.names.len(), place));
-        Ok(())
+        self.named.push(Name { start, end, key });
+        Ok(true)
     }
 
     /// Returns the number of distinct keys.
@@ -72,12 +111,19 @@ impl Ids {
         self.keys.len()
     }
 
+    /// Returns the number of names.
+    pub(super) fn names(&self) -> usize {
+        self.named.len()
+    }
+
+    /// Returns the bytes of the text that contains the names.
+    pub(super) fn name_bytes(&self) -> usize {
+        self.names.len()
+    }
+
     /// Returns the names with the indexes of their keys, in the client's order.
     pub(super) fn named(&self) -> impl Iterator<Item = (&str, usize)> {
-        let mut start = 0;
-        self.texts
-            .iter()
-            .map(move |&(end, place)| (&self.names[std::mem::replace(&mut start, end)..end], place))
+        self.named.iter().map(|name| (&self.names[name.start..name.end], name.key))
     }
 }
 
@@ -116,11 +162,15 @@ pub(crate) fn parse_query(
     } else {
         Cow::Owned(list.replace("%2C", ",").replace("%2c", ","))
     };
-    let count = list.split(',').count();
+    let count = 1 + list.bytes().filter(|byte| *byte == b',').count();
     check_size(count, limits.max_batch)?;
-    let mut ids = Ids::with_capacity(count, list.len(), limits.target_bytes);
-    for text in list.split(',') {
-        ids.push(text, schema.parse_url(text))?;
+    let mut ids = Ids::within(list.clone().into_owned(), count, limits.target_bytes);
+    let mut start = 0;
+    // A search for one byte costs more than looking at the few bytes of an id.
+    #[allow(clippy::manual_pattern_char_comparison)]
+    for text in list.split(|separator| separator == ',') {
+        ids.add(start, start + text.len(), schema.parse_url(text))?;
+        start += text.len() + 1;
     }
     Ok(ids)
 }

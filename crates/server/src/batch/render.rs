@@ -1,4 +1,7 @@
 //! Rendering of a batch's answer: `{"items":{…},"missing":[…]}`, each id as it was requested.
+//!
+//! Small records are copied into one text, because a segment of its own costs more than some
+//! hundred bytes. A large answer consists of segments: it must not exist twice.
 
 use std::collections::TryReserveError;
 
@@ -13,17 +16,27 @@ const BYTES_PER_NAME: usize = 4;
 /// Bytes around all names.
 const FRAME_BYTES: usize = 32;
 
-/// Renders the answer. Names and punctuation are written once, into one text; records are not
-/// copied.
+/// Largest answer whose records are copied.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// Renders the answer. Names and punctuation are written once.
 ///
 /// # Errors
-/// If the system has no memory for the names.
+/// If the system has no memory for the text.
 pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, TryReserveError> {
     let mut text = Vec::new();
-    text.try_reserve_exact(ids.names.len() + BYTES_PER_NAME * ids.texts.len() + FRAME_BYTES)?;
+    let name_bytes = ids.name_bytes() + BYTES_PER_NAME * ids.names() + FRAME_BYTES;
+    // By name: a record that is requested in two spellings counts twice.
+    let record_bytes = ids
+        .named()
+        .filter_map(|(_, place)| records[place].as_ref())
+        .fold(0_usize, |sum, record| sum.saturating_add(record.body().len()));
+    let is_copied = record_bytes <= COPIED_BYTES_MAX;
+    text.try_reserve_exact(name_bytes + if is_copied { record_bytes } else { 0 })?;
     let mut cuts: Vec<(usize, &Record)> = Vec::new();
-    cuts.try_reserve_exact(ids.texts.len())?;
+    cuts.try_reserve_exact(if is_copied { 0 } else { ids.names() })?;
     let mut missing = Vec::new();
+    let mut is_first = true;
     text.extend_from_slice(b"{\"items\":{");
     for (name, place) in ids.named() {
         let Some(record) = &records[place] else { continue };
@@ -31,12 +44,16 @@ pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, 
             missing.push(name);
             continue;
         }
-        if !cuts.is_empty() {
+        if !std::mem::take(&mut is_first) {
             text.push(b',');
         }
         push_json_string(&mut text, name);
         text.push(b':');
-        cuts.push((text.len(), record));
+        if is_copied {
+            text.extend_from_slice(record.body());
+        } else {
+            cuts.push((text.len(), record));
+        }
     }
     text.extend_from_slice(b"},\"missing\":[");
     for (i, name) in missing.into_iter().enumerate() {

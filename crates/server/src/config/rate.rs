@@ -19,6 +19,8 @@ pub struct RateLimits {
     pub keys_max: usize,
     /// Peers whose header about the client is believed.
     pub trusted_proxies: Vec<Network>,
+    /// `true`: so is the header of every peer on the Unix socket.
+    pub trusts_unix: bool,
     /// The header in which they name it.
     pub client_header: Option<ClientHeader>,
     /// Leading bits of an IPv6 address that identify one client, 1 to 128.
@@ -33,6 +35,7 @@ impl Default for RateLimits {
             rules: Vec::new(),
             keys_max: 65_536,
             trusted_proxies: Vec::new(),
+            trusts_unix: false,
             client_header: None,
             ipv6_prefix: 64,
             headers: false,

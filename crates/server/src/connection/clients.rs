@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::context::Peer;
+
 /// Connections of all workers by client. Touched when a connection opens and closes, never by a
 /// request.
 ///
@@ -13,14 +15,14 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Clients {
     most: usize,
-    open: Mutex<HashMap<IpAddr, usize>>,
+    open: Mutex<HashMap<Peer, usize>>,
 }
 
 /// A connection counted for its client; returned when dropped.
 #[derive(Debug)]
 pub(crate) struct CountedConnection {
     clients: Arc<Clients>,
-    client: IpAddr,
+    client: Peer,
 }
 
 impl Clients {
@@ -29,9 +31,9 @@ impl Clients {
         (most > 0).then(|| Arc::new(Self { most, open: Mutex::default() }))
     }
 
-    /// Counts one more connection from `address`, unless its client has reached its limit.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<CountedConnection> {
-        let client = client_of(address);
+    /// Counts one more connection from `peer`, unless its client has reached its limit.
+    pub(crate) fn enter(self: &Arc<Self>, peer: Peer) -> Option<CountedConnection> {
+        let client = client_of(peer);
         let mut open = self.open.lock();
         let count = open.entry(client).or_default();
         if *count >= self.most {
@@ -54,24 +56,26 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Returns the client behind an address: of IPv6 the first 64 bits, because a site has all
-/// addresses behind them (RFC 4291 section 2.5.4); an IPv4 address mapped into IPv6 is itself.
-fn client_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
+/// Returns the client behind a peer: of IPv6 the first 64 bits, because a site has all addresses
+/// behind them (RFC 4291 section 2.5.4); an IPv4 address mapped into IPv6 is itself, and so is a
+/// user.
+fn client_of(peer: Peer) -> Peer {
+    let Peer::Address(address) = peer else { return peer };
+    Peer::Address(match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
             IpAddr::from([a, b, c, d, 0, 0, 0, 0])
         }
         v4 @ IpAddr::V4(_) => v4,
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
+    fn ip(text: &str) -> Peer {
+        Peer::Address(text.parse().unwrap())
     }
 
     #[test]
@@ -94,6 +98,14 @@ mod tests {
         let _place = clients.enter(ip("2001:db8::1")).unwrap();
         assert!(clients.enter(ip("2001:db8::ffff:1")).is_none());
         assert!(clients.enter(ip("2001:db8:0:1::1")).is_some());
+    }
+
+    #[test]
+    fn a_user_of_the_unix_socket_is_one_client() {
+        let clients = Clients::new(1).unwrap();
+        let _place = clients.enter(Peer::User(1000)).unwrap();
+        assert!(clients.enter(Peer::User(1000)).is_none());
+        assert!(clients.enter(Peer::User(1001)).is_some());
     }
 
     #[test]

@@ -6,13 +6,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::Limits;
 use crate::connection::rejection::Rejection;
+use crate::connection::stream::Stream;
 use crate::connection::worker_context::WorkerContext;
 use crate::metrics::CacheOutcome;
 
@@ -26,7 +25,7 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// Answers `refusal`, counts it, and closes. `to_head`: the refused message is a HEAD request.
 pub(crate) async fn answer_and_close(
-    mut stream: TcpStream,
+    mut stream: impl Stream,
     worker: &WorkerContext,
     refusal: Rejection,
     to_head: bool,
@@ -44,16 +43,25 @@ pub(crate) async fn answer_and_close(
 
 /// Answers with the limit on connections that was reached, and closes. No request has been read, so
 /// the method is unknown and the answer has a body.
-pub(crate) async fn turn_away(mut stream: TcpStream, refusal: Rejection, limits: &Limits) {
+pub(crate) async fn turn_away(mut stream: impl Stream, refusal: Rejection, limits: &Limits) {
     let answer = refusal.answer(limits, unix_s(), false);
     if matches!(timeout(LAST_WRITE, stream.write_all(&answer)).await, Ok(Ok(()))) {
         linger(stream).await;
     }
 }
 
+/// Closes a connection whose input is used up.
+pub(crate) async fn close<T: Stream>(mut stream: T) {
+    if T::ANNOUNCES_END {
+        // In both cases the socket closes now.
+        let _ = timeout(LAST_WRITE, stream.shutdown()).await;
+    }
+}
+
 /// Closes our side, then drops the client's input until it closes too, or until a bound.
-pub(crate) async fn linger(mut stream: TcpStream) {
-    if stream.shutdown().await.is_err() {
+pub(crate) async fn linger(mut stream: impl Stream) {
+    // It waits only where bytes must be sent for it, as by TLS.
+    if !matches!(timeout(LAST_WRITE, stream.shutdown()).await, Ok(Ok(()))) {
         return;
     }
     let mut left = LINGER_BYTES;
@@ -68,14 +76,6 @@ pub(crate) async fn linger(mut stream: TcpStream) {
     };
     // In both cases the socket closes now.
     let _ = timeout(LINGER, drop_input).await;
-}
-
-/// Closes with a reset, so that the kernel does not keep the unsent answer for a client that does
-/// not read.
-pub(crate) fn reset(stream: TcpStream) {
-    // If it cannot be set, the kernel discards the data in its own time.
-    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-    drop(stream);
 }
 
 fn unix_s() -> u64 {

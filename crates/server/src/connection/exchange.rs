@@ -16,8 +16,7 @@ use hotrow_http1::head::{Head, HeadParser, Version, is_head_request};
 use hotrow_http1::write;
 use hotrow_measure::clock::Nanos;
 use http_body::Body;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 
 use super::activity::{Activity, Phase};
 use super::incoming_body::IncomingBody;
@@ -26,6 +25,7 @@ use super::registry::Registered;
 use super::rejection::Rejection;
 use super::request::{BodyPipe, Request, RequestBody};
 use super::serve::{Serve, Served};
+use super::stream::Stream;
 use super::worker_context::WorkerContext;
 use super::{ConnectionEnd, LastMessage, Leftover};
 use crate::context::ConnectionContext;
@@ -35,8 +35,8 @@ const REQUESTS_PER_TURN: usize = 32;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// One connection while it is served.
-pub(super) struct Exchange<S: Serve> {
-    stream: TcpStream,
+pub(super) struct Exchange<T, S: Serve> {
+    stream: T,
     service: Rc<S>,
     worker: Rc<WorkerContext>,
     activity: Rc<Activity>,
@@ -101,9 +101,9 @@ enum RunEnd {
     Refused(Rejection),
 }
 
-impl<S: Serve> Exchange<S> {
+impl<T: Stream, S: Serve> Exchange<T, S> {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: T,
         service: Rc<S>,
         connection: Rc<ConnectionContext>,
         registered: &Registered,
@@ -463,7 +463,7 @@ impl<S: Serve> Exchange<S> {
     }
 
     /// Returns the socket, what must happen to it, and whether a last answer may be written to it.
-    pub(super) fn into_parts(self) -> (TcpStream, Leftover, LastMessage) {
+    pub(super) fn into_parts(self) -> (T, Leftover, LastMessage) {
         let leftover = match self.input.state {
             InputState::RefusedHead(rejection) => Leftover::Refused(rejection),
             InputState::BodyUnread => Leftover::Unread,

@@ -122,6 +122,12 @@ impl<B: Body + Unpin> Output<B> {
             let run = data.map_or(&[][..], Buf::chunk);
             if buffered == 0 && run.is_empty() {
                 ready!(filled)?;
+                // A TLS stream may still hold sealed bytes; others hold none.
+                let flushed = Pin::new(&mut *stream).poll_flush(cx);
+                if flushed.is_pending() {
+                    self.activity.write_blocked(self.worker.now.get());
+                }
+                ready!(flushed).map_err(|_| Broken)?;
                 self.rest();
                 return Poll::Ready(Ok(()));
             }

@@ -13,11 +13,14 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hotrow_server::config::transport::Transport;
 use hotrow_server::config::{Concurrency, Config, Limits};
 use hotrow_server::connection::request::{BodyError, RequestBody};
 use hotrow_server::connection::serve::HttpService;
 use hotrow_server::listen::Listeners;
+use hotrow_server::listen::unix::UnixEndpoint;
 use hotrow_server::metrics::{CloseCause, WorkerMetrics};
+use hotrow_server::tls::TlsEndpoint;
 use hotrow_server::worker::{WorkerError, WorkerName, WorkerThreads, Workers, run_workers};
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
@@ -81,7 +84,14 @@ impl Server {
     }
 
     pub(crate) fn start_with(limits: Limits, workers: usize) -> Self {
+        Self::start_over(limits, workers, Transport::default())
+    }
+
+    pub(crate) fn start_over(limits: Limits, workers: usize, transport: Transport) -> Self {
+        let unix = transport.unix.as_ref().map(|unix| UnixEndpoint::bind(unix).unwrap());
         let listeners = Listeners::bind("127.0.0.1:0".parse().unwrap(), workers).unwrap();
+        let tls = transport.tls.as_ref().map(|tls| TlsEndpoint::load(tls).unwrap());
+        let listeners = listeners.with_unix(unix).with_tls(tls);
         let address = listeners.address();
         let concurrency = Concurrency {
             kind: hotrow_admission::concurrency::limit::Kind::Fixed,
@@ -103,6 +113,7 @@ impl Server {
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
             access: None,
+            transport,
         };
         let limiter = ConcurrencyLimiter {
             open: Arc::new(watch::Sender::new(false)),

@@ -141,6 +141,20 @@ fn a_dead_server_fails_reads_at_once_and_is_found_again() {
 }
 
 #[test]
+fn a_server_that_is_back_is_found_without_a_read() {
+    let mut server = Server::start(&[]);
+    server.batch(TABLE);
+    let reader = Reader::on(&server, &["t(id)"]);
+    reader.text(0, "1");
+    server.kill9();
+    wait("an outage", || reader.read(0, &["1"]).is_err() && reader.source.health().is_err());
+    server.restart();
+    let queries = reader.source.queries_total();
+    wait("health", || reader.source.health().is_ok());
+    assert_eq!(reader.source.queries_total(), queries);
+}
+
+#[test]
 fn a_restart_between_two_reads_is_not_noticed() {
     let mut server = Server::start(&[]);
     server.batch(TABLE);

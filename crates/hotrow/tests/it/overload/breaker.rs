@@ -248,3 +248,36 @@ fn a_stopped_or_dead_server_gets_no_queries_until_it_is_back() {
         });
     }
 }
+
+/// A balancer sends no request to an instance that is not ready.
+#[test]
+fn it_is_ready_again_without_a_request() {
+    let mut postgres = Postgres::start(&[]);
+    postgres.batch(
+        "CREATE TABLE products(id integer PRIMARY KEY);
+         INSERT INTO products SELECT generate_series(1, 10000)",
+    );
+    let config = Config::over(&postgres.url())
+        .collection("products")
+        .set("limits.breaker.failures", "1")
+        .set("limits.breaker.open_for", "\"500ms\"")
+        .set("limits.breaker.open_for_max", "\"500ms\"");
+    let server = Server::start(&config);
+    let mut client = server.client();
+    assert_eq!(client.get("/products/1").status, 200);
+    postgres.stop(Stop::Immediate);
+    let mut id = 1;
+    let source = || server.admin_client().get("/readyz").json()["source"].to_string();
+    await_until("a failed attempt to connect", SOON, || {
+        id += 1;
+        client.get(&format!("/products/{id}")).status == 503
+            && entered(&server, "open") > 0.0
+            && source() == "\"unreachable\""
+    });
+    let queries = server.queries();
+    postgres.restart();
+    await_until("readiness", SOON, || readyz(&server).0 == 200);
+    assert_eq!(server.queries(), queries, "no read is sent for it");
+    assert_eq!(source(), "\"reachable\"");
+    await_until("reads", SOON, || client.get("/products/2").status == 200);
+}

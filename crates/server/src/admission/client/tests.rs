@@ -4,6 +4,16 @@ use super::*;
 
 const PROXY: &str = "10.0.0.1";
 
+impl Clients {
+    /// Returns the client of a peer with an address.
+    fn address(&self, peer: IpAddr, headers: Fields<'_>) -> IpAddr {
+        match self.client(peer.into(), headers) {
+            Peer::Address(address) => address,
+            Peer::User(user) => panic!("a user: {user}"),
+        }
+    }
+}
+
 fn clients(header: Option<ClientHeader>) -> Clients {
     let trusted_proxies =
         ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap()).to_vec();
@@ -157,7 +167,7 @@ fn a_chain_of_trusted_addresses_ends() {
 fn an_ipv6_network_is_one_client() {
     let key = |address: &str, ipv6_prefix: u8| {
         let clients = Clients::new(&RateLimits { ipv6_prefix, ..RateLimits::default() });
-        clients.key(address.parse().unwrap(), Fields::default())
+        clients.key(Peer::Address(address.parse().unwrap()), Fields::default())
     };
     assert_eq!(key("2001:db8::1", 64), key("2001:db8::ffff:1", 64));
     assert_ne!(key("2001:db8::1", 64), key("2001:db8:0:1::1", 64));
@@ -166,4 +176,24 @@ fn an_ipv6_network_is_one_client() {
     assert_ne!(key("1.2.3.4", 64), key("1.2.3.5", 64));
     assert_eq!(key("::ffff:1.2.3.4", 64), key("1.2.3.4", 64));
     assert_ne!(key("0.0.0.0", 64), key("::", 64));
+}
+
+#[test]
+fn a_user_of_the_unix_socket_is_a_client_unless_it_is_trusted() {
+    let claim = headers(X_FORWARDED_FOR, &["192.0.2.7"]);
+    let header = Some(ClientHeader::XForwardedFor);
+    let user = Peer::User(1000);
+    assert_eq!(clients(header).client(user, claim.as_fields()), user);
+    let trusting = Clients::new(&RateLimits {
+        trusts_unix: true,
+        client_header: header,
+        ..RateLimits::default()
+    });
+    let named: IpAddr = "192.0.2.7".parse().unwrap();
+    assert_eq!(trusting.client(user, claim.as_fields()), Peer::Address(named));
+    let none = FieldsBuf::default();
+    assert_eq!(trusting.client(user, none.as_fields()), user);
+    let keys = [user, Peer::User(1001), Peer::Address(IpAddr::from([0, 0, 3, 232]))]
+        .map(|peer| trusting.key(peer, none.as_fields()));
+    assert!(keys[0] != keys[1] && keys[0] != keys[2], "{keys:?}");
 }

@@ -40,7 +40,8 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
 
 fn request<'a>(collection: u16, ids: u64, peer: &str, headers: &'a FieldsBuf) -> RateRequest<'a> {
     let (collection, headers) = (CollectionId(collection), headers.as_fields());
-    RateRequest { collection, ids, peer: peer.parse().unwrap(), headers }
+    let peer = Peer::Address(peer.parse().unwrap());
+    RateRequest { collection, ids, peer, headers }
 }
 
 fn passes(limits: &RateLimits, request: &RateRequest<'_>) -> bool {

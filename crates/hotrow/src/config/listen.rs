@@ -1,0 +1,231 @@
+//! `[listen]`: addresses, and what carries data requests.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotrow_server::config::transport::{ClientCertificates, Tls, Transport, UnixSocket};
+use hotrow_server::listen::unix::PATH_BYTES_MAX;
+
+use super::Overrides;
+use super::problem::shown;
+use super::rate::networks;
+use super::reader::Section;
+use super::units::{ms, s};
+
+/// Settings of `[listen]`.
+pub(super) struct Listen {
+    pub(super) data: SocketAddr,
+    pub(super) admin: SocketAddr,
+    pub(super) workers: usize,
+    pub(super) transport: Transport,
+}
+
+pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen {
+    const RULE: &str = "an address and a port such as 127.0.0.1:8080 or [::1]:8080";
+    let fallback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let data = section.parsed("data", "127.0.0.1:8080", RULE).unwrap_or(fallback);
+    let admin = section.parsed("admin", "127.0.0.1:8081", RULE).unwrap_or(fallback);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(1024);
+    let workers = section.count_or("workers", (cores, "available cores"), 1..=1024);
+    let data = overrides.data.unwrap_or(data);
+    let admin = overrides.admin.unwrap_or(admin);
+    if collide(data, admin) {
+        section.refuse(
+            "admin",
+            format!("{admin} must not be the address of the data listener, which is {data}"),
+        );
+    }
+    let transport = transport(&mut section);
+    section.finish();
+    Listen { data, admin, workers, transport }
+}
+
+/// Returns whether two listeners need the same port. Port 0 means any free port and never collides.
+fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let any = |ip: IpAddr| ip.is_unspecified();
+    a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
+}
+
+fn transport(section: &mut Section<'_>) -> Transport {
+    let unix = unix(section);
+    const RANGE: &str = "a list of up to 64 addresses and networks";
+    let proxies = section.texts("proxy_protocol_from", "none", RANGE).unwrap_or_default();
+    let tls = tls(section.section("tls"));
+    Transport {
+        unix,
+        tls,
+        proxies: networks(section, "proxy_protocol_from", &proxies),
+        handshake_timeout: section.duration("handshake_timeout", s(10), ms(10)..=HANDSHAKE_MAX),
+    }
+}
+
+/// Longest `handshake_timeout`: as for a head.
+const HANDSHAKE_MAX: Duration = Duration::from_hours(1);
+
+fn unix(section: &mut Section<'_>) -> Option<UnixSocket> {
+    let path = section.text("unix", "none", "an absolute path").map(|text| text.value);
+    let mode = mode(section);
+    let has_mode = section.has("unix_mode");
+    let Some(path) = path.map(PathBuf::from) else {
+        if has_mode {
+            section.refuse("unix_mode", "has no meaning without unix; name the socket's path");
+        }
+        return None;
+    };
+    let bytes = path.as_os_str().as_bytes().len();
+    if !path.is_absolute() || path.file_name().is_none() {
+        let what = "must be an absolute path such as \"/run/hotrow/data.sock\", not";
+        section.refuse("unix", format!("{what} {}", shown(&path.to_string_lossy())));
+    } else if bytes > PATH_BYTES_MAX {
+        section.refuse("unix", format!("must have at most {PATH_BYTES_MAX} bytes, not {bytes}"));
+    }
+    Some(UnixSocket { path, mode })
+}
+
+/// Reads permissions in octal digits, as `chmod` takes them.
+fn mode(section: &mut Section<'_>) -> u32 {
+    const DEFAULT: u32 = 0o660;
+    let Some(text) = section.text("unix_mode", "none", "octal permissions") else {
+        return DEFAULT;
+    };
+    let mode = u32::from_str_radix(&text.value, 8).ok().filter(|mode| *mode <= 0o777);
+    if mode.is_none() {
+        let what = "must be permissions in octal digits such as \"0660\", not";
+        section.refuse("unix_mode", format!("{what} {}", text.shown));
+    }
+    mode.unwrap_or(DEFAULT)
+}
+
+/// Reads `[listen.tls]`: the names of the files, which are read at the start.
+fn tls(mut section: Section<'_>) -> Option<Tls> {
+    const PATH: &str = "a path";
+    let mut path = |name, default| section.text(name, default, PATH).map(|text| text.value.into());
+    let certificate: Option<PathBuf> = path("cert", "required");
+    let key: Option<PathBuf> = path("key", "required");
+    let client_ca: Option<PathBuf> = path("client_ca", "none");
+    let clients = client_certificates(&mut section, client_ca);
+    let tls = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(Tls { certificate, key, clients }),
+        (certificate, _) if section.is_present() => {
+            let missing = if certificate.is_none() { "cert" } else { "key" };
+            if !section.has(missing) {
+                let what = "is required in [listen.tls]; name a file in PEM form";
+                section.refuse(missing, what);
+            }
+            None
+        }
+        _ => None,
+    };
+    section.finish();
+    tls
+}
+
+fn client_certificates(section: &mut Section<'_>, roots: Option<PathBuf>) -> ClientCertificates {
+    const RANGE: &str = "\"required\" or \"optional\"";
+    let auth = section.text("client_auth", "none", RANGE);
+    match (roots, auth.as_ref().map(|auth| &*auth.value)) {
+        (None, None) => ClientCertificates::Ignored,
+        (None, Some(_)) => {
+            let what = "has no meaning without client_ca; name the file of the roots";
+            section.refuse("client_auth", what);
+            ClientCertificates::Ignored
+        }
+        (Some(roots), None | Some("required")) => ClientCertificates::Required(roots),
+        (Some(roots), Some("optional")) => ClientCertificates::Optional(roots),
+        (Some(roots), Some(other)) => {
+            section.refuse("client_auth", format!("must be {RANGE}, not {}", shown(other)));
+            ClientCertificates::Required(roots)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Overrides, Resolved, parse};
+    use super::*;
+
+    fn resolved(listen: &str) -> Result<Resolved, String> {
+        let text = format!("{listen}\n[source]\nurl = \"sqlite:x\"\n[collections.a]\n");
+        let unset = |_: &str| Err(std::env::VarError::NotPresent);
+        parse(&text, "f.toml", &unset, &Overrides::default()).map_err(|error| error.to_string())
+    }
+
+    fn transport_of(listen: &str) -> Transport {
+        resolved(&format!("[listen]\n{listen}")).unwrap().server.transport
+    }
+
+    #[test]
+    fn the_default_is_plain_tcp() {
+        let transport = resolved("").unwrap().server.transport;
+        assert!(transport.unix.is_none() && transport.proxies.is_empty());
+    }
+
+    #[test]
+    fn a_unix_socket_has_a_path_and_permissions() {
+        let path = PathBuf::from("/run/hotrow/data.sock");
+        let of = |mode| Some(UnixSocket { path: path.clone(), mode });
+        let unix = "unix = \"/run/hotrow/data.sock\"";
+        assert_eq!(transport_of(unix).unix, of(0o660));
+        assert_eq!(transport_of(&format!("{unix}\nunix_mode = \"0600\"")).unix, of(0o600));
+        let long = format!("unix = \"/{}\"", "x".repeat(PATH_BYTES_MAX));
+        for (bad, rule) in [
+            ("unix = \"data.sock\"", "must be an absolute path"),
+            ("unix = \"/\"", "must be an absolute path"),
+            (&long, "must have at most 99 bytes"),
+            ("unix_mode = \"0600\"", "has no meaning without unix"),
+            ("unix = \"/x\"\nunix_mode = \"0680\"", "octal digits such as"),
+            ("unix = \"/x\"\nunix_mode = \"1777\"", "octal digits such as"),
+        ] {
+            let error = resolved(&format!("[listen]\n{bad}")).unwrap_err();
+            assert!(error.contains(rule), "{error}");
+        }
+    }
+
+    #[test]
+    fn tls_needs_a_certificate_and_its_key() {
+        let tls = |more| transport_of(&format!("tls.cert = \"c\"\ntls.key = \"k\"\n{more}")).tls;
+        let with = |clients| {
+            Some(Tls { certificate: PathBuf::from("c"), key: PathBuf::from("k"), clients })
+        };
+        let roots = PathBuf::from("r");
+        assert_eq!(tls(""), with(ClientCertificates::Ignored));
+        let required = ClientCertificates::Required(roots.clone());
+        assert_eq!(tls("tls.client_ca = \"r\""), with(required));
+        let optional = "tls.client_ca = \"r\"\ntls.client_auth = \"optional\"";
+        assert_eq!(tls(optional), with(ClientCertificates::Optional(roots)));
+        for (bad, rule) in [
+            ("tls.cert = \"c\"", "listen.tls.key: is required"),
+            ("tls.key = \"k\"", "listen.tls.cert: is required"),
+            ("[listen.tls]", "listen.tls.cert: is required"),
+            (
+                "tls.cert = \"c\"\ntls.key = \"k\"\ntls.client_auth = \"required\"",
+                "without client_ca",
+            ),
+            (
+                "tls.cert = \"c\"\ntls.key = \"k\"\ntls.client_ca = \"r\"\ntls.client_auth = \"no\"",
+                "must be \"required\" or \"optional\", not \"no\"",
+            ),
+            ("tls.certificate = \"c\"", "unknown key"),
+        ] {
+            let error = resolved(&format!("[listen]\n{bad}")).unwrap_err();
+            assert!(error.contains(rule), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn proxies_are_networks() {
+        let proxies = transport_of("proxy_protocol_from = [\"10.0.0.0/8\", \"::1\"]").proxies;
+        assert_eq!(proxies, ["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()]);
+        let error = resolved("[listen]\nproxy_protocol_from = \"10.0.0.1/8\"").unwrap_err();
+        assert!(error.contains("listen.proxy_protocol_from") && error.contains("10.0.0.1/8"));
+    }
+
+    #[test]
+    fn the_unix_socket_may_be_a_trusted_proxy() {
+        let rate = "[limits.rate]\nclient_header = \"forwarded\"\ntrusted_proxies = [\"unix\"]";
+        let rate = resolved(rate).unwrap().server.rate;
+        assert!(rate.trusts_unix && rate.trusted_proxies.is_empty());
+    }
+}

@@ -1,0 +1,378 @@
+//! Acceptance of a worker's connections, up to the first byte of their requests.
+
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::TaskGuard;
+use hotrow_supervisor::shutdown::Shutdown;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+use crate::accept_budget::AcceptBudget;
+use crate::config::rate::Network;
+use crate::config::transport::Transport;
+use crate::connection::handshake::{
+    self, ProxyFailures, proxied_client, secured, yield_to_ready_tasks,
+};
+use crate::connection::rejection::Rejection;
+use crate::connection::serve::Serve;
+use crate::connection::stream::Stream;
+use crate::connection::worker_context::WorkerContext;
+use crate::connection::{
+    Client, Clients, CountedConnection, Registered, Registry, serve, turn_away,
+};
+use crate::context::Peer;
+use crate::listen::WorkerSockets;
+use crate::metrics::CloseCause;
+use crate::tls::TlsEndpoint;
+use crate::tls::files::subject;
+
+/// Pause of a worker's accepting after it ran out of file descriptors or memory. Connections wait
+/// in the kernel.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Least interval of logging that.
+const ACCEPT_LOG_PERIOD: Duration = Duration::from_secs(10);
+/// Most connections over the limit that one worker answers at once; more are closed without an
+/// answer.
+pub(crate) const TURNED_AWAY_MAX: usize = 32;
+
+/// A worker's listeners while they are served. Unless they were closed they are put back, also by a
+/// panic, so that the worker's next run finds them with all waiting connections.
+struct Listening<'a> {
+    listeners: Option<OpenListeners>,
+    home: &'a mut Option<WorkerSockets>,
+}
+
+struct OpenListeners {
+    tcp: TcpListener,
+    unix: Option<UnixListener>,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        *self.home = self.listeners.take().and_then(|listeners| listeners.into_sockets().ok());
+    }
+}
+
+impl OpenListeners {
+    fn new(sockets: WorkerSockets) -> io::Result<Self> {
+        let unix = sockets.unix.map(UnixListener::from_std).transpose()?;
+        Ok(Self { tcp: TcpListener::from_std(sockets.tcp)?, unix })
+    }
+
+    fn into_sockets(self) -> io::Result<WorkerSockets> {
+        let unix = self.unix.map(UnixListener::into_std).transpose()?;
+        Ok(WorkerSockets { tcp: self.tcp.into_std()?, unix })
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        let tcp = async {
+            let (stream, peer) = self.tcp.accept().await?;
+            Ok(Accepted::Tcp(stream, peer.ip()))
+        };
+        let Some(unix) = &self.unix else { return tcp.await };
+        tokio::select! {
+            accepted = tcp => accepted,
+            accepted = unix.accept() => Ok(Accepted::Unix(accepted?.0)),
+        }
+    }
+}
+
+/// A connection that the kernel has completed.
+enum Accepted {
+    Tcp(TcpStream, IpAddr),
+    Unix(UnixStream),
+}
+
+/// What precedes the requests of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    /// Peers whose connections begin with a header of the PROXY protocol.
+    proxies: Arc<[Network]>,
+    /// TLS of TCP connections.
+    tls: Option<Arc<TlsEndpoint>>,
+    handshake_timeout: Duration,
+}
+
+impl Endpoint {
+    pub(crate) fn new(transport: &Transport, tls: Option<Arc<TlsEndpoint>>) -> Self {
+        Self {
+            proxies: transport.proxies.as_slice().into(),
+            tls,
+            handshake_timeout: transport.handshake_timeout,
+        }
+    }
+
+    fn is_proxy(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.proxies.iter().any(|network| network.contains(peer))
+    }
+}
+
+pub(crate) struct Acceptor<S> {
+    pub(crate) registry: Rc<Registry>,
+    pub(crate) service: Rc<S>,
+    /// Cloned once per connection being turned away.
+    pub(crate) turned_away: Rc<()>,
+    pub(crate) context: Rc<WorkerContext>,
+    pub(crate) open: Arc<AtomicUsize>,
+    /// Counts connections by client if they are limited.
+    pub(crate) clients: Option<Arc<Clients>>,
+    pub(crate) endpoint: Endpoint,
+    /// Steps of TLS handshakes that may be performed at once: one.
+    pub(crate) handshake_turns: Semaphore,
+    /// Warnings about proxies.
+    pub(crate) proxy_failures: Rc<ProxyFailures>,
+}
+
+impl<S: Serve> Acceptor<S> {
+    /// Accepts until the drain begins. Returns when every connection has ended or the drain's time
+    /// is over.
+    pub(crate) async fn run(
+        self: &Rc<Self>,
+        sockets: &mut Option<WorkerSockets>,
+        shutdown: &Shutdown,
+        drain_timeout: Duration,
+    ) -> io::Result<()> {
+        // An earlier run has drained, and panicked during the drain.
+        let Some(open) = sockets.take() else { return Ok(()) };
+        let mut listening = Listening { listeners: Some(OpenListeners::new(open)?), home: sockets };
+        tokio::select! {
+            biased;
+            () = shutdown.draining() => {}
+            () = self.accept(&listening) => {}
+        }
+        if let Some(listeners) = listening.listeners.take() {
+            self.take_queues(&listeners.into_sockets()?);
+        }
+        self.registry.drain(Nanos::now());
+        let drained = async {
+            while !self.registry.is_empty() || Rc::strong_count(&self.turned_away) > 1 {
+                sleep(DRAIN_CHECK_INTERVAL).await;
+            }
+        };
+        if timeout(drain_timeout, drained).await.is_err() {
+            tracing::warn!(?drain_timeout, "drain timed out; open connections are cut off");
+        }
+        Ok(())
+    }
+
+    async fn accept(self: &Rc<Self>, listening: &Listening<'_>) {
+        let Some(listeners) = &listening.listeners else { return };
+        let mut logged = None::<Nanos>;
+        let mut budget = AcceptBudget::new(Nanos::now());
+        loop {
+            match listeners.accept().await {
+                Ok(accepted) => {
+                    self.admit(accepted);
+                    let now = Nanos::now();
+                    if !budget.accepted(now) {
+                        yield_to_ready_tasks().await;
+                        let served_at = Nanos::now();
+                        budget.next_turn(served_at.since(now), served_at);
+                    }
+                }
+                // The client gave up while it waited, or its packet was refused: not a fault of
+                // this host.
+                Err(error) if is_of_one_client(&error) => {}
+                Err(error) => {
+                    self.context.metrics.accept_errors.increment();
+                    let now = Nanos::now();
+                    if logged.is_none_or(|before| now.since(before) >= ACCEPT_LOG_PERIOD) {
+                        logged = Some(now);
+                        tracing::warn!(
+                            %error,
+                            "cannot accept connections; raise the limit on open files \
+                             (ulimit -n) or lower limits.connections"
+                        );
+                    }
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn admit(self: &Rc<Self>, accepted: Accepted) {
+        match accepted {
+            Accepted::Tcp(stream, peer) => {
+                // Without it small answers wait for the acknowledgement of the previous one. A
+                // socket that refuses is broken, which shows later.
+                let _ = stream.set_nodelay(true);
+                match &self.endpoint.tls {
+                    _ if self.endpoint.is_proxy(peer) => self.admit_proxy(stream, peer),
+                    Some(tls) => self.admit_secured(stream, peer.into(), tls),
+                    None => self.admit_client(stream, peer.into()),
+                }
+            }
+            Accepted::Unix(stream) => match stream.peer_cred() {
+                Ok(credentials) => self.admit_client(stream, Peer::User(credentials.uid())),
+                // Without an identity no limit can be applied.
+                Err(error) => tracing::warn!(%error, "the user of a Unix socket is unknown"),
+            },
+        }
+    }
+
+    fn admit_client(self: &Rc<Self>, stream: impl Stream, peer: Peer) {
+        let Some(place) = self.place(peer) else {
+            return self.turn_away(stream, Rejection::ClientConnections);
+        };
+        let Some(registered) = self.registry.enter(&self.open, self.context.limits.connections)
+        else {
+            return self.turn_away(stream, Rejection::Connections);
+        };
+        let service = Rc::clone(&self.service);
+        spawn_local(async move {
+            let _place = place;
+            let _guard = TaskGuard::new();
+            serve(stream, peer.into(), service, registered).await;
+        });
+    }
+
+    /// Admits a connection of a proxy. Its client is counted when the proxy has named it.
+    fn admit_proxy(self: &Rc<Self>, mut stream: TcpStream, proxy: IpAddr) {
+        let Some(registered) = self.registry.enter(&self.open, self.context.limits.connections)
+        else {
+            return self.turn_away(stream, Rejection::Connections);
+        };
+        let acceptor = Rc::clone(self);
+        spawn_local(async move {
+            let _guard = TaskGuard::new();
+            let limit = acceptor.endpoint.handshake_timeout;
+            let named = proxied_client(&mut stream, proxy);
+            let peer = match handshake::within(limit, named, &registered).await {
+                Ok(peer) => Peer::Address(peer),
+                Err(failure) => {
+                    acceptor.proxy_failures.note(proxy, &failure, Nanos::now());
+                    return registered.close(failure.cause());
+                }
+            };
+            let Some(_place) = acceptor.place(peer) else {
+                registered.close(CloseCause::Refused);
+                return acceptor.turn_away(stream, Rejection::ClientConnections);
+            };
+            match &acceptor.endpoint.tls {
+                Some(tls) => Box::pin(acceptor.serve_secured(stream, peer, tls, registered)).await,
+                None => serve(stream, peer.into(), Rc::clone(&acceptor.service), registered).await,
+            }
+        });
+    }
+
+    /// Admits a connection that begins with a TLS handshake.
+    fn admit_secured(self: &Rc<Self>, stream: TcpStream, peer: Peer, tls: &Arc<TlsEndpoint>) {
+        let Some(place) = self.place(peer) else {
+            return self.context.metrics.refused(Rejection::ClientConnections);
+        };
+        let Some(registered) = self.registry.enter(&self.open, self.context.limits.connections)
+        else {
+            // An answer before the handshake could not be read.
+            return self.context.metrics.refused(Rejection::Connections);
+        };
+        let acceptor = Rc::clone(self);
+        let tls = Arc::clone(tls);
+        spawn_local(async move {
+            let _place = place;
+            let _guard = TaskGuard::new();
+            acceptor.serve_secured(stream, peer, &tls, registered).await;
+        });
+    }
+
+    async fn serve_secured(
+        &self,
+        stream: TcpStream,
+        peer: Peer,
+        tls: &TlsEndpoint,
+        registered: Registered,
+    ) {
+        let limit = self.endpoint.handshake_timeout;
+        // Of its own memory: a served connection must not have room for its handshake.
+        let secured = Box::pin(secured(stream, tls, &self.handshake_turns));
+        let stream = match handshake::within(limit, secured, &registered).await {
+            Ok(stream) => stream,
+            Err(failure) => {
+                tracing::debug!(%failure, ?peer, "a TLS connection is closed");
+                return registered.close(failure.cause());
+            }
+        };
+        let chain = stream.get_ref().1.peer_certificates();
+        let certificate_subject = chain.and_then(<[_]>::first).and_then(subject);
+        let client = Client { peer, certificate_subject };
+        serve(stream, client, Rc::clone(&self.service), registered).await;
+    }
+
+    /// Counts a connection for its client. `None`: the client has reached its limit.
+    fn place(&self, peer: Peer) -> Option<Option<CountedConnection>> {
+        let Some(clients) = &self.clients else { return Some(None) };
+        clients.enter(peer).map(Some)
+    }
+
+    fn turn_away(&self, stream: impl Stream, refusal: Rejection) {
+        self.context.metrics.refused(refusal);
+        if Rc::strong_count(&self.turned_away) > TURNED_AWAY_MAX {
+            return;
+        }
+        let ticket = Rc::clone(&self.turned_away);
+        let context = Rc::clone(&self.context);
+        spawn_local(async move {
+            let _guard = TaskGuard::new();
+            turn_away(stream, refusal, &context.limits).await;
+            drop(ticket);
+        });
+    }
+
+    /// Accepts every connection that the kernel has completed. The listeners are closed at once
+    /// afterwards: the kernel resets connections completed after that.
+    fn take_queues(self: &Rc<Self>, sockets: &WorkerSockets) {
+        let next_tcp = || sockets.tcp.accept().map(|(stream, peer)| (stream, peer.ip()));
+        self.take_queue(next_tcp, |(stream, peer)| {
+            stream.set_nonblocking(true)?;
+            Ok(Accepted::Tcp(TcpStream::from_std(stream)?, peer))
+        });
+        let Some(unix) = &sockets.unix else { return };
+        self.take_queue(
+            || unix.accept(),
+            |(stream, _)| {
+                stream.set_nonblocking(true)?;
+                Ok(Accepted::Unix(UnixStream::from_std(stream)?))
+            },
+        );
+    }
+
+    fn take_queue<T>(
+        self: &Rc<Self>,
+        next: impl Fn() -> io::Result<T>,
+        open: impl Fn(T) -> io::Result<Accepted>,
+    ) {
+        loop {
+            match next() {
+                Ok(taken) => {
+                    if let Ok(accepted) = open(taken) {
+                        self.admit(accepted);
+                    }
+                }
+                Err(error) if is_of_one_client(&error) => {}
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// Interval of checking whether the drain is over.
+const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+fn is_of_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::ConnectionAborted
+            | Kind::ConnectionReset
+            | Kind::ConnectionRefused
+            | Kind::Interrupted
+    )
+}

@@ -1,0 +1,62 @@
+//! Configuration of what carries data requests besides plain TCP.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::rate::Network;
+
+/// Carriers of data requests. The default is plain TCP.
+#[derive(Clone, Debug)]
+pub struct Transport {
+    /// Unix socket that is listened on too.
+    pub unix: Option<UnixSocket>,
+    /// TLS on the TCP listener; `None`: cleartext.
+    pub tls: Option<Tls>,
+    /// Peers whose connections begin with a header of the PROXY protocol.
+    pub proxies: Vec<Network>,
+    /// Longest time from a connection's beginning to the end of that header and of the TLS
+    /// handshake.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            unix: None,
+            tls: None,
+            proxies: Vec::new(),
+            handshake_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixSocket {
+    /// Its path.
+    pub path: PathBuf,
+    /// Permissions of the file: who may write to it may connect.
+    pub mode: u32,
+}
+
+/// Files of TLS, in PEM form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The server's certificate, then those between it and its root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Certificates of clients.
+    pub clients: ClientCertificates,
+}
+
+/// Use of client certificates. The path names the roots that they must lead to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// None is asked for.
+    Ignored,
+    /// One that is sent must be valid.
+    Optional(PathBuf),
+    /// A client without one is refused.
+    Required(PathBuf),
+}

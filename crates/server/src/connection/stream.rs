@@ -1,0 +1,38 @@
+//! Byte stream of a connection, whatever carries it.
+
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+/// Byte stream of a connection.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// `true`: the end of the stream is announced by bytes of its own, which closing does not send.
+    const ANNOUNCES_END: bool = false;
+
+    /// Closes without sending what the kernel still holds, so that it does not keep the unsent
+    /// answer for a client that does not read.
+    fn reset(self);
+}
+
+impl Stream for TcpStream {
+    fn reset(self) {
+        // If it cannot be set, the kernel discards the data in its own time.
+        let _ = SockRef::from(&self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl Stream for TlsStream<TcpStream> {
+    const ANNOUNCES_END: bool = true;
+
+    fn reset(self) {
+        self.into_inner().0.reset();
+    }
+}
+
+impl Stream for UnixStream {
+    /// What the kernel holds is in the client's own receive queue.
+    fn reset(self) {}
+}

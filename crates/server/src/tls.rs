@@ -1,0 +1,161 @@
+//! TLS of the data listener: one configuration for all workers, replaced as a whole when its files
+//! change.
+//!
+//! Reading order: here, `files` (from files to checked certificates), `reload` (when they change).
+
+pub mod files;
+mod reload;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use parking_lot::{Mutex, RwLock};
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring;
+use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+
+pub(crate) use self::reload::start;
+
+use self::files::{Certificates, Stamps, TlsError};
+use crate::config::transport::{ClientCertificates, Tls};
+
+/// Most sessions that are kept for clients of TLS 1.2 without tickets.
+const SESSIONS_MAX: usize = 1024;
+/// Protocols that clients may choose (ALPN), the preferred first.
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+
+/// TLS configuration in force.
+#[derive(Debug)]
+pub struct TlsEndpoint {
+    settings: Tls,
+    current: RwLock<Arc<ServerConfig>>,
+    source: Mutex<Source>,
+    /// End of the certificate's validity.
+    expires_unix_s: AtomicU64,
+    reloads_total: AtomicU64,
+    refused_total: AtomicU64,
+}
+
+/// What the configuration in force was made of.
+#[derive(Debug)]
+struct Source {
+    certificates: Certificates,
+    stamps: Stamps,
+}
+
+impl TlsEndpoint {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file is missing or malformed, or certificate and key differ.
+    pub fn load(settings: &Tls) -> Result<Arc<Self>, TlsError> {
+        let stamps = Stamps::of(settings);
+        let certificates = Certificates::read(settings)?;
+        let config = server_config(settings, &certificates, None)?;
+        certificates.warn_if_expired(unix_s());
+        Ok(Arc::new(Self {
+            settings: settings.clone(),
+            current: RwLock::new(Arc::new(config)),
+            expires_unix_s: AtomicU64::new(certificates.expires_unix_s()),
+            source: Mutex::new(Source { certificates, stamps }),
+            reloads_total: AtomicU64::new(0),
+            refused_total: AtomicU64::new(0),
+        }))
+    }
+
+    /// Returns the configuration for a new connection.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// Returns the end of the certificate's validity.
+    pub(crate) fn expires_unix_s(&self) -> u64 {
+        self.expires_unix_s.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often changed files were taken over, and how often they were refused.
+    pub(crate) fn reloads(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.reloads_total), read(&self.refused_total))
+    }
+
+    /// Takes the files over as they are now, or keeps the configuration. Sessions continue unless
+    /// the accepted client certificates have changed.
+    fn reload(&self, stamps: Stamps) -> Result<(), TlsError> {
+        let mut source = self.source.lock();
+        source.stamps = stamps;
+        let reloaded = Certificates::read(&self.settings).and_then(|certificates| {
+            let before = self.config();
+            let same_clients = certificates.has_same_clients(&source.certificates);
+            let sessions = same_clients.then_some(&*before);
+            let config = server_config(&self.settings, &certificates, sessions)?;
+            Ok((certificates, config))
+        });
+        match reloaded {
+            Ok((certificates, config)) => {
+                certificates.warn_if_expired(unix_s());
+                *self.current.write() = Arc::new(config);
+                self.expires_unix_s.store(certificates.expires_unix_s(), Ordering::Relaxed);
+                self.reloads_total.fetch_add(1, Ordering::Relaxed);
+                source.certificates = certificates;
+                Ok(())
+            }
+            Err(error) => {
+                self.refused_total.fetch_add(1, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Returns the configuration with these certificates. `sessions`: configuration whose sessions can
+/// be resumed.
+fn server_config(
+    settings: &Tls,
+    certificates: &Certificates,
+    sessions: Option<&ServerConfig>,
+) -> Result<ServerConfig, TlsError> {
+    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
+    let rejected = |error: rustls::Error| TlsError::rejected(settings, &error);
+    // TLS 1.2 and 1.3 with the suites that rustls considers safe.
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(rejected)?;
+    let builder = match (&certificates.client_roots, &settings.clients) {
+        (Some(roots), ClientCertificates::Optional(path) | ClientCertificates::Required(path)) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), provider);
+            let verifier = match settings.clients {
+                ClientCertificates::Optional(_) => verifier.allow_unauthenticated(),
+                _ => verifier,
+            };
+            let verifier =
+                verifier.build().map_err(|error| TlsError::client_ca(path, &error.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config = builder
+        .with_single_cert(certificates.chain.clone(), certificates.key.clone_key())
+        .map_err(rejected)?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    match sessions {
+        Some(before) => {
+            config.ticketer = Arc::clone(&before.ticketer);
+            config.session_storage = Arc::clone(&before.session_storage);
+        }
+        None => {
+            config.ticketer = ring::Ticketer::new().map_err(rejected)?;
+            config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        }
+    }
+    Ok(config)
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! TLS connections, by the clients that people use: curl and OpenSSL.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use common::{DEADLINE, Server, limits, wait_until};
+use hotrow_server::config::Limits;
+use hotrow_server::config::transport::{ClientCertificates, Tls, Transport};
+use hotrow_server::metrics::CloseCause;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+const LAST: &str = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+/// Exit status of curl: the server's certificate cannot be verified.
+const CURL_UNVERIFIED: i32 = 60;
+
+/// Certificates of one test: an authority, and what it has signed.
+struct Authority {
+    folder: tempfile::TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "test authority");
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Self { folder, issuer }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn ca(&self) -> String {
+        self.path("ca.pem").display().to_string()
+    }
+
+    /// Writes `{name}.pem` and `{name}.key` for a host, valid until `end`.
+    fn sign(&self, name: &str, host: &str, end: SystemTime) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        params.not_after = end.into();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    /// A server with a valid certificate for 127.0.0.1.
+    fn server(&self, limits: Limits, workers: usize) -> Server {
+        self.sign("server", "127.0.0.1", later());
+        self.server_with(limits, workers, ClientCertificates::Ignored, DEADLINE)
+    }
+
+    fn server_with(
+        &self,
+        limits: Limits,
+        workers: usize,
+        clients: ClientCertificates,
+        handshake_timeout: Duration,
+    ) -> Server {
+        let tls =
+            Tls { certificate: self.path("server.pem"), key: self.path("server.key"), clients };
+        let transport = Transport { tls: Some(tls), handshake_timeout, ..Transport::default() };
+        Server::start_over(limits, workers, transport)
+    }
+
+    fn curl(&self, address: SocketAddr, target: &str, arguments: &[&str]) -> Output {
+        Command::new("curl")
+            .args(["-sS", "--max-time", "20", "--cacert", &self.ca()])
+            .args(arguments)
+            .arg(format!("https://{address}{target}"))
+            .output()
+            .unwrap()
+    }
+
+    /// Sends one request with `openssl s_client` and returns what it printed.
+    fn openssl(&self, address: SocketAddr, request: &str, arguments: &[&str]) -> String {
+        let mut client = Command::new("openssl")
+            .args(["s_client", "-connect", &address.to_string(), "-CAfile", &self.ca()])
+            .args(["-verify_return_error", "-ign_eof"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It may have ended already: a refused handshake.
+        let _ = client.stdin.take().unwrap().write_all(request.as_bytes());
+        let output = client.wait_with_output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+}
+
+fn later() -> SystemTime {
+    SystemTime::now() + Duration::from_secs(86_400)
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn requests_bodies_and_large_answers_pass() {
+    let authority = Authority::new();
+    let server = authority.server(limits(), 1);
+    let got = authority.curl(server.address, "/a", &["-w", " %{http_code} %{http_version}"]);
+    assert_eq!(text(&got), "GET /a  200 1.1", "{got:?}");
+    let body = "x".repeat(9_000);
+    let posted = authority.curl(server.address, "/b", &["-d", &body]);
+    assert_eq!(text(&posted), format!("POST /b {body}"));
+    let size = ["-o", "/dev/null", "-w", "%{size_download}"];
+    assert_eq!(text(&authority.curl(server.address, "/big", &size)), (64 << 20).to_string());
+    let many: Vec<String> = (0..100).map(|i| format!("https://{}/{i}", server.address)).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let accepted = server.metrics().accepted.get();
+    let all = text(&authority.curl(server.address, "/last", &many));
+    assert_eq!(all.matches("GET /").count(), 101);
+    assert_eq!(server.metrics().accepted.get(), accepted + 1, "kept alive");
+}
+
+#[test]
+fn certificates_that_do_not_fit_are_refused_by_the_client() {
+    let authority = Authority::new();
+    let server = authority.server(limits(), 1);
+    let port = server.address.port();
+    let resolve = format!("other.test:{port}:127.0.0.1");
+    let other = format!("https://other.test:{port}/a");
+    let wrong = Command::new("curl")
+        .args(["-sS", "--cacert", &authority.ca(), "--resolve", &resolve, &other])
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(CURL_UNVERIFIED), "{wrong:?}");
+    let here = format!("https://{}/a", server.address);
+    let unknown = Command::new("curl").args(["-sS", &here]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(CURL_UNVERIFIED), "{unknown:?}");
+    drop(server);
+    authority.sign("server", "127.0.0.1", SystemTime::now() - Duration::from_secs(3_600));
+    let server = authority.server_with(limits(), 1, ClientCertificates::Ignored, DEADLINE);
+    let expired = authority.curl(server.address, "/a", &[]);
+    assert_eq!(expired.status.code(), Some(CURL_UNVERIFIED), "{expired:?}");
+    assert!(String::from_utf8_lossy(&expired.stderr).contains("expired"), "{expired:?}");
+    drop(server);
+    authority.sign("server", "elsewhere.test", later());
+    let server = authority.server_with(limits(), 1, ClientCertificates::Ignored, DEADLINE);
+    let elsewhere = authority.curl(server.address, "/a", &[]);
+    assert_eq!(elsewhere.status.code(), Some(CURL_UNVERIFIED), "{elsewhere:?}");
+}
+
+#[test]
+fn only_tls_1_2_and_1_3_with_authenticated_encryption_and_forward_secrecy() {
+    let authority = Authority::new();
+    let server = authority.server(limits(), 1);
+    let weak = "DEFAULT@SECLEVEL=0";
+    for (arguments, is_served) in [
+        (&["-tls1_3"][..], true),
+        (&["-tls1_2"], true),
+        (&["-tls1_1", "-cipher", weak], false),
+        (&["-tls1", "-cipher", weak], false),
+        (&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"], true),
+        (&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA256"], false),
+        (&["-tls1_2", "-cipher", "AES128-GCM-SHA256"], false),
+        (&["-tls1_2", "-cipher", "NULL@SECLEVEL=0"], false),
+        (&["-alpn", "http/1.1"], true),
+        (&["-alpn", "ftp"], false),
+    ] {
+        let printed = authority.openssl(server.address, LAST, arguments);
+        assert_eq!(printed.contains("HTTP/1.1 200 OK"), is_served, "{arguments:?}: {printed}");
+        assert!(!printed.contains("unexpected eof"), "{arguments:?}: {printed}");
+    }
+}
+
+#[test]
+fn sessions_are_resumed_on_any_worker() {
+    const WORKERS: usize = 4;
+    let authority = Authority::new();
+    let server = authority.server(limits(), WORKERS);
+    for version in ["-tls1_3", "-tls1_2"] {
+        let session = authority.path("session").display().to_string();
+        let first = authority.openssl(server.address, LAST, &[version, "-sess_out", &session]);
+        assert!(first.contains("New, TLSv1."), "{first}");
+        // All on the worker of the first have a chance of 1 in 4^11.
+        for _ in 0..12 {
+            let again = authority.openssl(server.address, LAST, &[version, "-sess_in", &session]);
+            assert!(again.contains("Reused, TLSv1."), "{version}: {again}");
+            assert!(again.contains("HTTP/1.1 200 OK"), "{version}: {again}");
+        }
+    }
+}
+
+#[test]
+fn client_certificates_are_required_or_optional() {
+    let authority = Authority::new();
+    authority.sign("server", "127.0.0.1", later());
+    authority.sign("client", "client.test", later());
+    let stranger = Authority::new();
+    stranger.sign("client", "client.test", later());
+    let certificate = |authority: &Authority| {
+        let path = |name| authority.path(name).display().to_string();
+        ["--cert".to_owned(), path("client.pem"), "--key".to_owned(), path("client.key")]
+    };
+    let (own, foreign) = (certificate(&authority), certificate(&stranger));
+    let roots = authority.path("ca.pem");
+    for (clients, without) in [
+        (ClientCertificates::Required(roots.clone()), false),
+        (ClientCertificates::Optional(roots), true),
+    ] {
+        let server = authority.server_with(limits(), 1, clients, DEADLINE);
+        for (arguments, is_served) in [(&[][..], without), (&own, true), (&foreign, false)] {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let got = authority.curl(server.address, "/a", &arguments);
+            assert_eq!(text(&got) == "GET /a ", is_served, "{arguments:?}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_does_not_end_harms_nobody() {
+    const HALF_OPEN: usize = 50;
+    let authority = Authority::new();
+    authority.sign("server", "127.0.0.1", later());
+    let limits = Limits { connections: 1_000, ..limits() };
+    let timeout = Duration::from_secs(1);
+    let server = authority.server_with(limits, 1, ClientCertificates::Ignored, timeout);
+    // Nothing; the begin of a record; a record that announces a message of 16 MB.
+    let begins: [&[u8]; 3] =
+        [b"", b"\x16\x03\x01\x02\x00", b"\x16\x03\x01\x00\x04\x01\xff\xff\xff"];
+    let mut open: Vec<_> = (0..HALF_OPEN)
+        .map(|i| {
+            let mut client = server.connect();
+            client.send(begins[i % 2]);
+            client
+        })
+        .collect();
+    assert_eq!(text(&authority.curl(server.address, "/a", &[])), "GET /a ");
+    open.iter_mut().for_each(|client| assert!(client.rest().answers.is_empty()));
+    server.await_closed(CloseCause::HandshakeTimeout, HALF_OPEN as u64);
+    for refused in [begins[2], LAST.as_bytes()] {
+        // An alert, and the end.
+        let mut client = server.connect();
+        client.send(refused);
+        let mut bytes = Vec::new();
+        _ = std::io::Read::read_to_end(&mut client.0, &mut bytes);
+        assert!(bytes.len() < 10, "{bytes:?}");
+    }
+    server.await_closed(CloseCause::Handshake, 2);
+}
+
+#[test]
+fn an_idle_connection_and_a_drain_end_with_a_goodbye() {
+    let authority = Authority::new();
+    let limits = Limits { idle_timeout: Duration::from_millis(200), ..limits() };
+    let server = authority.server(limits, 1);
+    let request = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    let idle = authority.openssl(server.address, request, &[]);
+    assert!(idle.contains("GET /a") && !idle.contains("unexpected eof"), "{idle}");
+    server.await_closed(CloseCause::Idle, 1);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| authority.curl(server.address, "/wait", &["-i"]));
+        wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
+        server.shutdown.drain();
+        server.limiter.open();
+        let answer = text(&waiting.join().unwrap());
+        assert!(answer.contains("connection: close") && answer.ends_with("GET /wait "), "{answer}");
+    });
+    server.join().unwrap();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_reset() {
+    let authority = Authority::new();
+    let limits = Limits { write_timeout: Duration::from_millis(300), ..limits() };
+    let server = authority.server(limits, 1);
+    let mut stuck = Command::new("openssl")
+        .args(["s_client", "-quiet", "-connect", &server.address.to_string()])
+        .stdin(Stdio::piped())
+        // Nobody reads the pipe.
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = stuck.stdin.take().unwrap();
+    input.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    server.await_closed(CloseCause::WriteTimeout, 1);
+    stuck.kill().unwrap();
+    stuck.wait().unwrap();
+}
