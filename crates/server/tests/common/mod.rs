@@ -2,6 +2,8 @@
 // Each test binary uses some of this, and a failing helper fails its test.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub(crate) mod service;
+
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
