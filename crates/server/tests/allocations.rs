@@ -71,12 +71,8 @@ fn allocations(client: &mut Client, request: &str, status: u16, at_once: u64) ->
 #[test]
 fn hits_do_not_allocate() {
     IS_CLIENT.set(true);
+    // One after the other: the count is that of the whole process.
     count_hits(&Running::start(&config()), "without access", "");
-}
-
-#[test]
-fn authenticated_hits_do_not_allocate() {
-    IS_CLIENT.set(true);
     let secret = [7; 32];
     let (mut access, key) = access();
     access.tokens = Some(Tokens {

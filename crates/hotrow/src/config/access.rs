@@ -171,8 +171,8 @@ fn required<T, E: std::fmt::Display>(
 }
 
 fn tokens(mut section: Section<'_>) -> Option<Tokens> {
-    let issuer = list(&mut section, "issuer", "any, with hs256_secret only");
-    let audiences = list(&mut section, "audience", "tokens without aud, with hs256_secret only");
+    let issuer = list(&mut section, "issuer", "none");
+    let audiences = list(&mut section, "audience", "none");
     let file = section.text("jwks_file", "none", "path of a JWKS (RFC 7517) with public keys");
     let secret = section.text("hs256_secret", "none", "32 to 1024 bytes, random");
     let role_claim = section.texts("role_claim", "\"roles\"", "a claim, or a path of claims");

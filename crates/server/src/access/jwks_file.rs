@@ -105,3 +105,62 @@ fn parse(path: &Path, text: &[u8]) -> Result<KeySet, JwksFileError> {
     }
     if parsed.keys.is_empty() { Err(JwksFileError::NoKeys) } else { Ok(parsed.keys) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hotrow_access::key_refresh::RefreshConfig;
+    use hotrow_access::verify::TokenPolicy;
+    use hotrow_testkit::tokens::{SigningKey, jwks};
+
+    use super::super::keys::KeysInForce;
+    use super::*;
+    use crate::config::access::{TokenKeys, Tokens};
+
+    fn tokens(path: &Path) -> TokenAccess {
+        let hour = Duration::from_hours(1);
+        let refresh = RefreshConfig {
+            interval: hour,
+            retry: hour,
+            unknown_key_interval: hour,
+            age_max: hour,
+        };
+        let policy = TokenPolicy {
+            issuer: None,
+            audiences: Vec::new(),
+            leeway_s: 0,
+            role_claim: Vec::new(),
+        };
+        let keys = TokenKeys::File { path: path.to_owned(), refresh };
+        TokenAccess::new(&Tokens { policy, keys }, Nanos::now())
+    }
+
+    #[test]
+    fn only_a_usable_file_changes_the_keys() {
+        let path = std::env::temp_dir().join(format!("hotrow-{}-unit.jwks", std::process::id()));
+        let tokens = tokens(&path);
+        let (mut text, mut keys) = (Vec::new(), KeysInForce::default());
+        let mut read = |content: Option<&str>| {
+            match content {
+                Some(content) => std::fs::write(&path, content).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            let is_good = reread(&tokens, &path, &mut text).is_ok();
+            tokens.update(&mut keys);
+            (is_good, keys.generation, keys.set.len())
+        };
+        let (one, two) = (SigningKey::ed25519("a", 1), SigningKey::ed25519("b", 2));
+        assert_eq!(read(Some("")), (false, 0, 0));
+        assert_eq!(read(Some(&jwks(&[&one]))), (true, 1, 1));
+        assert_eq!(read(Some(&jwks(&[&one]))), (true, 1, 1), "unchanged");
+        let private = SigningKey::secret(&[1; 32]);
+        let large = format!("{{\"keys\":[]}}{}", " ".repeat(JWKS_BYTES_MAX));
+        for broken in ["", "{}", "{\"keys\":[]}", &jwks(&[&one, &private]), &large] {
+            assert_eq!(read(Some(broken)), (false, 1, 1), "{:.60}", broken);
+        }
+        assert_eq!(read(None), (false, 1, 1));
+        assert_eq!(read(Some(&jwks(&[&one, &two]))), (true, 2, 2));
+        let _ = std::fs::remove_file(&path);
+    }
+}
