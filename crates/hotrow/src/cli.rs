@@ -16,6 +16,7 @@ use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
+use crate::key::{KeyArgs, NoRandomness};
 use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
 use crate::load::args::LoadArgs;
@@ -46,6 +47,9 @@ pub enum Command {
     /// Check a configuration file and list every problem in it
     #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
     Check(CheckArgs),
+    /// Make API keys
+    #[command(after_help = "Example:\n  hotrow key new --name billing --role reader")]
+    Key(KeyArgs),
     /// Remove what `watch = "triggers"` added to a database: the change log and its triggers
     #[command(after_help = "Examples:\n  hotrow uninstall-triggers --config hotrow.toml\n  \
         hotrow uninstall-triggers --database shop.db")]
@@ -178,6 +182,9 @@ pub enum Failure {
     /// The triggers could not be removed.
     #[error("{0}")]
     UninstallTriggers(String),
+    /// No key could be made.
+    #[error(transparent)]
+    Key(#[from] NoRandomness),
     /// The load run has no result.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -357,6 +364,7 @@ mod tests {
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
             "hotrow serve --config f --admin [::1]:1",
             "hotrow check --config f",
+            "hotrow key new --name billing --role reader --role audit --json",
             "hotrow uninstall-triggers --database f",
             "hotrow verify --config f --url http://a --url http://b --balancer http://c -d 5m \
              --json --keep-going",
@@ -384,6 +392,8 @@ mod tests {
             ("hotrow serve --demo --demo-writes 0", ErrorKind::ValueValidation),
             ("hotrow serve --demo --demo-writes 1000000", ErrorKind::ValueValidation),
             ("hotrow serve --demo --data localhost", ErrorKind::ValueValidation),
+            ("hotrow key", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+            ("hotrow key new --name Billing", ErrorKind::ValueValidation),
             ("hotrow check", ErrorKind::MissingRequiredArgument),
             ("hotrow uninstall-triggers", ErrorKind::MissingRequiredArgument),
             ("hotrow load", ErrorKind::MissingRequiredArgument),

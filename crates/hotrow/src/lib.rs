@@ -14,6 +14,7 @@ mod doc_sync;
 pub mod doctor;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
+pub mod key;
 pub mod lab;
 pub mod load;
 pub mod log_writer;

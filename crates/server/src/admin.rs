@@ -176,7 +176,8 @@ impl View {
         let current = cache.is_current(now);
         let followed = cache.config().invalidation_mode == InvalidationMode::Feed;
         let breaker = self.breaker_state(now);
-        let ready = current && source.is_ok() && breaker != State::Open;
+        let has_keys = self.shared.access.as_ref().is_none_or(|access| access.is_ready(now));
+        let ready = current && source.is_ok() && breaker != State::Open && has_keys;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = serde_json::json!({
             "ready": status == StatusCode::OK,
@@ -184,6 +185,7 @@ impl View {
             "staleness_ms": followed.then(|| status::millis(cache.staleness(now))),
             "source": if source.is_ok() { "reachable" } else { "unreachable" },
             "breaker": breaker.label(),
+            "token_keys": if has_keys { "usable" } else { "missing or too old" },
         });
         let mut response = plain(status, "application/json", body.to_string());
         if status != StatusCode::OK {

@@ -72,7 +72,7 @@ impl Handler {
                 "a batch has no entity tag that If-Match could name",
             ));
         }
-        let mode = match self.mode(id, request.headers) {
+        let mode = match self.mode(id, request) {
             Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {

@@ -1,5 +1,6 @@
 //! Resolved settings of the server: every value checked, every default applied.
 
+pub mod access;
 pub mod rate;
 pub mod transport;
 
@@ -35,6 +36,8 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Rate limits.
     pub rate: rate::RateLimits,
+    /// Credentials and grants; `None`: every request is allowed.
+    pub access: Option<access::Access>,
     /// What carries data requests besides plain TCP.
     pub transport: transport::Transport,
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
 
+use crate::access::Rights;
 use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;
 
@@ -92,6 +93,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) headers: Fields<'a>,
     /// Its times.
     pub(crate) times: RequestTimes,
+    /// Grants of its sender on the requested collection.
+    pub(crate) rights: Rights,
 }
 
 impl RequestContext<'_> {
@@ -101,6 +104,7 @@ impl RequestContext<'_> {
             connection: Rc::clone(self.connection),
             headers: self.headers.to_buf(),
             times: self.times,
+            rights: self.rights,
         }
     }
 }
@@ -114,13 +118,20 @@ pub(crate) struct PendingRequest {
     pub(crate) headers: FieldsBuf,
     /// See [`RequestContext`].
     pub(crate) times: RequestTimes,
+    /// See [`RequestContext`].
+    pub(crate) rights: Rights,
 }
 
 impl PendingRequest {
     /// Returns its context.
     pub(crate) fn context(&self) -> RequestContext<'_> {
         let headers = self.headers.as_fields();
-        RequestContext { connection: &self.connection, headers, times: self.times }
+        RequestContext {
+            connection: &self.connection,
+            headers,
+            times: self.times,
+            rights: self.rights,
+        }
     }
 }
 

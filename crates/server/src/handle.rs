@@ -11,12 +11,12 @@ use hotrow_admission::byte_budget::AnswerReservation;
 use hotrow_admission::shed::Kind;
 use hotrow_cache::flight::Waiter;
 use hotrow_cache::{Freshness, Lookup, Presence, ReadMode, Record};
-use hotrow_http1::fields::Fields;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use http::{Method, StatusCode};
 
+use crate::access::{Authenticator, Rights};
 use crate::answer::{Answer, Outcome};
 use crate::batch::{self, Ids};
 use crate::body::Body;
@@ -27,7 +27,7 @@ use crate::context::{ConnectionContext, RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
-use crate::metrics::{CacheOutcome, WorkerMetrics};
+use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
 use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
@@ -46,6 +46,8 @@ pub struct Handler {
     pub metrics: Arc<WorkerMetrics>,
     /// Lookup counters of this worker, by collection.
     pub lookups: Arc<WorkerLookups>,
+    /// Check of credentials, if there is one.
+    pub(crate) authenticator: Option<Authenticator>,
     /// Writer of the heads of most answers.
     heads: RecordHeads,
     /// Writer of other header values.
@@ -96,8 +98,16 @@ impl Handler {
     #[must_use]
     pub fn new(shared: Shared, metrics: Arc<WorkerMetrics>, lookups: Arc<WorkerLookups>) -> Self {
         let heads = RecordHeads::new(&shared.collections);
-        let header_writer = HeaderWriter::default();
-        Self { shared, metrics, lookups, heads, header_writer, hits_of_turn: Cell::default() }
+        let authenticator = shared.access.clone().map(Authenticator::new);
+        Self {
+            shared,
+            metrics,
+            lookups,
+            authenticator,
+            heads,
+            header_writer: HeaderWriter::default(),
+            hits_of_turn: Cell::default(),
+        }
     }
 
     fn counted(&self, (answer, outcome): Outcome, since: Nanos) -> Answer {
@@ -136,21 +146,40 @@ impl Step {
 impl Handler {
     fn route(self: &Rc<Self>, request: Request<'_>) -> Step {
         let Request { head, body, connection, now } = request;
-        let context = RequestContext {
+        let mut context = RequestContext {
             connection,
             headers: head.fields(),
             times: RequestTimes::of_arrival(now),
+            rights: Rights::ALL,
+        };
+        // Before the path is looked at: without a credential nothing is revealed, not even which
+        // collections exist.
+        let roles = match self.authenticate(&context) {
+            Ok(roles) => roles,
+            Err(problem) => return Step::problem(&problem),
         };
         // An extension method is none of ours, and costs a copy.
         let method = Method::from_bytes(head.method()).unwrap_or(Method::TRACE);
         let (path, query) = head.path_and_query();
-        match self.shared.collections.router.route(&method, path, query) {
+        let routed = self.shared.collections.router.route(&method, path, query);
+        if let (Some(access), Some(id)) =
+            (&self.shared.access, routed.as_ref().ok().and_then(Route::collection))
+        {
+            match access.rights(id, roles) {
+                Ok(rights) => context.rights = rights,
+                Err(problem) => {
+                    self.metrics.access.count(AccessOutcome::Forbidden);
+                    return Step::problem(&problem);
+                }
+            }
+        }
+        match routed {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Capabilities) => {
                 Step::Now((capabilities(METHODS).into(), CacheOutcome::None))
             }
             Ok(Route::Item(id, text)) => {
-                if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, context.headers) {
+                if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, &context) {
                     return Step::problem(&problem);
                 }
                 let parsed = self.shared.collections.get(id).schema.parse_url(text);
@@ -169,8 +198,7 @@ impl Handler {
             }
             Ok(Route::BatchPost(id)) => {
                 // Before the body takes memory.
-                if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, context.headers)
-                {
+                if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, &context) {
                     return Step::problem(&problem);
                 }
                 if let Some(refusal) = self.limited_by_head(id, &context) {
@@ -191,7 +219,7 @@ impl Handler {
         parsed: Result<Ids, HttpError>,
         request: &RequestContext<'_>,
     ) -> Step {
-        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request.headers) {
+        if let Err(problem) = self.check_shedding_by_head(id, Kind::Batch, request) {
             return Step::problem(&problem);
         }
         let ids = parsed.as_ref().map_or(1, Ids::len);
@@ -205,7 +233,7 @@ impl Handler {
         let id = key.collection();
         let now = request.times.now;
         self.requested(std::slice::from_ref(&key), now);
-        let mode = match self.mode(id, request.headers) {
+        let mode = match self.mode(id, request) {
             Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
@@ -454,17 +482,25 @@ impl Handler {
     pub(crate) fn mode(
         &self,
         id: CollectionId,
-        request_headers: Fields<'_>,
+        request: &RequestContext<'_>,
     ) -> Result<ReadRequirement, HttpError> {
         let collection = self.shared.collections.get(id);
-        if let Some(wanted) = request_headers.get(HOTROW_MIN_POSITION) {
+        if let Some(wanted) = request.headers.get(HOTROW_MIN_POSITION) {
+            if !request.rights.may_require_position {
+                return Err(NO_POSITION_GRANT);
+            }
             return position::wanted(collection, wanted).map(ReadRequirement::AtLeast);
         }
         let new = collection.allow_no_cache
-            && request_headers.get_all("cache-control").any(says_no_cache);
+            && request.rights.may_bypass_cache
+            && request.headers.get_all("cache-control").any(says_no_cache);
         Ok(if new { ReadRequirement::New } else { ReadRequirement::None })
     }
 }
+
+const NO_POSITION_GRANT: HttpError = HttpError::NotGranted(
+    "no role of this credential permits Hotrow-Min-Position (allow_min_position)",
+);
 
 /// Requirement of a request beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,15 +9,18 @@ use bytes::Bytes;
 use hotrow_cache::LookupError;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::KeyError;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
+use crate::access::Denial;
 use crate::admission::rate::TooMany;
 use crate::admission::shed::{self, ConnectionDisposition};
 use crate::body::Body;
 
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Reason for which a request gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,15 @@ pub(crate) enum HttpError {
     /// The request is not permitted. The text is sent in full and contains only what the client
     /// itself sent.
     Forbidden(String),
+    /// The request has no credential, or one that is refused.
+    Unauthorized(Denial),
+    /// The credential is good, and its roles lack a grant.
+    NotGranted(&'static str),
+    /// The client sent too many refused credentials and has to wait for a number of seconds.
+    TooManyFailures {
+        /// At least 1.
+        retry_after_s: u64,
+    },
     /// Only these methods are allowed.
     Method(&'static str),
     /// The body is larger than `limits.body_bytes`.
@@ -84,7 +96,8 @@ impl HttpError {
                 StatusCode::BAD_REQUEST
             }
             Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Forbidden(_) | Self::NotGranted(_) => StatusCode::FORBIDDEN,
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTooLarge(_) | Self::AnswerTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NoBodyRoom | Self::Overloaded(_) | Self::Unavailable(_) => {
@@ -93,7 +106,9 @@ impl HttpError {
             Self::CircuitOpen { .. } | Self::Shed(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreadable => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyRequests(_) | Self::TooManyFailures { .. } => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
         }
     }
 
@@ -106,7 +121,8 @@ impl HttpError {
             Self::BadHeader(_) => "Bad header",
             Self::BadBody(_) => "Bad body",
             Self::PreconditionFailed(_) => "Precondition failed",
-            Self::Forbidden(_) => "Forbidden",
+            Self::Forbidden(_) | Self::NotGranted(_) => "Forbidden",
+            Self::Unauthorized(_) => "Unauthorized",
             Self::Method(_) => "Method not allowed",
             Self::BodyTooLarge(_) => "Body too large",
             Self::AnswerTooLarge { .. } => "Answer too large",
@@ -115,7 +131,7 @@ impl HttpError {
             Self::Unavailable(_) => "Not available",
             Self::Timeout(_) => "Timed out",
             Self::Unreadable => "Record not representable",
-            Self::TooManyRequests(_) => "Too many requests",
+            Self::TooManyRequests(_) | Self::TooManyFailures { .. } => "Too many requests",
             Self::CircuitOpen { .. } => "Not available",
             Self::Shed(_) => "Overloaded",
         }
@@ -134,6 +150,7 @@ impl HttpError {
             Self::BadHeader(detail)
             | Self::BadBody(detail)
             | Self::PreconditionFailed(detail)
+            | Self::NotGranted(detail)
             | Self::Overloaded(detail)
             | Self::Unavailable(detail)
             | Self::Timeout(detail) => (*detail).into(),
@@ -154,6 +171,10 @@ impl HttpError {
             Self::BodyTooLarge(max) => format!("a body may have at most {max} bytes"),
             Self::Unreadable => "the record exists but cannot be converted to JSON".into(),
             Self::TooManyRequests(why) => why.detail.clone(),
+            Self::Unauthorized(denial) => denial.to_string(),
+            Self::TooManyFailures { .. } => {
+                "this client sent too many credentials that were refused; see Retry-After".into()
+            }
             Self::CircuitOpen { .. } => {
                 "the database failed too often recently, and reads are paused; see \
                  Retry-After"
@@ -187,6 +208,16 @@ impl HttpError {
             // connection closes, and the client should know.
             Self::BadBody(_) | Self::BodyTooLarge(_) | Self::NoBodyRoom => {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Self::Unauthorized(denial) => {
+                response.headers_mut().insert(WWW_AUTHENTICATE, denial.challenge());
+                response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+            }
+            Self::NotGranted(_) => {
+                response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+            }
+            Self::TooManyFailures { retry_after_s } => {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after_s));
             }
             _ => {}
         }

@@ -2,13 +2,14 @@
 //!
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
-//! [`context`] (from socket to request), `route`, [`handle`], `batch`, `position` (from request to
-//! answer), `read` (to the database and back), `precondition`, `answer`, `record_answer`,
-//! `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of
-//! them), [`sink`] (delivery of the feed), [`admin`], [`metrics`].
+//! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
+//! `position` (from request to answer), `read` (to the database and back), `precondition`,
+//! `answer`, `record_answer`, `respond`, `header_writer`, `http_error`, `body` (the answer),
+//! [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`], [`metrics`].
 
 mod accept_budget;
 mod acceptor;
+mod access;
 pub mod admin;
 mod admission;
 mod answer;

@@ -1,9 +1,12 @@
 //! Metrics of the HTTP side. Each worker writes its own [`WorkerMetrics`] with plain stores; a
 //! scrape adds them up.
 
+mod access;
 mod exposition;
 mod ids;
 
+pub(crate) use self::access::expose as expose_access;
+pub use self::access::{AccessCounts, AccessOutcome};
 pub use self::exposition::{Exposition, Labels, Number, Scale};
 pub use self::ids::DistinctIds;
 
@@ -65,11 +68,12 @@ impl CacheOutcome {
 }
 
 /// Statuses counted separately; others are counted together.
-const STATUSES: [(u16, &str); 14] = [
+const STATUSES: [(u16, &str); 15] = [
     (200, "200"),
     (304, "304"),
     (400, "400"),
     (401, "401"),
+    (403, "403"),
     (404, "404"),
     (405, "405"),
     (408, "408"),
@@ -160,6 +164,8 @@ pub struct WorkerMetrics {
     pub accept_errors: Counter,
     closed: [Counter; CLOSE_CAUSES.len()],
     refused: [Counter; LIMITS.len()],
+    /// Checks of credentials.
+    pub access: AccessCounts,
     /// Requests refused under load.
     pub shed: ShedCounts,
     /// Lateness of the worker's event loop.

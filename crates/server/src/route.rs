@@ -26,6 +26,16 @@ pub(crate) enum Route<'a> {
     Capabilities,
 }
 
+impl Route<'_> {
+    /// Returns the collection that it names.
+    pub(crate) fn collection(&self) -> Option<CollectionId> {
+        match self {
+            Self::Item(id, _) | Self::BatchGet(id, _) | Self::BatchPost(id) => Some(*id),
+            Self::Capabilities => None,
+        }
+    }
+}
+
 /// Routes a target without a path: `OPTIONS *`, and CONNECT, which this server does not support.
 ///
 /// # Errors

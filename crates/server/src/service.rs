@@ -12,8 +12,10 @@ use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 
+use crate::access::jwks_file;
 use crate::admin::{Admin, View};
 use crate::admission::pressure::{self, Watched};
+use crate::config::access::TokenKeys;
 use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
@@ -138,7 +140,12 @@ impl Service {
         };
         let supervisor = &self.process.supervisor;
         let helpers =
-            start_background_threads(shared, (workers.metrics(), tls), shutdown, supervisor);
+            start_background_threads(shared, (workers.metrics(), tls), shutdown, supervisor)
+                .and_then(|mut helpers| {
+                    let reader = start_key_reader(config, shared, shutdown, supervisor);
+                    helpers.extend(reader.inspect_err(|_| shutdown.now())?);
+                    Ok(helpers)
+                });
         let helpers = match helpers {
             Ok(helpers) => helpers,
             Err(source) => {
@@ -153,6 +160,23 @@ impl Service {
         helpers.into_iter().for_each(|thread| _ = thread.join());
         admin_shutdown.drain();
         result.and(admin.join())
+    }
+}
+
+/// Starts the thread that keeps the keys of tokens current, if they come from a file.
+fn start_key_reader(
+    config: &Config,
+    shared: &Shared,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<Option<BackgroundThread>> {
+    let tokens = shared.access.as_ref().and_then(|access| access.tokens());
+    let configured = config.access.as_ref().and_then(|access| access.tokens.as_ref());
+    match (tokens, configured.map(|tokens| &tokens.keys)) {
+        (Some(tokens), Some(TokenKeys::File { path, .. })) => {
+            jwks_file::start(tokens.clone(), path.clone(), shutdown, supervisor).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 

@@ -9,6 +9,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, Source};
 use http::header::InvalidHeaderValue;
 
+use crate::access::Access;
 use crate::admission::Admission;
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::ConcurrencyLimiter;
@@ -38,6 +39,8 @@ pub struct Shared {
     pub(crate) feed_progress: Arc<FeedProgress>,
     /// Changed hot records that wait to be read again.
     pub(crate) refresh: Arc<Refresh>,
+    /// Credentials and grants; `None`: every request is allowed.
+    pub(crate) access: Option<Arc<Access>>,
     /// Protection against too many requests.
     pub(crate) admission: Arc<Admission>,
     /// Memory of answers, bodies and rows.
@@ -88,6 +91,10 @@ impl Shared {
                 budgets: Arc::clone(&budgets),
             }),
             feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
+            access: config
+                .access
+                .as_ref()
+                .map(|access| Arc::new(Access::new(access, collections.count(), Nanos::now()))),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(Admission {
                 rate,

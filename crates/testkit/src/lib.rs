@@ -20,3 +20,4 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod standin;
+pub mod tokens;

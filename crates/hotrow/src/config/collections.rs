@@ -47,6 +47,7 @@ pub(super) fn collections(
     mut section: Section<'_>,
     defaults: &Ttl,
     source_traits: &SourceTraits<'_>,
+    requires_private: bool,
 ) -> Collections {
     let mut all = Collections::default();
     let tables = section.sections();
@@ -65,7 +66,7 @@ pub(super) fn collections(
         section.refuse_whole(&rule);
     }
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        collection(name, table, defaults, source_traits, &mut all);
+        collection(name, table, defaults, source_traits, requires_private, &mut all);
     }
     all
 }
@@ -75,6 +76,7 @@ fn collection(
     mut section: Section<'_>,
     defaults: &Ttl,
     source_traits: &SourceTraits<'_>,
+    requires_private: bool,
     all: &mut Collections,
 ) {
     if !name_is_valid(&name) {
@@ -109,7 +111,7 @@ fn collection(
             TTL,
         ),
     });
-    let cache_control = cache_control(&mut section);
+    let cache_control = cache_control(&mut section, requires_private);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
     let priority = section.choice(
@@ -250,12 +252,16 @@ fn check_identifiers(section: &Section<'_>, name: &str, list: &[String]) {
 
 /// Reads a header value (RFC 9110, section 5.5): visible ASCII and inner blanks, so that nothing
 /// can end the line.
-fn cache_control(section: &mut Section<'_>) -> String {
+///
+/// With `[access]`, no shared cache may keep an answer: it would give it to clients without the
+/// grant.
+fn cache_control(section: &mut Section<'_>, requires_private: bool) -> String {
     const DEFAULT: &str = "no-cache";
+    const PRIVATE_DEFAULT: &str = "private, no-cache";
     let Some(text) =
         section.text("cache_control", "\"no-cache\"", "a header value of 1 to 256 characters")
     else {
-        return DEFAULT.to_owned();
+        return if requires_private { PRIVATE_DEFAULT } else { DEFAULT }.to_owned();
     };
     let value = text.value;
     let plain = value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
@@ -266,6 +272,19 @@ fn cache_control(section: &mut Section<'_>) -> String {
             format!(
                 "must be a header value of 1 to {CACHE_CONTROL_BYTES_MAX} visible ASCII characters \
                  without blanks at its ends, not {}",
+                text.shown
+            ),
+        );
+    }
+    let keeps_private = value.split(',').map(str::trim).any(|directive| {
+        directive.eq_ignore_ascii_case("private") || directive.eq_ignore_ascii_case("no-store")
+    });
+    if requires_private && !keeps_private {
+        section.refuse(
+            "cache_control",
+            format!(
+                "must contain private or no-store with [access], or proxies could give answers to \
+                 clients without the grant, not {}",
                 text.shown
             ),
         );

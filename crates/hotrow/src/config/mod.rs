@@ -7,6 +7,7 @@
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
 
+mod access;
 mod admin;
 mod collections;
 mod expand;
@@ -173,7 +174,7 @@ pub fn parse(
 /// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any]\n[limits.rate.any]";
+    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any]\n[access.keys.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is read anyway.

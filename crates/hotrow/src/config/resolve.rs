@@ -33,6 +33,9 @@ pub(super) fn resolve<'a>(
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
+    let access_section = root.section("access");
+    let requires_private = access_section.is_present();
+    let access = super::access::access(access_section, &names_of_collections(table));
     let (source_name, section) = super::source::named_section(&mut root);
     let source = source(section, limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
@@ -40,12 +43,24 @@ pub(super) fn resolve<'a>(
         root.section("collections"),
         &cache_section.ttl,
         &source.source_traits(&source_name),
+        requires_private,
     );
     let log = log(root.section("log"));
     root.finish();
 
+    let is_admin_open = !admin.ip().is_loopback() && admin_access.token.is_none();
+    if requires_private && is_admin_open {
+        ctx.refuse(
+            "admin.token".to_owned(),
+            None,
+            format!(
+                "is required with [access] where the admin address, {admin}, is reachable from \
+                 other machines; set a token or listen on 127.0.0.1"
+            ),
+        );
+    }
     let mut warnings = Vec::new();
-    if !admin.ip().is_loopback() && admin_access.token.is_none() {
+    if is_admin_open {
         warnings.push(format!(
             "the admin address {admin} is reachable from other machines and admin.token is not \
              set: any client there can purge the cache; set a token or listen on 127.0.0.1"
@@ -72,6 +87,7 @@ pub(super) fn resolve<'a>(
         concurrency: shared.concurrency,
         collections: collections.server,
         rate,
+        access,
         transport,
     };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;

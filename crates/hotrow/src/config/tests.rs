@@ -218,6 +218,10 @@ fn secrets_are_never_repeated() {
         "[admin]\ntoken = 'hunter2'",
         "[admin]\ntoken = 'hunter2 hunter2 hunter2'",
         "[admin]\ntoken = '$hunter2'",
+        "[access.jwt]\nhs256_secret = 'hunter2'",
+        "[access.jwt]\nhs256_secret = '$hunter2'",
+        "[access.keys.a]\nsha256 = 'hrk_hunter2'",
+        "[access.keys.a]\nsha256 = '$hunter2'",
     ] {
         let e = parse_text(text).expect_err(text).to_string();
         assert!(!e.contains("hunter2"), "{e}");
@@ -244,6 +248,50 @@ fn a_file_that_cannot_be_read_is_named() {
     std::fs::write(&binary, vec![b'#'; FILE_BYTES_MAX as usize + 1]).expect("writable");
     let e = load(&binary, &Overrides::default()).expect_err("large").to_string();
     assert!(e.contains("is larger than 4MiB"), "{e}");
+}
+
+/// Lines that make any further line of `[access]` valid.
+const ACCESS: &str = "access.roles.r.collections = '*'\naccess.anonymous_role = 'r'\n";
+const ACCESS_WITH_TOKENS: &str = "access.roles.r.collections = '*'\naccess.jwt.issuer = 'i'\n\
+    access.jwt.audience = 'a'\naccess.jwt.jwks_file = 'f'\n";
+
+#[test]
+fn access_is_resolved() {
+    use hotrow_access::grant::{Roles, Scope};
+    use hotrow_server::config::access::TokenKeys;
+
+    let key = hotrow_access::key::NewKey::new([7; 8], &[7; 32]);
+    let text = format!(
+        "{GOOD}[collections.prices]\ncache_control = 'no-store'\n\
+         [access.roles.reader]\ncollections = ['products']\nclaim_values = ['a', 'b']\n\
+         [access.roles.audit]\ncollections = '*'\nallow_no_cache = true\n\
+         [access.keys.billing]\nid = '{}'\nsha256 = '{}'\nroles = ['reader', 'audit']\n\
+         [access.jwt]\nissuer = 'i'\naudience = ['x', 'y']\njwks_file = 'keys.json'\n\
+         role_claim = ['realm_access', 'roles']\nleeway = '5s'\n",
+        key.id, key.hash
+    );
+    let server = parse_text(&text).expect("valid").server;
+    let access = server.access.expect("access");
+    // Roles and collections are numbered in the order of their names.
+    let [audit, reader] = &access.roles[..] else { panic!("{:?}", access.roles) };
+    assert_eq!((&audit.collections, audit.no_cache), (&Scope::All, true));
+    let names: Vec<&str> = server.collections.iter().map(|c| c.name.as_str()).collect();
+    let Scope::Listed(ids) = &reader.collections else { panic!("{reader:?}") };
+    assert_eq!(names[usize::from(ids[0].0)], "products");
+    assert_eq!(reader.claim_values, ["a", "b"]);
+    assert_eq!(audit.claim_values, ["audit"]);
+    assert_eq!(access.keys[0].roles, Roles::single(0).union(Roles::single(1)));
+    assert!(access.anonymous.is_empty());
+    let tokens = access.tokens.expect("tokens");
+    assert_eq!((tokens.policy.leeway_s, tokens.policy.role_claim.len()), (5, 2));
+    assert!(matches!(tokens.keys, TokenKeys::File { .. }));
+    let cache_control = |name: &str| {
+        let found = server.collections.iter().find(|collection| collection.name == name);
+        found.map(|collection| collection.cache_control.as_str())
+    };
+    assert_eq!(cache_control("products"), Some("private, no-cache"));
+    assert_eq!(cache_control("prices"), Some("no-store"));
+    assert!(parse_text(GOOD).expect("valid").server.access.is_none());
 }
 
 #[test]
@@ -273,8 +321,13 @@ fn known_keys_are_listed_once_and_accept_their_default() {
         }
         let outcomes =
             ["sqlite:x", "postgres://u@h/db", "mysql://u@h/db", "mongodb://h/db"].map(|url| {
+                let base = match key.path.strip_prefix("access.") {
+                    Some(rest) if rest.starts_with("jwt.") => ACCESS_WITH_TOKENS,
+                    Some(_) => ACCESS,
+                    None => "",
+                };
                 let text = format!(
-                    "{} = {}\nsource.url = '{url}'\n[collections.a]\n",
+                    "{base}{} = {}\nsource.url = '{url}'\n[collections.a]\n",
                     key.path, key.default
                 );
                 parse_text(&text).map_err(|e| e.to_string())
@@ -295,6 +348,10 @@ fn nearly_a_configuration() -> impl Strategy<Value = String> {
         "listen",
         "limits",
         "limits.shed",
+        "access",
+        "access.roles.a",
+        "access.keys.a",
+        "access.jwt",
         "source",
         "cache",
         "collections.a",

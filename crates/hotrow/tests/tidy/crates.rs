@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("supervisor", &["measure"]),
     ("admission", &["measure"]),
+    ("access", &["measure", "types"]),
     ("cache", &["admission", "measure", "types"]),
     ("source", &["admission", "measure", "supervisor", "types"]),
     ("source-mongodb", ENGINE),
@@ -19,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("source-postgres", ENGINE),
     ("source-sqlite", ENGINE),
     ("http1", &[]),
-    ("server", &["admission", "cache", "http1", "measure", "source", "supervisor", "types"]),
+    (
+        "server",
+        &["access", "admission", "cache", "http1", "measure", "source", "supervisor", "types"],
+    ),
     ("load", &["measure"]),
     ("diagnose", &["measure"]),
     ("report", &["measure"]),
@@ -46,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "hotrow",
         &[
+            "access",
             "activity",
             "admission",
             "cache",

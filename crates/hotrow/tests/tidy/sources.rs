@@ -45,8 +45,10 @@ const IMPURE_WORDS: &[&str] = &[
 
 pub(crate) fn pure_cache(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (path, code) in
-        tree.production().iter().filter(|(path, _)| path.starts_with("crates/cache/"))
+    for (path, code) in tree
+        .production()
+        .iter()
+        .filter(|(path, _)| path.starts_with("crates/cache/") || path.starts_with("crates/access/"))
     {
         let mut text = code.clone();
         let mut paths = Vec::new();

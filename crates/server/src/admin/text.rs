@@ -79,6 +79,7 @@ impl View {
         self.expose_gate(&mut out);
         self.expose_feed(now, &mut out);
         self.shared.admission.rate.expose(&mut out);
+        metrics::expose_access(&self.workers, &mut out);
         self.expose_overload(now, &mut out);
         self.expose_budgets(&mut out);
         self.expose_certificates(&mut out);

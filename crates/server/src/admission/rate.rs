@@ -143,6 +143,11 @@ impl RateLimits {
         }
     }
 
+    /// Returns the client behind a request, as a key.
+    pub(crate) fn client_key(&self, request: &RequestContext<'_>) -> [u8; 17] {
+        self.clients.key(request.connection.peer, request.headers)
+    }
+
     /// Returns whether there are no rules.
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
@@ -281,7 +286,7 @@ fn of_header(keyed: &Keyed, name: &str, headers: HeaderFields<'_>) -> KeyHash {
 }
 
 /// Returns a secret random seed, from the source that seeds the standard library's hash maps.
-fn seed() -> [u64; 2] {
+pub(crate) fn seed() -> [u64; 2] {
     [RandomState::new().hash_one(0_u8), RandomState::new().hash_one(1_u8)]
 }
 

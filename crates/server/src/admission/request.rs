@@ -43,22 +43,19 @@ impl Handler {
         &self,
         id: CollectionId,
         memory: Kind,
-        request_headers: Fields<'_>,
+        request: &RequestContext<'_>,
     ) -> Result<(), HttpError> {
         match self.shared.admission.load_shedder.load() {
             None => Ok(()),
-            Some(load) => self.check_load(
-                load,
-                id,
-                self.kind_by_head(id, memory, request_headers),
-                request_headers,
-            ),
+            Some(load) => {
+                self.check_load(load, id, self.kind_by_head(id, memory, request), request.headers)
+            }
         }
     }
 
     #[cold]
-    fn kind_by_head(&self, id: CollectionId, memory: Kind, request_headers: Fields<'_>) -> Kind {
-        match self.mode(id, request_headers) {
+    fn kind_by_head(&self, id: CollectionId, memory: Kind, request: &RequestContext<'_>) -> Kind {
+        match self.mode(id, request) {
             Ok(ReadRequirement::New) => Kind::Bypass,
             // Memory may hold a single record that proves to be new enough.
             Ok(ReadRequirement::AtLeast(_)) if memory == Kind::Batch => Kind::Bypass,
@@ -137,7 +134,9 @@ mod tests {
     use hotrow_http1::fields::FieldsBuf;
 
     use super::*;
+    use crate::access::Rights;
     use crate::admission::shed::ConnectionDisposition;
+    use crate::context::RequestTimes;
     use crate::fuzzing::new_shared;
     use crate::lookups::WorkerLookups;
     use crate::metrics::WorkerMetrics;
@@ -173,15 +172,23 @@ mod tests {
         let plain = FieldsBuf::default();
         let id = CollectionId(0);
         let no_cache = FieldsBuf::from_iter([("cache-control", "no-cache")]);
-        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, no_cache.as_fields()), Ok(()));
+        let connection = crate::context::tests::connection();
+        let request = |headers| RequestContext {
+            connection: &connection,
+            headers,
+            times: RequestTimes::of_arrival(NOW),
+            rights: Rights::ALL,
+        };
+        let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));
         handler
             .shared
             .admission
             .load_shedder
             .set(Load { delay: Level::Normal, room: Level::Elevated }, Default::default());
-        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, plain.as_fields()), Ok(()));
+        assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &plain), Ok(()));
         assert_eq!(
-            handler.check_shedding_by_head(id, Kind::Hit, no_cache.as_fields()),
+            handler.check_shedding_by_head(id, Kind::Hit, &no_cache),
             Err(HttpError::Shed(ConnectionDisposition::KeepAlive))
         );
     }

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 pub(crate) mod frames;
+pub(crate) mod service;
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -115,6 +116,7 @@ impl Server {
             shed: None,
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
+            access: None,
             transport,
         };
         let limiter = ConcurrencyLimiter {

@@ -1,0 +1,206 @@
+//! Grants: what the holder of a role may read.
+//!
+//! A credential stands for a set of roles, which is one 64-bit number; a collection holds for each
+//! right the set of roles that have it. A check is one `and`, whatever the number of roles.
+
+use hotrow_types::key::CollectionId;
+
+/// Most roles of one service: they are bits of one number.
+pub const ROLES_MAX: usize = 64;
+
+/// A set of roles, by their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles(u64);
+
+/// A role as configured.
+#[derive(Clone, Debug)]
+pub struct Role {
+    /// Values of the token's role claim that stand for it.
+    pub claim_values: Vec<String>,
+    /// Collections whose records it may read.
+    pub collections: Scope,
+    /// Whether `Cache-Control: no-cache` is honoured where the collection allows it.
+    pub no_cache: bool,
+    /// Whether `Hotrow-Min-Position` is honoured where the collection allows it.
+    pub min_position: bool,
+}
+
+/// Collections of a role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All.
+    All,
+    /// These.
+    Listed(Vec<CollectionId>),
+}
+
+/// Roles with rights on one collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectionGrants {
+    read: Roles,
+    no_cache: Roles,
+    min_position: Roles,
+}
+
+/// Grants of all roles, by collection. Immutable.
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    collections: Box<[CollectionGrants]>,
+    /// Values of the role claim with their roles, in the order of the values.
+    claim_values: Box<[(String, Roles)]>,
+}
+
+/// More roles than [`ROLES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there may be at most {ROLES_MAX} roles, not {0}")]
+pub struct TooManyRoles(pub usize);
+
+impl Roles {
+    /// Returns the set of one role. A number of [`ROLES_MAX`] or more is no role.
+    #[must_use]
+    pub fn single(number: usize) -> Self {
+        u32::try_from(number).ok().and_then(|bit| 1_u64.checked_shl(bit)).map_or(Self(0), Self)
+    }
+
+    /// Returns the roles of both sets.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns whether the sets have a role in common.
+    #[inline]
+    #[must_use]
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl CollectionGrants {
+    /// Returns whether one of the roles may read records.
+    #[inline]
+    #[must_use]
+    pub fn may_read(&self, roles: Roles) -> bool {
+        self.read.intersects(roles)
+    }
+
+    /// Returns whether one of the roles may read and request a record past the cache.
+    #[inline]
+    #[must_use]
+    pub fn may_bypass_cache(&self, roles: Roles) -> bool {
+        self.no_cache.intersects(roles)
+    }
+
+    /// Returns whether one of the roles may read and name a least position.
+    #[inline]
+    #[must_use]
+    pub fn may_require_position(&self, roles: Roles) -> bool {
+        self.min_position.intersects(roles)
+    }
+}
+
+impl Grants {
+    /// Resolves roles, numbered in their order, for collections `0..collections`. Other collections
+    /// in a role's scope are ignored.
+    ///
+    /// # Errors
+    /// [`TooManyRoles`]
+    pub fn new(roles: &[Role], collections: usize) -> Result<Self, TooManyRoles> {
+        if roles.len() > ROLES_MAX {
+            return Err(TooManyRoles(roles.len()));
+        }
+        let mut granted = vec![CollectionGrants::default(); collections];
+        let mut claim_values: Vec<(String, Roles)> = Vec::new();
+        for (number, role) in roles.iter().enumerate() {
+            let one = Roles::single(number);
+            for (index, grants) in granted.iter_mut().enumerate() {
+                let is_in_scope = match &role.collections {
+                    Scope::All => true,
+                    Scope::Listed(ids) => ids.iter().any(|id| usize::from(id.0) == index),
+                };
+                if is_in_scope {
+                    grants.read = grants.read.union(one);
+                    let add = |to: Roles, has: bool| if has { to.union(one) } else { to };
+                    grants.no_cache = add(grants.no_cache, role.no_cache);
+                    grants.min_position = add(grants.min_position, role.min_position);
+                }
+            }
+            for value in &role.claim_values {
+                match claim_values.iter_mut().find(|(known, _)| known == value) {
+                    Some((_, roles)) => *roles = roles.union(one),
+                    None => claim_values.push((value.clone(), one)),
+                }
+            }
+        }
+        claim_values.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Self {
+            collections: granted.into_boxed_slice(),
+            claim_values: claim_values.into_boxed_slice(),
+        })
+    }
+
+    /// Returns the grants on a collection; of an unknown one, none.
+    #[inline]
+    #[must_use]
+    pub fn on(&self, CollectionId(id): CollectionId) -> CollectionGrants {
+        self.collections.get(usize::from(id)).copied().unwrap_or_default()
+    }
+
+    /// Returns the roles that a value of the role claim stands for.
+    #[must_use]
+    pub fn roles_of(&self, claim_value: &str) -> Roles {
+        let found =
+            self.claim_values.binary_search_by(|(value, _)| value.as_str().cmp(claim_value));
+        found.ok().and_then(|at| self.claim_values.get(at)).map_or(Roles(0), |(_, roles)| *roles)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn role(values: &[&str], collections: Scope, no_cache: bool, min_position: bool) -> Role {
+        let claim_values = values.iter().map(|value| (*value).to_owned()).collect();
+        Role { claim_values, collections, no_cache, min_position }
+    }
+
+    #[test]
+    fn a_role_grants_what_it_lists() {
+        let roles = [
+            role(&["shop"], Scope::Listed(vec![CollectionId(0)]), false, false),
+            role(&["internal", "shop"], Scope::Listed(vec![CollectionId(1)]), true, false),
+            role(&["audit"], Scope::All, false, true),
+        ];
+        let grants = Grants::new(&roles, 2).expect("three roles");
+        let (shop, internal, audit) = (Roles::single(0), Roles::single(1), Roles::single(2));
+        let (first, second) = (grants.on(CollectionId(0)), grants.on(CollectionId(1)));
+        assert!(first.may_read(shop) && !first.may_read(internal) && first.may_read(audit));
+        assert!(!second.may_read(shop) && second.may_read(internal) && second.may_read(audit));
+        assert!(!first.may_bypass_cache(shop.union(internal)), "not on this collection");
+        assert!(second.may_bypass_cache(shop.union(internal)));
+        assert!(!second.may_require_position(internal) && second.may_require_position(audit));
+        assert!(!first.may_read(Roles::default()) && !second.may_read(Roles::default()));
+        assert!(!grants.on(CollectionId(2)).may_read(audit), "no such collection");
+        assert_eq!(grants.roles_of("shop"), shop.union(internal));
+        assert_eq!(grants.roles_of("audit"), audit);
+        for unknown in ["", "Shop", "sho", "shop "] {
+            assert!(grants.roles_of(unknown).is_empty(), "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn there_are_at_most_64_roles() {
+        let one = role(&["a"], Scope::All, false, false);
+        let grants = Grants::new(&vec![one.clone(); ROLES_MAX], 1).expect("64 roles");
+        assert!(grants.on(CollectionId(0)).may_read(Roles::single(63)));
+        assert!(Roles::single(64).is_empty());
+        let error = Grants::new(&vec![one; ROLES_MAX + 1], 1).map(|_| ());
+        assert_eq!(error, Err(TooManyRoles(65)));
+    }
+}

@@ -1,0 +1,24 @@
+//! Decisions of access: who sends a request, and what it may read.
+//!
+//! | module | question |
+//! |---|---|
+//! | [`key`] | Is this API key one of the configured keys? |
+//! | [`jwks`], [`verify`] | Has a known key signed this token, and is the token meant for this service now? |
+//! | [`token_cache`] | Was this token verified before? |
+//! | [`key_refresh`] | When are the issuer's keys fetched, and when are they too old? |
+//! | [`grant`] | What may the holder of these roles read? |
+//!
+//! A *credential* is an API key or a JSON Web Token (JWT, RFC 7519). It stands for a set of
+//! *roles*, and a role for grants. Nothing here does I/O, reads a clock or draws random numbers.
+//! No error and no `Debug` output contains a secret.
+
+pub mod grant;
+pub mod json;
+pub mod jwks;
+pub mod jwt;
+pub mod key;
+pub mod key_refresh;
+pub mod token_cache;
+#[cfg(test)]
+mod vectors;
+pub mod verify;

@@ -1,0 +1,166 @@
+//! Keys of tokens from a file: read at the start, and again at an interval or when a token names an
+//! unknown key. A file that cannot be used leaves the earlier keys in force until they are too old.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hotrow_access::jwks::{JWKS_BYTES_MAX, JwksError, KeySet};
+use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_supervisor::{self as supervisor, Supervisor};
+
+use super::keys::TokenAccess;
+
+/// Reason for which a file has no keys to use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JwksFileError {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Read(#[from] io::Error),
+    /// It is no JWKS.
+    #[error(transparent)]
+    Jwks(#[from] JwksError),
+    /// No key of it can be used.
+    #[error("has no key that can be used: RSA from 2,048 bits, EC on P-256, or Ed25519")]
+    NoKeys,
+}
+
+/// Starts the thread that reads the file until everything must end.
+pub(crate) fn start(
+    tokens: Arc<TokenAccess>,
+    path: PathBuf,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<JoinHandle<Option<()>>> {
+    let ending = shutdown.clone();
+    let shutdown = shutdown.clone();
+    supervisor.spawn(
+        "jwks",
+        move || ending.is_ending(),
+        || (),
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                tokio::select! {
+                    () = shutdown.ending() => {}
+                    never = keep_current(&tokens, &path) => match never {},
+                }
+            });
+            Ok(())
+        },
+    )
+}
+
+async fn keep_current(tokens: &TokenAccess, path: &Path) -> Infallible {
+    let mut in_force = Vec::new();
+    loop {
+        tokens.due().await;
+        supervisor::turn();
+        let read = reread(tokens, path, &mut in_force);
+        if let Err(error) = &read {
+            tracing::warn!(
+                path = %path.display(),
+                %error,
+                "the keys of tokens were not read; earlier ones are used until access.jwt.\
+                 jwks_max_age"
+            );
+        }
+        tokens.was_read(read.is_ok(), Nanos::now(), 1.0);
+    }
+}
+
+/// Reads the file and puts its keys in force if they are not those of `in_force`, its last text.
+fn reread(tokens: &TokenAccess, path: &Path, in_force: &mut Vec<u8>) -> Result<(), JwksFileError> {
+    let text = read(path)?;
+    let now = Nanos::now();
+    if text == *in_force {
+        tokens.confirm(now);
+        return Ok(());
+    }
+    let keys = parse(path, &text)?;
+    let count = keys.len();
+    tokens.replace(Arc::new(keys), now);
+    *in_force = text;
+    tracing::info!(path = %path.display(), keys = count, "the keys of tokens are in force");
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, JwksFileError> {
+    let mut text = Vec::new();
+    // One byte more shows that the file is too large.
+    File::open(path)?.take(JWKS_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn parse(path: &Path, text: &[u8]) -> Result<KeySet, JwksFileError> {
+    let parsed = KeySet::from_jwks(text)?;
+    for skipped in &parsed.skipped {
+        let (index, kid) = (skipped.index, skipped.kid.as_deref().unwrap_or("none"));
+        let why = skipped.why;
+        tracing::warn!(path = %path.display(), index, kid, why, "a key of the JWKS is not used");
+    }
+    if parsed.keys.is_empty() { Err(JwksFileError::NoKeys) } else { Ok(parsed.keys) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hotrow_access::key_refresh::RefreshConfig;
+    use hotrow_access::verify::TokenPolicy;
+    use hotrow_testkit::tokens::{SigningKey, jwks};
+
+    use super::super::keys::KeysInForce;
+    use super::*;
+    use crate::config::access::{TokenKeys, Tokens};
+
+    fn tokens(path: &Path) -> TokenAccess {
+        let hour = Duration::from_hours(1);
+        let refresh = RefreshConfig {
+            interval: hour,
+            retry: hour,
+            unknown_key_interval: hour,
+            age_max: hour,
+        };
+        let policy = TokenPolicy {
+            issuer: None,
+            audiences: Vec::new(),
+            leeway_s: 0,
+            role_claim: Vec::new(),
+        };
+        let keys = TokenKeys::File { path: path.to_owned(), refresh };
+        TokenAccess::new(&Tokens { policy, keys }, Nanos::now())
+    }
+
+    #[test]
+    fn only_a_usable_file_changes_the_keys() {
+        let path = std::env::temp_dir().join(format!("hotrow-{}-unit.jwks", std::process::id()));
+        let tokens = tokens(&path);
+        let (mut text, mut keys) = (Vec::new(), KeysInForce::default());
+        let mut read = |content: Option<&str>| {
+            match content {
+                Some(content) => std::fs::write(&path, content).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            let is_good = reread(&tokens, &path, &mut text).is_ok();
+            tokens.update(&mut keys);
+            (is_good, keys.generation, keys.set.len())
+        };
+        let (one, two) = (SigningKey::ed25519("a", 1), SigningKey::ed25519("b", 2));
+        assert_eq!(read(Some("")), (false, 0, 0));
+        assert_eq!(read(Some(&jwks(&[&one]))), (true, 1, 1));
+        assert_eq!(read(Some(&jwks(&[&one]))), (true, 1, 1), "unchanged");
+        let private = SigningKey::secret(&[1; 32]);
+        let large = format!("{{\"keys\":[]}}{}", " ".repeat(JWKS_BYTES_MAX));
+        for broken in ["", "{}", "{\"keys\":[]}", &jwks(&[&one, &private]), &large] {
+            assert_eq!(read(Some(broken)), (false, 1, 1), "{:.60}", broken);
+        }
+        assert_eq!(read(None), (false, 1, 1));
+        assert_eq!(read(Some(&jwks(&[&one, &two]))), (true, 2, 2));
+        let _ = std::fs::remove_file(&path);
+    }
+}

@@ -1,0 +1,132 @@
+//! Keys that verify tokens, shared by the workers. A worker keeps the set that it uses; one number,
+//! the generation, shows it that there is a newer one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hotrow_access::jwks::KeySet;
+use hotrow_access::key_refresh::{KeyRefresh, RefreshConfig};
+use hotrow_access::verify::TokenPolicy;
+use hotrow_measure::clock::Nanos;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::config::access::{TokenKeys, Tokens};
+
+/// Tokens that are accepted, and the keys in force.
+#[derive(Debug)]
+pub(crate) struct TokenAccess {
+    pub(super) policy: TokenPolicy,
+    keys: Mutex<KeysInForce>,
+    /// Of `keys`.
+    generation: AtomicU64,
+    /// Last time at which the keys were found to be the issuer's.
+    confirmed_at: AtomicU64,
+    /// `None`: the keys are fixed.
+    refreshed: Option<Refreshed>,
+}
+
+#[derive(Debug)]
+struct Refreshed {
+    config: RefreshConfig,
+    state: Mutex<KeyRefresh>,
+    /// Wakes the thread that reads the keys.
+    wanted: Notify,
+}
+
+/// A set of keys. Generation 0 is the empty set before the first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeysInForce {
+    pub(super) set: Arc<KeySet>,
+    pub(super) generation: u64,
+}
+
+impl TokenAccess {
+    pub(super) fn new(tokens: &Tokens, now: Nanos) -> Self {
+        let (set, refresh) = match &tokens.keys {
+            TokenKeys::Secret(set) => (Some(Arc::clone(set)), None),
+            TokenKeys::File { refresh, .. } => (None, Some(*refresh)),
+        };
+        let refreshed = refresh.map(|config| Refreshed {
+            config,
+            state: Mutex::new(KeyRefresh::new(config)),
+            wanted: Notify::new(),
+        });
+        let access = Self {
+            policy: tokens.policy.clone(),
+            keys: Mutex::default(),
+            generation: AtomicU64::new(0),
+            confirmed_at: AtomicU64::new(0),
+            refreshed,
+        };
+        if let Some(set) = set {
+            access.replace(set, now);
+        }
+        access
+    }
+
+    /// Makes a worker's keys the newest ones. Without a change this reads one number.
+    #[inline]
+    pub(super) fn update(&self, keys: &mut KeysInForce) {
+        if self.generation.load(Ordering::Acquire) != keys.generation {
+            *keys = self.keys.lock().clone();
+        }
+    }
+
+    /// Returns whether there are keys, and not too old ones.
+    #[inline]
+    pub(super) fn is_usable(&self, now: Nanos) -> bool {
+        let confirmed_at = Nanos(self.confirmed_at.load(Ordering::Relaxed));
+        let is_young = match &self.refreshed {
+            None => true,
+            Some(refreshed) => refreshed.config.allows(confirmed_at, now),
+        };
+        is_young && self.generation.load(Ordering::Relaxed) > 0
+    }
+
+    /// Puts new keys in force. Tokens that were verified with the old ones are verified again.
+    pub(super) fn replace(&self, set: Arc<KeySet>, now: Nanos) {
+        let mut keys = self.keys.lock();
+        let generation = keys.generation + 1;
+        *keys = KeysInForce { set, generation };
+        self.generation.store(generation, Ordering::Release);
+        self.confirmed_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Records that the keys in force are still the issuer's.
+    pub(super) fn confirm(&self, now: Nanos) {
+        self.confirmed_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Records a token with an unknown key: the keys may have been replaced.
+    pub(super) fn unknown_key(&self, now: Nanos) {
+        if let Some(refreshed) = &self.refreshed
+            && refreshed.state.lock().unknown_key(now)
+        {
+            refreshed.wanted.notify_one();
+        }
+    }
+
+    /// Waits until the keys have to be read. Never returns where they are fixed.
+    pub(super) async fn due(&self) {
+        let Some(refreshed) = &self.refreshed else { return std::future::pending().await };
+        loop {
+            let pause = refreshed.state.lock().pause(Nanos::now());
+            if pause.is_zero() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = refreshed.wanted.notified() => {}
+            }
+        }
+    }
+
+    /// Records the outcome of a read. `jitter` is random, from 0 to 1.
+    pub(super) fn was_read(&self, is_good: bool, now: Nanos, jitter: f64) {
+        if let Some(refreshed) = &self.refreshed {
+            let mut state = refreshed.state.lock();
+            if is_good { state.succeeded(now) } else { state.failed(now, jitter) }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A whole service on a source of one row, in this process.
+
+use std::future::ready;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hotrow_access::grant::{Role, Roles, Scope};
+use hotrow_access::key::{NewKey, StoredKey};
+use hotrow_access::verify::TokenPolicy;
+use hotrow_admission::concurrency::{limit::Kind, queue};
+use hotrow_cache::Cache;
+use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_measure::clock::Nanos;
+use hotrow_server::config::access::Access;
+use hotrow_server::config::{Collection, Concurrency, Config};
+use hotrow_server::lookups::Calendar;
+use hotrow_server::service::Service;
+use hotrow_server::shared::Shared;
+use hotrow_server::sink::FeedCounts;
+use hotrow_server::worker::WorkerError;
+use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
+use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
+use hotrow_types::version::Version;
+
+use super::limits;
+
+/// A running service; it ends when dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<Result<(), WorkerError>>>,
+}
+
+impl Running {
+    pub(crate) fn start(config: &Config) -> Self {
+        let service = Service::bind(config).unwrap();
+        let (address, admin) = (service.data(), service.admin());
+        let schema = |id| KeySchema::new(CollectionId(id), vec![KeyType::Integer]);
+        let source = OneRow(vec![schema(0), schema(1)]);
+        let calendar = Calendar::new(Nanos::now(), 0);
+        let shared = Shared::new(config, cache(), Arc::new(source), calendar).unwrap();
+        let shutdown = Shutdown::new();
+        let (ending, config) = (shutdown.clone(), config.clone());
+        let (started, is_started) = channel();
+        let thread = std::thread::spawn(move || {
+            let feed = Arc::new(FeedCounts::default());
+            service.run(&config, &shared, feed, &ending, move || started.send(()).unwrap())
+        });
+        is_started.recv_timeout(super::DEADLINE).unwrap();
+        Self { address, admin, shutdown, thread: Some(thread) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.now();
+        let ended = self.thread.take().unwrap().join();
+        assert!(matches!(ended, Ok(Ok(()))) || std::thread::panicking());
+    }
+}
+
+/// Returns the requirements on tokens.
+pub(crate) fn policy() -> TokenPolicy {
+    TokenPolicy {
+        issuer: Some("issuer".to_owned()),
+        audiences: vec!["hotrow".to_owned()],
+        leeway_s: 30,
+        role_claim: vec!["roles".to_owned()],
+    }
+}
+
+/// Returns a role `reader` of `products` alone, and an API key with that role.
+pub(crate) fn access() -> (Access, String) {
+    let reader = Role {
+        claim_values: vec!["reader".to_owned()],
+        collections: Scope::Listed(vec![CollectionId(0)]),
+        no_cache: false,
+        min_position: false,
+    };
+    let key = NewKey::new([1; 8], &[2; 32]);
+    let stored = StoredKey { id: key.id, hash: key.hash, roles: Roles::single(0) };
+    let access = Access {
+        roles: vec![reader],
+        anonymous: Roles::default(),
+        keys: vec![stored],
+        tokens: None,
+        failures: "1000/s".parse().unwrap(),
+    };
+    (access, key.reveal().to_owned())
+}
+
+/// Has one row, and no other.
+pub(crate) struct OneRow(Vec<KeySchema>);
+
+impl Source for OneRow {
+    fn read_within(
+        &self,
+        id: CollectionId,
+        keys: Vec<Key>,
+        _: Arc<RowBudget>,
+    ) -> BoxFuture<'_, Result<ReadSet, SourceError>> {
+        let one = self.0[usize::from(id.0)].parse_url("1");
+        let row = |key: &Key| match one.as_ref() == Ok(key) {
+            true => Row::Found(br#"{"id":1}"#.to_vec()),
+            false => Row::Missing,
+        };
+        let rows = keys.iter().map(row).collect();
+        Box::pin(ready(Ok(ReadSet { version: Version::Unknown, position: None, rows })))
+    }
+
+    fn schemas(&self) -> &[KeySchema] {
+        &self.0
+    }
+
+    fn queries_total(&self) -> u64 {
+        0
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn watch(&self) -> &'static str {
+        "none"
+    }
+}
+
+/// Returns the configuration of one collection, `products`, and a second one, `prices`.
+pub(crate) fn config() -> Config {
+    Config {
+        data: "127.0.0.1:0".parse().unwrap(),
+        admin: "127.0.0.1:0".parse().unwrap(),
+        admin_token: None,
+        admin_hosts: Vec::new(),
+        source_name: "default".to_owned(),
+        workers: 1,
+        limits: limits(),
+        concurrency: Concurrency {
+            kind: Kind::Fixed,
+            tolerance: 2.0,
+            probe_interval: Duration::from_secs(1),
+            deadline_header: true,
+        },
+        breaker: None,
+        shed: None,
+        collections: ["products", "prices"]
+            .map(|name| Collection {
+                name: name.to_owned(),
+                cache_control: "private, no-cache".to_owned(),
+                allow_no_cache: true,
+                allow_min_position: true,
+                priority: hotrow_admission::shed::Priority::Normal,
+                allow_high_priority: false,
+            })
+            .into(),
+        rate: hotrow_server::config::rate::RateLimits::default(),
+        access: None,
+        transport: hotrow_server::config::transport::Transport::default(),
+    }
+}
+
+fn cache() -> Arc<Cache<hotrow_source::ReadFailure>> {
+    let day = Duration::from_hours(24);
+    let config = CacheConfig {
+        enabled: true,
+        capacity_bytes: 1 << 20,
+        negative_share: 0.1,
+        entry_bytes_estimate: 100,
+        invalidation_mode: InvalidationMode::TtlOnly,
+        prefetch_on_change: false,
+        isolate_scans: true,
+        max_staleness: Duration::from_secs(1),
+        when_stale: WhenStale::Bypass,
+        ttl_jitter: 0.0,
+        error_ttl: Duration::ZERO,
+        stale_while_revalidate: Duration::ZERO,
+        stale_if_error: Duration::ZERO,
+        reads_in_flight: 1,
+        query_keys: 10,
+        query_bytes: 1024,
+        waiting_keys: 20,
+        queue: queue::Config {
+            adaptive: false,
+            target: Duration::ZERO,
+            interval: Duration::ZERO,
+            query_target: Duration::ZERO,
+        },
+        seed: 1,
+    };
+    Cache::new(config, vec![CollectionPolicy { ttl: day, negative_ttl: day }; 2])
+}
