@@ -12,6 +12,8 @@
 //! *roles*, and a role for grants. Nothing here does I/O, reads a clock or draws random numbers.
 //! No error and no `Debug` output contains a secret.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod grant;
 pub mod json;
 pub mod jwks;
@@ -19,6 +21,6 @@ pub mod jwt;
 pub mod key;
 pub mod key_refresh;
 pub mod token_cache;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod vectors;
 pub mod verify;

@@ -87,3 +87,43 @@ fn name(text: &str) -> Result<String, String> {
         Err("must begin with a letter a to z and have at most 64 of a to z, 0 to 9, _ and -".into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotrow_access::key::{KEY_CHARS, KeyHash, KeyTable};
+
+    use super::*;
+    use crate::config::{Overrides, parse};
+
+    fn args(json: bool) -> NewArgs {
+        NewArgs { name: "billing".to_owned(), roles: vec!["reader".to_owned()], json }
+    }
+
+    #[test]
+    fn the_printed_lines_are_a_valid_configuration_without_the_key() {
+        let new = NewKey::new([3; ID_BYTES], &[4; SECRET_BYTES]);
+        let printed = text(&new, &args(false));
+        let (key, lines) = printed.split_once('\n').expect("two parts");
+        assert_eq!((key, key.len()), (new.reveal(), KEY_CHARS));
+        assert!(!lines.contains(&key[21..]), "{lines}");
+        let file = format!(
+            "[source]\nurl = 'sqlite:x'\n[collections.a]\n[access.roles.reader]\n\
+             collections = '*'\n{lines}"
+        );
+        let none = |_: &str| Err(std::env::VarError::NotPresent);
+        let resolved = parse(&file, "f", &none, &Overrides::default()).expect("valid");
+        let access = resolved.server.access.expect("access");
+        let table = KeyTable::new(access.keys).expect("one key");
+        assert_eq!(table.find(key.as_bytes()).map(|found| found.id), Some(new.id));
+    }
+
+    #[test]
+    fn the_json_form_has_the_same_parts() {
+        let new = NewKey::new([3; ID_BYTES], &[4; SECRET_BYTES]);
+        let printed = as_json(&new, &args(true));
+        let json: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+        assert_eq!(json["key"], new.reveal());
+        assert_eq!(json["sha256"], KeyHash::of(new.reveal().as_bytes()).to_string());
+        assert_eq!((&json["name"], &json["roles"][0]), (&json!("billing"), &json!("reader")));
+    }
+}

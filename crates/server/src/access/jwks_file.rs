@@ -56,7 +56,7 @@ pub(crate) fn start(
 }
 
 async fn keep_current(tokens: &TokenAccess, path: &Path) -> Infallible {
-    let mut in_force = Vec::new();
+    let mut in_force = None;
     loop {
         tokens.due().await;
         supervisor::turn();
@@ -74,17 +74,21 @@ async fn keep_current(tokens: &TokenAccess, path: &Path) -> Infallible {
 }
 
 /// Reads the file and puts its keys in force if they are not those of `in_force`, its last text.
-fn reread(tokens: &TokenAccess, path: &Path, in_force: &mut Vec<u8>) -> Result<(), JwksFileError> {
+fn reread(
+    tokens: &TokenAccess,
+    path: &Path,
+    in_force: &mut Option<Vec<u8>>,
+) -> Result<(), JwksFileError> {
     let text = read(path)?;
     let now = Nanos::now();
-    if text == *in_force {
+    if in_force.as_ref() == Some(&text) {
         tokens.confirm(now);
         return Ok(());
     }
     let keys = parse(path, &text)?;
     let count = keys.len();
     tokens.replace(Arc::new(keys), now);
-    *in_force = text;
+    *in_force = Some(text);
     tracing::info!(path = %path.display(), keys = count, "the keys of tokens are in force");
     Ok(())
 }
@@ -140,7 +144,7 @@ mod tests {
     fn only_a_usable_file_changes_the_keys() {
         let path = std::env::temp_dir().join(format!("hotrow-{}-unit.jwks", std::process::id()));
         let tokens = tokens(&path);
-        let (mut text, mut keys) = (Vec::new(), KeysInForce::default());
+        let (mut text, mut keys) = (None, KeysInForce::default());
         let mut read = |content: Option<&str>| {
             match content {
                 Some(content) => std::fs::write(&path, content).unwrap(),

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use subtle::ConstantTimeEq;
 
 use super::View;
 use crate::http_error::HttpError;
@@ -122,10 +123,10 @@ fn is_same_origin(origin: &HeaderValue, own: Option<&Authority<'_>>) -> bool {
     })
 }
 
-/// Compares in time that does not depend on the position of a difference.
+/// Compares in time that does not depend on the position of a difference. The length of the token
+/// is no secret.
 fn same(token: &[u8], given: &[u8]) -> bool {
-    let differing = token.iter().zip(given).fold(0, |acc, (a, b)| acc | (a ^ b));
-    given.len() == token.len() && differing == 0
+    token.ct_eq(given).into()
 }
 
 #[cfg(test)]
