@@ -3,7 +3,7 @@
 //! | module | question |
 //! |---|---|
 //! | [`key`] | Is this API key one of the configured keys? |
-//! | [`jwks`], [`verify`] | Has a known key signed this token, and is the token meant for this service now? |
+//! | [`jwks`], [`verify`] | Has a known key signed this token, and is it for this service now? |
 //! | [`token_cache`] | Was this token verified before? |
 //! | [`key_refresh`] | When are the issuer's keys fetched, and when are they too old? |
 //! | [`grant`] | What may the holder of these roles read? |

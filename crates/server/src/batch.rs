@@ -20,13 +20,14 @@ use crate::body::Body;
 use crate::budgets::{self, COUNTED_BYTES_MIN};
 use crate::connection::request::RequestBody;
 use crate::context::{ConnectionContext, PendingRequest, RequestContext, RequestTimes};
-use crate::handle::{Handler, ReadRequirement, Step};
+use crate::handle::{Handler, Step};
 use crate::http_error::HttpError;
 use crate::lookups::LookupKind;
 use crate::metrics::CacheOutcome;
 use crate::position;
 use crate::precondition;
 use crate::read::{PendingReads, lead};
+use crate::read_requirement::ReadRequirement;
 use crate::respond::{Provenance, describe};
 use crate::shared::Shared;
 

@@ -4,8 +4,9 @@
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
 //! `position` (from request to answer), `read` (to the database and back), `precondition`,
-//! `answer`, `record_answer`, `respond`, `header_writer`, `http_error`, `body` (the answer),
-//! [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`], [`metrics`].
+//! `read_requirement`, `answer`, `record_answer`, `respond`, `header_writer`, `http_error`, `body`
+//! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`],
+//! [`metrics`].
 
 mod accept_budget;
 mod acceptor;
@@ -32,6 +33,7 @@ pub mod metrics;
 mod position;
 mod precondition;
 mod read;
+mod read_requirement;
 mod receive;
 mod record_answer;
 mod refresh;

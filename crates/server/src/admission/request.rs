@@ -12,8 +12,9 @@ use hotrow_types::key::CollectionId;
 
 use super::priority;
 use crate::context::RequestContext;
-use crate::handle::{Handler, ReadRequirement};
+use crate::handle::Handler;
 use crate::http_error::HttpError;
+use crate::read_requirement::ReadRequirement;
 
 impl Handler {
     /// Checks whether a request of this kind is admitted. Without load this reads one byte.
