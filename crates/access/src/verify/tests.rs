@@ -150,7 +150,7 @@ fn no_token_chooses_its_algorithm() {
     assert!(check(&rsa.token(&claims())).is_ok());
     // The public key, which everyone knows, as a shared secret: in every form that it is seen in.
     let n = rsa.jwk()["n"].as_str().expect("a text").to_owned();
-    let forms = [n.clone().into_bytes(), jwks(&[&rsa]).into_bytes(), rsa.jwk().to_string().into()];
+    let forms = [n.into_bytes(), jwks(&[&rsa]).into_bytes(), rsa.jwk().to_string().into()];
     for form in forms {
         let forger = SigningKey::secret(&form);
         for header in [

@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn there_is_one_credential_or_none() {
-        let cases: &[(&[(&str, &str)], Result<Credential<'static>, Denial>)] = &[
+        type Case<'a> = (&'a [(&'a str, &'a str)], Result<Credential<'a>, Denial>);
+        let cases: &[Case<'_>] = &[
             (&[("accept", "*/*")], Ok(Credential::None)),
             (&[("Authorization", "Bearer a.b.c")], Ok(Credential::Token(b"a.b.c"))),
             (&[("authorization", "bEARER  hrk_x")], Ok(Credential::Key(b"hrk_x"))),
