@@ -249,10 +249,11 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
         return Ok(demo::run(&overrides, args.demo_writes, host, &on_abort)?);
     };
     let resolved = config::load(file, &overrides)?;
+    let scheme = if resolved.server.transport.tls.is_some() { "https" } else { "http" };
     let ready = |at: serve::Addresses| {
         print_line(
             std::io::stdout(),
-            &format!("records on http://{}, admin on http://{}", at.data, at.admin),
+            &format!("records on {scheme}://{}, admin on http://{}", at.data, at.admin),
         );
     };
     Ok(serve::run(resolved, host, ready)?)

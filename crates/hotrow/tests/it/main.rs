@@ -23,14 +23,15 @@ mod contract;
 ///
 /// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
 /// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
-/// HTTP ([`conduct`], [`head`], [`curl`], [`malformed`], [`limits`], [`timeouts`]); operation
-/// ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
+/// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
+/// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`drain`], [`dead_log`], `threads`, [`demo`]).
 mod e2e {
     mod admin;
     mod admin_access;
     mod batch;
     mod behind;
+    mod carriers;
     mod conditional;
     mod conduct;
     mod curl;

@@ -76,7 +76,8 @@ impl Server {
     #[track_caller]
     fn listening(process: Process) -> Self {
         let (data, admin) = process.await_output("its addresses", |out| {
-            let line = out.lines().find_map(|line| line.strip_prefix("records on http://"))?;
+            let line = out.lines().find_map(|line| line.strip_prefix("records on http"))?;
+            let line = line.strip_prefix('s').unwrap_or(line).strip_prefix("://")?;
             let (data, admin) = line.split_once(", admin on http://")?;
             Some((data.parse().ok()?, admin.parse().ok()?))
         });

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hotrow_testkit::harness::metrics::Metrics;
 use hotrow_testkit::harness::{Config, Database, Server};
 
+use super::carriers::Carriers;
+
 const PAGE: &str = include_str!("../../../../../docs/metrics.md");
 
 /// Kind and labels of a family.
@@ -60,7 +62,14 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     let server = Server::start(&config);
     assert_eq!(server.get("/products/1").status, 200);
     let documented = documented();
-    let exposed = exposed(&server.metrics());
+    let mut exposed = exposed(&server.metrics());
+    // Some exist with TLS alone.
+    let secure = Server::start(&Carriers::new(&database).config);
+    exposed.extend(
+        self::exposed(&secure.metrics())
+            .into_iter()
+            .filter(|(name, _)| name.starts_with("hotrow_tls_")),
+    );
     let missing: Vec<&String> =
         exposed.keys().filter(|name| !documented.contains_key(*name)).collect();
     assert!(missing.is_empty(), "exposed and not in docs/metrics.md: {missing:?}");
