@@ -1,6 +1,5 @@
 //! A record as the cache stores and serves it: one allocation, reference-counted, immutable.
 
-use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -244,28 +243,5 @@ impl Record {
     #[inline]
     fn key_len(&self) -> usize {
         usize::from(self.0.header.header.key_bytes)
-    }
-}
-
-/// A record as its own key in the store: the key's bytes are kept once.
-#[derive(Clone, Debug)]
-pub(crate) struct RecordKey(pub(crate) Record);
-
-impl Hash for RecordKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(self.0.key_bytes());
-    }
-}
-impl PartialEq for RecordKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key_bytes() == other.0.key_bytes()
-    }
-}
-impl Eq for RecordKey {}
-
-impl quick_cache::Equivalent<RecordKey> for Key {
-    #[inline]
-    fn equivalent(&self, other: &RecordKey) -> bool {
-        self.as_bytes() == other.0.key_bytes()
     }
 }
