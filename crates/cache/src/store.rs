@@ -94,8 +94,7 @@ impl Store {
         let mut replaced = None;
         let mut evicted = Vec::new();
         let (shard, hash) = self.shard_of(key);
-        let inserted =
-            shard.write().insert(hash, record.clone(), &mut replaced, &mut evicted);
+        let inserted = shard.write().insert(hash, record.clone(), &mut replaced, &mut evicted);
         if let Some(old) = replaced {
             self.stats_of(&old).removed(&old, Removal::Replaced);
         }

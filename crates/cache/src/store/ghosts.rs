@@ -32,6 +32,7 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Ghosts {
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.live.len()
     }
@@ -61,11 +62,9 @@ impl Ghosts {
     /// Forgets a key. Returns whether it was remembered.
     pub(super) fn take(&mut self, hash: u32) -> bool {
         let Self { order, first, live } = self;
-        live.find_entry(spread(hash), |number| {
-            order[number.wrapping_sub(*first) as usize] == hash
-        })
-        .map(hashbrown::hash_table::OccupiedEntry::remove)
-        .is_ok()
+        live.find_entry(spread(hash), |number| order[number.wrapping_sub(*first) as usize] == hash)
+            .map(hashbrown::hash_table::OccupiedEntry::remove)
+            .is_ok()
     }
 
     /// Returns the memory in bytes.

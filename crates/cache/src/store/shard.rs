@@ -133,9 +133,9 @@ impl Evictor<'_> {
                 self.slab.unlink(&mut self.region.cold, at, weight_bytes);
                 self.slab.set_hot(at);
                 self.slab.link(&mut self.region.hot, at, weight_bytes);
-                while self.region.hot.weight_bytes > self.region.hot_bytes_max
-                    && self.advance_hot()
-                {}
+                while self.region.hot.weight_bytes > self.region.hot_bytes_max && self.advance_hot()
+                {
+                }
                 return true;
             }
             if self.take_pass(at, weight_bytes) {
@@ -143,9 +143,10 @@ impl Evictor<'_> {
                 continue;
             }
             let hash = self.hasher.hash_one(KeyBytes(record_key(self.slab, at)));
+            // Before the eviction: the mean of the full region.
+            let ghosts_max = self.region.ghosts_max();
             self.slab.unlink(&mut self.region.cold, at, weight_bytes);
             self.evicted.extend(self.slab.remove(at));
-            let ghosts_max = self.region.ghosts_max();
             self.region.ghosts.push(hash as u32, ghosts_max);
             return true;
         }
@@ -232,8 +233,8 @@ impl Shard {
         let weight_bytes = record.weight_bytes();
         let mut old = self.slab.find(hash, record.key_bytes());
         let fits = weight_bytes <= self.region(presence).hot_bytes_max;
-        let other = old.and_then(|at| self.slab.record(at)).map(Record::presence);
-        if old.is_some() && (!fits || other != Some(presence)) {
+        let old_presence = old.and_then(|at| self.slab.record(at)).map(Record::presence);
+        if old.is_some() && (!fits || old_presence != Some(presence)) {
             *replaced = self.remove(hash, record.key_bytes());
             old = None;
         }
