@@ -11,6 +11,7 @@
 //! * In the hot ring a used entry loses a use and goes to the tail; an unused one is evicted.
 //! * An unused entry of a `1/n` of the mean weight goes to the tail `n - 1` times first, because
 //!   the room that it takes costs little (GDSF has the same idea). A use restores these passes.
+//!   Where small entries are used less often than others, `n` is smaller by that ratio.
 
 use std::hash::BuildHasher;
 
@@ -24,6 +25,10 @@ use crate::record::{Presence, Record};
 const HOT_SHARE: f64 = 0.85;
 /// Remembered evicted keys, as a share of the entries that fit. Measured likewise.
 const GHOST_SHARE: f64 = 0.5;
+/// Looks after which half of them are forgotten.
+const LOOKS_MAX: u32 = 4096;
+/// Largest factor on the passes of small entries where they are used more often than others.
+const USEFULNESS_MAX: f64 = 2.0;
 /// Passes granted by one insertion; then the next unused entry is evicted whatever its size.
 pub(super) const PASSES_PER_INSERT_MAX: u32 = 64;
 
@@ -35,6 +40,35 @@ pub(super) struct Region {
     ghosts: Ghosts,
     capacity_bytes: u64,
     hot_bytes_max: u64,
+    /// First looks at cold entries.
+    all: Looks,
+    /// The same, of entries below the mean weight.
+    small: Looks,
+}
+
+/// How many entries were used before the first look at them.
+#[derive(Debug)]
+struct Looks {
+    looks: u32,
+    used: u32,
+}
+
+impl Looks {
+    /// As if a fourth of a few entries had been used.
+    const EMPTY: Self = Self { looks: 64, used: 16 };
+
+    fn note(&mut self, used: bool) {
+        if self.looks >= LOOKS_MAX {
+            self.looks /= 2;
+            self.used /= 2;
+        }
+        self.looks += 1;
+        self.used += u32::from(used);
+    }
+
+    fn share(&self) -> f64 {
+        f64::from(self.used.max(1)) / f64::from(self.looks)
+    }
 }
 
 /// Result of [`Shard::insert`].
@@ -64,6 +98,8 @@ impl Region {
             ghosts: Ghosts::default(),
             capacity_bytes,
             hot_bytes_max: hot.clamp(capacity_bytes.min(1), capacity_bytes),
+            all: Looks::EMPTY,
+            small: Looks::EMPTY,
         }
     }
 
@@ -89,9 +125,22 @@ impl Region {
 
     /// Returns how often an entry is passed over without a use.
     fn passes(&self, weight_bytes: u64) -> u32 {
-        // Rounded to the nearest; equal weights get none.
-        let rounded = (2 * self.mean_bytes() + weight_bytes) / (2 * weight_bytes.max(1));
-        u32::try_from(rounded.saturating_sub(1)).unwrap_or(PASSES_MAX).min(PASSES_MAX)
+        let mean_bytes = self.mean_bytes();
+        if weight_bytes >= mean_bytes {
+            return 0;
+        }
+        // Small entries that are used less than others are worth less by as much.
+        let usefulness = (self.small.share() / self.all.share()).min(USEFULNESS_MAX);
+        let worth = usefulness * mean_bytes as f64 / weight_bytes.max(1) as f64;
+        (worth.round() as u32).saturating_sub(1).min(PASSES_MAX)
+    }
+
+    /// Notes whether a cold entry was used before the first look at it.
+    fn note_look(&mut self, weight_bytes: u64, used: bool) {
+        self.all.note(used);
+        if weight_bytes < self.mean_bytes() {
+            self.small.note(used);
+        }
     }
 
     fn ring_of(&mut self, hot: bool) -> &mut Ring {
@@ -129,7 +178,12 @@ impl Evictor<'_> {
             let at = self.region.cold.head;
             let Some(record) = self.slab.record(at) else { return false };
             let weight_bytes = record.weight_bytes();
-            if self.slab.take_use(at) {
+            let is_first_look = !self.slab.was_passed(at);
+            let used = self.slab.take_use(at);
+            if is_first_look {
+                self.region.note_look(weight_bytes, used);
+            }
+            if used {
                 self.slab.unlink(&mut self.region.cold, at, weight_bytes);
                 self.slab.set_hot(at);
                 self.slab.link(&mut self.region.hot, at, weight_bytes);

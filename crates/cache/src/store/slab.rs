@@ -119,21 +119,24 @@ impl Slab {
     pub(super) fn note_use(&self, at: u32) {
         let mark = &self.slots[at as usize].mark;
         let before = mark.get();
-        let uses = (before & USES).saturating_add(1).min(USES_MAX);
-        let after = before & !(USES | PASSES) | uses;
-        if after != before {
-            mark.0.store(after, Relaxed);
+        if before & USES < USES_MAX {
+            mark.0.store(before + 1, Relaxed);
         }
     }
 
-    /// Takes one use away. `false` if there was none.
+    /// Takes one use away, and restores the passes. `false` if there was no use.
     pub(super) fn take_use(&mut self, at: u32) -> bool {
         let mark = &mut self.slots[at as usize].mark;
         let before = mark.get();
         if before & USES > 0 {
-            mark.set(before - 1);
+            mark.set((before & !PASSES) - 1);
         }
         before & USES > 0
+    }
+
+    /// Returns whether the entry was passed over since its last use.
+    pub(super) fn was_passed(&self, at: u32) -> bool {
+        self.slots[at as usize].mark.get() & PASSES != 0
     }
 
     /// Takes one of `granted` passes. `false` if all are taken.
