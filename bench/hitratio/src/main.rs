@@ -5,6 +5,7 @@ mod measure;
 mod policy;
 mod published;
 mod report;
+mod sized;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,12 +18,13 @@ use policy::{Hotrow, Lfu, Lru, Policy, Quick, QuickSettings, S3Fifo, S3Settings}
 const PERCENTS: [f64; 6] = [0.5, 1.0, 5.0, 10.0, 30.0, 50.0];
 const TRACES: [&str; 2] = ["orm-busy", "web12"];
 
-const USAGE: &str = "usage: hitratio [--traces DIR] [--json] [--explore]
+const USAGE: &str = "usage: hitratio [--traces DIR] [--json | --explore | --sizes]
 
 Hit ratio and cost of cache policies on real traces, beside published figures.
   --traces DIR   folder with *.trace.xz (default: $HOTROW_TRACES)
   --json         one JSON object instead of Markdown tables
-  --explore      a grid of settings instead of the table";
+  --explore      a grid of settings instead of the table
+  --sizes        byte bounds and drawn record sizes instead of equal ones";
 
 /// A policy under test: its name, and how to create it for a number of entries.
 pub struct Candidate {
@@ -65,24 +67,27 @@ struct Arguments {
     traces: PathBuf,
     json: bool,
     explore: bool,
+    sizes: bool,
 }
 
 fn arguments() -> Result<Option<Arguments>, String> {
     let mut traces = std::env::var_os("HOTROW_TRACES").map(PathBuf::from);
     let mut json = false;
     let mut explore = false;
+    let mut sizes = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--traces" => traces = Some(arguments.next().ok_or("--traces needs a folder")?.into()),
             "--json" => json = true,
             "--explore" => explore = true,
+            "--sizes" => sizes = true,
             "--help" | "-h" => return Ok(None),
             other => return Err(format!("unknown argument {other:?}\n{USAGE}")),
         }
     }
     let traces = traces.ok_or("name the folder of the traces with --traces or HOTROW_TRACES")?;
-    Ok(Some(Arguments { traces, json, explore }))
+    Ok(Some(Arguments { traces, json, explore, sizes }))
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
@@ -92,6 +97,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         .collect::<Result<Vec<_>, _>>()?;
     if arguments.explore {
         explore::print(&traces);
+        return Ok(());
+    }
+    if arguments.sizes {
+        sized::print(&traces);
         return Ok(());
     }
     let results = measure::all(&traces, &candidates());

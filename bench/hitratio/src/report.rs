@@ -105,7 +105,8 @@ fn verdicts(results: &Results) {
             .filter_map(|cell| {
                 Some((
                     cell,
-                    cell.figures[at].hit_percent - published::find(&cell.trace, cell.percent)?.tuned,
+                    cell.figures[at].hit_percent
+                        - published::find(&cell.trace, cell.percent)?.tuned,
                 ))
             })
             .min_by(|a, b| a.1.total_cmp(&b.1));

@@ -1,6 +1,8 @@
 //! A record as the cache stores and serves it: one allocation, reference-counted, immutable.
 
-use std::hash::{Hash, Hasher};
+mod incarnations;
+mod lifetime;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -8,15 +10,15 @@ use hotrow_measure::clock::Nanos;
 use triomphe::ThinArc;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::lifetime::Lifetime;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
 
-/// Average cost of one record beyond key and body, in bytes. 72 in the record itself by its layout
-/// (reference count, header, length, hash and position); 28 for the allocator's rounding, estimated
-/// as a sixteenth of a block of 450 bytes; 80 for the policy's tables, measured by `cargo bench -p
-/// hotrow-cache`: 47 to 96 per entry, least when nothing was evicted, most when evicted keys are
-/// remembered and the tables have just doubled.
-pub const ENTRY_OVERHEAD_BYTES: u64 = 180;
+/// Average cost of one record beyond key and body, in bytes. 57 in the record itself by its layout
+/// (reference count, header, length, hash and position); 15 for the allocator's header and rounding;
+/// 33 for the store's tables, measured by `cargo bench -p hotrow-cache`: 29 per entry, and 37 when
+/// evicted keys are remembered.
+pub const ENTRY_OVERHEAD_BYTES: u64 = 105;
 
 /// Presence of the record in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,41 +48,64 @@ impl Epoch {
     }
 }
 
-/// The fields that a lookup needs, and no others. With the reference count, the length and an
-/// integer key they fit one cache line; the cost of a lookup is the number of lines it waits for.
+/// The fields that a lookup needs, and no others, in 24 bytes. With the reference count, the length
+/// and an integer key they fit one cache line; the cost of a lookup is the number of lines it waits
+/// for.
 #[derive(Debug)]
 struct Header {
     read_at: Nanos,
-    expires_at: Nanos,
     epoch: Epoch,
+    /// From `read_at` to the expiry.
+    lifetime: Lifetime,
     key_bytes: u16,
-    presence: Presence,
-    token: Token,
-    /// Number of hits, up to [`HOT_HITS_MIN`]. Placed in padding.
+    kind: Kind,
+    /// Number of hits, up to [`HOT_HITS_MIN`].
     uses: AtomicU8,
+}
+
+/// Presence and token in one byte.
+#[derive(Clone, Copy, Debug)]
+struct Kind(u8);
+
+impl Kind {
+    const FOUND: u8 = 1 << 2;
+
+    fn new(presence: Presence, token: Token) -> Self {
+        let found = if presence == Presence::Found { Self::FOUND } else { 0 };
+        Self(token as u8 | found)
+    }
+
+    fn presence(self) -> Presence {
+        if self.0 & Self::FOUND == 0 { Presence::Missing } else { Presence::Found }
+    }
+
+    fn token(self) -> Token {
+        [Token::None, Token::LogEnd, Token::Behind, Token::Version][usize::from(self.0 & 3)]
+    }
 }
 
 /// Meaning of a record's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     /// No position.
-    None,
+    None = 0,
     /// End of the log after the read, which may not have seen all of it: valid as a session token,
     /// not for comparing reads.
-    LogEnd,
+    LogEnd = 1,
     /// The same, for a read that lacks a change that the feed had delivered.
-    Behind,
+    Behind = 2,
     /// Exactly what the read saw.
-    Version,
+    Version = 3,
 }
 
 /// Hits since its read from which a record is read again as soon as it changes: at the pace of its
 /// changes, requests outnumber reads.
 pub(crate) const HOT_HITS_MIN: u8 = 2;
 
-/// Bytes between key and body: hash of the body, incarnation and point of the position (both
-/// meaningless when the token is `None`).
-const MIDDLE: usize = 24;
+/// Bytes between key and body: hash of the body, point of the position and number of its
+/// incarnation, both meaningless when the token is `None`. Eight more with the incarnation itself
+/// when it has no number.
+const MIDDLE: usize = 17;
 
 /// One version of one record: key, middle and body. Cloning adds a reference.
 #[derive(Clone, Debug)]
@@ -114,69 +139,81 @@ impl Record {
     pub(crate) fn new(parts: &RecordParts<'_>) -> Self {
         let key = parts.key.as_bytes();
         let body = parts.body.unwrap_or_default();
+        let token = match (parts.position, parts.version, parts.visibility) {
+            (None, ..) => Token::None,
+            (Some(_), _, Visibility::Behind) => Token::Behind,
+            (Some(end), Version::Log(seen), Visibility::Complete) if end == *seen => Token::Version,
+            (Some(_), _, Visibility::Complete) => Token::LogEnd,
+        };
+        let presence = if parts.body.is_some() { Presence::Found } else { Presence::Missing };
+        let lifetime = match parts.expires_at {
+            Nanos::MAX => u64::MAX,
+            expires_at => expires_at.0.saturating_sub(parts.read_at.0),
+        };
         let header = Header {
             read_at: parts.read_at,
-            expires_at: parts.expires_at,
             epoch: parts.epoch,
+            lifetime: Lifetime::new(lifetime),
             // KEY_BYTES_MAX fits.
             key_bytes: key.len() as u16,
-            presence: if parts.body.is_some() { Presence::Found } else { Presence::Missing },
-            token: match (parts.position, parts.version, parts.visibility) {
-                (None, ..) => Token::None,
-                (Some(_), _, Visibility::Behind) => Token::Behind,
-                (Some(end), Version::Log(seen), Visibility::Complete) if end == *seen => {
-                    Token::Version
-                }
-                (Some(_), _, Visibility::Complete) => Token::LogEnd,
-            },
+            kind: Kind::new(presence, token),
             uses: AtomicU8::new(0),
         };
-        let Position { incarnation, at } =
-            parts.position.unwrap_or(Position { incarnation: 0, at: 0 });
-        let [hash, incarnation, at] = [xxh3_64(body), incarnation, at].map(u64::to_ne_bytes);
+        let at = parts.position.map_or(0, |position| position.at);
+        let incarnation = parts.position.map(|position| position.incarnation);
+        let number = incarnation.map_or(0, incarnations::number_of);
+        let inline = match incarnation {
+            Some(incarnation) if number == incarnations::INLINE => &incarnation.to_ne_bytes()[..],
+            _ => &[],
+        };
+        let hash = xxh3_64(body).to_ne_bytes();
         Self(ThinArc::from_header_and_slice(
             header,
-            &[key, &hash, &incarnation, &at, body].concat(),
+            &[key, &hash, &at.to_ne_bytes(), &[number], inline, body].concat(),
         ))
     }
 
     /// Returns whether the database had the record.
     #[must_use]
     pub fn presence(&self) -> Presence {
-        self.0.header.header.presence
+        self.0.header.header.kind.presence()
     }
 
     /// Returns the record as JSON; empty when it does not exist.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        &self.0.slice[self.key_len() + MIDDLE..]
+        &self.0.slice[self.body_at()..]
     }
 
     /// Returns the XXH3 hash of the body, the source of the ETag; equal on all instances.
     #[must_use]
     pub fn body_hash(&self) -> u64 {
-        self.middle(0)
+        self.number_at(self.key_len())
     }
 
     /// Returns the end of the log when the record was read; `None` where the engine has no log.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
-        let position = || Position { incarnation: self.middle(1), at: self.middle(2) };
-        (self.0.header.header.token != Token::None).then(position)
+        if self.token() == Token::None {
+            return None;
+        }
+        let incarnation = incarnations::by_number(self.incarnation_number())
+            .unwrap_or_else(|| self.number_at(self.key_len() + MIDDLE));
+        Some(Position { incarnation, at: self.number_at(self.key_len() + 8) })
     }
 
     /// Returns whether the read lacks a change that the feed had delivered. Then it proves no
     /// position, not even the log's end (Race B).
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.0.header.header.token == Token::Behind
+        self.token() == Token::Behind
     }
 
     /// Returns the point up to which the record reflects every commit, if the read itself proves
     /// that.
     #[must_use]
     pub fn reflects(&self) -> Option<Position> {
-        self.position().filter(|_| self.0.header.header.token == Token::Version)
+        self.position().filter(|_| self.token() == Token::Version)
     }
 
     /// Returns the time at which the read was sent.
@@ -207,8 +244,9 @@ impl Record {
         self.0.header.header.uses.load(Ordering::Relaxed) >= HOT_HITS_MIN
     }
 
+    /// At most 2^-25 of the lifetime before the time that the record was made with.
     pub(crate) fn expires_at(&self) -> Nanos {
-        self.0.header.header.expires_at
+        Nanos(self.read_at().0.saturating_add(self.0.header.header.lifetime.nanos()))
     }
 
     pub(crate) fn expired_for(&self, now: Nanos) -> Option<Duration> {
@@ -231,41 +269,30 @@ impl Record {
 
     /// Returns the weight of the entry: key, body and bookkeeping, in bytes.
     pub(crate) fn weight_bytes(&self) -> u64 {
-        (self.0.slice.len() - MIDDLE) as u64 + ENTRY_OVERHEAD_BYTES
+        (self.key_len() + self.0.slice.len() - self.body_at()) as u64 + ENTRY_OVERHEAD_BYTES
     }
 
-    /// Returns one of the three numbers between key and body.
-    fn middle(&self, i: usize) -> u64 {
-        let number = self.0.slice[self.key_len() + 8 * i..].first_chunk::<8>();
-        // `new` put MIDDLE bytes there.
-        number.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    fn token(&self) -> Token {
+        self.0.header.header.kind.token()
+    }
+
+    fn incarnation_number(&self) -> u8 {
+        self.0.slice[self.key_len() + MIDDLE - 1]
+    }
+
+    fn body_at(&self) -> usize {
+        let is_inline = self.incarnation_number() == incarnations::INLINE;
+        self.key_len() + MIDDLE + if is_inline { 8 } else { 0 }
+    }
+
+    /// Returns the number stored at an offset.
+    fn number_at(&self, offset: usize) -> u64 {
+        // `new` put eight bytes there.
+        self.0.slice[offset..].first_chunk::<8>().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
     }
 
     #[inline]
     fn key_len(&self) -> usize {
         usize::from(self.0.header.header.key_bytes)
-    }
-}
-
-/// A record as its own key in the store: the key's bytes are kept once.
-#[derive(Clone, Debug)]
-pub(crate) struct RecordKey(pub(crate) Record);
-
-impl Hash for RecordKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(self.0.key_bytes());
-    }
-}
-impl PartialEq for RecordKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key_bytes() == other.0.key_bytes()
-    }
-}
-impl Eq for RecordKey {}
-
-impl quick_cache::Equivalent<RecordKey> for Key {
-    #[inline]
-    fn equivalent(&self, other: &RecordKey) -> bool {
-        self.as_bytes() == other.0.key_bytes()
     }
 }

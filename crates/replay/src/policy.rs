@@ -5,7 +5,7 @@ mod lfu;
 mod lru;
 mod s3fifo;
 
-pub use hotrow::Hotrow;
+pub use hotrow::{Hotrow, entry_bytes};
 pub use lfu::Lfu;
 pub use lru::Lru;
 pub use s3fifo::{S3Fifo, S3Settings};

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use ahash::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, UnitWeighter};
+use quick_cache::{OptionsBuilder, UnitWeighter, Weighter};
 
 use hotrow_replay::policy::Policy;
 
@@ -58,5 +58,47 @@ impl Policy for Quick {
 
     fn entries(&self) -> usize {
         self.0.len()
+    }
+}
+
+/// Weighs an entry by its value.
+#[derive(Clone)]
+struct ByValue;
+
+impl Weighter<u32, u64> for ByValue {
+    fn weight(&self, _: &u32, weight: &u64) -> u64 {
+        *weight
+    }
+}
+
+/// `quick_cache` under a byte bound, with the settings that the product had before its own store.
+pub struct QuickBytes(Cache<u32, u64, ByValue, RandomState, DefaultLifecycle<u32, u64>>);
+
+impl QuickBytes {
+    /// Creates a cache of `capacity_bytes` for entries estimated at `estimate_bytes`.
+    pub fn new(capacity_bytes: u64, estimate_bytes: u64) -> Self {
+        #[expect(
+            clippy::unwrap_used,
+            reason = "build() fails only without the two capacities, which are set above"
+        )]
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity((capacity_bytes / estimate_bytes.max(1)).max(1) as usize)
+            .weight_capacity(capacity_bytes)
+            .hot_allocation(0.85)
+            .ghost_allocation(0.5)
+            .shards(1)
+            .build()
+            .unwrap();
+        let hasher = RandomState::with_seeds(1, 2, 3, 4);
+        Self(Cache::with_options(options, ByValue, hasher, DefaultLifecycle::default()))
+    }
+
+    /// Looks up `key` and inserts `weight` bytes after a miss. Returns true for a hit.
+    pub fn get_or_insert(&self, key: u32, weight: u64) -> bool {
+        if self.0.get(&key).is_some() {
+            return true;
+        }
+        self.0.insert(key, weight);
+        false
     }
 }

@@ -102,7 +102,9 @@ fn stale_if_error_serves_unflushed_entries_within_its_window() {
         ("the policy refuses", refusing, EPOCH, 1, false),
     ];
     for (name, config, epoch, left_ms, want) in cases {
-        let entry = record(epoch, NOW, Nanos(NOW.0.saturating_add_signed(left_ms * 1_000_000)));
+        let read_at = NOW.before(Duration::from_millis(200));
+        let expires_at = Nanos(NOW.0.saturating_add_signed(left_ms * 1_000_000));
+        let entry = record(epoch, read_at, expires_at);
         assert_eq!(may_serve_stale(&entry, EPOCH, NOW, &config), want, "{name}");
     }
 }

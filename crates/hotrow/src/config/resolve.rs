@@ -195,7 +195,7 @@ fn cache(mut section: Section<'_>, shared: &Shared, source: &Source) -> Cache {
         enabled: section.flag("enabled", true),
         capacity_bytes: section.size("capacity", 256 * MIB, MIB..=1 << 50),
         negative_share: section.share("negative_share", 0.05, 0.0..=0.1),
-        entry_bytes_estimate: section.size("entry_size_hint", 512, 64..=16 * MIB),
+        entry_bytes_estimate: section.size("entry_size_hint", 128, 64..=16 * MIB),
         invalidation_mode,
         max_staleness: section.duration("max_staleness", s(1), ms(10)..=Duration::from_hours(1)),
         when_stale: section.choice(

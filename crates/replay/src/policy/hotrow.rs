@@ -28,12 +28,19 @@ impl Hotrow {
     /// Creates a cache for `capacity` entries.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let entry_bytes = KEY_BYTES + BODY.len() as u64;
+        let body_bytes = BODY.len() as u64;
+        Self::with_bytes(capacity as u64 * entry_bytes(body_bytes), KEY_BYTES + body_bytes)
+    }
+
+    /// Creates a cache of `capacity_bytes`, for entries estimated at `estimate_bytes` of key and
+    /// body.
+    #[must_use]
+    pub fn with_bytes(capacity_bytes: u64, estimate_bytes: u64) -> Self {
         let config = Config {
             enabled: true,
-            capacity_bytes: capacity as u64 * (entry_bytes + ENTRY_OVERHEAD_BYTES),
+            capacity_bytes,
             negative_share: 0.0,
-            entry_bytes_estimate: entry_bytes,
+            entry_bytes_estimate: estimate_bytes,
             invalidation_mode: InvalidationMode::Feed,
             prefetch_on_change: false,
             isolate_scans: true,
@@ -61,29 +68,40 @@ impl Hotrow {
         Self { cache, schema: KeySchema::new(COLLECTION, vec![KeyType::Integer]) }
     }
 
-    fn fill(&self) {
-        let Some(mut turn) = self.cache.batch_loader(COLLECTION) else { return };
-        while let Some(keys) = turn.next_batch(NOW) {
-            let rows = keys.iter().map(|_| Fetched::Found(BODY.to_vec())).collect();
-            turn.complete(Ok(Answers { version: Version::Unknown, position: None, rows }), NOW);
-        }
-    }
-}
-
-impl Policy for Hotrow {
-    fn get_or_insert(&mut self, key: u32) -> bool {
+    /// Looks up `key` and inserts a body of `body_bytes` after a miss. Returns true for a hit.
+    pub fn get_or_insert_sized(&self, key: u32, body_bytes: usize) -> bool {
         let Ok(key): Result<Key, _> = self.schema.key(&[KeyPart::Integer(i64::from(key))]) else {
             return false;
         };
         match self.cache.lookup(&key, ReadMode::Normal, NOW) {
             Lookup::Hit(..) => true,
             Lookup::Miss(waiter) => {
-                self.fill();
+                self.fill(body_bytes);
                 drop(waiter);
                 false
             }
             _ => false,
         }
+    }
+
+    fn fill(&self, body_bytes: usize) {
+        let Some(mut loader) = self.cache.batch_loader(COLLECTION) else { return };
+        while let Some(keys) = loader.next_batch(NOW) {
+            let rows = keys.iter().map(|_| Fetched::Found(vec![b'x'; body_bytes])).collect();
+            loader.complete(Ok(Answers { version: Version::Unknown, position: None, rows }), NOW);
+        }
+    }
+}
+
+/// Returns the weight of an entry with a body of `body_bytes`.
+#[must_use]
+pub fn entry_bytes(body_bytes: u64) -> u64 {
+    KEY_BYTES + body_bytes + ENTRY_OVERHEAD_BYTES
+}
+
+impl Policy for Hotrow {
+    fn get_or_insert(&mut self, key: u32) -> bool {
+        self.get_or_insert_sized(key, BODY.len())
     }
 
     fn entries(&self) -> usize {

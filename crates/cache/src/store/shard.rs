@@ -1,0 +1,362 @@
+//! One shard of the store: its entries, and the policy that evicts them.
+//!
+//! The policy is CLOCK-Pro with three changes: its size for hot entries is fixed, uses are counted
+//! up to two, and small entries are passed over. Found and missing records share the slab and
+//! the hash table; each kind has a [`Region`] with rings, capacity and remembered keys of its own,
+//! so that an insertion evicts only entries of its own kind.
+//!
+//! * A new entry is *hot* while hot entries have room, or if its key is remembered; else *cold*.
+//! * A full region looks at the head of the cold ring. A used entry becomes hot, and hot entries
+//!   beyond their share are evicted. An unused one is evicted and its key remembered.
+//! * In the hot ring a used entry loses a use and goes to the tail; an unused one is evicted.
+//! * An unused entry of a `1/n` of the mean weight goes to the tail `n - 1` times first, because
+//!   the room that it takes costs little (GDSF has the same idea). A use restores these passes.
+//!   Where small entries are used less often than others, `n` is smaller by that ratio.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+use super::ghosts::Ghosts;
+use super::slab::{NONE, PASSES_MAX, Ring, Slab};
+use crate::record::{Presence, Record};
+
+/// Share of a region for hot entries. Measured on the traces of `bench/hitratio`.
+const HOT_SHARE: f64 = 0.85;
+/// Remembered evicted keys, as a share of the entries that fit. Measured likewise.
+const GHOST_SHARE: f64 = 0.5;
+/// Looks after which half of them are forgotten.
+const LOOKS_MAX: u32 = 4096;
+/// Largest factor on the passes of small entries where they are used more often than others.
+const USEFULNESS_MAX: f64 = 2.0;
+/// Passes granted by one insertion; then the next unused entry is evicted whatever its size.
+pub(super) const PASSES_PER_INSERT_MAX: u32 = 64;
+
+/// Entries of one kind.
+#[derive(Debug)]
+pub(super) struct Region {
+    hot: Ring,
+    cold: Ring,
+    ghosts: Ghosts,
+    capacity_bytes: u64,
+    hot_bytes_max: u64,
+    /// First looks at cold entries.
+    all: Looks,
+    /// The same, of entries below the mean weight.
+    small: Looks,
+}
+
+/// How many entries were used before the first look at them.
+#[derive(Debug)]
+struct Looks {
+    looks: u32,
+    used: u32,
+}
+
+impl Looks {
+    /// As if a fourth of a few entries had been used.
+    const EMPTY: Self = Self { looks: 64, used: 16 };
+
+    fn note(&mut self, used: bool) {
+        if self.looks >= LOOKS_MAX {
+            self.looks /= 2;
+            self.used /= 2;
+        }
+        self.looks += 1;
+        self.used += u32::from(used);
+    }
+
+    fn share(&self) -> f64 {
+        f64::from(self.used.max(1)) / f64::from(self.looks)
+    }
+}
+
+/// Result of [`Shard::insert`].
+#[derive(Debug, PartialEq)]
+pub(super) enum Inserted {
+    Stored,
+    /// The record fits no region: it was dropped, and the old one too.
+    TooLarge,
+}
+
+/// The shard; its lock is in [`super::Store`].
+#[derive(Debug)]
+pub(super) struct Shard {
+    slab: Slab,
+    found: Region,
+    missing: Region,
+    hasher: FixedState,
+}
+
+impl Region {
+    fn new(capacity_bytes: u64) -> Self {
+        // At least 1 byte, or else a small capacity would reject everything.
+        let hot = (capacity_bytes as f64 * HOT_SHARE) as u64;
+        Self {
+            hot: Ring::EMPTY,
+            cold: Ring::EMPTY,
+            ghosts: Ghosts::default(),
+            capacity_bytes,
+            hot_bytes_max: hot.clamp(capacity_bytes.min(1), capacity_bytes),
+            all: Looks::EMPTY,
+            small: Looks::EMPTY,
+        }
+    }
+
+    pub(super) fn weight_bytes(&self) -> u64 {
+        self.hot.weight_bytes + self.cold.weight_bytes
+    }
+
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// Returns the mean weight of the entries, at least 1.
+    fn mean_bytes(&self) -> u64 {
+        let entries = u64::from(self.hot.entries) + u64::from(self.cold.entries);
+        self.weight_bytes().checked_div(entries).unwrap_or(0).max(1)
+    }
+
+    /// Returns how many keys to remember, by the weight that entries turned out to have.
+    fn ghosts_max(&self) -> usize {
+        let fitting = self.capacity_bytes / self.mean_bytes();
+        usize::try_from((fitting as f64 * GHOST_SHARE) as u64).unwrap_or(usize::MAX)
+    }
+
+    /// Returns how often an entry is passed over without a use.
+    fn passes(&self, weight_bytes: u64) -> u32 {
+        let mean_bytes = self.mean_bytes();
+        if weight_bytes >= mean_bytes {
+            return 0;
+        }
+        // Small entries that are used less than others are worth less by as much.
+        let usefulness = (self.small.share() / self.all.share()).min(USEFULNESS_MAX);
+        let worth = usefulness * mean_bytes as f64 / weight_bytes.max(1) as f64;
+        (worth.round() as u32).saturating_sub(1).min(PASSES_MAX)
+    }
+
+    /// Notes whether a cold entry was used before the first look at it.
+    fn note_look(&mut self, weight_bytes: u64, used: bool) {
+        self.all.note(used);
+        if weight_bytes < self.mean_bytes() {
+            self.small.note(used);
+        }
+    }
+
+    fn ring_of(&mut self, hot: bool) -> &mut Ring {
+        if hot { &mut self.hot } else { &mut self.cold }
+    }
+}
+
+/// One insertion's work on a region: what it evicts, and the passes that it may still grant.
+struct Evictor<'a> {
+    slab: &'a mut Slab,
+    region: &'a mut Region,
+    hasher: &'a FixedState,
+    evicted: &'a mut Vec<Record>,
+    passes_left: u32,
+}
+
+impl Evictor<'_> {
+    /// Evicts until `weight_bytes` more would fit.
+    fn make_room(&mut self, weight_bytes: u64) {
+        while self.region.weight_bytes() + weight_bytes > self.region.capacity_bytes {
+            let advanced = if self.region.cold.head == NONE {
+                self.advance_hot()
+            } else {
+                self.advance_cold()
+            };
+            if !advanced {
+                return;
+            }
+        }
+    }
+
+    /// Promotes or evicts one cold entry. `false`: there is none.
+    fn advance_cold(&mut self) -> bool {
+        loop {
+            let at = self.region.cold.head;
+            let Some(record) = self.slab.record(at) else { return false };
+            let weight_bytes = record.weight_bytes();
+            let is_first_look = !self.slab.was_passed(at);
+            let used = self.slab.take_use(at);
+            if is_first_look {
+                self.region.note_look(weight_bytes, used);
+            }
+            if used {
+                self.slab.unlink(&mut self.region.cold, at, weight_bytes);
+                self.slab.set_hot(at);
+                self.slab.link(&mut self.region.hot, at, weight_bytes);
+                while self.region.hot.weight_bytes > self.region.hot_bytes_max && self.advance_hot()
+                {
+                }
+                return true;
+            }
+            if self.take_pass(at, weight_bytes) {
+                self.slab.rotate(&mut self.region.cold);
+                continue;
+            }
+            let hash = self.hasher.hash_one(KeyBytes(record_key(self.slab, at)));
+            // Before the eviction: the mean of the full region.
+            let ghosts_max = self.region.ghosts_max();
+            self.slab.unlink(&mut self.region.cold, at, weight_bytes);
+            self.evicted.extend(self.slab.remove(at));
+            self.region.ghosts.push(hash as u32, ghosts_max);
+            return true;
+        }
+    }
+
+    /// Evicts one hot entry. `false`: there is none.
+    fn advance_hot(&mut self) -> bool {
+        loop {
+            let at = self.region.hot.head;
+            let Some(record) = self.slab.record(at) else { return false };
+            let weight_bytes = record.weight_bytes();
+            if self.slab.take_use(at) || self.take_pass(at, weight_bytes) {
+                self.slab.rotate(&mut self.region.hot);
+                continue;
+            }
+            self.slab.unlink(&mut self.region.hot, at, weight_bytes);
+            self.evicted.extend(self.slab.remove(at));
+            return true;
+        }
+    }
+
+    fn take_pass(&mut self, at: u32, weight_bytes: u64) -> bool {
+        let granted = self.region.passes(weight_bytes);
+        let passes = self.passes_left > 0 && self.slab.take_pass(at, granted);
+        self.passes_left -= u32::from(passes);
+        passes
+    }
+}
+
+fn record_key(slab: &Slab, at: u32) -> &[u8] {
+    slab.record(at).map_or(&[], Record::key_bytes)
+}
+
+/// Hashes as [`hotrow_types::key::Key`] does.
+struct KeyBytes<'a>(&'a [u8]);
+
+impl std::hash::Hash for KeyBytes<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write(self.0);
+    }
+}
+
+impl Shard {
+    pub(super) fn new(found_bytes: u64, missing_bytes: u64, hasher: FixedState) -> Self {
+        Self {
+            slab: Slab::new(),
+            found: Region::new(found_bytes),
+            missing: Region::new(missing_bytes),
+            hasher,
+        }
+    }
+
+    /// Returns the entry and counts a use.
+    #[inline]
+    pub(super) fn get(&self, hash: u64, key: &[u8]) -> Option<&Record> {
+        let at = self.slab.find(hash, key)?;
+        self.slab.note_use(at);
+        self.slab.record(at)
+    }
+
+    /// Returns the entry without counting a use.
+    #[inline]
+    pub(super) fn peek(&self, hash: u64, key: &[u8]) -> Option<&Record> {
+        self.slab.record(self.slab.find(hash, key)?)
+    }
+
+    pub(super) fn region(&self, presence: Presence) -> &Region {
+        match presence {
+            Presence::Found => &self.found,
+            Presence::Missing => &self.missing,
+        }
+    }
+
+    /// Stores a record. Appends the key's old entry to `replaced`, and what the policy evicts to
+    /// `evicted`; that may be the record itself, if it outgrew its old entry.
+    pub(super) fn insert(
+        &mut self,
+        hash: u64,
+        record: Record,
+        replaced: &mut Option<Record>,
+        evicted: &mut Vec<Record>,
+    ) -> Inserted {
+        let presence = record.presence();
+        let weight_bytes = record.weight_bytes();
+        let mut old = self.slab.find(hash, record.key_bytes());
+        let fits = weight_bytes <= self.region(presence).hot_bytes_max;
+        let old_presence = old.and_then(|at| self.slab.record(at)).map(Record::presence);
+        if old.is_some() && (!fits || old_presence != Some(presence)) {
+            *replaced = self.remove(hash, record.key_bytes());
+            old = None;
+        }
+        let Self { slab, found, missing, hasher } = self;
+        let (region, other) = match presence {
+            Presence::Found => (found, missing),
+            Presence::Missing => (missing, found),
+        };
+        // What it was as the other kind says nothing about it.
+        other.ghosts.take(hash as u32);
+        if !fits {
+            return Inserted::TooLarge;
+        }
+        let passes_left = PASSES_PER_INSERT_MAX;
+        let mut evictor = Evictor { slab, region, hasher, evicted, passes_left };
+        if let Some(at) = old {
+            *replaced = evictor.slab.replace(at, record);
+            evictor.slab.note_use(at);
+            let old_bytes = replaced.as_ref().map_or(0, Record::weight_bytes);
+            let ring = evictor.region.ring_of(evictor.slab.is_hot(at));
+            ring.weight_bytes = ring.weight_bytes - old_bytes + weight_bytes;
+            evictor.make_room(0);
+            return Inserted::Stored;
+        }
+        let remembered = evictor.region.ghosts.take(hash as u32);
+        let hot = remembered
+            || evictor.region.hot.weight_bytes + weight_bytes <= evictor.region.hot_bytes_max;
+        if !remembered {
+            // Before it is linked: a new entry is not looked at by its own insertion.
+            evictor.make_room(weight_bytes);
+        }
+        let Some(at) = evictor.slab.insert(hash, record, hot) else { return Inserted::TooLarge };
+        evictor.slab.link(evictor.region.ring_of(hot), at, weight_bytes);
+        evictor.make_room(0);
+        Inserted::Stored
+    }
+
+    /// Removes the key's entry, and forgets the key.
+    pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Record> {
+        let Some(at) = self.slab.find(hash, key) else {
+            self.found.ghosts.take(hash as u32);
+            self.missing.ghosts.take(hash as u32);
+            return None;
+        };
+        let record = self.slab.record(at)?;
+        let weight_bytes = record.weight_bytes();
+        let region = match record.presence() {
+            Presence::Found => &mut self.found,
+            Presence::Missing => &mut self.missing,
+        };
+        let ring = region.ring_of(self.slab.is_hot(at));
+        self.slab.unlink(ring, at, weight_bytes);
+        self.slab.remove(at)
+    }
+
+    /// Returns the memory of the tables, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.slab.memory_bytes()
+            + self.found.ghosts.memory_bytes()
+            + self.missing.ghosts.memory_bytes()
+    }
+
+    #[cfg(test)]
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.slab.records()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;
