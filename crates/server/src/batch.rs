@@ -29,6 +29,7 @@ use crate::precondition;
 use crate::read::{PendingReads, lead};
 use crate::read_requirement::ReadRequirement;
 use crate::respond::{Provenance, describe};
+use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
 
 pub(crate) use self::ids::{Ids, parse_query};
@@ -73,8 +74,9 @@ impl Handler {
                 "a batch has no entity tag that If-Match could name",
             ));
         }
+        let subject = self.scan_subject(request);
         let mode = match self.mode(id, request) {
-            Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
+            Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
                 return self.batch_at_least(id, ids, wanted, request);
@@ -108,20 +110,20 @@ impl Handler {
             Ok(others) => others,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
-                return Step::Now(self.batch_refused(id, &ids, mode, request, &problem));
+                return Step::Now(self.batch_refused(id, &ids, mode, (request, subject), &problem));
             }
         };
         if let Some(size) = size {
             answers.size = size;
         }
-        kinds.into_iter().for_each(|kind| self.count_lookup(request.connection, id, kind));
+        kinds.into_iter().for_each(|kind| self.count_lookup(subject, id, kind));
         let mut refresh = false;
         for place in expired {
             refresh |= cache.refresh(&ids.keys[place]);
         }
         let mut waiters = Vec::new();
         for (place, lookup) in others {
-            self.looked_up(request.connection, id, mode, &lookup);
+            self.looked_up(subject, id, mode, &lookup);
             match lookup {
                 // Stored between the two looks at memory.
                 Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
@@ -165,14 +167,14 @@ impl Handler {
         id: CollectionId,
         ids: &Ids,
         mode: ReadMode,
-        request: &RequestContext<'_>,
+        (request, subject): (&RequestContext<'_>, ScanSubject<'_>),
         problem: &HttpError,
     ) -> Outcome {
         let now = request.times.now;
         let mut answers = Answers::new(ids.keys.len(), self.shared.budgets.answer());
         let mut all = true;
         for (place, key) in ids.keys.iter().enumerate() {
-            let held = match self.held(request.connection, key, mode, now) {
+            let held = match self.held(subject, key, mode, now) {
                 Some(held) => Some(held),
                 None => {
                     self.lookups.count(id.0, LookupKind::Refused);
@@ -193,7 +195,7 @@ impl Handler {
     /// Returns the answer of memory, without a read; counted as a lookup.
     fn held(
         &self,
-        connection: &ConnectionContext,
+        subject: ScanSubject<'_>,
         key: &Key,
         mode: ReadMode,
         now: Nanos,
@@ -203,7 +205,7 @@ impl Handler {
             (mode != ReadMode::Revalidate).then(|| cache.peek(key, now)).flatten()?;
         let provenance = Provenance::of_hit(quality, cache.age(&record, now));
         let kind = LookupKind::of_memory(&record, quality);
-        self.count_lookup(connection, key.collection(), kind);
+        self.count_lookup(subject, key.collection(), kind);
         Some((record, provenance))
     }
 

@@ -4,6 +4,7 @@
 //! the request's head: a hit copies and allocates nothing. A request that waits becomes a
 //! [`PendingRequest`].
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -40,6 +41,8 @@ pub struct ConnectionContext {
     pub(crate) activity: Rc<Activity>,
     /// Lookups of the connection's requests.
     pub(crate) scan_detector: ScanDetector,
+    /// Whether the peer is a trusted proxy; determined by the first request.
+    pub(crate) is_proxy: OnceCell<bool>,
 }
 
 impl ConnectionContext {
@@ -62,6 +65,7 @@ impl ConnectionContext {
             certificate_subject,
             activity,
             scan_detector: ScanDetector::default(),
+            is_proxy: OnceCell::new(),
         })
     }
 }

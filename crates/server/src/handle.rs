@@ -23,7 +23,7 @@ use crate::body::Body;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::connection::serve::{Serve, Served, Written, write_response};
-use crate::context::{ConnectionContext, RequestContext, RequestTimes};
+use crate::context::{RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
@@ -35,6 +35,7 @@ use crate::read_requirement::ReadRequirement;
 use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{Provenance, capabilities, large_record, precondition_failed};
 use crate::route::{METHODS, Route};
+use crate::scan_detector::{ClientDetectors, ScanSubject};
 use crate::shared::Shared;
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
@@ -53,6 +54,8 @@ pub struct Handler {
     pub(crate) header_writer: HeaderWriter,
     /// Hits since the turn began, and its beginning.
     hits_of_turn: Cell<(u64, Nanos)>,
+    /// Lookups of the clients behind trusted proxies.
+    client_detectors: ClientDetectors,
 }
 
 impl Serve for Handler {
@@ -106,6 +109,7 @@ impl Handler {
             heads,
             header_writer: HeaderWriter::default(),
             hits_of_turn: Cell::default(),
+            client_detectors: ClientDetectors::default(),
         }
     }
 
@@ -232,8 +236,9 @@ impl Handler {
         let id = key.collection();
         let now = request.times.now;
         self.requested(std::slice::from_ref(&key), now);
+        let subject = self.scan_subject(request);
         let mode = match self.mode(id, request) {
-            Ok(ReadRequirement::None) => request.connection.scan_detector.mode(),
+            Ok(ReadRequirement::None) => subject.mode(),
             Ok(ReadRequirement::New) => ReadMode::Revalidate,
             Ok(ReadRequirement::AtLeast(wanted)) => {
                 return self.item_at_least(key, wanted, request);
@@ -258,7 +263,7 @@ impl Handler {
                 return self.refused(&key, mode, request, &problem);
             }
         };
-        self.looked_up(request.connection, id, mode, &lookup);
+        self.looked_up(subject, id, mode, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 if self.may_refresh(quality, now) && cache.refresh(&key) {
@@ -443,10 +448,25 @@ impl Handler {
         keys.iter().for_each(|key| self.metrics.ids.note(day, self.shared.cache.hash(key)));
     }
 
+    /// Returns what the lookups of the request are counted for. Call it once per request.
+    pub(crate) fn scan_subject<'a>(&'a self, request: &RequestContext<'a>) -> ScanSubject<'a> {
+        let connection = request.connection;
+        let clients = self.shared.admission.rate.clients();
+        let client = connection
+            .is_proxy
+            .get_or_init(|| clients.names_clients(connection.peer))
+            .then(|| clients.forwarded_key(connection.peer, request.headers))
+            .flatten();
+        match client {
+            None => ScanSubject::Connection(&connection.scan_detector),
+            Some(client) => self.client_detectors.subject(&client),
+        }
+    }
+
     /// Counts the outcome of a lookup.
     pub(crate) fn looked_up(
         &self,
-        connection: &ConnectionContext,
+        subject: ScanSubject<'_>,
         id: CollectionId,
         mode: ReadMode,
         lookup: &Lookup<ReadFailure>,
@@ -463,17 +483,17 @@ impl Handler {
             Lookup::Bypass(_) => LookupKind::Bypass,
             Lookup::Refused(_) => LookupKind::Refused,
         };
-        self.count_lookup(connection, id, kind);
+        self.count_lookup(subject, id, kind);
     }
 
     /// Counts a lookup of this kind.
     pub(crate) fn count_lookup(
         &self,
-        connection: &ConnectionContext,
+        subject: ScanSubject<'_>,
         CollectionId(id): CollectionId,
         kind: LookupKind,
     ) {
-        connection.scan_detector.note(kind, &self.shared.baseline_hit_ratio);
+        subject.note(kind, &self.shared.baseline_hit_ratio);
         self.lookups.count(id, kind);
     }
 }

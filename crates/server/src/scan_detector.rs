@@ -2,15 +2,19 @@
 //! everything alike, as a batch job or a crawler does. Records read for it do not displace those of
 //! others ([`ReadMode::NoAdmit`]).
 //!
-//! Detection is by connection, because a connection is one client unless there is a proxy between;
-//! a proxy's connections carry the requests of all its clients, and do not scan. The hit path
-//! counts in two plain cells.
+//! Detection is by connection, because a connection is one client unless there is a proxy between.
+//! A trusted proxy names the client of each request; then detection is by client
+//! ([`ClientDetectors`]). Any other proxy's connections carry the requests of all its clients, and
+//! do not scan. The hit path counts in two plain cells.
+
+mod clients;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hotrow_cache::ReadMode;
 
+pub(crate) use self::clients::{ClientDetectors, ScanSubject};
 use crate::lookups::LookupKind;
 
 /// Lookups per round, after which a connection is classified again. They determine the hit ratio
@@ -31,7 +35,7 @@ const ROUND_WEIGHT: f64 = 1.0 / 16.0;
 /// after a general change of the requests.
 const SCANNING_WEIGHT: f64 = ROUND_WEIGHT / 16.0;
 
-/// Lookup counts of one connection. Used by one thread.
+/// Lookup counts of one connection or client. Used by one thread.
 #[derive(Debug, Default)]
 pub(crate) struct ScanDetector {
     looked_up: Cell<u32>,
@@ -39,6 +43,8 @@ pub(crate) struct ScanDetector {
     scans: Cell<bool>,
     /// Consecutive good rounds of a scanning connection.
     good_rounds: Cell<u32>,
+    /// True after the first round.
+    is_classified: Cell<bool>,
 }
 
 /// Baseline hit ratio: a moving average in which scanning connections count little. Shared by all
@@ -54,7 +60,19 @@ impl ScanDetector {
         if self.scans.get() { ReadMode::NoAdmit } else { ReadMode::Normal }
     }
 
-    /// Records the outcome of a lookup of the connection.
+    /// Forgets everything, for another client.
+    fn reset(&self) {
+        let Self { looked_up, found, scans, good_rounds, is_classified } = self;
+        [looked_up, found, good_rounds].iter().for_each(|count| count.set(0));
+        [scans, is_classified].iter().for_each(|flag| flag.set(false));
+    }
+
+    /// Returns whether it has completed a round, which counts in the baseline.
+    fn is_classified(&self) -> bool {
+        self.is_classified.get()
+    }
+
+    /// Records the outcome of a lookup.
     pub(crate) fn note(&self, kind: LookupKind, baseline: &BaselineHitRatio) {
         let found = match kind {
             LookupKind::Hit | LookupKind::Negative | LookupKind::Stale => 1,
@@ -70,6 +88,7 @@ impl ScanDetector {
     }
 
     fn classify(&self, baseline: &BaselineHitRatio) {
+        self.is_classified.set(true);
         let share = f64::from(self.found.take()) / f64::from(self.looked_up.take());
         let expected = baseline.get();
         if share < SCANNING_BELOW * expected {

@@ -42,16 +42,9 @@ impl Clients {
 
     /// Returns the client.
     pub(crate) fn client(&self, peer: Peer, headers: Fields<'_>) -> Peer {
-        let peer = match peer {
-            Peer::Address(address) => Peer::Address(address.to_canonical()),
-            Peer::User(_) => peer,
-        };
-        let is_trusted = match peer {
-            Peer::Address(address) => self.trusts(address),
-            Peer::User(_) => self.trusts_unix,
-        };
+        let peer = canonical(peer);
         match self.header {
-            Some(header) if is_trusted => self.beyond(peer, header, headers),
+            Some(header) if self.is_trusted(peer) => self.beyond(peer, header, headers),
             _ => peer,
         }
     }
@@ -59,8 +52,23 @@ impl Clients {
     /// Returns the client as a key: an IPv4 address, the leading bits of an IPv6 address, because
     /// the holder of one address has its whole network, or a user id.
     pub(crate) fn key(&self, peer: Peer, headers: Fields<'_>) -> [u8; 17] {
+        self.key_of(self.client(peer, headers))
+    }
+
+    /// Returns whether requests of the peer may name their client: it is a trusted proxy.
+    pub(crate) fn names_clients(&self, peer: Peer) -> bool {
+        self.header.is_some() && self.is_trusted(canonical(peer))
+    }
+
+    /// Returns the key of the client that a trusted proxy names; `None` without such a name.
+    pub(crate) fn forwarded_key(&self, peer: Peer, headers: Fields<'_>) -> Option<[u8; 17]> {
+        let client = self.client(peer, headers);
+        (client != canonical(peer)).then(|| self.key_of(client))
+    }
+
+    fn key_of(&self, client: Peer) -> [u8; 17] {
         let mut key = [0; 17];
-        match self.client(peer, headers) {
+        match client {
             Peer::User(user) => {
                 key[0] = 1;
                 key[1..5].copy_from_slice(&user.to_be_bytes());
@@ -76,6 +84,13 @@ impl Clients {
             }
         }
         key
+    }
+
+    fn is_trusted(&self, peer: Peer) -> bool {
+        match peer {
+            Peer::Address(address) => self.trusts(address),
+            Peer::User(_) => self.trusts_unix,
+        }
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
@@ -115,6 +130,14 @@ impl Clients {
             }
         }
         nearest
+    }
+}
+
+/// Returns the peer with an IPv4 address that is mapped into IPv6 as itself.
+fn canonical(peer: Peer) -> Peer {
+    match peer {
+        Peer::Address(address) => Peer::Address(address.to_canonical()),
+        Peer::User(_) => peer,
     }
 }
 

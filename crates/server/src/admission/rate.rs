@@ -148,6 +148,11 @@ impl RateLimits {
         self.clients.key(request.connection.peer, request.headers)
     }
 
+    /// Returns the method of identifying clients.
+    pub(crate) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
     /// Returns whether there are no rules.
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
