@@ -32,7 +32,7 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Ghosts {
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "shuttle")))]
     pub(super) fn len(&self) -> usize {
         self.live.len()
     }
