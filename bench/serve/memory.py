@@ -16,8 +16,8 @@ from lib import cli, data, report, subjects  # noqa: E402
 from lib.http import Connection  # noqa: E402
 from lib.process import Failed  # noqa: E402
 
-AIM_OVERHEAD_BYTES = 200
-AIM_RESIDENT_MB = 60
+AIM_OVERHEAD_BYTES = 100
+AIM_RESIDENT_MB = 50
 BATCH = 1_000
 KEY_BYTES = 8
 SETTLE_S = 2
