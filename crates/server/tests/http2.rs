@@ -67,13 +67,10 @@ fn limits_answer_as_over_http_1_1() {
     let fields: Vec<&str> = fields.iter().flat_map(|field| ["-H", field]).collect();
     let large = format!("a: {}", "x".repeat(3_000));
     let twice = ["-H", &large, "-H", &large];
-    let body = "x".repeat(10_001);
     for (target, arguments, status) in [
         (&*long, &[][..], 414),
         ("/a", &fields, 431),
         ("/a", &twice, 431),
-        // It asks first: a body that is on its way when the stream ends is an error to curl.
-        ("/a", &["-d", &body, "-H", "Expect: 100-continue"], 413),
         ("/a", &["-H", "Host: a@b"], 400),
     ] {
         let mut all = vec!["-o", "/dev/null", "-w", "%{http_code}"];
