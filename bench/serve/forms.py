@@ -27,12 +27,12 @@ WRITES_PER_S = 1_000
 AIMS = [
     ("hit, 16 at once, CPU µs per request", "pipelined", None, CPU, 1.43, True),
     ("hit, 16 at once, rate / floor's", "pipelined", "pipelined-floor", RATE, 0.45, False),
-    ("one connection, one request at a time: p50 / floor's", "alone", "alone-floor", "p50", 1.05, True),
+    ("one connection: p50 / floor's", "alone", "alone-floor", "p50", 1.05, True),
     ("304 from memory / hit, CPU", "known", "hit", CPU, 1.0, True),
     ("404 from memory / hit, CPU", "missing", "hit", CPU, 1.0, True),
     ("hit of 100 kB / writev loop, CPU", "large", "large-floor", CPU, 1.1, True),
     ("two workers on two cores / one, CPU", "two-workers", "one-worker", CPU, 1.05, True),
-    ("beside 1,000 writes a second / without, CPU of the workers", "writes", "no-writes", CPU, 1.1, True),
+    ("beside 1,000 writes/s / without, CPU of the workers", "writes", "no-writes", CPU, 1.1, True),
 ]
 GROUPS = {
     "pipelined": ["pipelined", "pipelined-floor"],

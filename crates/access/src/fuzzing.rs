@@ -27,12 +27,12 @@ pub fn credential(input: &[u8]) {
     let then = UnixSeconds(1_300_819_379);
     if verify(input, keys, &policy, &Grants::default(), then).is_ok() {
         let signed = [vectors::RS256.as_bytes(), vectors::ES256.as_bytes()];
-        assert!(signed.contains(&input), "a token that nobody signed passes");
+        assert!(signed.contains(&input), "a token without a valid signature passes");
     }
     let key = NewKey::new([1; 8], &[2; 32]);
     let stored = StoredKey { id: key.id, hash: key.hash, roles: Default::default() };
     if KeyTable::new(vec![stored]).is_ok_and(|table| table.find(input).is_some()) {
-        assert_eq!(input, key.reveal().as_bytes(), "a key that nobody made passes");
+        assert_eq!(input, key.reveal().as_bytes(), "a key that was never issued passes");
     }
     // Any set is parsed or refused, and uses no key without a reason for each other one.
     if let Ok(parsed) = KeySet::from_jwks(input) {

@@ -1,6 +1,6 @@
 //! Grants: what the holder of a role may read.
 //!
-//! A credential stands for a set of roles, which is one 64-bit number; a collection holds for each
+//! A credential maps to a set of roles, which is one 64-bit number; a collection holds for each
 //! right the set of roles that have it. A check is one `and`, whatever the number of roles.
 
 use hotrow_types::key::CollectionId;

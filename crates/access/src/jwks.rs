@@ -110,7 +110,7 @@ pub enum JwksError {
     /// More than [`JWKS_KEYS_MAX`] keys.
     #[error("the key set has {0} keys; at most {JWKS_KEYS_MAX} are allowed")]
     TooManyKeys(usize),
-    /// It contains a secret. Whoever could read it can sign tokens.
+    /// It contains a secret: every reader of the file can sign tokens.
     #[error(
         "key {index} of the key set is secret (it has the member {member}), and whoever read it \
          can sign tokens; publish public keys only, and replace this key"

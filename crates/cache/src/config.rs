@@ -34,8 +34,8 @@ pub struct Config {
     pub capacity_bytes: u64,
     /// Share of the capacity for negative entries ("no such record"); at most 0.1.
     pub negative_share: f64,
-    /// Estimate of the mean entry size in bytes; sets the number of shards and of keys that the scan
-    /// filter remembers.
+    /// Estimate of the mean entry size in bytes; sets the number of shards and of keys that the
+    /// scan filter remembers.
     pub entry_bytes_estimate: u64,
     /// See [`InvalidationMode`].
     pub invalidation_mode: InvalidationMode,

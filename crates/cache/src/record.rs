@@ -15,9 +15,9 @@ use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::{Position, Version};
 
 /// Average cost of one record beyond key and body, in bytes. 57 in the record itself by its layout
-/// (reference count, header, length, hash and position); 15 for the allocator's header and rounding;
-/// 33 for the store's tables, measured by `cargo bench -p hotrow-cache`: 29 per entry, and 37 when
-/// evicted keys are remembered.
+/// (reference count, header, length, hash and position); 15 for the allocator's header and
+/// rounding; 33 for the store's tables, measured by `cargo bench -p hotrow-cache`: 29 per entry, and
+/// 37 when evicted keys are remembered.
 pub const ENTRY_OVERHEAD_BYTES: u64 = 105;
 
 /// Presence of the record in the database.

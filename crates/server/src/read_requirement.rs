@@ -1,5 +1,5 @@
-//! What a request requires beyond the contract: a new read of the database, or a least position. Each
-//! counts only where the collection allows it and the sender has the grant.
+//! Requirements of a request beyond the contract: a new read of the database, or a least position.
+//! Each counts only where the collection allows it and the sender has the grant.
 
 use hotrow_types::key::CollectionId;
 

@@ -167,8 +167,8 @@ fn every_route_requires_a_good_credential() {
     let answer = ask(&server, "GET", "/products/1", &bearer(&good));
     assert!(answer.head.contains("cache-control: private, no-cache"), "{}", answer.head);
     // A good token without a role that is known here.
-    let nobody = bearer(&ed.token(&claims_with("roles", json!(["other"]))));
-    assert_eq!(status(&server, &nobody), 403);
+    let without_role = bearer(&ed.token(&claims_with("roles", json!(["other"]))));
+    assert_eq!(status(&server, &without_role), 403);
 }
 
 #[test]

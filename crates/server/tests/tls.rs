@@ -250,7 +250,7 @@ fn client_certificates_are_required_or_optional() {
 }
 
 #[test]
-fn a_handshake_that_does_not_end_harms_nobody() {
+fn a_handshake_that_does_not_end_delays_no_other_client() {
     const HALF_OPEN: usize = 50;
     let authority = Authority::new();
     authority.sign("server", "127.0.0.1", later());
@@ -309,7 +309,7 @@ fn a_client_that_does_not_read_is_reset() {
     let mut stuck = Command::new("openssl")
         .args(["s_client", "-quiet", "-connect", &server.address.to_string()])
         .stdin(Stdio::piped())
-        // Nobody reads the pipe.
+        // The pipe has no reader.
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -100,8 +100,8 @@ impl<E: Clone> Cache<E> {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(refused)).collect())
     }
 
-    /// Like [`Cache::lookup_batch_if`], but passes what memory answers to `found`, with its place in
-    /// `keys`, and returns the places and lookups of the others.
+    /// Like [`Cache::lookup_batch_if`], but passes what memory answers to `found`, with its place
+    /// in `keys`, and returns the places and lookups of the others.
     ///
     /// # Errors
     /// The error of `admit`; nothing is queued in that case.

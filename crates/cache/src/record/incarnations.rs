@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// Number of incarnations that the table holds.
 const HELD_MAX: usize = 255;
-/// Number that stands for an incarnation that the table does not hold.
+/// Number of every incarnation that the table does not hold.
 pub(super) const INLINE: u8 = HELD_MAX as u8;
 
 static HELD: [OnceLock<u64>; HELD_MAX] = [const { OnceLock::new() }; HELD_MAX];

@@ -78,7 +78,7 @@ pub(super) struct Peers {
     pub(super) unix: bool,
 }
 
-/// Reads a list of addresses and networks; `unix` stands for every peer on the Unix socket.
+/// Reads a list of addresses and networks; `unix` is every peer on the Unix socket.
 fn trusted_proxies(section: &mut Section<'_>) -> Peers {
     const RANGE: &str = "a list of up to 64 addresses, networks and \"unix\"";
     let words = section.texts("trusted_proxies", "none", RANGE).unwrap_or_default();

@@ -12,7 +12,7 @@ use hotrow_measure::clock::Nanos;
 use crate::admission::rate::seed;
 use crate::http_error::whole_seconds;
 
-/// Clients that are told apart; 16 bytes each.
+/// Clients that are distinguished; 16 bytes each.
 const CLIENTS_MAX: usize = 16_384;
 
 /// The limit and the state of each client.

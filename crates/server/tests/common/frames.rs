@@ -1,4 +1,4 @@
-//! A client that writes and reads frames of HTTP/2 as it is told, also what no client should.
+//! A client that writes and reads frames of HTTP/2 as the test says, valid or not.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
