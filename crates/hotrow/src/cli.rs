@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
+use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
 
 use crate::capacity::CapacityError;
@@ -16,6 +18,7 @@ use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
+use crate::health::{HealthArgs, HealthError};
 use crate::key::{KeyArgs, NoRandomness};
 use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
@@ -27,7 +30,8 @@ use crate::verify::args::VerifyArgs;
 
 /// Records by id over HTTP, at memory speed, never staler than promised.
 #[derive(Debug, Parser)]
-#[command(name = "hotrow", version, arg_required_else_help = true, after_help = EXIT_STATUS)]
+#[command(name = "hotrow", version, long_version = LONG_VERSION.as_str(), arg_required_else_help = true)]
+#[command(after_help = EXIT_STATUS)]
 pub struct Cli {
     /// Command to run.
     #[command(subcommand)]
@@ -47,6 +51,12 @@ pub enum Command {
     /// Check a configuration file and list every problem in it
     #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
     Check(CheckArgs),
+    /// Probe a running service: exit status 0 if it is alive or, with --ready, ready
+    #[command(
+        after_help = "Examples:\n  hotrow health\n  hotrow health --config hotrow.toml --ready\n  \
+        hotrow health --unix /run/hotrow/data.sock http://localhost/products/1"
+    )]
+    Health(HealthArgs),
     /// Make API keys
     #[command(after_help = "Example:\n  hotrow key new --name billing --role reader")]
     Key(KeyArgs),
@@ -71,7 +81,22 @@ pub enum Command {
     /// Compare this machine's limits with a goal, and print how to raise them
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Write the manual pages and shell completions; for packages
+    #[command(hide = true, after_help = "Example:\n  hotrow pages target/pages")]
+    Pages(PagesArgs),
 }
+
+/// Version with the commit and the features of the build.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = [
+        ("mongodb", cfg!(feature = "mongodb")),
+        ("mysql", cfg!(feature = "mysql")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("failpoints", cfg!(feature = "failpoints")),
+    ];
+    let enabled: Vec<_> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    hotrow_cli::version::long(env!("CARGO_PKG_VERSION"), &enabled)
+});
 
 const CAPACITY_EXAMPLES: &str = "Examples:
   hotrow capacity --slo 'p99<10ms,errors<0.1%' http://127.0.0.1:8080/products/1
@@ -182,6 +207,12 @@ pub enum Failure {
     /// The triggers could not be removed.
     #[error("{0}")]
     UninstallTriggers(String),
+    /// The probed service is not healthy.
+    #[error(transparent)]
+    Health(#[from] HealthError),
+    /// The pages could not be written.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
     /// No key could be made.
     #[error(transparent)]
     Key(#[from] NoRandomness),
@@ -212,6 +243,10 @@ impl Failure {
                 Exit::Usage
             }
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
+            Self::Health(e) => {
+                print_line(std::io::stderr(), &format!("hotrow health: {e}"));
+                e.exit()
+            }
             Self::Load(e) => {
                 print_line(std::io::stderr(), &format!("hotrow load: {e}"));
                 e.exit()
@@ -308,6 +343,14 @@ fn summary(resolved: &Resolved) -> String {
     format!("{} {noun} ({}) from {}", names.len(), names.join(", "), database)
 }
 
+/// Runs `hotrow pages`.
+///
+/// # Errors
+/// Returns the file that could not be written.
+pub fn write_pages(args: &PagesArgs) -> Result<(), Failure> {
+    Ok(pages::write(&Cli::command(), args)?)
+}
+
 /// Runs `hotrow uninstall-triggers`.
 ///
 /// # Errors
@@ -365,6 +408,9 @@ mod tests {
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
             "hotrow serve --config f --admin [::1]:1",
             "hotrow check --config f",
+            "hotrow health",
+            "hotrow health --config f --ready --timeout 500ms",
+            "hotrow health --unix /s https://a/x --cacert f",
             "hotrow key new --name billing --role reader --role audit --json",
             "hotrow uninstall-triggers --database f",
             "hotrow verify --config f --url http://a --url http://b --balancer http://c -d 5m \
@@ -393,6 +439,9 @@ mod tests {
             ("hotrow serve --demo --demo-writes 0", ErrorKind::ValueValidation),
             ("hotrow serve --demo --demo-writes 1000000", ErrorKind::ValueValidation),
             ("hotrow serve --demo --data localhost", ErrorKind::ValueValidation),
+            ("hotrow health --config f http://a", ErrorKind::ArgumentConflict),
+            ("hotrow health --config f --unix /s", ErrorKind::ArgumentConflict),
+            ("hotrow health --timeout 0s", ErrorKind::ValueValidation),
             ("hotrow key", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
             ("hotrow key new --name Billing", ErrorKind::ValueValidation),
             ("hotrow check", ErrorKind::MissingRequiredArgument),
