@@ -19,6 +19,10 @@ pub struct PagesArgs {
     /// Folder for man1/ and completions/; created if missing
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
+    /// Date in the pages, as in 2026-01-31
+    // Without one the library writes a title line with a column too few.
+    #[arg(long, value_name = "DATE", default_value = "undated")]
+    date: String,
 }
 
 /// A page that cannot be written.
@@ -38,11 +42,12 @@ pub struct PagesError {
 /// A file or folder that cannot be written.
 pub fn write(program: &Command, args: &PagesArgs) -> Result<(), PagesError> {
     let name = program.get_name().to_owned();
-    let manual = format!("Manual of {name}");
+    let (manual, date) = (format!("Manual of {name}"), args.date.clone());
     let mut program = program.clone().disable_help_subcommand(true);
     program.build();
     let man = created(args.folder.join("man1"))?;
-    write_pages(&program, &manual, &man)?;
+    let title = Title { source: program.render_version().trim().to_owned(), manual, date };
+    write_pages(&program, &title, &man)?;
     let folder = created(args.folder.join("completions"))?;
     for shell in SHELLS {
         clap_complete::generate_to(shell, &mut program, &name, &folder)
@@ -58,13 +63,22 @@ fn created(folder: PathBuf) -> Result<PathBuf, PagesError> {
     }
 }
 
+/// What is above and below each page.
+struct Title {
+    source: String,
+    manual: String,
+    date: String,
+}
+
 /// Writes the page of a command and those of its visible commands.
-fn write_pages(command: &Command, manual: &str, folder: &Path) -> Result<(), PagesError> {
-    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
-        write_pages(inner, manual, folder)?;
+fn write_pages(command: &Command, title: &Title, folder: &Path) -> Result<(), PagesError> {
+    // A command without help of its own starts another program, which has its own pages.
+    let documented = |inner: &&Command| !inner.is_hide_set() && !inner.is_disable_help_flag_set();
+    for inner in command.get_subcommands().filter(documented) {
+        write_pages(inner, title, folder)?;
     }
-    let number = command.get_version().unwrap_or_default();
-    let page = Man::new(command.clone()).manual(manual).source(number);
+    let page =
+        Man::new(command.clone()).date(&title.date).source(&title.source).manual(&title.manual);
     let path = folder.join(page.get_filename());
     let written = page_text(command, &page).and_then(|text| fs::write(&path, text));
     written.map_err(|error| PagesError { path, error })
@@ -129,13 +143,18 @@ mod tests {
             .about("A program")
             .after_help("Exit status: 0 fine, 1 failed.")
             .subcommand(serve)
+            .subcommand(Command::new("lab").disable_help_flag(true))
             .subcommand(hidden)
+    }
+
+    fn args(folder: PathBuf) -> PagesArgs {
+        PagesArgs { folder, date: "2026-01-31".to_owned() }
     }
 
     #[test]
     fn every_visible_command_has_a_page_with_options_and_examples() {
         let folder = tempfile::tempdir().unwrap();
-        let args = PagesArgs { folder: folder.path().join("new") };
+        let args = args(folder.path().join("new"));
         write(&program(), &args).unwrap();
         let man = args.folder.join("man1");
         let mut names: Vec<_> =
@@ -146,6 +165,7 @@ mod tests {
         assert!(serve.contains("\\-\\-config") && serve.contains("The file"), "{serve}");
         let examples = serve.split_once(".SH EXAMPLES\n.nf\n").unwrap().1;
         assert!(examples.contains("some serve \\-\\-config \\*(Aqa\\\\b\\*(Aq\n"), "{examples}");
+        assert!(serve.contains(".TH some-serve 1 2026-01-31 \"some 1.2.3\" \"Manual of some\""));
         let all = fs::read_to_string(man.join("some.1")).unwrap();
         assert!(all.contains(".SH \"EXIT STATUS\"\n0 fine, 1 failed."), "{all}");
         assert!(all.contains("1.2.3") && !all.contains("pages"), "{all}");
@@ -154,7 +174,7 @@ mod tests {
     #[test]
     fn each_shell_has_completions() {
         let folder = tempfile::tempdir().unwrap();
-        let args = PagesArgs { folder: folder.path().to_owned() };
+        let args = args(folder.path().to_owned());
         write(&program(), &args).unwrap();
         for file in ["some.bash", "some.fish", "_some"] {
             let text = fs::read_to_string(folder.path().join("completions").join(file)).unwrap();
@@ -164,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_made_is_named() {
-        let args = PagesArgs { folder: "/dev/null/pages".into() };
+        let args = args("/dev/null/pages".into());
         let error = write(&program(), &args).unwrap_err().to_string();
         assert!(error.starts_with("/dev/null/pages/man1 cannot be written: "), "{error}");
     }

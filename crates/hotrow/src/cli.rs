@@ -25,6 +25,7 @@ use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::logging;
 use crate::serve::{self, Host, ServeError};
+use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
 use crate::verify::VerifyError;
 use crate::verify::args::VerifyArgs;
 
@@ -172,18 +173,6 @@ pub struct CheckArgs {
     config: PathBuf,
 }
 
-/// Arguments of `uninstall-triggers`.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub struct UninstallTriggersArgs {
-    /// Configuration file (TOML) whose source.url names the database
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// SQLite file
-    #[arg(long, value_name = "FILE")]
-    database: Option<PathBuf>,
-}
-
 fn demo_writes(text: &str) -> Result<NonZeroU32, String> {
     let most = demo::writer::WRITES_PER_SECOND_MAX;
     let number: Option<NonZeroU32> = text.parse().ok();
@@ -205,8 +194,8 @@ pub enum Failure {
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
     /// The triggers could not be removed.
-    #[error("{0}")]
-    UninstallTriggers(String),
+    #[error(transparent)]
+    UninstallTriggers(UninstallError),
     /// The probed service is not healthy.
     #[error(transparent)]
     Health(#[from] HealthError),
@@ -231,6 +220,15 @@ pub enum Failure {
     /// The machine could not be examined.
     #[error(transparent)]
     Doctor(#[from] DoctorError),
+}
+
+impl From<UninstallError> for Failure {
+    fn from(error: UninstallError) -> Self {
+        match error {
+            UninstallError::Config(error) => Self::Config(error),
+            error @ UninstallError::Database(_) => Self::UninstallTriggers(error),
+        }
+    }
 }
 
 impl Failure {
@@ -349,42 +347,6 @@ fn summary(resolved: &Resolved) -> String {
 /// Returns the file that could not be written.
 pub fn write_pages(args: &PagesArgs) -> Result<(), Failure> {
     Ok(pages::write(&Cli::command(), args)?)
-}
-
-/// Runs `hotrow uninstall-triggers`.
-///
-/// # Errors
-/// Returns the cause if the change log and its triggers could not be removed.
-pub fn uninstall_triggers(args: &UninstallTriggersArgs) -> Result<(), Failure> {
-    let database = match (&args.database, &args.config) {
-        (Some(database), _) => database.clone(),
-        (None, Some(file)) => match config::load(file, &Overrides::default())?.source {
-            SourceConfig::Sqlite(source) => source.path,
-            #[cfg(feature = "postgres")]
-            SourceConfig::Postgres(source) => {
-                return Err(Failure::UninstallTriggers(format!(
-                    "on PostgreSQL only the publication stays when Hotrow stops; remove it with \
-                     DROP PUBLICATION {}",
-                    source.publication
-                )));
-            }
-            #[cfg(any(feature = "mysql", feature = "mongodb"))]
-            _ => {
-                return Err(Failure::UninstallTriggers(
-                    "nothing was added to this database, so nothing has to be removed".to_owned(),
-                ));
-            }
-        },
-        // clap requires one of the two.
-        (None, None) => {
-            return Err(Failure::UninstallTriggers(
-                "name a database with --config or --database".to_owned(),
-            ));
-        }
-    };
-    let removed = serve::uninstall_triggers(&database).map_err(Failure::UninstallTriggers)?;
-    print_line(std::io::stdout(), &format!("{}: {removed}", database.display()));
-    Ok(())
 }
 
 #[cfg(test)]

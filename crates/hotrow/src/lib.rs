@@ -24,4 +24,5 @@ mod machine;
 pub mod open_files;
 pub mod serve;
 mod tui;
+pub mod uninstall_triggers;
 pub mod verify;

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use hotrow::cli::{Cli, Command, Failure};
+use hotrow::uninstall_triggers::uninstall_triggers;
 use hotrow_cli::Exit;
 
 fn main() -> std::process::ExitCode {
@@ -15,7 +16,7 @@ fn main() -> std::process::ExitCode {
         Command::Pages(args) => hotrow::cli::write_pages(&args).map(|()| Exit::Fine),
         Command::Key(args) => hotrow::key::key(&args).map(|()| Exit::Fine).map_err(Failure::from),
         Command::UninstallTriggers(args) => {
-            hotrow::cli::uninstall_triggers(&args).map(|()| Exit::Fine)
+            uninstall_triggers(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
         Command::Load(args) => hotrow::load::load(&args).map_err(Failure::from),
         Command::Capacity(args) => hotrow::capacity::capacity(&args).map_err(Failure::from),
