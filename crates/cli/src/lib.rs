@@ -2,7 +2,9 @@
 
 pub mod names;
 pub mod output;
+pub mod pages;
 pub mod signals;
+pub mod version;
 
 use std::process::ExitCode;
 use std::time::Duration;

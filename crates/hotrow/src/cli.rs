@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
+use hotrow_cli::pages::{self, PagesArgs, PagesError};
 use hotrow_cli::signals::OnAbort;
 
 use crate::capacity::CapacityError;
@@ -16,18 +18,21 @@ use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
 use crate::demo;
 use crate::doctor::DoctorError;
 use crate::doctor::args::DoctorArgs;
+use crate::health::{HealthArgs, HealthError};
 use crate::key::{KeyArgs, NoRandomness};
 use crate::lab::{LabArgs, LabError};
 use crate::load::LoadError;
 use crate::load::args::LoadArgs;
 use crate::logging;
 use crate::serve::{self, Host, ServeError};
+use crate::uninstall_triggers::{UninstallError, UninstallTriggersArgs};
 use crate::verify::VerifyError;
 use crate::verify::args::VerifyArgs;
 
 /// Records by id over HTTP, at memory speed, never staler than promised.
 #[derive(Debug, Parser)]
-#[command(name = "hotrow", version, arg_required_else_help = true, after_help = EXIT_STATUS)]
+#[command(name = "hotrow", version, long_version = LONG_VERSION.as_str(), arg_required_else_help = true)]
+#[command(after_help = EXIT_STATUS)]
 pub struct Cli {
     /// Command to run.
     #[command(subcommand)]
@@ -47,6 +52,12 @@ pub enum Command {
     /// Check a configuration file and list every problem in it
     #[command(after_help = "Example:\n  hotrow check --config hotrow.toml")]
     Check(CheckArgs),
+    /// Probe a running service: exit status 0 if it is alive or, with --ready, ready
+    #[command(
+        after_help = "Examples:\n  hotrow health\n  hotrow health --config hotrow.toml --ready\n  \
+        hotrow health --unix /run/hotrow/data.sock http://localhost/products/1"
+    )]
+    Health(HealthArgs),
     /// Make API keys
     #[command(after_help = "Example:\n  hotrow key new --name billing --role reader")]
     Key(KeyArgs),
@@ -71,7 +82,22 @@ pub enum Command {
     /// Compare this machine's limits with a goal, and print how to raise them
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Write the manual pages and shell completions; for packages
+    #[command(hide = true, after_help = "Example:\n  hotrow pages target/pages")]
+    Pages(PagesArgs),
 }
+
+/// Version with the commit and the features of the build.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = [
+        ("mongodb", cfg!(feature = "mongodb")),
+        ("mysql", cfg!(feature = "mysql")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("failpoints", cfg!(feature = "failpoints")),
+    ];
+    let enabled: Vec<_> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    hotrow_cli::version::long(env!("CARGO_PKG_VERSION"), &enabled)
+});
 
 const CAPACITY_EXAMPLES: &str = "Examples:
   hotrow capacity --slo 'p99<10ms,errors<0.1%' http://127.0.0.1:8080/products/1
@@ -147,18 +173,6 @@ pub struct CheckArgs {
     config: PathBuf,
 }
 
-/// Arguments of `uninstall-triggers`.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub struct UninstallTriggersArgs {
-    /// Configuration file (TOML) whose source.url names the database
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// SQLite file
-    #[arg(long, value_name = "FILE")]
-    database: Option<PathBuf>,
-}
-
 fn demo_writes(text: &str) -> Result<NonZeroU32, String> {
     let most = demo::writer::WRITES_PER_SECOND_MAX;
     let number: Option<NonZeroU32> = text.parse().ok();
@@ -180,8 +194,14 @@ pub enum Failure {
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
     /// The triggers could not be removed.
-    #[error("{0}")]
-    UninstallTriggers(String),
+    #[error(transparent)]
+    UninstallTriggers(UninstallError),
+    /// The probed service is not healthy.
+    #[error(transparent)]
+    Health(#[from] HealthError),
+    /// The pages could not be written.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
     /// No key could be made.
     #[error(transparent)]
     Key(#[from] NoRandomness),
@@ -202,6 +222,15 @@ pub enum Failure {
     Doctor(#[from] DoctorError),
 }
 
+impl From<UninstallError> for Failure {
+    fn from(error: UninstallError) -> Self {
+        match error {
+            UninstallError::Config(error) => Self::Config(error),
+            error @ UninstallError::Database(_) => Self::UninstallTriggers(error),
+        }
+    }
+}
+
 impl Failure {
     /// Reports the failure on standard error and returns the exit status.
     #[must_use]
@@ -212,6 +241,10 @@ impl Failure {
                 Exit::Usage
             }
             Self::Demo(demo::DemoError::Interrupted) => Exit::Interrupted,
+            Self::Health(e) => {
+                print_line(std::io::stderr(), &format!("hotrow health: {e}"));
+                e.exit()
+            }
             Self::Load(e) => {
                 print_line(std::io::stderr(), &format!("hotrow load: {e}"));
                 e.exit()
@@ -308,40 +341,12 @@ fn summary(resolved: &Resolved) -> String {
     format!("{} {noun} ({}) from {}", names.len(), names.join(", "), database)
 }
 
-/// Runs `hotrow uninstall-triggers`.
+/// Runs `hotrow pages`.
 ///
 /// # Errors
-/// Returns the cause if the change log and its triggers could not be removed.
-pub fn uninstall_triggers(args: &UninstallTriggersArgs) -> Result<(), Failure> {
-    let database = match (&args.database, &args.config) {
-        (Some(database), _) => database.clone(),
-        (None, Some(file)) => match config::load(file, &Overrides::default())?.source {
-            SourceConfig::Sqlite(source) => source.path,
-            #[cfg(feature = "postgres")]
-            SourceConfig::Postgres(source) => {
-                return Err(Failure::UninstallTriggers(format!(
-                    "on PostgreSQL only the publication stays when Hotrow stops; remove it with \
-                     DROP PUBLICATION {}",
-                    source.publication
-                )));
-            }
-            #[cfg(any(feature = "mysql", feature = "mongodb"))]
-            _ => {
-                return Err(Failure::UninstallTriggers(
-                    "nothing was added to this database, so nothing has to be removed".to_owned(),
-                ));
-            }
-        },
-        // clap requires one of the two.
-        (None, None) => {
-            return Err(Failure::UninstallTriggers(
-                "name a database with --config or --database".to_owned(),
-            ));
-        }
-    };
-    let removed = serve::uninstall_triggers(&database).map_err(Failure::UninstallTriggers)?;
-    print_line(std::io::stdout(), &format!("{}: {removed}", database.display()));
-    Ok(())
+/// Returns the file that could not be written.
+pub fn write_pages(args: &PagesArgs) -> Result<(), Failure> {
+    Ok(pages::write(&Cli::command(), args)?)
 }
 
 #[cfg(test)]
@@ -365,6 +370,9 @@ mod tests {
             "hotrow serve --demo --demo-writes 5 --data 127.0.0.1:0",
             "hotrow serve --config f --admin [::1]:1",
             "hotrow check --config f",
+            "hotrow health",
+            "hotrow health --config f --ready --timeout 500ms",
+            "hotrow health --unix /s https://a/x --cacert f",
             "hotrow key new --name billing --role reader --role audit --json",
             "hotrow uninstall-triggers --database f",
             "hotrow verify --config f --url http://a --url http://b --balancer http://c -d 5m \
@@ -393,6 +401,9 @@ mod tests {
             ("hotrow serve --demo --demo-writes 0", ErrorKind::ValueValidation),
             ("hotrow serve --demo --demo-writes 1000000", ErrorKind::ValueValidation),
             ("hotrow serve --demo --data localhost", ErrorKind::ValueValidation),
+            ("hotrow health --config f http://a", ErrorKind::ArgumentConflict),
+            ("hotrow health --config f --unix /s", ErrorKind::ArgumentConflict),
+            ("hotrow health --timeout 0s", ErrorKind::ValueValidation),
             ("hotrow key", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
             ("hotrow key new --name Billing", ErrorKind::ValueValidation),
             ("hotrow check", ErrorKind::MissingRequiredArgument),

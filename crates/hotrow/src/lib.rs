@@ -2,7 +2,7 @@
 //!
 //! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`], [`demo`],
 //! [`load`], [`capacity`], [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`],
-//! [`doctor`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
+//! [`doctor`], [`health`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
 
 pub mod capacity;
 pub mod cli;
@@ -14,6 +14,7 @@ mod doc_sync;
 pub mod doctor;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
+pub mod health;
 pub mod key;
 pub mod lab;
 pub mod load;
@@ -23,4 +24,5 @@ mod machine;
 pub mod open_files;
 pub mod serve;
 mod tui;
+pub mod uninstall_triggers;
 pub mod verify;

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use hotrow::cli::{Cli, Command, Failure};
+use hotrow::uninstall_triggers::uninstall_triggers;
 use hotrow_cli::Exit;
 
 fn main() -> std::process::ExitCode {
@@ -9,9 +10,13 @@ fn main() -> std::process::ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => hotrow::cli::serve(&args).map(|()| Exit::Fine),
         Command::Check(args) => hotrow::cli::check(&args).map(|()| Exit::Fine),
+        Command::Health(args) => {
+            hotrow::health::health(&args).map(|()| Exit::Fine).map_err(Failure::from)
+        }
+        Command::Pages(args) => hotrow::cli::write_pages(&args).map(|()| Exit::Fine),
         Command::Key(args) => hotrow::key::key(&args).map(|()| Exit::Fine).map_err(Failure::from),
         Command::UninstallTriggers(args) => {
-            hotrow::cli::uninstall_triggers(&args).map(|()| Exit::Fine)
+            uninstall_triggers(&args).map(|()| Exit::Fine).map_err(Failure::from)
         }
         Command::Load(args) => hotrow::load::load(&args).map_err(Failure::from),
         Command::Capacity(args) => hotrow::capacity::capacity(&args).map_err(Failure::from),

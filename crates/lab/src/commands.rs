@@ -16,7 +16,7 @@ mod run;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Command, Subcommand};
 use hotrow_lab::delay::DelayError;
 use hotrow_lab::experiment::ExperimentError;
 use hotrow_lab::nginx::NginxError;
@@ -27,6 +27,7 @@ use hotrow_measure::calendar::{iso_date, iso_time};
 
 use hotrow_cli::Exit;
 use hotrow_cli::output::{self, OutputError};
+use hotrow_cli::pages::{self, PagesArgs, PagesError};
 
 /// Arguments of `lab`.
 #[derive(Debug, Args)]
@@ -67,6 +68,9 @@ enum LabCommand {
     /// Manage and limit the processes of an experiment; started by the lab
     #[command(hide = true)]
     Supervise(internal::SuperviseArgs),
+    /// Write the manual pages and shell completions; for packages
+    #[command(hide = true)]
+    Pages(PagesArgs),
 }
 
 const NGINX_EXAMPLES: &str = "Examples:
@@ -183,6 +187,9 @@ pub(crate) enum LabError {
     /// The reference service failed.
     #[error(transparent)]
     Reference(#[from] hotrow_reference::ServeError),
+    /// The pages cannot be written.
+    #[error(transparent)]
+    Pages(#[from] PagesError),
     /// The supervisor failed.
     #[error("supervise: {0}")]
     Supervise(std::io::Error),
@@ -215,11 +222,11 @@ impl LabError {
     }
 }
 
-/// Runs `hotrow-lab`.
+/// Runs `hotrow-lab`, whose command line is `program`.
 ///
 /// # Errors
 /// Returns the reason for a missing result.
-pub(crate) fn lab(args: &LabArgs) -> Result<Exit, LabError> {
+pub(crate) fn lab(args: &LabArgs, program: &Command) -> Result<Exit, LabError> {
     match &args.command {
         LabCommand::Run(args) => run::run(args),
         LabCommand::List(args) => results::list(args),
@@ -233,6 +240,7 @@ pub(crate) fn lab(args: &LabArgs) -> Result<Exit, LabError> {
         LabCommand::Delay(args) => internal::delay(args),
         LabCommand::Reference(args) => reference::run(args),
         LabCommand::Supervise(args) => internal::supervise(args),
+        LabCommand::Pages(args) => Ok(pages::write(program, args).map(|()| Exit::Fine)?),
     }
 }
 

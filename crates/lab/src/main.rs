@@ -2,18 +2,25 @@
 
 mod commands;
 
-use clap::Parser;
+use std::sync::LazyLock;
+
+use clap::{CommandFactory as _, Parser};
 use hotrow_cli::output::print_line;
 
 use crate::commands::LabArgs;
 
 /// Compare whole deployments: services with proxies, caches and balancers.
 #[derive(Debug, Parser)]
-#[command(name = "hotrow-lab", version, arg_required_else_help = true, after_help = HELP)]
+#[command(name = "hotrow-lab", version, long_version = LONG_VERSION.as_str())]
+#[command(arg_required_else_help = true, after_help = HELP)]
 struct Cli {
     #[command(flatten)]
     lab: LabArgs,
 }
+
+/// Version with the commit of the build.
+static LONG_VERSION: LazyLock<String> =
+    LazyLock::new(|| hotrow_cli::version::long(env!("CARGO_PKG_VERSION"), &[]));
 
 const HELP: &str = "Examples:
   hotrow-lab list
@@ -29,7 +36,7 @@ Exit status: 0 fine, 1 failed, 2 wrong usage, 130 interrupted.";
 
 fn main() -> std::process::ExitCode {
     // Wrong usage ends here with a message and status 2.
-    match commands::lab(&Cli::parse().lab) {
+    match commands::lab(&Cli::parse().lab, &Cli::command()) {
         Ok(exit) => exit,
         Err(error) => {
             print_line(std::io::stderr(), &format!("hotrow-lab: {error}"));

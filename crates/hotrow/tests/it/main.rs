@@ -25,7 +25,7 @@ mod contract;
 /// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`drain`], [`dead_log`], `threads`, [`demo`]).
+/// [`permissions`], [`drain`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod admin;
     mod admin_access;
@@ -43,6 +43,7 @@ mod e2e {
     mod foreign_page;
     mod fresh;
     mod head;
+    mod health;
     mod keys;
     mod limits;
     mod malformed;

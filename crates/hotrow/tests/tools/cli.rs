@@ -104,7 +104,12 @@ fn wrong_usage_ends_with_2_and_names_the_rule() {
 #[test]
 fn help_and_version_go_to_standard_output() {
     let (status, out, _) = outcome(&["--version"]);
-    assert_eq!((status, out), (Some(0), format!("hotrow {}\n", env!("CARGO_PKG_VERSION"))));
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((status, lines.len()), (Some(0), 3), "{out}");
+    assert_eq!(lines[0], format!("hotrow {}", env!("CARGO_PKG_VERSION")));
+    assert!(lines[1].starts_with("commit: ") && lines[2].starts_with("features: mongodb, mysql"));
+    let (status, short, _) = outcome(&["-V"]);
+    assert_eq!((status, short), (Some(0), format!("{}\n", lines[0])));
     let (status, out, _) = outcome(&["--help"]);
     assert_eq!(status, Some(0));
     for command in ["serve", "check", "uninstall-triggers"] {
