@@ -10,7 +10,7 @@ use hotrow_types::key::{KEY_PARTS_MAX, KeySchema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::error::Category;
 
-use super::ids::{Ids, NO_IDS, percent_encode};
+use super::ids::{Ids, NO_IDS};
 use crate::config::Limits;
 use crate::http_error::HttpError;
 
