@@ -23,21 +23,21 @@ impl<E: Clone> Cache<E> {
     }
 
     /// Queues reads of those of `keys` that no usable entry and no read in flight has, all of one
-    /// collection, and returns their number. Queues nothing while other keys of the collection wait.
-    /// A record that does not exist is not remembered. If any was queued, call
+    /// collection, and returns their number; `None`, and nothing is queued, while other keys of the
+    /// collection wait. A record that does not exist is not remembered. If any was queued, call
     /// [`Cache::batch_loader`].
     #[must_use]
-    pub fn warm_up(&self, keys: &[Key], now: Nanos) -> usize {
-        let Some(first) = keys.first() else { return 0 };
+    pub fn warm_up(&self, keys: &[Key], now: Nanos) -> Option<usize> {
+        let Some(first) = keys.first() else { return Some(0) };
         let (collection, stats) = self.collection(first.collection());
         let mut fetches = collection.fetch_queue.lock();
         if stats.waiting_keys.get() > 0 {
-            return 0;
+            return None;
         }
         let wanted: Vec<_> =
             keys.iter().filter(|key| self.is_unread(key, &mut fetches, now)).collect();
-        let queued = fetches.queue(&wanted, Kind::WarmUp, None, &self.config, stats);
-        queued.map_or(0, |flights| flights.len())
+        let queued = fetches.queue(&wanted, Kind::WarmUp, None, &self.config, stats).ok()?;
+        Some(queued.len())
     }
 
     fn is_unread(&self, key: &Key, fetches: &mut FetchQueue<E>, now: Nanos) -> bool {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     fn warm(cache: &TestCache, keys: &[Key]) -> Vec<Key> {
-        let queued = cache.warm_up(keys, START);
+        let queued = cache.warm_up(keys, START).expect("nothing waits");
         let Some(mut loader) = cache.batch_loader(FIRST) else { return Vec::new() };
         let query = loader.next_batch(START).expect("keys wait without a waiter");
         assert_eq!(query.len(), queued);
@@ -121,7 +121,7 @@ mod tests {
         while cache.step(&mut walk, &mut met) {}
         assert!(met.is_empty());
 
-        assert_eq!(cache.warm_up(&[key(2)], START), 1);
+        assert_eq!(cache.warm_up(&[key(2)], START), Some(1));
         let mut loader = cache.batch_loader(FIRST).unwrap();
         assert_eq!(loader.next_batch(START), Some(vec![key(2)]));
         loader.complete(missing(1, 1), START);
@@ -141,10 +141,10 @@ mod tests {
     fn requests_go_first_and_join() {
         let cache = cache(config());
         let mut first = waiter(cache.lookup(&key(1), ReadMode::Normal, START));
-        assert_eq!(cache.warm_up(&[key(2)], START), 0, "a key waits for the database");
+        assert_eq!(cache.warm_up(&[key(2)], START), None, "a key waits for the database");
         let mut loader = cache.batch_loader(FIRST).unwrap();
         assert_eq!(loader.next_batch(START), Some(vec![key(1)]));
-        assert_eq!(cache.warm_up(&[key(1), key(2)], START), 1, "key 1 is being read");
+        assert_eq!(cache.warm_up(&[key(1), key(2)], START), Some(1), "key 1 is being read");
         let mut joined = waiter(cache.lookup(&key(2), ReadMode::Normal, START));
         loader.complete(answers(3, 1), START);
         assert_eq!(loader.next_batch(START), Some(vec![key(2)]));
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_change_ends_the_lease_of_a_warm_up() {
         let cache = cache(config());
-        assert_eq!(cache.warm_up(&[key(1)], START), 1);
+        assert_eq!(cache.warm_up(&[key(1)], START), Some(1));
         let mut loader = cache.batch_loader(FIRST).unwrap();
         assert_eq!(loader.next_batch(START), Some(vec![key(1)]));
         let _ = cache.invalidate(&key(1), LOGGED);

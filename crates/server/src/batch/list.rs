@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use hotrow_types::key::{KEY_PARTS_MAX, KeySchema};
+use hotrow_types::key::{KEY_PARTS_MAX, KeySchema, percent_encode};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::error::Category;
 
