@@ -12,7 +12,7 @@ use hotrow_measure::clock::Nanos;
 
 use crate::cache::{Cache, LookupError};
 use crate::config::InvalidationMode;
-use crate::flight::{Flight, Lease};
+use crate::flight::{Flight, Kind, Lease};
 use crate::record::{Presence, Record, RecordParts, Visibility};
 use crate::safeguards::Safeguard;
 use crate::stats::Removal;
@@ -404,7 +404,9 @@ impl<E: Clone> BatchLoader<E> {
         fetches.forget_failure(&flight.key);
         let passes = record.presence() == Presence::Found
             && self.cache.scan_filter.take(self.cache.hash(&flight.key));
-        if alive && stay == Stay::Kept && !passes && !collection.has_gap() {
+        let is_kept = stay == Stay::Kept
+            && !(flight.kind == Kind::WarmUp && record.presence() == Presence::Missing);
+        if alive && is_kept && !passes && !collection.has_gap() {
             self.cache.store.insert(&flight.key, &record);
         } else {
             // No later answer may be older than this one: an entry that may be older is removed,

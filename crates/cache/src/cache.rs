@@ -2,6 +2,7 @@
 
 mod join;
 mod lookup;
+mod warm_up;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -48,8 +48,17 @@ pub(crate) enum Kind {
     Shared,
     /// Other requests may join; none waits yet. A refresh of an entry that is being served.
     Background,
+    /// Like `Background`, after a start: the record was hot before. Its absence is not stored.
+    WarmUp,
     /// A single request; never joined and never stored.
     Alone,
+}
+
+impl Kind {
+    /// Returns whether the read begins although no request waits for it.
+    fn needs_no_waiter(self) -> bool {
+        matches!(self, Self::Background | Self::WarmUp)
+    }
 }
 
 /// Time and deadline of a request.
@@ -187,7 +196,7 @@ impl<E: Clone> Flight<E> {
     /// Begins the read, unless no waiter is left.
     pub(crate) fn start(&self, lease: Lease) -> bool {
         let mut progress = self.progress.lock();
-        let wanted = self.kind == Kind::Background || progress.waiting > 0;
+        let wanted = self.kind.needs_no_waiter() || progress.waiting > 0;
         if wanted {
             progress.phase = Phase::Reading(lease);
             progress.lead = false;
@@ -232,7 +241,7 @@ impl<E: Clone> Flight<E> {
 
     /// Returns whether its answer is still wanted.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.kind == Kind::Background || self.has_waiters()
+        self.kind.needs_no_waiter() || self.has_waiters()
     }
 
     pub(crate) fn finish(&self, result: Result<Record, LookupError<E>>) {

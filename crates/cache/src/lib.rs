@@ -38,3 +38,4 @@ pub use freshness::Freshness;
 pub use min_position::NotReached;
 pub use record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
 pub use safeguards::Safeguard;
+pub use store::Walk;

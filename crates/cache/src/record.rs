@@ -262,8 +262,10 @@ impl Record {
         self.reflects().map_or(Version::Unknown, Version::Log)
     }
 
+    /// Returns the encoded key, as [`Key::as_bytes`] does.
+    #[must_use]
     #[inline]
-    pub(crate) fn key_bytes(&self) -> &[u8] {
+    pub fn key_bytes(&self) -> &[u8] {
         &self.0.slice[..self.key_len()]
     }
 

@@ -9,8 +9,10 @@ use foldhash::fast::FixedState;
 mod ghosts;
 mod shard;
 mod slab;
+mod walk;
 
 use self::shard::{Inserted, Shard};
+pub use self::walk::Walk;
 use crate::config::Config;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
 use crate::stats::{CollectionStats, Removal};

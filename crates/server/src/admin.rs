@@ -8,6 +8,7 @@ mod overload;
 mod page;
 mod status;
 mod text;
+mod warm_start;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -40,6 +40,23 @@ pub struct Config {
     pub access: Option<access::Access>,
     /// What carries data requests besides plain TCP.
     pub transport: transport::Transport,
+    /// Reads of hot records after a start; `None`: none.
+    pub warm_start: Option<WarmStart>,
+}
+
+/// Settings of the warm start.
+#[derive(Clone, Debug)]
+pub struct WarmStart {
+    /// File of hot keys.
+    pub file: std::path::PathBuf,
+    /// Most bytes of the file.
+    pub file_bytes_max: u64,
+    /// Time between two files.
+    pub interval: Duration,
+    /// Age from which a file is not used.
+    pub age_max: Duration,
+    /// Longest time of the reads after a start.
+    pub time_limit: Duration,
 }
 
 /// Settings of load shedding.

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hotrow_admission::breaker::State;
 use hotrow_cache::{Freshness, Presence, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::Row;
@@ -154,10 +153,8 @@ impl Checker {
         }
     }
 
-    /// Returns whether a read may be spent on checking: not in place of a probe, and not under
-    /// load.
     fn may_read(&self, now: Nanos) -> bool {
-        self.fetcher.breaker.state(now) == State::Closed && self.load_shedder.load().is_none()
+        self.fetcher.may_read_in_background(&self.load_shedder, now)
     }
 
     async fn check(&self, key: &Key, record: &Record) -> CheckResult {

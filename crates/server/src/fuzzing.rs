@@ -162,6 +162,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         rate: crate::config::rate::RateLimits::default(),
         access: None,
         transport: crate::config::transport::Transport::default(),
+        warm_start: None,
     };
     let day = Duration::from_hours(24);
     let cache = Cache::new(

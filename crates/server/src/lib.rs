@@ -5,8 +5,8 @@
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
 //! `position` (from request to answer), `read` (to the database and back), `precondition`,
 //! `read_requirement`, `answer`, `record_answer`, `respond`, `header_writer`, `http_error`, `body`
-//! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), [`admin`],
-//! [`metrics`].
+//! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), `warm_start`
+//! (hot records after a start), [`admin`], [`metrics`].
 
 mod accept_budget;
 mod acceptor;
@@ -45,4 +45,5 @@ pub mod shared;
 pub mod sink;
 mod throttle;
 pub mod tls;
+mod warm_start;
 pub mod worker;

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hotrow_admission::breaker::State;
 use hotrow_admission::concurrency::limit::Outcome;
 use hotrow_cache::flight::{Waited, Waiter};
 use hotrow_cache::{Answers, BatchLoader, Cache, Fetched, LookupError, Record};
@@ -16,6 +17,7 @@ use hotrow_types::key::CollectionId;
 
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::{ConcurrencyLimiter, Query};
+use crate::admission::shed::LoadShedder;
 use crate::budgets::Budgets;
 use crate::collections::Collections;
 use crate::http_error::HttpError;
@@ -36,6 +38,14 @@ pub(crate) struct Fetcher {
     pub(crate) budgets: Arc<Budgets>,
 }
 
+impl Fetcher {
+    /// Returns whether the database may be read for no request: not in place of a probe of the
+    /// breaker, and not under load.
+    pub(crate) fn may_read_in_background(&self, load_shedder: &LoadShedder, now: Nanos) -> bool {
+        self.breaker.state(now) == State::Closed && load_shedder.load().is_none()
+    }
+}
+
 /// Sends the queued queries of the collection on this worker's runtime, if a batch loader is free.
 pub(crate) fn lead(fetcher: &Arc<Fetcher>, collection: CollectionId) {
     if let Some(loader) = fetcher.cache.batch_loader(collection) {
@@ -52,7 +62,8 @@ pub(crate) fn lead(fetcher: &Arc<Fetcher>, collection: CollectionId) {
 /// millisecond.
 const RECORD_BYTES_PER_TURN: usize = 256 << 10;
 
-async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadFailure>) {
+/// Sends the queued queries of the loader's collection until no key waits.
+pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadFailure>) {
     loop {
         let limiter_permit = fetcher.limiter.enter().await;
         let now = Nanos::now();

@@ -28,6 +28,7 @@ use crate::refresh;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
 use crate::tls::{self, TlsEndpoint};
+use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
 /// Most connections of the admin side.
@@ -144,6 +145,8 @@ impl Service {
                 .and_then(|mut helpers| {
                     let reader = start_key_reader(config, shared, shutdown, supervisor);
                     helpers.extend(reader.inspect_err(|_| shutdown.now())?);
+                    let warmer = start_warmer(config, shared, shutdown, supervisor);
+                    helpers.extend(warmer.inspect_err(|_| shutdown.now())?);
                     Ok(helpers)
                 });
         let helpers = match helpers {
@@ -178,6 +181,26 @@ fn start_key_reader(
         }
         _ => Ok(None),
     }
+}
+
+/// Starts the thread of the warm start, if one is configured.
+fn start_warmer(
+    config: &Config,
+    shared: &Shared,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<Option<BackgroundThread>> {
+    let (Some(config), Some(progress)) = (&config.warm_start, &shared.warm_start) else {
+        return Ok(None);
+    };
+    let warmer = Warmer {
+        config: config.clone(),
+        fetcher: shared.fetcher.clone(),
+        load_shedder: shared.admission.load_shedder.clone(),
+        calendar: shared.calendar,
+        progress: progress.clone(),
+    };
+    warm_start::start(warmer, shutdown, supervisor).map(Some)
 }
 
 /// A supervised thread; it ends on request.

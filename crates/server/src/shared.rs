@@ -25,6 +25,7 @@ use crate::position::FeedProgress;
 use crate::read::Fetcher;
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
+use crate::warm_start::WarmProgress;
 
 /// All shared parts. A clone shares them too.
 #[derive(Clone)]
@@ -51,6 +52,8 @@ pub struct Shared {
     pub(crate) consistency_check: Arc<ConsistencyCheck>,
     /// Limits in force.
     pub(crate) limits: Arc<Limits>,
+    /// Progress of the warm start, if one is configured.
+    pub(crate) warm_start: Option<Arc<WarmProgress>>,
     /// Maps clock readings to days.
     pub(crate) calendar: Calendar,
 }
@@ -107,6 +110,7 @@ impl Shared {
             baseline_hit_ratio: Arc::default(),
             consistency_check: Arc::default(),
             limits: Arc::new(config.limits.clone()),
+            warm_start: config.warm_start.as_ref().map(|_| Arc::default()),
             calendar,
             collections,
             cache,

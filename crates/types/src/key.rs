@@ -7,8 +7,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 mod canonical;
+mod id;
 
 pub use self::canonical::CanonicalForm;
+pub use self::id::percent_encode;
 
 /// Longest key in bytes as encoded, collection included: what a length of 16 bits can name. The
 /// server bounds ids by their URL form before (`limits.target_bytes`, at most 64 KiB).

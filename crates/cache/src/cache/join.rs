@@ -36,7 +36,7 @@ impl<E: Clone> Cache<E> {
         // Joined under the lock: a queued read without waiters is never begun.
         let mut fills = queued.iter().map(|flight| match kind {
             Kind::Alone => Lookup::Bypass(flight.join_first(ask)),
-            Kind::Shared | Kind::Background => Lookup::Miss(flight.join_first(ask)),
+            Kind::Shared | Kind::Background | Kind::WarmUp => Lookup::Miss(flight.join_first(ask)),
         });
         let mut new = || fills.next();
         let answer = |known: Option<Lookup<E>>| {

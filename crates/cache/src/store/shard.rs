@@ -344,6 +344,10 @@ impl Shard {
         self.slab.remove(at)
     }
 
+    pub(super) fn slab(&self) -> &Slab {
+        &self.slab
+    }
+
     /// Returns the memory of the tables, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.slab.memory_bytes()

@@ -16,6 +16,9 @@ pub(super) const USES_MAX: u32 = 2;
 /// Most times that an entry is passed over for its small size.
 pub(super) const PASSES_MAX: u32 = 7;
 
+/// Number of ranks that [`Slab::ranked`] distinguishes.
+pub(super) const RANKS: u32 = 2 * (USES_MAX + 1);
+
 const USES: u32 = 0b11;
 const PASSES_SHIFT: u32 = 2;
 const PASSES: u32 = PASSES_MAX << PASSES_SHIFT;
@@ -132,6 +135,22 @@ impl Slab {
             mark.set((before & !PASSES) - 1);
         }
         before & USES > 0
+    }
+
+    /// Returns the slots that `from` and the next ones up to `to` have of entries in use, with the
+    /// rank of each: below [`RANKS`], the highest for a hot entry with the most uses.
+    pub(super) fn ranked(&self, from: usize, to: usize) -> impl Iterator<Item = (u32, &Record)> {
+        let slots = self.slots.get(from..to.min(self.slots.len())).unwrap_or_default();
+        slots.iter().filter_map(|slot| {
+            let mark = slot.mark.get();
+            let hot = if mark & HOT == 0 { 0 } else { USES_MAX + 1 };
+            slot.record.as_ref().map(|record| (hot + (mark & USES), record))
+        })
+    }
+
+    /// Returns the number of slots, free ones included.
+    pub(super) fn slot_count(&self) -> usize {
+        self.slots.len()
     }
 
     /// Returns whether the entry was passed over since its last use.

@@ -1,7 +1,7 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `source`, `collections`, `rate`, `overload`, `bytes`, `reader` (reading of a key),
+//! `admin`, `source`, `collections`, `rate`, `limits`, `warm`, `reader` (reading of a key),
 //! `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
@@ -19,6 +19,7 @@ mod reader;
 mod resolve;
 mod source;
 mod units;
+mod warm;
 
 #[cfg(test)]
 mod tests;

@@ -45,6 +45,7 @@ pub(super) fn resolve<'a>(
         &source.source_traits(&source_name),
         requires_private,
     );
+    let warm_start = super::warm::warm(root.section("warm"));
     let log = log(root.section("log"));
     root.finish();
 
@@ -89,6 +90,7 @@ pub(super) fn resolve<'a>(
         rate,
         access,
         transport,
+        warm_start,
     };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved {

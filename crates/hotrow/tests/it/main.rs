@@ -25,7 +25,7 @@ mod contract;
 /// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`drain`], [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`permissions`], [`drain`], [`warm_start`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod admin;
     mod admin_access;
@@ -57,6 +57,7 @@ mod e2e {
     mod threads;
     mod timeouts;
     mod unfollowed;
+    mod warm_start;
 }
 
 /// Tests of the real binary over MongoDB: over a stand-in in this process, or over the deployment

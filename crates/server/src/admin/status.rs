@@ -51,6 +51,7 @@ impl View {
             "budgets": self.budgets(),
             "overload": self.overload_status(now),
             "concurrency": self.concurrency(),
+            "warm_start": self.warm_start(),
             "collections": collections,
         })
     }

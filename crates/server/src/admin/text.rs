@@ -83,6 +83,7 @@ impl View {
         self.expose_overload(now, &mut out);
         self.expose_budgets(&mut out);
         self.expose_certificates(&mut out);
+        self.expose_warm_start(&mut out);
         self.expose_process(&mut out);
         self.expose_threads(&mut out);
         out.into_text()

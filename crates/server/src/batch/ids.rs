@@ -175,40 +175,9 @@ pub(crate) fn parse_query(
     Ok(ids)
 }
 
-/// Returns the URL form of a text: all but RFC 3986's unreserved characters are encoded.
-pub(super) fn percent_encode(text: &str) -> Cow<'_, str> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    if text.bytes().all(plain) {
-        return Cow::Borrowed(text);
-    }
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if plain(byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded.into()
-}
-
 fn check_size(ids: usize, max: usize) -> Result<(), HttpError> {
     if ids > max {
         return Err(HttpError::BadBatch(format!("the batch has {ids} ids; the limit is {max}")));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use hotrow_types::key::percent_decode;
-
-    use super::*;
-
-    #[test]
-    fn url_forms() {
-        assert_eq!(percent_encode("a-b_c.d~9"), "a-b_c.d~9");
-        assert_eq!(percent_encode("a/b,c ü"), "a%2Fb%2Cc%20%C3%BC");
-        assert_eq!(percent_decode(&percent_encode("a%2F")).unwrap(), "a%2F");
-    }
 }

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use hotrow_types::key::{KEY_PARTS_MAX, KeySchema};
+use hotrow_types::key::{KEY_PARTS_MAX, KeySchema, percent_encode};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::error::Category;
 
-use super::ids::{Ids, NO_IDS, percent_encode};
+use super::ids::{Ids, NO_IDS};
 use crate::config::Limits;
 use crate::http_error::HttpError;
 

@@ -118,6 +118,7 @@ impl Server {
             rate: hotrow_server::config::rate::RateLimits::default(),
             access: None,
             transport,
+            warm_start: None,
         };
         let limiter = ConcurrencyLimiter {
             open: Arc::new(watch::Sender::new(false)),

@@ -161,6 +161,7 @@ pub(crate) fn config() -> Config {
         rate: hotrow_server::config::rate::RateLimits::default(),
         access: None,
         transport: hotrow_server::config::transport::Transport::default(),
+        warm_start: None,
     }
 }
 
