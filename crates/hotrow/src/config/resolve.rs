@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, WhenStale};
-use hotrow_server::config::Limits;
 use hotrow_server::config::rate::RateLimits;
+use hotrow_server::config::{Limits, ReadyWhen};
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
@@ -80,6 +80,7 @@ pub(super) fn resolve<'a>(
         admin,
         admin_token: admin_access.token,
         admin_hosts: admin_access.hosts,
+        ready_when: admin_access.ready_when.unwrap_or_else(|| ready_when(&cache_section.config)),
         source_name,
         workers,
         limits,
@@ -181,6 +182,15 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
     let shed = limits::shed(section.section("shed"));
     section.finish();
     Limited { limits, rate, shared: Shared { waiting_keys, queue, concurrency }, breaker, shed }
+}
+
+/// Returns the rule of `/readyz` that fits the policy: an instance that may serve stale answers
+/// is useful while the feed is behind.
+fn ready_when(cache: &hotrow_cache::config::Config) -> ReadyWhen {
+    match cache.when_stale {
+        WhenStale::Stale => ReadyWhen::Serving,
+        WhenStale::Bypass | WhenStale::Refuse => ReadyWhen::Fresh,
+    }
 }
 
 struct Cache {

@@ -108,6 +108,7 @@ impl Server {
             admin: address,
             admin_token: None,
             admin_hosts: Vec::new(),
+            ready_when: hotrow_server::config::ReadyWhen::Fresh,
             source_name: "default".to_owned(),
             workers,
             limits,
