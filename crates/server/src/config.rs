@@ -123,7 +123,9 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// From request to answer when the database is needed; then 504.
     pub request_timeout: Duration,
-    /// From SIGTERM until requests in flight are cut off.
+    /// From a stop signal until nothing more is accepted and idle connections are closed.
+    pub drain_delay: Duration,
+    /// From then until requests in flight are cut off.
     pub drain_timeout: Duration,
     /// Most ids in one batch.
     pub max_batch: usize,

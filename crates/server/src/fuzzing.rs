@@ -191,6 +191,7 @@ fn limits() -> Limits {
         idle_reclaim: second,
         write_timeout: second,
         request_timeout: second,
+        drain_delay: second,
         drain_timeout: second,
         max_batch: 10,
         position_wait: second,

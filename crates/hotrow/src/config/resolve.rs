@@ -148,6 +148,7 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         idle_reclaim: section.duration("idle_reclaim", s(1), TIMEOUT),
         write_timeout: section.duration("write_timeout", s(30), TIMEOUT),
         request_timeout: section.duration("request_timeout", s(5), TIMEOUT),
+        drain_delay: section.duration("drain_delay", s(1), ms(0)..=Duration::from_mins(10)),
         drain_timeout: section.duration("drain_timeout", s(30), TIMEOUT),
         max_batch: section.count("max_batch", 1_000, 1..=QUERY_KEYS_MAX),
         position_wait: section.duration("position_wait", ms(500), ms(0)..=Duration::from_mins(1)),

@@ -49,6 +49,7 @@ pub(crate) fn limits() -> Limits {
         idle_reclaim: DEADLINE,
         write_timeout: DEADLINE,
         request_timeout: DEADLINE,
+        drain_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
         max_batch: 10,
         position_wait: DEADLINE,
