@@ -284,6 +284,12 @@ impl<E: Clone> Cache<E> {
         self.progress.staleness(now)
     }
 
+    /// Returns whether the feed has passed its first probe: from then on its staleness is known.
+    #[must_use]
+    pub fn has_watermark(&self) -> bool {
+        self.progress.watermark() > Nanos(0)
+    }
+
     /// Returns the staleness that entries are judged by: zero where the TTL alone decides.
     fn effective_staleness(&self, now: Nanos) -> Duration {
         match self.config.invalidation_mode {

@@ -20,6 +20,8 @@ pub struct Config {
     pub admin_token: Option<String>,
     /// Host names accepted in admin requests, beside `localhost` and IP addresses.
     pub admin_hosts: Vec<String>,
+    /// Conditions of `/readyz`.
+    pub ready_when: ReadyWhen,
     /// Name of the source, by which `/status` lists it.
     pub source_name: String,
     /// Worker threads, each with its own listener and runtime; at least 1.
@@ -57,6 +59,26 @@ pub struct WarmStart {
     pub age_max: Duration,
     /// Longest time of the reads after a start.
     pub time_limit: Duration,
+}
+
+/// Rule of `/readyz`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyWhen {
+    /// Every answer is within the contract: the feed is current, and reads of the database work.
+    Fresh,
+    /// Requests for cached records are answered as the policy says.
+    Serving,
+}
+
+impl ReadyWhen {
+    /// Returns the rule by its name in the configuration.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Serving => "serving",
+        }
+    }
 }
 
 /// Settings of load shedding.
@@ -101,7 +123,9 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// From request to answer when the database is needed; then 504.
     pub request_timeout: Duration,
-    /// From SIGTERM until requests in flight are cut off.
+    /// From a stop signal until nothing more is accepted and idle connections are closed.
+    pub drain_delay: Duration,
+    /// From then until requests in flight are cut off.
     pub drain_timeout: Duration,
     /// Most ids in one batch.
     pub max_batch: usize,

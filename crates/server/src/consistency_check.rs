@@ -177,6 +177,7 @@ impl Checker {
             .source
             .read_within(key.collection(), vec![key.clone()], rows.clone())
             .await;
+        self.fetcher.breaker.note_failed_key(Some(key.clone()), &read);
         breaker_permit.record(&read, Nanos::now());
         // The limiter learns from requests only.
         drop(query);

@@ -76,11 +76,13 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         loader.limit_keys(fetcher.budgets.query_keys_max(id));
         let Some(keys) = loader.next_batch(now) else { return };
         let count = keys.len();
+        let first_key = keys.first().cloned();
         let query = limiter_permit.send(id, count, loader.waited(), now);
         let interest = loader.interest();
         let rows = fetcher.budgets.query(move || interest.is_wanted());
         let result = fetcher.source.read_within(id, keys, rows.clone()).await;
         let now = Nanos::now();
+        fetcher.breaker.note_failed_key(first_key, &result);
         breaker_permit.record(&result, now);
         record(query, &result, now);
         result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));

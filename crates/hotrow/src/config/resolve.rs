@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, WhenStale};
-use hotrow_server::config::Limits;
 use hotrow_server::config::rate::RateLimits;
+use hotrow_server::config::{Limits, ReadyWhen};
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
@@ -80,6 +80,7 @@ pub(super) fn resolve<'a>(
         admin,
         admin_token: admin_access.token,
         admin_hosts: admin_access.hosts,
+        ready_when: admin_access.ready_when.unwrap_or_else(|| ready_when(&cache_section.config)),
         source_name,
         workers,
         limits,
@@ -147,6 +148,7 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         idle_reclaim: section.duration("idle_reclaim", s(1), TIMEOUT),
         write_timeout: section.duration("write_timeout", s(30), TIMEOUT),
         request_timeout: section.duration("request_timeout", s(5), TIMEOUT),
+        drain_delay: section.duration("drain_delay", s(1), ms(0)..=Duration::from_mins(10)),
         drain_timeout: section.duration("drain_timeout", s(30), TIMEOUT),
         max_batch: section.count("max_batch", 1_000, 1..=QUERY_KEYS_MAX),
         position_wait: section.duration("position_wait", ms(500), ms(0)..=Duration::from_mins(1)),
@@ -181,6 +183,15 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
     let shed = limits::shed(section.section("shed"));
     section.finish();
     Limited { limits, rate, shared: Shared { waiting_keys, queue, concurrency }, breaker, shed }
+}
+
+/// Returns the rule of `/readyz` that fits the policy: an instance that may serve stale answers
+/// is useful while the feed is behind.
+fn ready_when(cache: &hotrow_cache::config::Config) -> ReadyWhen {
+    match cache.when_stale {
+        WhenStale::Stale => ReadyWhen::Serving,
+        WhenStale::Bypass | WhenStale::Refuse => ReadyWhen::Fresh,
+    }
 }
 
 struct Cache {

@@ -15,7 +15,7 @@ use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
 use hotrow_measure::clock::Nanos;
 use hotrow_server::config::access::Access;
-use hotrow_server::config::{Collection, Concurrency, Config};
+use hotrow_server::config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
@@ -137,6 +137,7 @@ pub(crate) fn config() -> Config {
         admin: "127.0.0.1:0".parse().unwrap(),
         admin_token: None,
         admin_hosts: Vec::new(),
+        ready_when: ReadyWhen::Fresh,
         source_name: "default".to_owned(),
         workers: 1,
         limits: limits(),
