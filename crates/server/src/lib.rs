@@ -42,6 +42,7 @@ mod route;
 mod scan_detector;
 pub mod service;
 pub mod shared;
+mod sight;
 pub mod sink;
 mod throttle;
 pub mod tls;
