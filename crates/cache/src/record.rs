@@ -376,3 +376,7 @@ impl Record {
         usize::from(self.0.header.header.key_bytes)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

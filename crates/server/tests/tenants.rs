@@ -81,7 +81,8 @@ fn check_all(service: &TenantService, is_stale: bool) {
                     continue;
                 };
                 let owner = owners.iter().find(|(of, _)| *of == id).map(|(_, owner)| *owner);
-                let is_own = owner == Some(name) || name == "both" && owner != Some("seven") && owner.is_some();
+                let is_own = owner == Some(name)
+                    || name == "both" && owner != Some("seven") && owner.is_some();
                 if is_own {
                     check_own(&answer, kind, id, &context);
                 } else {
@@ -153,8 +154,8 @@ fn stale_answers_are_for_their_tenant_alone() {
     assert_eq!((own.status, own.field("hotrow-cache")), (200, Some("stale")), "{own:?}");
     let fields = ["", "If-None-Match: *\r\n", "If-Match: *\r\n"];
     for (client, fields) in fields.map(|fields| ("other", fields)) {
-        let answers = [OWN, ABSENT]
-            .map(|id| service.ask(client, "GET", &format!("/accounts/{id}"), fields));
+        let answers =
+            [OWN, ABSENT].map(|id| service.ask(client, "GET", &format!("/accounts/{id}"), fields));
         assert_eq!(answers[0].status, 404, "{answers:?}");
         for answer in &answers {
             assert_eq!((answer.field("age"), answer.field("hotrow-cache")), (None, None));

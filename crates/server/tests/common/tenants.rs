@@ -121,6 +121,7 @@ impl TenantService {
             invalidation_mode: InvalidationMode::Feed,
             max_staleness: Duration::from_hours(1),
             when_stale: options.when_stale,
+            reads_in_flight: 4,
             ..cache_config()
         };
         let cache = Cache::new(cache_config, vec![policy(true), policy(false)]);
