@@ -83,6 +83,7 @@ pub(crate) struct TenantService {
 }
 
 /// Settings of a test.
+#[derive(Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) tenancy: Tenancy,
     pub(crate) when_stale: WhenStale,
