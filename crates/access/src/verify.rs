@@ -1,5 +1,6 @@
 //! Verification of a token: its signature, then its claims (RFC 7519, section 4.1).
 
+use hotrow_types::tenant::{Tenants, TooManyTenants};
 use serde_json::{Map, Value};
 
 use crate::grant::{Grants, Roles};
@@ -25,6 +26,8 @@ pub struct TokenPolicy {
     pub leeway_s: u64,
     /// Path to the claim that names roles, one name per level.
     pub role_claim: Vec<String>,
+    /// Path to the claim that names tenants; empty: tokens name none.
+    pub tenant_claim: Vec<String>,
 }
 
 /// Time in which a token is valid.
@@ -37,10 +40,12 @@ pub struct Validity {
 }
 
 /// A verified token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedToken {
     /// Roles of its holder; may be none.
     pub roles: Roles,
+    /// Tenants of its holder; may be none.
+    pub tenants: Tenants,
     /// Must be checked again at every request.
     pub validity: Validity,
 }
@@ -78,6 +83,9 @@ pub enum TokenError {
     /// `aud` does not name this service.
     #[error("the token is meant for another audience")]
     Audience,
+    /// The tenant claim has too many values. To read fewer of them would be to guess.
+    #[error("the token's tenant claim: {0}")]
+    Tenants(#[from] TooManyTenants),
 }
 
 impl Validity {
@@ -125,7 +133,14 @@ pub fn verify(
     let not_before = time(&claims, "nbf")?.unwrap_or(UnixSeconds(0));
     let validity = Validity { not_before, expires };
     validity.check(now, policy.leeway_s)?;
-    Ok(VerifiedToken { roles: roles(&claims, policy, grants), validity })
+    let tenants = Tenants::of_claim(at_path(&claims, &policy.tenant_claim))?;
+    Ok(VerifiedToken { roles: roles(&claims, policy, grants), tenants, validity })
+}
+
+/// Returns the value at a path of claims, one name per level.
+fn at_path<'a>(claims: &'a Map<String, Value>, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(claims.get(first)?, |value, name| value.get(name))
 }
 
 fn check_issuer(claims: &Map<String, Value>, policy: &TokenPolicy) -> Result<(), TokenError> {
@@ -171,11 +186,7 @@ fn time(
 /// Reads the role claim: a list of texts, or one text with values between blanks, as in `scope`
 /// (RFC 8693, section 4.2). Any other value names no role.
 fn roles(claims: &Map<String, Value>, policy: &TokenPolicy, grants: &Grants) -> Roles {
-    let Some((first, rest)) = policy.role_claim.split_first() else { return Roles::default() };
-    let mut value = claims.get(first);
-    for name in rest {
-        value = value.and_then(|value| value.get(name));
-    }
+    let value = at_path(claims, &policy.role_claim);
     let union = |roles: Roles, value: &str| roles.union(grants.roles_of(value));
     match value {
         Some(Value::String(text)) => {

@@ -322,6 +322,13 @@ impl<E: Clone> Cache<E> {
         if followed { self.staleness(now).min(since_read) } else { since_read }
     }
 
+    /// Returns whether a row that a source read, or its absence, is what the record says.
+    #[must_use]
+    pub fn equals_row(&self, record: &Record, row: Option<&[u8]>) -> bool {
+        let (collection, _) = self.collection(record.collection());
+        record.equals_row(&collection.config, row)
+    }
+
     /// Returns a 64-bit hash of the key, for sketches.
     #[must_use]
     pub fn hash(&self, key: &Key) -> u64 {

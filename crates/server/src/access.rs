@@ -10,17 +10,19 @@ mod failures;
 pub(crate) mod jwks_file;
 mod keys;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hotrow_access::grant::{Grants, Roles};
 use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
-use hotrow_access::key::KeyTable;
+use hotrow_access::key::{KeyTable, StoredKey};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
 use hotrow_access::verify::{TokenError, UnixSeconds, VerifiedToken, verify};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
+use hotrow_types::tenant::Tenants;
 
 use self::credential::Credential;
 pub(crate) use self::credential::Denial;
@@ -33,7 +35,8 @@ use crate::handle::Handler;
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
 
-/// Verified tokens that one worker remembers: 80 bytes each.
+/// Verified tokens that one worker remembers: 96 bytes each, and their tenants, which are parts of
+/// a token of at most 8 KiB.
 const TOKENS_PER_WORKER: usize = 8_192;
 
 /// Credentials and grants of the service.
@@ -44,6 +47,27 @@ pub(crate) struct Access {
     anonymous: Roles,
     tokens: Option<Arc<TokenAccess>>,
     failures: Failures,
+}
+
+/// Sender of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Sender<'a> {
+    /// Its roles.
+    pub(crate) roles: Roles,
+    /// Its tenants; borrowed from an API key, which all workers share.
+    pub(crate) tenants: Cow<'a, Tenants>,
+}
+
+impl From<Roles> for Sender<'_> {
+    fn from(roles: Roles) -> Self {
+        Self { roles, tenants: Cow::Owned(Tenants::NONE) }
+    }
+}
+
+impl From<VerifiedToken> for Sender<'_> {
+    fn from(VerifiedToken { roles, tenants, .. }: VerifiedToken) -> Self {
+        Self { roles, tenants: Cow::Owned(tenants) }
+    }
 }
 
 /// Grants of a request's sender on the requested collection, beyond reading.
@@ -121,14 +145,17 @@ const NO_KEYS: HttpError = HttpError::Unavailable(
 );
 
 impl Handler {
-    /// Returns the roles of the sender; none where access is not configured.
+    /// Returns the sender; one without roles where access is not configured.
     ///
     /// # Errors
     /// 401 for a missing or refused credential, 429 after too many, 503 without keys for tokens.
     #[inline]
-    pub(crate) fn authenticate(&self, request: &RequestContext<'_>) -> Result<Roles, HttpError> {
+    pub(crate) fn authenticate<'h>(
+        &'h self,
+        request: &RequestContext<'_>,
+    ) -> Result<Sender<'h>, HttpError> {
         match &self.authenticator {
-            None => Ok(Roles::default()),
+            None => Ok(Roles::default().into()),
             Some(authenticator) => {
                 let (outcome, result) = authenticator.check(self, request);
                 self.metrics.access.count(outcome);
@@ -149,15 +176,18 @@ impl Authenticator {
         &self,
         handler: &Handler,
         request: &RequestContext<'_>,
-    ) -> (AccessOutcome, Result<Roles, HttpError>) {
+    ) -> (AccessOutcome, Result<Sender<'_>, HttpError>) {
         let access = &*self.access;
         match Credential::of(request.headers) {
             Ok(Credential::None) if access.anonymous.is_empty() => {
                 (AccessOutcome::Missing, Err(HttpError::Unauthorized(Denial::Missing)))
             }
-            Ok(Credential::None) => (AccessOutcome::Anonymous, Ok(access.anonymous)),
+            Ok(Credential::None) => (AccessOutcome::Anonymous, Ok(access.anonymous.into())),
             Ok(Credential::Key(text)) => match access.keys.find(text) {
-                Some(key) => (AccessOutcome::Key, Ok(key.roles)),
+                Some(StoredKey { roles, tenants, .. }) => {
+                    let sender = Sender { roles: *roles, tenants: Cow::Borrowed(tenants) };
+                    (AccessOutcome::Key, Ok(sender))
+                }
                 None => self.refused(handler, request, Denial::Key),
             },
             Ok(Credential::Token(token)) => self.token(handler, request, token),
@@ -170,7 +200,7 @@ impl Authenticator {
         handler: &Handler,
         request: &RequestContext<'_>,
         token: &[u8],
-    ) -> (AccessOutcome, Result<Roles, HttpError>) {
+    ) -> (AccessOutcome, Result<Sender<'_>, HttpError>) {
         let Some(tokens) = &self.access.tokens else {
             return self.refused(handler, request, Denial::NoTokens);
         };
@@ -187,9 +217,9 @@ impl Authenticator {
         }
         let hash = TokenHash::of(token);
         let wall = wall_clock();
-        if let Some(VerifiedToken { roles, validity }) = cache.get(&hash, keys.generation) {
-            return match validity.check(wall, tokens.policy.leeway_s) {
-                Ok(()) => (AccessOutcome::KnownToken, Ok(roles)),
+        if let Some(known) = cache.get(&hash, keys.generation) {
+            return match known.validity.check(wall, tokens.policy.leeway_s) {
+                Ok(()) => (AccessOutcome::KnownToken, Ok(known.into())),
                 Err(error) => {
                     let denial = Denial::Token(error);
                     (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))
@@ -202,8 +232,8 @@ impl Authenticator {
         }
         match verify(token, &keys.set, &tokens.policy, &self.access.grants, wall) {
             Ok(verified) => {
-                cache.insert(hash, keys.generation, verified);
-                (AccessOutcome::Token, Ok(verified.roles))
+                cache.insert(hash, keys.generation, verified.clone());
+                (AccessOutcome::Token, Ok(verified.into()))
             }
             Err(error) => {
                 if error == TokenError::UnknownKid {
@@ -221,7 +251,7 @@ impl Authenticator {
         handler: &Handler,
         request: &RequestContext<'_>,
         denial: Denial,
-    ) -> (AccessOutcome, Result<Roles, HttpError>) {
+    ) -> (AccessOutcome, Result<Sender<'_>, HttpError>) {
         let client = handler.shared.admission.rate.client_key(request);
         self.access.failures.count(&client, request.times.now);
         (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))

@@ -183,4 +183,14 @@ pub struct Collection {
     pub priority: hotrow_admission::shed::Priority,
     /// `true`: requests may raise their priority.
     pub allow_high_priority: bool,
+    /// Settings of tenants; `None`: who may read the collection sees all its records.
+    pub tenancy: Option<Tenancy>,
+}
+
+/// Settings of a collection whose records belong to tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenancy {
+    /// `true`: what memory answers with 404 is read from the database first, so that the time does
+    /// not show which records are in memory.
+    pub hides_existence: bool,
 }

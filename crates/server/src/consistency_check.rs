@@ -191,7 +191,7 @@ impl Checker {
             }
         };
         let served = (record.presence() == Presence::Found).then(|| record.body());
-        if served == from_database.as_deref() {
+        if self.fetcher.cache.equals_row(record, from_database.as_deref()) {
             return CheckResult::Consistent;
         }
         // A row that differs was visible by now.

@@ -14,6 +14,7 @@ use hotrow_measure::clock::Nanos;
 use crate::access::Rights;
 use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;
+use crate::sight::{Sight, SightBuf};
 
 /// Other end of a connection, by which limits per client count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +100,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) times: RequestTimes,
     /// Grants of its sender on the requested collection.
     pub(crate) rights: Rights,
+    /// Records of that collection that its sender may see.
+    pub(crate) sight: Sight<'a>,
 }
 
 impl RequestContext<'_> {
@@ -109,6 +112,7 @@ impl RequestContext<'_> {
             headers: self.headers.to_buf(),
             times: self.times,
             rights: self.rights,
+            sight: self.sight.to_buf(),
         }
     }
 }
@@ -124,6 +128,8 @@ pub(crate) struct PendingRequest {
     pub(crate) times: RequestTimes,
     /// See [`RequestContext`].
     pub(crate) rights: Rights,
+    /// See [`RequestContext`].
+    pub(crate) sight: SightBuf,
 }
 
 impl PendingRequest {
@@ -135,6 +141,7 @@ impl PendingRequest {
             headers,
             times: self.times,
             rights: self.rights,
+            sight: self.sight.as_sight(),
         }
     }
 }

@@ -44,6 +44,7 @@ mod route;
 mod scan_detector;
 pub mod service;
 pub mod shared;
+mod sight;
 pub mod sink;
 mod throttle;
 pub mod tls;

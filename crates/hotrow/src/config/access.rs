@@ -11,6 +11,7 @@ use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_access::verify::TokenPolicy;
 use hotrow_server::config::access::{Access, TokenKeys, Tokens};
 use hotrow_types::key::CollectionId;
+use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
 
 use super::collections::name_is_valid;
 use super::problem::shown;
@@ -137,19 +138,36 @@ fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
         if named.as_ref().is_none_or(Vec::is_empty) && table.is_present() {
             table.refuse("roles", "is required: a role or a list of roles");
         }
+        let tenants = tenants(&mut table);
         let of_key = named
             .unwrap_or_default()
             .iter()
             .fold(Roles::default(), |all, role| all.union(role_of(&table, "roles", role, roles)));
         table.finish();
         if let (Some(id), Some(hash)) = (id, hash) {
-            keys.push(StoredKey { id, hash, roles: of_key });
+            keys.push(StoredKey { id, hash, roles: of_key, tenants });
         }
     }
     if let Err(error) = KeyTable::new(keys.clone()) {
         section.refuse_whole(&format!("{error}; make a new key with `hotrow key new`"));
     }
     keys
+}
+
+/// Reads the tenants of a key.
+fn tenants(table: &mut Section<'_>) -> Tenants {
+    let named = table.texts("tenant", "none", "a text or a list of up to 64, of 1 to 255 bytes");
+    let named = named.unwrap_or_default();
+    let tenants: Vec<Tenant> = named.iter().filter_map(|name| Tenant::new(name)).collect();
+    let is_valid = tenants.len() == named.len();
+    match Tenants::new(tenants) {
+        Ok(tenants) if is_valid => tenants,
+        Ok(_) | Err(_) => {
+            let rule = format!("1 to {TENANT_BYTES_MAX} bytes each, without U+FFFD");
+            table.refuse("tenant", format!("must be at most {TENANTS_MAX} texts of {rule}"));
+            Tenants::NONE
+        }
+    }
 }
 
 /// Reads a text that must be there. Refusals do not repeat it, because it may be a secret.
@@ -176,6 +194,7 @@ fn tokens(mut section: Section<'_>) -> Option<Tokens> {
     let file = section.text("jwks_file", "none", "path of a JWKS (RFC 7517) with public keys");
     let secret = section.text("hs256_secret", "none", "32 to 1024 bytes, random");
     let role_claim = section.texts("role_claim", "\"roles\"", "a claim, or a path of claims");
+    let tenant_claim = section.texts("tenant_claim", "none", "a claim, or a path of claims");
     let leeway = section.duration("leeway", s(30), ms(0)..=Duration::from_mins(5));
     let interval = section.duration("refresh", s(10), s(1)..=Duration::from_hours(24));
     let day = Duration::from_hours(24);
@@ -184,8 +203,14 @@ fn tokens(mut section: Section<'_>) -> Option<Tokens> {
         return None;
     }
     let role_claim = role_claim.unwrap_or_else(|| vec!["roles".to_owned()]);
-    if !(1..=LIST_MAX).contains(&role_claim.len()) || role_claim.iter().any(String::is_empty) {
-        section.refuse("role_claim", format!("must name 1 to {LIST_MAX} claims, none empty"));
+    for (name, path) in [("role_claim", Some(&role_claim)), ("tenant_claim", tenant_claim.as_ref())]
+    {
+        let is_path = |path: &Vec<String>| {
+            (1..=LIST_MAX).contains(&path.len()) && !path.iter().any(String::is_empty)
+        };
+        if !path.is_none_or(is_path) {
+            section.refuse(name, format!("must name 1 to {LIST_MAX} claims, none empty"));
+        }
     }
     let issuers = issuer.unwrap_or_default();
     if issuers.len() > 1 {
@@ -236,6 +261,7 @@ fn tokens(mut section: Section<'_>) -> Option<Tokens> {
         audiences,
         leeway_s: leeway.as_secs(),
         role_claim,
+        tenant_claim: tenant_claim.unwrap_or_default(),
     };
     section.finish();
     keys.map(|keys| Tokens { policy, keys })

@@ -4,12 +4,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, WhenStale};
+use hotrow_server::config::access::Access;
 use hotrow_server::config::rate::RateLimits;
 use hotrow_server::config::{Limits, ReadyWhen};
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
-use super::collections::Ttl;
+use super::collections::{AccessTraits, Ttl};
 use super::listen::{Listen, listen};
 use super::rate::rate;
 use super::reader::{Context, Section};
@@ -43,7 +44,12 @@ pub(super) fn resolve<'a>(
         root.section("collections"),
         &cache_section.ttl,
         &source.source_traits(&source_name),
-        requires_private,
+        &AccessTraits {
+            is_configured: requires_private,
+            // Without a value a problem was recorded.
+            lacks_tenants: access.as_ref().is_some_and(|access| !names_tenants(access)),
+            stale_by: stale_by(&cache_section.config),
+        },
     );
     let warm_start = super::warm::warm(root.section("warm"));
     let log = log(root.section("log"));
@@ -102,6 +108,25 @@ pub(super) fn resolve<'a>(
         log,
         warnings,
     })
+}
+
+/// Returns whether a credential can name a tenant.
+fn names_tenants(access: &Access) -> bool {
+    access.keys.iter().any(|key| !key.tenants.is_empty())
+        || access.tokens.as_ref().is_some_and(|tokens| !tokens.policy.tenant_claim.is_empty())
+}
+
+/// Returns the setting by which an entry may be served that the feed would have removed.
+fn stale_by(cache: &hotrow_cache::config::Config) -> Option<&'static str> {
+    if cache.invalidation_mode == InvalidationMode::TtlOnly {
+        Some("source.feed = \"none\"")
+    } else if cache.when_stale == WhenStale::Stale {
+        Some("cache.when_stale = \"stale\"")
+    } else if !cache.stale_if_error.is_zero() {
+        Some("cache.stale_if_error")
+    } else {
+        None
+    }
 }
 
 /// Settings of `[limits]` that belong to other subsystems than the server.

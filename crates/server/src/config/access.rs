@@ -25,6 +25,20 @@ pub struct Access {
     pub failures: Rate,
 }
 
+impl Access {
+    /// Returns access for nobody.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self {
+            roles: Vec::new(),
+            anonymous: Roles::default(),
+            keys: Vec::new(),
+            tokens: None,
+            failures: Rate::ONE_PER_SECOND,
+        }
+    }
+}
+
 /// Tokens that are accepted.
 #[derive(Clone, Debug)]
 pub struct Tokens {

@@ -4,6 +4,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod service;
+pub(crate) mod tenants;
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
