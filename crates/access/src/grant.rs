@@ -3,6 +3,10 @@
 //! A credential maps to a set of roles, which is one 64-bit number; a collection holds for each
 //! right the set of roles that have it. A check is one `and`, whatever the number of roles.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 
 /// Most roles of one service: they are bits of one number.
@@ -19,6 +23,8 @@ pub struct Role {
     pub claim_values: Vec<String>,
     /// Collections whose records it may read.
     pub collections: Scope,
+    /// Collections of which it reads only these columns.
+    pub columns: Vec<(CollectionId, Columns)>,
     /// Whether `Cache-Control: no-cache` is honoured where the collection allows it.
     pub no_cache: bool,
     /// Whether `Hotrow-Min-Position` is honoured where the collection allows it.
@@ -42,13 +48,27 @@ pub struct CollectionGrants {
     min_position: Roles,
 }
 
+/// Roles that read some columns of one collection.
+#[derive(Clone, Debug, Default)]
+struct ColumnGrants {
+    /// Roles that read all columns.
+    whole: Roles,
+    /// Other roles, each with its columns.
+    narrow: Vec<(Roles, Arc<Columns>)>,
+}
+
 /// Grants of all roles, by collection. Immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     collections: Box<[CollectionGrants]>,
+    /// Parallel to `collections`.
+    columns: Box<[ColumnGrants]>,
     /// Values of the role claim with their roles, in the order of the values.
     claim_values: Box<[(String, Roles)]>,
 }
+
+/// Columns that a sender may read; `None`: all.
+pub type ColumnSight<'a> = Option<Cow<'a, Arc<Columns>>>;
 
 /// More roles than [`ROLES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,10 +136,11 @@ impl Grants {
             return Err(TooManyRoles(roles.len()));
         }
         let mut granted = vec![CollectionGrants::default(); collections];
+        let mut columns = vec![ColumnGrants::default(); collections];
         let mut claim_values: Vec<(String, Roles)> = Vec::new();
         for (number, role) in roles.iter().enumerate() {
             let one = Roles::single(number);
-            for (index, grants) in granted.iter_mut().enumerate() {
+            for (index, (grants, columns)) in granted.iter_mut().zip(&mut columns).enumerate() {
                 let is_in_scope = match &role.collections {
                     Scope::All => true,
                     Scope::Listed(ids) => ids.iter().any(|id| usize::from(id.0) == index),
@@ -129,6 +150,10 @@ impl Grants {
                     let add = |to: Roles, has: bool| if has { to.union(one) } else { to };
                     grants.no_cache = add(grants.no_cache, role.no_cache);
                     grants.min_position = add(grants.min_position, role.min_position);
+                    match role.columns.iter().find(|(id, _)| usize::from(id.0) == index) {
+                        None => columns.whole = columns.whole.union(one),
+                        Some((_, own)) => columns.narrow.push((one, Arc::new(own.clone()))),
+                    }
                 }
             }
             for value in &role.claim_values {
@@ -141,6 +166,7 @@ impl Grants {
         claim_values.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Self {
             collections: granted.into_boxed_slice(),
+            columns: columns.into_boxed_slice(),
             claim_values: claim_values.into_boxed_slice(),
         })
     }
@@ -150,6 +176,21 @@ impl Grants {
     #[must_use]
     pub fn on(&self, CollectionId(id): CollectionId) -> CollectionGrants {
         self.collections.get(usize::from(id)).copied().unwrap_or_default()
+    }
+
+    /// Returns the columns that the roles may read of a collection; `None`: all. Roles that may not
+    /// read the collection read no column.
+    #[must_use]
+    pub fn columns(&self, CollectionId(id): CollectionId, roles: Roles) -> ColumnSight<'_> {
+        let Some(ColumnGrants { whole, narrow }) = self.columns.get(usize::from(id)) else {
+            return None;
+        };
+        if narrow.is_empty() || whole.intersects(roles) {
+            return None;
+        }
+        let mut own = narrow.iter().filter(|(of, _)| of.intersects(roles)).map(|(_, own)| own);
+        let first = own.next().map_or_else(|| Cow::Owned(Arc::default()), Cow::Borrowed);
+        Some(own.fold(first, |all, more| Cow::Owned(Arc::new(all.union(more)))))
     }
 
     /// Returns the roles that a value of the role claim stands for.
@@ -167,7 +208,7 @@ mod tests {
 
     fn role(values: &[&str], collections: Scope, no_cache: bool, min_position: bool) -> Role {
         let claim_values = values.iter().map(|value| (*value).to_owned()).collect();
-        Role { claim_values, collections, no_cache, min_position }
+        Role { claim_values, collections, columns: Vec::new(), no_cache, min_position }
     }
 
     #[test]
@@ -192,6 +233,23 @@ mod tests {
         for unknown in ["", "Shop", "sho", "shop "] {
             assert!(grants.roles_of(unknown).is_empty(), "{unknown:?}");
         }
+    }
+
+    #[test]
+    fn columns_of_several_roles_add_up_and_a_whole_grant_wins() {
+        let narrow = |names: &[&str]| {
+            let columns = vec![(CollectionId(0), Columns::new(names.iter().copied()))];
+            Role { columns, ..role(&[], Scope::All, false, false) }
+        };
+        let roles = [narrow(&["id"]), narrow(&["name", "id"]), role(&[], Scope::All, false, false)];
+        let grants = Grants::new(&roles, 2).expect("three roles");
+        let [id, name, whole] = [0, 1, 2].map(Roles::single);
+        let columns = |roles| grants.columns(CollectionId(0), roles).map(|own| (**own).clone());
+        assert_eq!(columns(id), Some(Columns::new(["id"])));
+        assert_eq!(columns(id.union(name)), Some(Columns::new(["id", "name"])));
+        assert_eq!(columns(id.union(whole)), None);
+        assert_eq!(columns(Roles::default()), Some(Columns::default()), "no role, no column");
+        assert_eq!(grants.columns(CollectionId(1), id), None, "a collection without such grants");
     }
 
     #[test]

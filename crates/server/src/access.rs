@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hotrow_access::grant::{Grants, Roles};
+use hotrow_access::grant::{ColumnSight, Grants, Roles};
 use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
 use hotrow_access::key::{KeyTable, StoredKey};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
@@ -125,6 +125,12 @@ impl Access {
             may_bypass_cache: grants.may_bypass_cache(roles),
             may_require_position: grants.may_require_position(roles),
         })
+    }
+
+    /// Returns the columns of a collection that the sender may read.
+    #[inline]
+    pub(crate) fn columns(&self, id: CollectionId, roles: Roles) -> ColumnSight<'_> {
+        self.grants.columns(id, roles)
     }
 
     /// Returns the keys of tokens that are read from a file.

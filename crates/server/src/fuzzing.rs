@@ -169,7 +169,10 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
     let day = Duration::from_hours(24);
     let cache = Cache::new(
         cache_config(),
-        vec![CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false }; schemas.len()],
+        vec![
+            CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
+            schemas.len()
+        ],
     );
     let shared =
         Shared::new(&config, cache, Arc::new(EmptySource(schemas)), Calendar::new(Nanos(0), 0));

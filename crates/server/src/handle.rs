@@ -157,7 +157,9 @@ impl Handler {
             times: RequestTimes::of_arrival(now),
             rights: Rights::ALL,
             sight: Sight::All,
+            columns: None,
         };
+        let columns;
         // Before the path is looked at: without a credential nothing is revealed, not even which
         // collections exist.
         let sender = match self.authenticate(&context) {
@@ -180,6 +182,8 @@ impl Handler {
             }
             let tenancy = self.shared.collections.get(id).tenancy;
             context.sight = Sight::new(tenancy, &sender.tenants);
+            columns = access.columns(id, sender.roles);
+            context.columns = columns.as_deref();
         }
         match routed {
             Err(problem) => Step::problem(&problem),
@@ -393,7 +397,8 @@ impl Handler {
             let _place = place;
             let keys = [key];
             let Shared { fetcher, feed_progress, .. } = &handler.shared;
-            let sought = (&keys[..], request.context().sight);
+            let context = request.context();
+            let sought = (&keys[..], context.sight, context.columns);
             match position::read_at_least(fetcher, feed_progress, sought, wanted, deadline).await {
                 Ok((mut answers, size)) => match answers.pop() {
                     Some((record, provenance)) => {
@@ -436,6 +441,11 @@ impl Handler {
             return self.absent(&record, provenance.outcome);
         }
         let is_found = record.presence() == Presence::Found;
+        if let Some(columns) = request.columns
+            && is_found
+        {
+            return self.narrow(&record, columns, provenance, (request, size));
+        }
         let condition = if precondition::has_any(request.headers) {
             let etag = header_writer::etag(record.body_hash());
             precondition::evaluate(request.headers, is_found.then_some(&etag))
@@ -443,7 +453,8 @@ impl Handler {
             Precondition::Holds
         };
         if condition == Precondition::Fails {
-            let response = precondition_failed(&record, provenance, &self.header_writer);
+            let hash = is_found.then(|| record.body_hash());
+            let response = precondition_failed(&record, hash, provenance, &self.header_writer);
             return (response.into(), provenance.outcome);
         }
         let is_known = condition == Precondition::NotModified;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotrow_cache::{Freshness, Presence, Record};
+use hotrow_cache::{Freshness, Record};
 use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
@@ -50,36 +50,66 @@ pub(crate) fn large_record(
     cache_control: &HeaderValue,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
-    let etag = header_writer.etag(record.body_hash());
+    let hash = record.body_hash();
     let position = record.position().map(|position| header_writer.position(position));
-    let mut response = Response::new(Body::Record(record));
+    let etag = header_writer.etag(hash);
+    tagged(Body::Record(record), etag, provenance, cache_control, position)
+}
+
+/// Answers with a view of a record, or with 304 if `body` is empty.
+#[must_use]
+pub(crate) fn view_of_record(
+    record: &Record,
+    (body, hash): (Body, u64),
+    provenance: Provenance,
+    cache_control: &HeaderValue,
+    header_writer: &HeaderWriter,
+) -> Response<Body> {
+    let position = record.position().map(|position| header_writer.position(position));
+    tagged(body, header_writer.etag(hash), provenance, cache_control, position)
+}
+
+fn tagged(
+    body: Body,
+    etag: HeaderValue,
+    provenance: Provenance,
+    cache_control: &HeaderValue,
+    position: Option<HeaderValue>,
+) -> Response<Body> {
+    let is_known = matches!(body, Body::Empty);
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.reserve(8);
-    headers.insert(CONTENT_TYPE, JSON);
+    if !is_known {
+        headers.insert(CONTENT_TYPE, JSON);
+    }
     headers.insert(ETAG, etag);
     headers.insert(CACHE_CONTROL, cache_control.clone());
     describe(headers, provenance, position);
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
     response
 }
 
-/// Answers 412 with the record's tag. It holds for this request's condition only, so no cache may
+/// Answers 412 with the tag of the record, or of the sender's view of it: `hash`. It holds for this request's condition only, so no cache may
 /// reuse it.
 #[must_use]
 pub(crate) fn precondition_failed(
     record: &Record,
+    hash: Option<u64>,
     provenance: Provenance,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
-    let is_found = record.presence() == Presence::Found;
-    let mut response = HttpError::PreconditionFailed(if is_found {
+    let mut response = HttpError::PreconditionFailed(if hash.is_some() {
         "If-Match does not match the present record; its entity tag is in ETag"
     } else {
         "If-Match needs a record, and the database has none with this id"
     })
     .response();
     let headers = response.headers_mut();
-    if is_found {
-        headers.insert(ETAG, header_writer.etag(record.body_hash()));
+    if let Some(hash) = hash {
+        headers.insert(ETAG, header_writer.etag(hash));
     }
     headers.insert(CACHE_CONTROL, NO_STORE);
     describe(headers, provenance, record.position().map(|at| header_writer.position(at)));

@@ -23,6 +23,7 @@ fn grants() -> Grants {
     let role = |value: &str| Role {
         claim_values: vec![value.to_owned()],
         collections: Scope::All,
+        columns: Vec::new(),
         no_cache: false,
         min_position: false,
     };

@@ -12,6 +12,7 @@ fn record(owner: Owner, body: Option<&[u8]>, position: Option<Position>) -> Reco
         key: &key(7),
         body,
         owner,
+        has_views: false,
         read_at: START,
         expires_at: Nanos::MAX,
         version: &Version::Unknown,

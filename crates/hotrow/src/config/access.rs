@@ -10,6 +10,7 @@ use hotrow_access::key::{KEYS_MAX, KeyHash, KeyId, KeyTable, StoredKey};
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_access::verify::TokenPolicy;
 use hotrow_server::config::access::{Access, TokenKeys, Tokens};
+use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
 
@@ -84,6 +85,7 @@ fn roles(mut section: Section<'_>, collections: &[&str]) -> Vec<(String, Role)> 
         check_name(&name, &table);
         let role = Role {
             collections: scope(&mut table, collections),
+            columns: columns(table.section("columns"), collections),
             claim_values: list(&mut table, "claim_values", "the name of the role")
                 .unwrap_or_else(|| vec![name.clone()]),
             no_cache: table.flag("allow_no_cache", false),
@@ -93,6 +95,28 @@ fn roles(mut section: Section<'_>, collections: &[&str]) -> Vec<(String, Role)> 
         roles.push((name, role));
     }
     roles
+}
+
+/// Reads the columns of a role, by collection.
+fn columns(mut section: Section<'_>, collections: &[&str]) -> Vec<(CollectionId, Columns)> {
+    let mut all = Vec::new();
+    for (name, mut table) in section.sections() {
+        let names = list(&mut table, "names", "required");
+        if names.is_none() && !table.has("names") && table.is_present() {
+            table.refuse("names", "is required: the columns that the role may read");
+        }
+        match collections.iter().position(|known| *known == name) {
+            None => table.refuse_whole("must be named after a collection of this file"),
+            Some(index) => {
+                let names = names.unwrap_or_default();
+                let columns = Columns::new(names.iter().map(String::as_str));
+                // At most 1,000 collections.
+                all.push((CollectionId(index as u16), columns));
+            }
+        }
+        table.finish();
+    }
+    all
 }
 
 fn scope(table: &mut Section<'_>, collections: &[&str]) -> Scope {

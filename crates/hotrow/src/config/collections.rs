@@ -7,7 +7,7 @@ use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_server::config::{Collection, Tenancy};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
-use hotrow_types::key::KEY_PARTS_MAX;
+use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
 
 use super::problem::shown;
 use super::reader::Section;
@@ -49,6 +49,8 @@ pub(super) struct AccessTraits {
     pub(super) is_configured: bool,
     /// No credential names a tenant.
     pub(super) lacks_tenants: bool,
+    /// Collections of which a role reads some columns alone.
+    pub(super) with_views: Vec<CollectionId>,
     /// Setting by which an answer may be older than the contract says, if there is one.
     pub(super) stale_by: Option<&'static str>,
 }
@@ -122,6 +124,7 @@ fn collection(
             TTL,
         ),
         has_tenants: tenant.is_some(),
+        has_views: access.with_views.iter().any(|id| usize::from(id.0) == all.cache.len()),
     });
     let cache_control = cache_control(&mut section, access.is_configured);
     let allow_no_cache = section.flag("allow_no_cache", false);

@@ -8,6 +8,7 @@ use hotrow_server::config::access::Access;
 use hotrow_server::config::rate::RateLimits;
 use hotrow_server::config::{Limits, ReadyWhen};
 use hotrow_source::spec::Follow;
+use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
 use super::collections::{AccessTraits, Ttl};
@@ -48,6 +49,7 @@ pub(super) fn resolve<'a>(
             is_configured: requires_private,
             // Without a value a problem was recorded.
             lacks_tenants: access.as_ref().is_some_and(|access| !names_tenants(access)),
+            with_views: access.iter().flat_map(with_views).collect(),
             stale_by: stale_by(&cache_section.config),
         },
     );
@@ -108,6 +110,11 @@ pub(super) fn resolve<'a>(
         log,
         warnings,
     })
+}
+
+/// Returns the collections of which a role reads some columns alone.
+fn with_views(access: &Access) -> impl Iterator<Item = CollectionId> {
+    access.roles.iter().flat_map(|role| role.columns.iter().map(|(id, _)| *id))
 }
 
 /// Returns whether a credential can name a tenant.

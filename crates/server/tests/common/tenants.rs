@@ -13,6 +13,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_server::config::access::Access;
 use hotrow_server::config::{Config, Tenancy};
 use hotrow_source::{BoxFuture, ReadFailure, ReadSet, Row, RowBudget, Source, SourceError};
+use hotrow_types::columns::Columns;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::tenant::{Tenant, Tenants};
 use hotrow_types::version::{ChangeId, Position, Version};
@@ -88,12 +89,14 @@ pub(crate) struct Options {
     pub(crate) tenancy: Tenancy,
     pub(crate) when_stale: WhenStale,
     pub(crate) answer_bytes: Option<u64>,
+    /// Columns that the client `narrow` of `acme` may read; none: it reads no column.
+    pub(crate) columns: &'static [&'static str],
 }
 
 impl Default for Options {
     fn default() -> Self {
         let tenancy = Tenancy { hides_existence: false };
-        Self { tenancy, when_stale: WhenStale::Bypass, answer_bytes: None }
+        Self { tenancy, when_stale: WhenStale::Bypass, answer_bytes: None, columns: &[] }
     }
 }
 
@@ -117,7 +120,12 @@ impl TenantService {
             gate: watch::Sender::new(true),
         });
         let day = Duration::from_hours(24);
-        let policy = |has_tenants| CollectionPolicy { ttl: day, negative_ttl: day, has_tenants };
+        let policy = |has_tenants| CollectionPolicy {
+            ttl: day,
+            negative_ttl: day,
+            has_tenants,
+            has_views: has_tenants,
+        };
         let cache_config = CacheConfig {
             invalidation_mode: InvalidationMode::Feed,
             max_staleness: Duration::from_hours(1),
@@ -131,7 +139,7 @@ impl TenantService {
         config.collections[0].name = "accounts".to_owned();
         config.collections[0].tenancy = Some(options.tenancy);
         config.limits.bytes.answer = options.answer_bytes;
-        let (access, keys) = access();
+        let (access, keys) = access(options.columns);
         let config = Config { access: Some(access), ..config };
         let server = Running::start_over(&config, Arc::clone(&cache), source.clone());
         Self { server, source, cache, keys }
@@ -218,35 +226,45 @@ impl Raw {
 }
 
 /// Returns access for clients of several tenants, and their keys by name.
-fn access() -> (Access, HashMap<&'static str, String>) {
-    let role = Role {
+fn access(columns: &[&str]) -> (Access, HashMap<&'static str, String>) {
+    let whole = Role {
         claim_values: vec!["reader".to_owned()],
         collections: Scope::All,
+        columns: Vec::new(),
         no_cache: true,
         min_position: true,
     };
-    let clients: [(&'static str, &[&str]); 5] = [
+    let narrow =
+        Role { columns: vec![(ACCOUNTS, Columns::new(columns.iter().copied()))], ..whole.clone() };
+    let clients: [(&'static str, &[&str]); 7] = [
         ("acme", &["acme"]),
         ("other", &["other"]),
         ("both", &["x", "acme", "other"]),
         ("seven", &["7"]),
         ("tenantless", &[]),
+        ("narrow", &["acme"]),
+        ("two roles", &["acme"]),
     ];
     let mut keys = HashMap::new();
     let mut stored = Vec::new();
     for (number, (client, tenants)) in (1..).zip(clients) {
         let key = NewKey::new([number; 8], &[number; 32]);
+        let roles = match client {
+            "narrow" => Roles::single(1),
+            "two roles" => Roles::single(0).union(Roles::single(1)),
+            _ => Roles::single(0),
+        };
         let tenants = tenants.iter().map(|tenant| Tenant::new(tenant).unwrap()).collect();
         stored.push(StoredKey {
             id: key.id,
             hash: key.hash,
-            roles: Roles::single(0),
+            roles,
             tenants: Tenants::new(tenants).unwrap(),
         });
         keys.insert(client, key.reveal().to_owned());
     }
     let access = Access {
-        roles: vec![role],
+        roles: vec![whole, narrow],
         anonymous: Roles::default(),
         keys: stored,
         tokens: None,
