@@ -31,7 +31,7 @@ use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
 use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
-use crate::read_requirement::{Origin, ReadRequirement};
+use crate::read_requirement::ReadRequirement;
 use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{Provenance, capabilities, large_record, precondition_failed};
 use crate::route::{METHODS, Route};
@@ -254,19 +254,6 @@ impl Handler {
             }
             Err(problem) => return Step::problem(&problem),
         };
-        self.item_from(Origin::Memory, key, (mode, subject), request)
-    }
-
-    /// Answers a key by its mode, from memory if there is an entry, or always from the database.
-    fn item_from(
-        self: &Rc<Self>,
-        origin: Origin,
-        key: Key,
-        (mode, subject): (ReadMode, ScanSubject<'_>),
-        request: &RequestContext<'_>,
-    ) -> Step {
-        let id = key.collection();
-        let now = request.times.now;
         let cache = &self.shared.cache;
         // Computed only when memory does not answer: a hit does not need it.
         let mut deadline = now;
@@ -277,7 +264,7 @@ impl Handler {
             size = Some(self.shared.budgets.answer_of_rows(id, 1)?);
             Ok(deadline)
         };
-        let lookup = match cache.lookup_if(&key, origin.mode(mode), now, admit) {
+        let lookup = match cache.lookup_if(&key, mode, now, admit) {
             Ok(lookup) => lookup,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
@@ -288,7 +275,7 @@ impl Handler {
         if let Lookup::Hit(record, _) | Lookup::Negative(record, _) = &lookup
             && request.sight.must_read_again(record)
         {
-            return self.item_from(Origin::Database, key, (mode, subject), request);
+            return self.item_again(key, (mode, subject), request);
         }
         self.looked_up(subject, id, mode, &lookup);
         match lookup {
@@ -321,7 +308,7 @@ impl Handler {
     }
 
     /// Answers a key that is not read: with a stale record, or with the refusal.
-    fn refused(
+    pub(crate) fn refused(
         &self,
         key: &Key,
         mode: ReadMode,
@@ -335,7 +322,7 @@ impl Handler {
         }
     }
 
-    fn item_later(
+    pub(crate) fn item_later(
         self: &Rc<Self>,
         key: Key,
         mode: ReadMode,
@@ -430,7 +417,7 @@ impl Handler {
     }
 
     /// Answers with a record. `size`: its reservation from before the read, if it was read.
-    fn answer(
+    pub(crate) fn answer(
         &self,
         record: Record,
         provenance: Provenance,

@@ -56,6 +56,7 @@ fn a_view_has_its_own_body_length_and_tag() {
 #[test]
 fn batches_have_views_too() {
     let service = start(&["na\"me", "id"]);
+    service.pass(10);
     let body = format!(r#"{{"items":{{"1":{VIEW}}},"missing":["2","3"]}}"#);
     for _ in 0..2 {
         assert_eq!(service.ask("narrow", "GET", "/accounts?ids=1,2,3", "").body, body);
