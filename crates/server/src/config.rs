@@ -59,6 +59,8 @@ pub struct WarmStart {
     pub age_max: Duration,
     /// Longest time of the reads after a start.
     pub time_limit: Duration,
+    /// `true`: not ready before the reads have ended.
+    pub before_ready: bool,
 }
 
 /// Rule of `/readyz`.

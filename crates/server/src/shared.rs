@@ -109,7 +109,7 @@ impl Shared {
             baseline_hit_ratio: Arc::default(),
             consistency_check: Arc::default(),
             limits: Arc::new(config.limits.clone()),
-            warm_start: config.warm_start.as_ref().map(|_| Arc::default()),
+            warm_start: config.warm_start.as_ref().map(|warm| Arc::new(WarmProgress::new(warm))),
             calendar,
             collections,
             cache,
