@@ -280,10 +280,12 @@ impl KeySchema {
     pub fn parse_integer_key(&self, raw: &str) -> Option<Key> {
         let [KeyType::Integer] = self.types[..] else { return None };
         let integer = parse_integer(raw)?;
+        // One word, because a load that spans several earlier stores waits for all of them.
+        let collection = u128::from(self.collection.0) << 72;
+        let tagged = u128::from(TAG_INTEGER) << 64 | u128::from(integer.cast_unsigned());
+        let word = (collection | tagged) << (8 * (size_of::<u128>() - INTEGER_KEY_BYTES));
         let mut buf = [0; INLINE];
-        buf[..2].copy_from_slice(&self.collection.0.to_be_bytes());
-        buf[2] = TAG_INTEGER;
-        buf[3..INTEGER_KEY_BYTES].copy_from_slice(&integer.to_be_bytes());
+        buf[..size_of::<u128>()].copy_from_slice(&word.to_be_bytes());
         Some(Key(Repr::Inline { len: INTEGER_KEY_BYTES as u8, buf }))
     }
 
