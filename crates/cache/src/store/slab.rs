@@ -2,9 +2,9 @@
 //!
 //! Everything is linked by 32-bit indices, so that an entry costs one slot of 16 bytes, its links
 //! of 8 and a bucket of 4. The links are apart, because a lookup does not need them: a slot lies in
-//! one cache line. A *ring* is a circular list with a head, the entry that is looked at next; what is linked
-//! goes to the tail, just behind it in the circle. A *chain* holds the entries of one bucket of the
-//! hash table. A lookup reads a bucket, a slot and the record.
+//! one cache line. A *ring* is a circular list with a head, the entry that is looked at next; what
+//! is linked goes to the tail, just behind it in the circle. A *chain* holds the entries of one
+//! bucket of the hash table. A lookup reads a bucket, a slot and the record.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
