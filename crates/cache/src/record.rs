@@ -240,6 +240,7 @@ impl Record {
 
     /// Returns the end of the log when the record was read; `None` where the engine has no log.
     #[must_use]
+    #[inline]
     pub fn position(&self) -> Option<Position> {
         if self.token() == Token::None {
             return None;

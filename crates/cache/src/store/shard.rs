@@ -13,10 +13,15 @@
 //!   the room that it takes costs little (GDSF has the same idea). A use restores these passes.
 //!   Where small entries are used less often than others, `n` is smaller by that ratio.
 
+mod resize;
+
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
+#[cfg(all(test, not(feature = "shuttle")))]
+pub(super) use self::resize::EVICTED_PER_STEP_MAX;
+pub(super) use self::resize::ShardCapacity;
 use super::ghosts::Ghosts;
 use super::slab::{NONE, PASSES_MAX, Ring, Slab};
 use crate::record::{Presence, Record};
@@ -29,6 +34,8 @@ const GHOST_SHARE: f64 = 0.5;
 const LOOKS_MAX: u32 = 4096;
 /// Largest factor on the passes of small entries where they are used more often than others.
 const USEFULNESS_MAX: f64 = 2.0;
+/// Most keys that are looked up under one lock.
+pub(crate) const BATCH_MAX: usize = 32;
 /// Passes granted by one insertion; then the next unused entry is evicted whatever its size.
 pub(super) const PASSES_PER_INSERT_MAX: u32 = 64;
 
@@ -90,17 +97,22 @@ pub(super) struct Shard {
 
 impl Region {
     fn new(capacity_bytes: u64) -> Self {
-        // At least 1 byte, or else a small capacity would reject everything.
-        let hot = (capacity_bytes as f64 * HOT_SHARE) as u64;
         Self {
             hot: Ring::EMPTY,
             cold: Ring::EMPTY,
             ghosts: Ghosts::default(),
             capacity_bytes,
-            hot_bytes_max: hot.clamp(capacity_bytes.min(1), capacity_bytes),
+            hot_bytes_max: Self::hot_bytes(capacity_bytes),
             all: Looks::EMPTY,
             small: Looks::EMPTY,
         }
+    }
+
+    /// Returns the share of the capacity for hot entries.
+    fn hot_bytes(capacity_bytes: u64) -> u64 {
+        let hot = (capacity_bytes as f64 * HOT_SHARE) as u64;
+        // At least 1 byte, or else a small capacity would reject everything.
+        hot.clamp(capacity_bytes.min(1), capacity_bytes)
     }
 
     pub(super) fn weight_bytes(&self) -> u64 {
@@ -244,11 +256,11 @@ impl std::hash::Hash for KeyBytes<'_> {
 }
 
 impl Shard {
-    pub(super) fn new(found_bytes: u64, missing_bytes: u64, hasher: FixedState) -> Self {
+    pub(super) fn new(capacity: ShardCapacity, hasher: FixedState) -> Self {
         Self {
             slab: Slab::new(),
-            found: Region::new(found_bytes),
-            missing: Region::new(missing_bytes),
+            found: Region::new(capacity.found_bytes),
+            missing: Region::new(capacity.missing_bytes),
             hasher,
         }
     }
@@ -259,6 +271,30 @@ impl Shard {
         let at = self.slab.find(hash, key)?;
         self.slab.note_use(at);
         self.slab.record(at)
+    }
+
+    /// Looks up the keys of a batch that this shard holds, and counts a use of each unless `peek`.
+    /// First all are found and then all are cloned: looks at memory that do not wait for each
+    /// other, with the locked instructions behind them.
+    pub(super) fn get_some(
+        &self,
+        some: impl Iterator<Item = usize> + Clone,
+        wanted: &[(u64, &[u8])],
+        peek: bool,
+        found: &mut [Option<Record>],
+    ) {
+        let mut slots = [NONE; BATCH_MAX];
+        for i in some.clone() {
+            let (hash, key) = wanted[i];
+            slots[i] = self.slab.find(hash, key).unwrap_or(NONE);
+        }
+        for i in some {
+            let at = slots[i];
+            if at != NONE && !peek {
+                self.slab.note_use(at);
+            }
+            found[i] = self.slab.record(at).cloned();
+        }
     }
 
     /// Returns the entry without counting a use.

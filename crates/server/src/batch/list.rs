@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use hotrow_types::key::{KEY_PARTS_MAX, KeySchema, percent_encode};
+use hotrow_types::key::{KEY_PARTS_MAX, Key, KeySchema, percent_encode};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::error::Category;
 
@@ -123,6 +123,9 @@ impl<'a> List<'a> {
                 "the batch has more than {max} ids, which is the limit"
             )));
         }
+        if let Some((text, key)) = self.integer_id() {
+            return self.ids.push(text, Ok(key));
+        }
         let id: Id<'a> = self.value().map_err(|category| match category {
             Category::Data => bad(&format!(
                 "id {number} is neither a string nor an integer nor an array of these"
@@ -142,6 +145,22 @@ impl<'a> List<'a> {
                 )
             }
         }
+    }
+
+    /// Parses the usual id without the general parser: an integer in the spelling that is also its
+    /// URL form. `None`: it is something else, and nothing is consumed.
+    fn integer_id(&mut self) -> Option<(&'a str, Key)> {
+        self.skip_space();
+        let length = self.rest.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9'))?;
+        let (text, rest) = self.rest.split_at(length);
+        // Anything else continues the number, or is an error that the general parser names.
+        if !matches!(rest.first(), Some(b',' | b']' | b' ' | b'\t' | b'\n' | b'\r')) {
+            return None;
+        }
+        let text = std::str::from_utf8(text).ok()?;
+        let key = self.schema.parse_integer_key(text)?;
+        self.rest = rest;
+        Some((text, key))
     }
 
     /// Parses a member's name, which must be `ids`, and its colon.
@@ -324,6 +343,11 @@ mod tests {
             (r#"{"ids":[]}"#, "a batch names its ids"),
             (r#"{"ids":[1"#, "not JSON"),
             (r#"{"ids":[1 2]}"#, "not JSON"),
+            (r#"{"ids":[01]}"#, "not JSON"),
+            (r#"{"ids":[1-2]}"#, "not JSON"),
+            (r#"{"ids":[-]}"#, "not JSON"),
+            (r#"{"ids":[7.5]}"#, "id 1 is neither"),
+            (r#"{"ids":[-0]}"#, "id 1 is neither"),
             (r#"{"ids":[1]"#, "not JSON"),
             (r#"{"ids":[1]}}"#, "not JSON"),
             (r#"{"ids":[1],}"#, "not JSON"),
