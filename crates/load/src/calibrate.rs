@@ -15,7 +15,7 @@ use crate::outcome::{Outcome, RunEnd};
 use crate::plan::{Arrivals, LoadModel, Plan, RATE_MAX, Rate, StopCondition};
 use crate::request::{RequestError, RequestMix, RequestSpec};
 use crate::run::{self, Config, ExpectedStatus, RunError, RunqueueWait};
-use crate::target::Address;
+use hotrow_transport::target::Address;
 
 /// Rounds; each measures a closed loop, then an open loop. Odd, so that the median is one of them.
 pub const ROUNDS: usize = 3;

@@ -58,8 +58,8 @@ pub enum RequestError {
     Path(String),
     /// A header name or value is invalid.
     #[error(
-        "the header {0:?} is not valid: a name of letters, digits and dashes, a colon, a value \
-         without line breaks"
+        "the header {0:?} is not valid: it must have a name of letters, digits and dashes, \
+         and a value without line breaks"
     )]
     Header(String),
     /// A header that only the generator can set.
@@ -251,7 +251,7 @@ fn head(request: &RequestSpec<'_>) -> Result<String, RequestError> {
 fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
     let value_fits = value.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f));
     if name.is_empty() || !name.bytes().all(is_token) || !value_fits {
-        return Err(RequestError::Header(format!("{name}: {value}")));
+        return Err(RequestError::Header(name.to_owned()));
     }
     let instead = match name.to_ascii_lowercase().as_str() {
         "content-length" | "transfer-encoding" => "it follows from the body",

@@ -18,9 +18,9 @@ use crate::plan::{LoadModel, Plan, PlanError};
 use crate::request::RequestMix;
 use crate::stats::{LawViolation, LoadStats};
 pub use crate::tally::ExpectedStatus;
-use crate::target::Address;
-use crate::tls::Tls;
 use crate::worker::Worker;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::Tls;
 
 /// Maximum number of connections.
 pub const CONNECTIONS_MAX: usize = 1_000_000;

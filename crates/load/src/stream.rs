@@ -8,8 +8,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustls::ClientConnection;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::target::Address;
-use crate::tls::Tls;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::Tls;
 
 /// A connection's byte stream.
 #[derive(Debug)]

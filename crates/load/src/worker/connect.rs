@@ -2,6 +2,9 @@
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+use hotrow_transport::explain;
+use hotrow_transport::target::Address;
+
 use super::{Events, Worker};
 use crate::connection::ConnectionPhase;
 use crate::stream::{self, StreamError};
@@ -85,7 +88,7 @@ impl Worker {
                 self.connecting += 1;
                 self.sweep_at_ns = self.sweep_at_ns.min(deadline_ns);
             }
-            Err(error) => self.back_off(index, &words(&error), now_ns),
+            Err(error) => self.back_off(index, &words(&error, &self.config.address), now_ns),
         }
     }
 
@@ -98,7 +101,7 @@ impl Worker {
             Err(error) => {
                 self.connecting -= 1;
                 let now_ns = self.now_ns();
-                self.back_off(index, &words(&error), now_ns);
+                self.back_off(index, &words(&error, &self.config.address), now_ns);
             }
         }
     }
@@ -166,45 +169,9 @@ impl Worker {
 }
 
 /// Returns an error as text for the user.
-fn words(error: &StreamError) -> String {
-    use rustls::CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, Other, UnknownIssuer,
-    };
-    use rustls::Error::{InvalidCertificate, InvalidMessage};
+fn words(error: &StreamError, address: &Address) -> String {
     match error {
-        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-            "the server closed the connection during the TLS handshake; does it speak TLS?"
-                .to_owned()
-        }
-        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::AddrNotAvailable => {
-            "no local port is free for another connection; leave --no-keepalive out, use fewer \
-             connections, or widen net.ipv4.ip_local_port_range"
-                .to_owned()
-        }
-        StreamError::Tls(InvalidMessage(_)) => {
-            "the server does not speak TLS on this port; try an http:// URL".to_owned()
-        }
-        StreamError::Tls(InvalidCertificate(why)) => match why {
-            UnknownIssuer => "the server's certificate is not signed by a trusted authority; name \
-                              the authority with --cacert, or use --insecure"
-                .to_owned(),
-            NotValidForName | NotValidForNameContext { .. } => {
-                "the server's certificate is for another name; use that name in the URL, or \
-                 --insecure"
-                    .to_owned()
-            }
-            Expired | ExpiredContext { .. } => {
-                "the server's certificate has expired; renew it, or use --insecure".to_owned()
-            }
-            Other(_) => {
-                "the server's certificate is an authority's, or its chain is broken; if it is \
-                 self-signed, name it itself with --cacert, or use --insecure"
-                    .to_owned()
-            }
-            other => format!(
-                "the server's certificate is not valid ({other}); use --insecure to load it anyway"
-            ),
-        },
-        other => other.to_string(),
+        StreamError::Socket(error) => explain::socket(error, address),
+        StreamError::Tls(error) => explain::tls(error),
     }
 }

@@ -15,7 +15,7 @@ use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, Rate, StopCondition};
 use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, ExpectedStatus, RunError, run};
-use hotrow_load::target::Address;
+use hotrow_transport::target::Address;
 
 /// One action of the server for a request.
 pub enum Step {
