@@ -19,6 +19,9 @@ pub(crate) struct TransportArgs {
     /// Send the token of this file, or of standard input (-), as Authorization: Bearer
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// HTTP/2: over TLS by ALPN, without TLS with prior knowledge
+    #[arg(long)]
+    pub(crate) http2: bool,
     /// HTTPS: trust the certificates of this PEM file
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) cacert: Option<PathBuf>,
@@ -52,30 +55,46 @@ pub enum TransportError {
     #[error(transparent)]
     Credential(#[from] CredentialError),
     /// TLS options without TLS.
-    #[error("--cacert, --insecure, --cert and --key are for https:// URLs; {0} is not encrypted")]
-    NotEncrypted(String),
+    #[error("--cacert, --insecure, --cert and --key are for https:// URLs")]
+    NotEncrypted,
     /// Two credentials of the same kind.
     #[error("--token-file and an Authorization header are two credentials; give one")]
     TwoCredentials,
 }
 
 impl TransportArgs {
+    /// Returns the version of HTTP.
+    pub(crate) fn version(&self) -> HttpVersion {
+        if self.http2 { HttpVersion::Http2 } else { HttpVersion::Http1 }
+    }
+
+    /// Checks that options of TLS have a use.
+    ///
+    /// # Errors
+    /// Fails when they are given and none of the URLs begins with `https://`.
+    pub(crate) fn check<'a>(
+        &self,
+        mut urls: impl Iterator<Item = &'a String>,
+    ) -> Result<(), TransportError> {
+        let given = self.insecure || self.cacert.is_some() || self.cert.is_some();
+        // A weight may precede the scheme.
+        if given && !urls.any(|url| url.to_ascii_lowercase().contains("https://")) {
+            return Err(TransportError::NotEncrypted);
+        }
+        Ok(())
+    }
+
     /// Returns the TLS client for a URL; `None` if it is not encrypted.
     ///
     /// # Errors
-    /// Fails when a file cannot be used, or when the options need TLS and the URL has none.
+    /// Fails when a file cannot be used.
     pub(crate) fn tls(
         &self,
         url: &Url,
         version: HttpVersion,
     ) -> Result<Option<Tls>, TransportError> {
         if !url.secure {
-            let unused = self.insecure || self.cacert.is_some() || self.cert.is_some();
-            return if unused {
-                Err(TransportError::NotEncrypted(url.to_string()))
-            } else {
-                Ok(None)
-            };
+            return Ok(None);
         }
         let trust = match (&self.cacert, self.insecure) {
             (Some(path), _) => Trust::Authority(path.clone()),
@@ -173,8 +192,9 @@ mod tests {
         let tls = |arguments: &[&str], url| parse(arguments).unwrap().tls(url, HttpVersion::Http1);
         assert!(tls(&[], &plain).unwrap().is_none());
         for arguments in [&["--insecure"][..], &["--cacert", "x"], &["--cert", "x", "--key", "y"]] {
-            let error = tls(arguments, &plain).unwrap_err();
-            assert!(matches!(error, TransportError::NotEncrypted(_)), "{error}");
+            let check = |url: &str| parse(arguments).unwrap().check([url.to_owned()].iter());
+            assert!(matches!(check("http://a/"), Err(TransportError::NotEncrypted)));
+            assert!(check("3*HTTPS://a/").is_ok());
         }
         let secure = Url::parse("https://a/").unwrap();
         assert!(tls(&["--insecure"], &secure).unwrap().is_some());

@@ -14,6 +14,7 @@ pub mod calibrate;
 mod connection;
 pub mod fetch;
 pub mod format;
+mod http2;
 pub mod ids;
 pub mod latency_map;
 pub mod null;

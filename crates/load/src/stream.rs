@@ -88,6 +88,14 @@ impl Stream {
         Ok(rustix::net::sockopt::socket_error(self.socket())??)
     }
 
+    /// Returns the protocol that the TLS server has chosen, if any; `None` without TLS.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::TlsStream(secure) => secure.tls.alpn_protocol(),
+        }
+    }
+
     /// Continues the TLS handshake; returns true when complete, which is at once without TLS.
     pub(crate) fn continue_handshake(&mut self) -> Result<bool, StreamError> {
         let Self::TlsStream(secure) = self else { return Ok(true) };

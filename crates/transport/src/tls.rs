@@ -15,6 +15,9 @@ use rustls::{
     RootCertStore, SignatureScheme,
 };
 
+/// An error of TLS, also inside one of a socket.
+pub use rustls::Error;
+
 /// The trusted certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {

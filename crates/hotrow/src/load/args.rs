@@ -102,9 +102,12 @@ pub(crate) struct TargetArgs {
     /// Open a new connection for each request
     #[arg(long)]
     pub(crate) no_keepalive: bool,
-    /// Requests in flight on one connection
-    #[arg(long, value_name = "N", default_value = "1")]
+    /// Requests in flight on one connection of HTTP/1.1
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "http2")]
     pub(crate) pipeline: NonZeroUsize,
+    /// With --http2: requests in flight on one connection, each on a stream of its own
+    #[arg(long, value_name = "N", default_value = "1", requires = "http2")]
+    pub(crate) streams: NonZeroUsize,
     /// Method [default: GET, or POST with a body]
     #[arg(short = 'm', long, value_name = "METHOD")]
     pub(crate) method: Option<String>,
@@ -153,7 +156,7 @@ const COMPARE_EXAMPLES: &str = "Examples:
   hotrow load compare --a before-*.json --b after-*.json --html compare.html";
 
 /// Options about a target, which a calibration refuses.
-const NOT_CALIBRATED: [&str; 30] = [
+const NOT_CALIBRATED: [&str; 32] = [
     "urls",
     "duration",
     "requests",
@@ -161,6 +164,8 @@ const NOT_CALIBRATED: [&str; 30] = [
     "arrivals",
     "no_keepalive",
     "pipeline",
+    "streams",
+    "http2",
     "method",
     "header",
     "body",

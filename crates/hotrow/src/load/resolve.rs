@@ -118,13 +118,19 @@ pub(crate) fn target(
     let requests = requests(args, &urls)?;
     let connections = args.connections.get();
     let threads = threads(args)?;
-    if args.pipeline.get() > 1 && args.no_keepalive {
+    let version = args.transport.version();
+    let depth = match version {
+        HttpVersion::Http1 => args.pipeline.get(),
+        HttpVersion::Http2 => args.streams.get(),
+    };
+    if (depth > 1 || version == HttpVersion::Http2) && args.no_keepalive {
         return Err(contradiction(
-            "--pipeline needs connections that stay open; leave --no-keepalive out",
+            "--pipeline and --http2 need connections that stay open; leave --no-keepalive out",
         ));
     }
     fit_open_files(connections, threads)?;
-    let tls = args.transport.tls(first, HttpVersion::Http1)?;
+    args.transport.check(texts.iter())?;
+    let tls = args.transport.tls(first, version)?;
     let connect_timeout = args.timeout.min(CONNECT_TIMEOUT_MAX);
     let config = Config {
         address: address(args, first, connect_timeout)?,
@@ -134,7 +140,8 @@ pub(crate) fn target(
         connections,
         threads,
         keepalive: !args.no_keepalive,
-        pipeline: args.pipeline.get(),
+        version,
+        depth,
         timeout: args.timeout,
         connect_timeout,
         expect: match args.expect_status.as_slice() {

@@ -4,6 +4,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use hotrow_transport::explain;
 use hotrow_transport::target::Address;
+use hotrow_transport::tls::HttpVersion;
 
 use super::{Events, Worker};
 use crate::connection::ConnectionPhase;
@@ -94,19 +95,32 @@ impl Worker {
 
     /// Continues when the socket is writable, has failed, or received bytes during the handshake.
     pub(super) fn continue_connecting(&mut self, index: usize) {
-        let Some(stream) = &mut self.connections[index].stream else { return };
+        let connection = &mut self.connections[index];
+        let Some(stream) = &mut connection.stream else { return };
+        if connection.http2.is_some() {
+            // The server's settings complete it.
+            self.receive(index);
+            return;
+        }
         match stream.connected().and_then(|()| stream.continue_handshake()) {
+            Ok(true) if self.config.version == HttpVersion::Http2 => self.begin_http2(index),
             Ok(true) => self.opened(index),
             Ok(false) => {}
             Err(error) => {
-                self.connecting -= 1;
-                let now_ns = self.now_ns();
-                self.back_off(index, &words(&error, &self.config.address), now_ns);
+                let words = words(&error, &self.config.address);
+                self.connect_failed(index, &words);
             }
         }
     }
 
-    fn opened(&mut self, index: usize) {
+    /// Handles a failure while the connection was being opened.
+    pub(super) fn connect_failed(&mut self, index: usize, words: &str) {
+        self.connecting -= 1;
+        let now_ns = self.now_ns();
+        self.back_off(index, words, now_ns);
+    }
+
+    pub(super) fn opened(&mut self, index: usize) {
         self.connecting -= 1;
         let now_ns = self.now_ns();
         let connection = &mut self.connections[index];
@@ -119,6 +133,10 @@ impl Worker {
         let again = connection.opened_before && self.config.keepalive;
         connection.opened_before = true;
         self.tally.connection_opened(again, took_ns);
+        if self.connections[index].http2.is_some() {
+            self.send_waiting(index);
+            return;
+        }
         while self.connections[index].phase == ConnectionPhase::Open
             && let Some(waiting) = self.connections[index].waiting.pop_front()
         {
@@ -169,7 +187,7 @@ impl Worker {
 }
 
 /// Returns an error as text for the user.
-fn words(error: &StreamError, address: &Address) -> String {
+pub(super) fn words(error: &StreamError, address: &Address) -> String {
     match error {
         StreamError::Socket(error) => explain::socket(error, address),
         StreamError::Tls(error) => explain::tls(error),

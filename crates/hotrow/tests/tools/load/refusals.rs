@@ -16,7 +16,7 @@ fn invalid_arguments_are_refused_with_a_reason() {
     std::fs::write(&empty, "\n").expect("writable");
     let empty = empty.to_str().expect("UTF-8");
     let cases: &[(&[&str], &str)] = &[
-        (&["ftp://a/"], "only http:// and https://"),
+        (&["ftp://a/"], "only http://, https:// and unix:"),
         (&["127.0.0.1"], "must begin with http:// or https://"),
         (&["http://a:99999/"], "port must be between 1 and 65535"),
         (&["--rate", "0", &url], "0 requests per second is not possible"),
