@@ -4,7 +4,7 @@ use std::io;
 
 use rustls::AlertDescription;
 use rustls::CertificateError::{
-    Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+    BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
     NotValidYetContext, Other, UnknownIssuer,
 };
 use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
@@ -30,9 +30,12 @@ pub fn tls(error: &rustls::Error) -> String {
 
 fn certificate(why: &rustls::CertificateError) -> String {
     match why {
-        UnknownIssuer => "the server's certificate is not signed by a trusted authority; name the \
+        // A signature of another authority of the same name does not fit.
+        UnknownIssuer | BadSignature => {
+            "the server's certificate is not signed by a trusted authority; name the \
                           authority with --cacert, or use --insecure"
-            .to_owned(),
+                .to_owned()
+        }
         NotValidForName | NotValidForNameContext { .. } => {
             "the server's certificate is for another name; use that name in the URL, or --insecure"
                 .to_owned()

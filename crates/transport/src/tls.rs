@@ -60,6 +60,14 @@ pub struct TlsOptions {
     pub version: HttpVersion,
 }
 
+impl TlsOptions {
+    /// Trusts the certificates of a PEM file; the rest is as by default.
+    #[must_use]
+    pub fn trusting(path: PathBuf) -> Self {
+        Self { trust: Trust::Authority(path), ..Self::default() }
+    }
+}
+
 /// Reasons why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {

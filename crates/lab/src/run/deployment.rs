@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hotrow_transport::target::Address;
-use hotrow_transport::tls::{Tls, TlsOptions, Trust};
+use hotrow_transport::tls::{Tls, TlsOptions};
 
 use super::proxy;
 use super::ready::{self, ReadyError};
@@ -169,12 +169,7 @@ impl Deployment {
             self.await_tcp(stage, port, proxy::READY_WITHIN, context.stop)?;
         }
         let tls = secure
-            .map(|certificate| {
-                Tls::new(
-                    "localhost",
-                    &TlsOptions { trust: Trust::Authority(certificate), ..TlsOptions::default() },
-                )
-            })
+            .map(|certificate| Tls::new("localhost", &TlsOptions::trusting(certificate)))
             .transpose()?;
         self.entry_point = EntryPoint {
             address: Address::Tcp(port),
