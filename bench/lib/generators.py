@@ -128,9 +128,7 @@ def command(name, url, seconds, connections=50, rate=None, keepalive=True, strea
             url,
         ]
     if name == "h2load" and streams:
-        # Its rate is per connection.
-        paced = ["--rps", str(rate // connections)] if rate else []
-        return [path, "-t1", "-c", c, "-m", str(streams), "-D", str(seconds), *paced, url]
+        return [path, "-t1", "-c", c, "-m", str(streams), "-D", str(seconds), url]
     if streams:
         raise ValueError(f"{name} is not called for HTTP/2 here")
     if name == "oha":
