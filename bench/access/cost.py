@@ -285,11 +285,10 @@ def verdicts_of(rounds):
     pairs = [
         ("API key and limits / neither, CPU per request", "key", "plain", AIM_KEY),
         ("known token and limits / neither, CPU per request", "token", "plain", AIM_TOKEN),
-        *(
-            (f"{form}: hotrow / nginx, CPU per request", f"{form}, hotrow", f"{form}, nginx", AIM_NGINX)
-            for form in TRANSPORTS
-        ),
     ]
+    for form in TRANSPORTS:
+        figure = f"{form}: hotrow / nginx, CPU per request"
+        pairs.append((figure, f"{form}, hotrow", f"{form}, nginx", AIM_NGINX))
     verdicts = []
     for figure, form, reference, aim in pairs:
         if form in rounds and reference in rounds:

@@ -60,7 +60,9 @@ class Target:
         with open(conf, "w") as file:
             file.write(
                 NGINX_CONF.format(
-                    user="user root;\n" if os.geteuid() == 0 else "", prefix=folder, port=port,
+                    user="user root;\n" if os.geteuid() == 0 else "",
+                    prefix=folder,
+                    port=port,
                     http2=http2,
                 )
             )

@@ -1,4 +1,4 @@
-"""Runs of h2load, an independent client of TLS and HTTP/2, in the form that `wrk.measured` takes."""
+"""Runs of h2load, an independent client of TLS and HTTP/2, as `wrk.measured` takes them."""
 
 import re
 import subprocess
@@ -29,14 +29,12 @@ def load(port, urls_file, seconds, connections=50, core=1, streams=None, secure=
 
 
 def parse(text, secure=False, protocol=None):
-    """Returns the figures of h2load's report: requests, duration, mean time of a request, cipher."""
+    """Returns figures of h2load's report: requests, duration, mean time of a request, cipher."""
     took = re.search(r"finished in ([\d.]+)(us|ms|s), ([\d.]+) req/s", text)
     counts = re.search(
         r"(\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", text
     )
-    mean = re.search(
-        r"time for request:\s+\S+\s+\S+\s+([\d.]+)(us|ms|s)\b", text
-    )
+    mean = re.search(r"time for request:\s+\S+\s+\S+\s+([\d.]+)(us|ms|s)\b", text)
     if not (took and counts and mean):
         raise Failed(f"h2load has no report:\n{text[-1000:]}")
     done, succeeded, *failures = map(int, counts.groups())

@@ -98,7 +98,15 @@ def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0, mor
 
 
 def start_hotrow_over(
-    folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source="", more="", listen=""
+    folder,
+    url,
+    capacity="256MiB",
+    name="hotrow",
+    core=0,
+    workers=1,
+    source="",
+    more="",
+    listen="",
 ):
     """Starts hotrow and waits until it is ready.
 
