@@ -110,8 +110,8 @@ def start_hotrow_over(
 ):
     """Starts hotrow and waits until it is ready.
 
-    `source`, `listen`: more lines of these sections; `more`: more sections. The result's `admin_port` is the
-    admin listener's.
+    `source`, `listen`: more lines of these sections; `more`: more sections. The result's
+    `admin_port` is the admin listener's.
     """
     port, admin = free_port(), free_port()
     config = HOTROW_TOML.format(
