@@ -96,7 +96,7 @@ fn serve(pair: Pair, clients: Option<&Authority>) -> SocketAddr {
 fn connect(address: SocketAddr, host: &str, options: &TlsOptions) -> Result<(), String> {
     let tls = Tls::new(host, options).map_err(|error| error.to_string())?;
     let address = Address::Tcp(address);
-    let mut exchange = || {
+    let exchange = || {
         let mut stream = BlockingStream::connect(&address, Some(&tls), LIMIT)?;
         stream.handshake(LIMIT)?;
         // With TLS 1.3 a refused client learns it only now.
