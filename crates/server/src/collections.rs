@@ -66,6 +66,12 @@ impl Collections {
         Ok(Self { list, router })
     }
 
+    /// Serves the description of the API beside the collections.
+    #[must_use]
+    pub(crate) fn with_description(self, serves_description: bool) -> Self {
+        Self { router: self.router.with_description(serves_description), ..self }
+    }
+
     /// Returns the collection of that number.
     #[must_use]
     pub fn get(&self, CollectionId(id): CollectionId) -> &Collection {

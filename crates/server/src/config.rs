@@ -38,6 +38,8 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Rate limits.
     pub rate: rate::RateLimits,
+    /// `true`: the data listener serves the description of the API too, not only the admin listener.
+    pub describes_on_data: bool,
     /// Credentials and grants; `None`: every request is allowed.
     pub access: Option<access::Access>,
     /// What carries data requests besides plain TCP.

@@ -143,8 +143,12 @@ pub enum Step {
 }
 
 impl Step {
+    pub(crate) fn ready(response: impl Into<Answer>) -> Self {
+        Self::Now((response.into(), CacheOutcome::None))
+    }
+
     pub(crate) fn problem(problem: &HttpError) -> Self {
-        Self::Now((problem.response().into(), CacheOutcome::None))
+        Self::ready(problem.response())
     }
 }
 
@@ -183,9 +187,8 @@ impl Handler {
         }
         match routed {
             Err(problem) => Step::problem(&problem),
-            Ok(Route::Capabilities) => {
-                Step::Now((capabilities(METHODS).into(), CacheOutcome::None))
-            }
+            Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),
+            Ok(Route::Description) => self.description(),
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, &context) {
                     return Step::problem(&problem);

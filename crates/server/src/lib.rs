@@ -31,6 +31,7 @@ mod http_error;
 pub mod listen;
 pub mod lookups;
 pub mod metrics;
+mod openapi;
 mod position;
 mod precondition;
 mod read;

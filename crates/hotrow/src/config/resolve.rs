@@ -30,7 +30,8 @@ pub(super) fn resolve<'a>(
     overrides: &Overrides,
 ) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
-    let Listen { data, admin, workers, transport } = listen(root.section("listen"), overrides);
+    let Listen { data, admin, workers, transport, describes_on_data } =
+        listen(root.section("listen"), overrides);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
@@ -95,6 +96,7 @@ pub(super) fn resolve<'a>(
         concurrency: shared.concurrency,
         collections: collections.server,
         rate,
+        describes_on_data,
         access,
         transport,
         warm_start,
