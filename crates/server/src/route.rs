@@ -1,6 +1,6 @@
 //! Routing: from a request's method and path to the requested data.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use hotrow_types::key::{CollectionId, percent_decode};
@@ -12,6 +12,8 @@ const ITEM_METHODS: &str = "GET, HEAD";
 /// Name of the description in paths.
 const DESCRIPTION: &str = "openapi.json";
 const BATCH_METHODS: &str = "GET, HEAD, POST";
+/// A query cannot name keys of several columns: its batch is refused with advice.
+const COMPOSITE_BATCH_METHODS: &str = "POST";
 /// All methods of the server.
 pub(crate) const METHODS: &str = "GET, HEAD, POST";
 
@@ -56,6 +58,8 @@ pub(crate) fn without_path(method: &Method, path: &str) -> Result<Route<'static>
 #[derive(Debug)]
 pub(crate) struct Router {
     names: HashMap<String, CollectionId, FixedState>,
+    /// Collections whose keys have several columns.
+    composite: HashSet<CollectionId, FixedState>,
     /// The description of the API has a path here.
     serves_description: bool,
 }
@@ -66,7 +70,14 @@ impl Router {
         let mut map = HashMap::with_hasher(FixedState::with_seed(seed));
         // A process has at most 1,000 collections: see the configuration.
         map.extend(names.enumerate().map(|(i, name)| (name.to_owned(), CollectionId(i as u16))));
-        Self { names: map, serves_description: false }
+        let composite = HashSet::with_hasher(FixedState::with_seed(seed));
+        Self { names: map, composite, serves_description: false }
+    }
+
+    /// Notes which collections have keys of several columns.
+    pub(crate) fn with_composite_keys(mut self, ids: impl Iterator<Item = CollectionId>) -> Self {
+        self.composite.extend(ids);
+        self
     }
 
     /// Serves the description of the API too, under a name that no collection can have.
@@ -115,6 +126,9 @@ impl Router {
             Some(_) => Err(HttpError::Method(ITEM_METHODS)),
             None if reads => Ok(Route::BatchGet(collection, query)),
             None if *method == Method::POST => Ok(Route::BatchPost(collection)),
+            None if self.composite.contains(&collection) => {
+                Err(HttpError::Method(COMPOSITE_BATCH_METHODS))
+            }
             None => Err(HttpError::Method(BATCH_METHODS)),
         }
     }
@@ -152,6 +166,17 @@ mod tests {
             router.route(&Method::CONNECT, "", None),
             Err(HttpError::Method("GET, HEAD, POST"))
         );
+    }
+
+    #[test]
+    fn keys_of_several_columns_are_posted() {
+        let composite = std::iter::once(CollectionId(1));
+        let router =
+            Router::new(["products", "prices"].into_iter(), 1).with_composite_keys(composite);
+        let put = |path| router.route(&Method::PUT, path, None);
+        assert_eq!(put("/products"), Err(HttpError::Method("GET, HEAD, POST")));
+        assert_eq!(put("/prices"), Err(HttpError::Method("POST")));
+        assert_eq!(put("/prices/1,2"), Err(HttpError::Method("GET, HEAD")));
     }
 
     #[test]

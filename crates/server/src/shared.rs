@@ -19,6 +19,7 @@ use crate::admission::rate::RateLimits;
 use crate::admission::shed::LoadShedder;
 use crate::budgets::{self, Budgets};
 use crate::collections::Collections;
+use crate::compression::Compressor;
 use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::lookups::Calendar;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
     pub(crate) access: Option<Arc<Access>>,
+    /// Variants to make.
+    pub(crate) compressor: Arc<Compressor>,
     /// Description of the API.
     pub(crate) description: Arc<ApiDescription>,
     /// Protection against too many requests.
@@ -115,6 +118,7 @@ impl Shared {
                 deadline_header: config.concurrency.deadline_header,
             }),
             budgets,
+            compressor: Arc::default(),
             baseline_hit_ratio: Arc::default(),
             consistency_check: Arc::default(),
             limits: Arc::new(config.limits.clone()),

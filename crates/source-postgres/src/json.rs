@@ -76,7 +76,7 @@ impl Field {
 
     /// Creates the field of the tenant.
     pub(crate) fn before_object(oid: u32, shape: Shape) -> Self {
-        Self { label: BEFORE_OBJECT.into(), oid, shape }
+        Self { label: BEFORE_OBJECT.into(), name: Box::default(), oid, shape }
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn resolve<'a>(
         &source.source_traits(&source_name),
         &AccessTraits {
             is_configured: requires_private,
+            is_cached: cache_section.config.enabled,
             // Without a value a problem was recorded.
             lacks_tenants: access.as_ref().is_some_and(|access| !names_tenants(access)),
             stale_by: stale_by(&cache_section.config),

@@ -87,6 +87,9 @@ fn responses(collection: &Collection, target: Target, facts: &Facts) -> Map<Stri
     let (description, schema) = match target {
         Target::Item => {
             headers["ETag"] = json!({ "$ref": "#/components/headers/ETag" });
+            if collection.compression.is_some() {
+                headers["Vary"] = json!({ "$ref": "#/components/headers/Vary" });
+            }
             ("The record.", record)
         }
         Target::Batch => ("The records that exist, and the ids of the others.", batch(&record)),
@@ -131,12 +134,21 @@ fn batch(record: &Value) -> Value {
 
 /// Returns the header fields that a request may have, as far as this collection grants them.
 fn parameters(collection: &Collection, target: Target, facts: &Facts) -> Vec<Value> {
-    let header = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "header", "description": description, "schema": schema });
+    let header = |name: &str, description: &str, schema: Value| {
+        let mut header = json!({ "name": name, "in": "header", "schema": schema });
+        header["description"] = description.into();
+        header
+    };
     let text = || json!({ "type": "string" });
     let mut parameters = Vec::new();
     if target == Target::Item {
         let description = "Entity tags that the client has: 304 if one is that of the record.";
         parameters.push(header("If-None-Match", description, text()));
+    }
+    if target == Target::Item && collection.compression.is_some() {
+        let description = "Codings that the client can decode; the record is sent as it is unless \
+                           gzip or zstd is listed.";
+        parameters.push(header("Accept-Encoding", description, text()));
     }
     parameters.push(header("If-Match", "Entity tags, of which one must match: else 412.", text()));
     if collection.allow_no_cache {

@@ -109,6 +109,7 @@ pub(super) fn headers() -> Value {
             "Session token: this answer reflects every change up to it.",
             json!({ "type": "string", "pattern": POSITION_PATTERN }),
         ),
+        "Vary": header("accept-encoding: the record is also sent in other codings.", text()),
         "Allow": header("Methods of the target.", text()),
         "Retry-After": header(
             "Seconds after which to try again.", json!({ "type": "integer", "minimum": 0 }),

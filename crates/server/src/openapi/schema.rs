@@ -208,7 +208,7 @@ fn body_column(ty: KeyType) -> Value {
         }),
         // A number names the same row as its digits.
         KeyType::Text(_) => json!({
-            "anyOf": [in_path, {
+            "anyOf": [{ "type": "string", "pattern": "^[^\\u0000]*$" }, {
                 "type": "integer", "minimum": i64::MIN, "maximum": u64::MAX,
             }],
         }),
