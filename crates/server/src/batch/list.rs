@@ -241,8 +241,9 @@ impl<'a> Visitor<'a> for TextVisitor {
     }
 }
 
-/// From here on neighbouring integers may be one floating-point number.
-const FLOAT_INTEGERS_END: f64 = 9_007_199_254_740_992.0;
+/// End of the numbers that become integers. The parser may be off by a unit in the last place, which
+/// is less than a half below it: a number becomes its own integer or none, never another.
+const FLOAT_INTEGERS_END: f64 = (1_u64 << 50) as f64;
 
 /// Returns the integer that a number with a fraction or an exponent is: some clients write `7.0`,
 /// which JSON Schema calls an integer. `None` if it is none, or not the only one.
@@ -329,7 +330,7 @@ mod tests {
             ("1e2", "100"),
             ("-3.0", "-3"),
             ("0.0", "0"),
-            ("9007199254740991.0", "9007199254740991"),
+            ("1125899906842623.0", "1125899906842623"),
         ] {
             assert_eq!(
                 ids(&format!("{{\"ids\":[{number}]}}")),
@@ -337,7 +338,7 @@ mod tests {
                 "{number}"
             );
         }
-        for number in ["7.5", "-0", "-0.0", "9007199254740992.0", "9007199254740993.0", "1e300"] {
+        for number in ["7.5", "-0", "-0.0", "1125899906842624.0", "9007199254740993.0", "1e300"] {
             let refused = ids(&format!("{{\"ids\":[{number}]}}")).unwrap_err();
             assert!(refused.contains("neither"), "{number}: {refused}");
         }
