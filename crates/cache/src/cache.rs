@@ -2,6 +2,7 @@
 
 mod join;
 mod lookup;
+mod variant;
 mod warm_up;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
+pub use self::variant::Attached;
 use crate::batch_loader::BatchLoader;
 use crate::config::{CollectionPolicy, Config, InvalidationMode};
 use crate::fetch_queue::{FetchQueue, NotQueued};

@@ -2,8 +2,8 @@
 
 mod incarnations;
 mod lifetime;
+mod variants;
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
@@ -11,6 +11,8 @@ use triomphe::ThinArc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::lifetime::Lifetime;
+pub use self::variants::ContentCoding;
+use self::variants::Uses;
 use crate::config::CollectionPolicy;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::tenant::{Tenant, TenantRow};
@@ -61,16 +63,17 @@ struct Header {
     lifetime: Lifetime,
     key_bytes: u16,
     kind: Kind,
-    /// Number of hits, up to [`HOT_HITS_MIN`].
-    uses: AtomicU8,
+    /// Number of hits, up to [`HOT_HITS_MIN`], and what was asked for besides.
+    uses: Uses,
 }
 
-/// Presence and token in one byte.
+/// Presence, token and whether there are variants, in one byte.
 #[derive(Clone, Copy, Debug)]
 struct Kind(u8);
 
 impl Kind {
     const FOUND: u8 = 1 << 2;
+    const VARIANTS: u8 = 1 << 3;
 
     fn new(presence: Presence, token: Token) -> Self {
         let found = if presence == Presence::Found { Self::FOUND } else { 0 };
@@ -79,6 +82,15 @@ impl Kind {
 
     fn presence(self) -> Presence {
         if self.0 & Self::FOUND == 0 { Presence::Missing } else { Presence::Found }
+    }
+
+    fn with_variants(self) -> Self {
+        Self(self.0 | Self::VARIANTS)
+    }
+
+    #[inline]
+    fn has_variants(self) -> bool {
+        self.0 & Self::VARIANTS != 0
     }
 
     fn token(self) -> Token {
@@ -187,7 +199,7 @@ impl Record {
             // KEY_BYTES_MAX fits.
             key_bytes: key.len() as u16,
             kind: Kind::new(presence, token),
-            uses: AtomicU8::new(0),
+            uses: Uses::none(),
         };
         let at = parts.position.map_or(0, |position| position.at);
         let incarnation = parts.position.map(|position| position.incarnation);
@@ -221,7 +233,7 @@ impl Record {
     /// Returns the record as JSON; empty when it does not exist.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        &self.0.slice[self.body_at()..]
+        &self.0.slice[self.body_at()..self.body_end()]
     }
 
     /// Returns the XXH3 hash of the body, the source of the ETag; equal on all instances.
@@ -290,16 +302,12 @@ impl Record {
     /// any more.
     #[inline]
     pub(crate) fn note_use(&self) {
-        let uses = &self.0.header.header.uses;
-        let before = uses.load(Ordering::Relaxed);
-        if before < HOT_HITS_MIN {
-            uses.store(before + 1, Ordering::Relaxed);
-        }
+        self.0.header.header.uses.note_hit();
     }
 
     /// Returns whether it was hit [`HOT_HITS_MIN`] times.
     pub(crate) fn is_hot(&self) -> bool {
-        self.0.header.header.uses.load(Ordering::Relaxed) >= HOT_HITS_MIN
+        self.0.header.header.uses.hits() >= HOT_HITS_MIN
     }
 
     /// At most 2^-25 of the lifetime before the time that the record was made with.
@@ -327,7 +335,7 @@ impl Record {
         &self.0.slice[..self.key_len()]
     }
 
-    /// Returns the weight of the entry: key, body, tenant and bookkeeping, in bytes.
+    /// Returns the weight of the entry: key, body, tenant, variants and bookkeeping, in bytes.
     pub(crate) fn weight_bytes(&self) -> u64 {
         let carried =
             if self.incarnation_number() == incarnations::INLINE { INCARNATION } else { 0 };
@@ -364,6 +372,15 @@ impl Record {
     fn tenant_at(&self) -> Option<usize> {
         let is_owned = self.incarnation_number() == incarnations::OWNED;
         is_owned.then(|| self.key_len() + MIDDLE + INCARNATION + 1)
+    }
+
+    #[inline]
+    fn body_end(&self) -> usize {
+        if self.0.header.header.kind.has_variants() {
+            variants::body_end(&self.0.slice)
+        } else {
+            self.0.slice.len()
+        }
     }
 
     /// Returns the number stored at an offset.

@@ -12,8 +12,9 @@ mod slab;
 mod walk;
 
 pub(crate) use self::shard::BATCH_MAX;
-use self::shard::{Inserted, Shard, ShardCapacity};
+use self::shard::{Inserted, KeyBytes, Shard, ShardCapacity};
 pub use self::walk::Walk;
+use crate::cache::Attached;
 use crate::config::Config;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
 use crate::stats::{CollectionStats, Removal};
@@ -96,6 +97,35 @@ impl Store {
     pub(crate) fn peek(&self, key: &Key) -> Option<Record> {
         let (shard, hash) = self.shard_of(key);
         shard.read().peek(hash, key.as_bytes()).cloned()
+    }
+
+    /// Returns the entry with the key of `record`, without counting a use.
+    pub(crate) fn peek_same_key(&self, record: &Record) -> Option<Record> {
+        let (shard, hash) = self.shard_of_record(record);
+        shard.read().peek(hash, record.key_bytes()).cloned()
+    }
+
+    /// Puts `new` in the place of `old`, a record of the same key and kind, if that is still the
+    /// entry.
+    pub(crate) fn exchange(&self, old: &Record, new: Record) -> Attached {
+        let stats = self.stats_of(old);
+        let new_bytes = new.weight_bytes();
+        let mut evicted = Vec::new();
+        let (shard, hash) = self.shard_of_record(old);
+        // Before the entry can be evicted with its new weight.
+        stats.bytes.add(new_bytes);
+        let attached = shard.write().exchange(hash, old, new, &mut evicted);
+        let gone_bytes = if attached == Attached::Stored { old.weight_bytes() } else { new_bytes };
+        stats.bytes.sub(gone_bytes);
+        for gone in evicted {
+            self.stats_of(&gone).removed(&gone, Removal::Capacity);
+        }
+        attached
+    }
+
+    fn shard_of_record(&self, record: &Record) -> (&RwLock<Shard>, u64) {
+        let hash = self.hasher.hash_one(KeyBytes(record.key_bytes()));
+        (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], hash)
     }
 
     /// Returns the weight and the capacity of all entries of one kind, in bytes.

@@ -143,8 +143,12 @@ pub enum Step {
 }
 
 impl Step {
+    pub(crate) fn ready(response: impl Into<Answer>) -> Self {
+        Self::Now((response.into(), CacheOutcome::None))
+    }
+
     pub(crate) fn problem(problem: &HttpError) -> Self {
-        Self::Now((problem.response().into(), CacheOutcome::None))
+        Self::ready(problem.response())
     }
 }
 
@@ -183,9 +187,8 @@ impl Handler {
         }
         match routed {
             Err(problem) => Step::problem(&problem),
-            Ok(Route::Capabilities) => {
-                Step::Now((capabilities(METHODS).into(), CacheOutcome::None))
-            }
+            Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),
+            Ok(Route::Description) => self.description(),
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, &context) {
                     return Step::problem(&problem);
@@ -436,24 +439,27 @@ impl Handler {
             return self.absent(&record, provenance.outcome);
         }
         let is_found = record.presence() == Presence::Found;
+        let form = self.form(record, request.headers);
         let condition = if precondition::has_any(request.headers) {
-            let etag = header_writer::etag(record.body_hash());
-            precondition::evaluate(request.headers, is_found.then_some(&etag))
+            let etag = header_writer::etag(form.record().body_hash());
+            precondition::evaluate(request.headers, is_found.then_some(&etag), form.coding())
         } else {
             Precondition::Holds
         };
-        if condition == Precondition::Fails {
-            let response = precondition_failed(&record, provenance, &self.header_writer);
-            return (response.into(), provenance.outcome);
+        let (form, is_known) = match condition {
+            Precondition::Fails => {
+                let response = precondition_failed(form.record(), provenance, &self.header_writer);
+                return (response.into(), provenance.outcome);
+            }
+            Precondition::NotModified(named) => (form.named(named), true),
+            Precondition::Holds => (form, false),
+        };
+        if is_known || (form.bytes().len() as u64) < COUNTED_BYTES_MIN {
+            let answer = RecordAnswer { form, provenance, is_known, rate_limit: None };
+            return (Answer::Record(answer), provenance.outcome);
         }
-        let is_known = condition == Precondition::NotModified;
-        if is_known || (record.body().len() as u64) < COUNTED_BYTES_MIN {
-            let outcome = provenance.outcome;
-            let answer = RecordAnswer { record, provenance, is_known, rate_limit: None };
-            return (Answer::Record(answer), outcome);
-        }
-        let cache_control = &self.shared.collections.get(record.collection()).cache_control;
-        let response = large_record(record, provenance, cache_control, &self.header_writer);
+        let collection = self.shared.collections.get(form.record().collection());
+        let response = large_record(form, provenance, collection, &self.header_writer);
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;

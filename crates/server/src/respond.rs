@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use hotrow_cache::{Freshness, Presence, Record};
-use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
+use crate::collections::Collection;
 use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
+use crate::record_form::RecordForm;
 
 /// Outcome of the cache.
 pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");
@@ -17,6 +19,9 @@ pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cach
 pub(crate) const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-position");
 /// A session token that the answer must reflect.
 pub(crate) const HOTROW_MIN_POSITION: &str = "hotrow-min-position";
+
+/// What answers of collections with compression vary by.
+pub(crate) const ACCEPT_ENCODING: &str = "accept-encoding";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -45,19 +50,27 @@ impl Provenance {
 /// Answers with a whole record that is too large for [`crate::record_answer`].
 #[must_use]
 pub(crate) fn large_record(
-    record: Record,
+    form: RecordForm,
     provenance: Provenance,
-    cache_control: &HeaderValue,
+    collection: &Collection,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
-    let etag = header_writer.etag(record.body_hash());
+    let record = form.record();
+    let coding = form.coding();
+    let etag = header_writer.etag(record.body_hash(), coding);
     let position = record.position().map(|position| header_writer.position(position));
-    let mut response = Response::new(Body::Record(record));
+    let mut response = Response::new(Body::Record(form));
     let headers = response.headers_mut();
-    headers.reserve(8);
+    headers.reserve(10);
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(ETAG, etag);
-    headers.insert(CACHE_CONTROL, cache_control.clone());
+    headers.insert(CACHE_CONTROL, collection.cache_control.clone());
+    if collection.compression.is_some() {
+        headers.insert(VARY, HeaderValue::from_static(ACCEPT_ENCODING));
+    }
+    if let Some(coding) = coding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.label()));
+    }
     describe(headers, provenance, position);
     response
 }
@@ -79,7 +92,7 @@ pub(crate) fn precondition_failed(
     .response();
     let headers = response.headers_mut();
     if is_found {
-        headers.insert(ETAG, header_writer.etag(record.body_hash()));
+        headers.insert(ETAG, header_writer.etag(record.body_hash(), None));
     }
     headers.insert(CACHE_CONTROL, NO_STORE);
     describe(headers, provenance, record.position().map(|at| header_writer.position(at)));

@@ -16,6 +16,8 @@ use crate::access::jwks_file;
 use crate::admin::{Admin, View};
 use crate::admission::pressure::{self, Watched};
 use crate::breaker_probe;
+use crate::collections::Collection;
+use crate::compression;
 use crate::config::access::TokenKeys;
 use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
@@ -250,6 +252,11 @@ fn start_each(
             shutdown,
             supervisor,
         )?);
+    }
+    let compresses = |collection: &Collection| collection.compression.is_some();
+    if cache.enabled && shared.collections.all().iter().any(compresses) {
+        let (compressor, cache) = (shared.compressor.clone(), shared.cache.clone());
+        helpers.push(compression::start(compressor, cache, shutdown, supervisor)?);
     }
     // Without a feed there is no promise to check.
     if shared.limits.checks_per_s > 0 && cache.invalidation_mode == InvalidationMode::Feed {

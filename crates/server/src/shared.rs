@@ -19,9 +19,11 @@ use crate::admission::rate::RateLimits;
 use crate::admission::shed::LoadShedder;
 use crate::budgets::{self, Budgets};
 use crate::collections::Collections;
+use crate::compression::Compressor;
 use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::lookups::Calendar;
+use crate::openapi::ApiDescription;
 use crate::position::FeedProgress;
 use crate::read::Fetcher;
 use crate::refresh::Refresh;
@@ -43,6 +45,10 @@ pub struct Shared {
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
     pub(crate) access: Option<Arc<Access>>,
+    /// Variants to make.
+    pub(crate) compressor: Arc<Compressor>,
+    /// Description of the API.
+    pub(crate) description: Arc<ApiDescription>,
     /// Protection against too many requests.
     pub(crate) admission: Arc<Admission>,
     /// Memory of answers, bodies and rows.
@@ -71,7 +77,8 @@ impl Shared {
         calendar: Calendar,
     ) -> Result<Self, InvalidHeaderValue> {
         let seed = cache.config().seed;
-        let collections = Arc::new(Collections::new(&config.collections, source.schemas(), seed)?);
+        let collections = Collections::new(&config.collections, source.schemas(), seed)?;
+        let collections = Arc::new(collections.with_description(config.describes_on_data));
         let budgets = Arc::new(new_budgets(config, &cache, collections.count()));
         let limiter_config = limit::Config {
             kind: config.concurrency.kind,
@@ -82,6 +89,11 @@ impl Shared {
         let rate =
             RateLimits::new(&config.rate, collections.all(), calendar.wall_lead_ns(), Nanos::now());
         Ok(Self {
+            description: Arc::new(ApiDescription::new(
+                config,
+                Arc::clone(&collections),
+                Arc::clone(&source),
+            )),
             fetcher: Arc::new(Fetcher {
                 cache: Arc::clone(&cache),
                 collections: Arc::clone(&collections),
@@ -106,6 +118,7 @@ impl Shared {
                 deadline_header: config.concurrency.deadline_header,
             }),
             budgets,
+            compressor: Arc::default(),
             baseline_hit_ratio: Arc::default(),
             consistency_check: Arc::default(),
             limits: Arc::new(config.limits.clone()),

@@ -24,6 +24,7 @@ pub(super) use self::resize::EVICTED_PER_STEP_MAX;
 pub(super) use self::resize::ShardCapacity;
 use super::ghosts::Ghosts;
 use super::slab::{NONE, PASSES_MAX, Ring, Slab};
+use crate::cache::Attached;
 use crate::record::{Presence, Record};
 
 /// Share of a region for hot entries. Measured on the traces of `bench/hitratio`.
@@ -247,7 +248,7 @@ fn record_key(slab: &Slab, at: u32) -> &[u8] {
 }
 
 /// Hashes as [`hotrow_types::key::Key`] does.
-struct KeyBytes<'a>(&'a [u8]);
+pub(super) struct KeyBytes<'a>(pub(super) &'a [u8]);
 
 impl std::hash::Hash for KeyBytes<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -360,6 +361,40 @@ impl Shard {
         evictor.slab.link(evictor.region.ring_of(hot), at, weight_bytes);
         evictor.make_room(0);
         Inserted::Stored
+    }
+
+    /// Puts `new` in the place of `old`, a record of the same key and kind, if that is still the
+    /// entry. Appends what the policy evicts to `evicted`; that may be the entry itself.
+    pub(super) fn exchange(
+        &mut self,
+        hash: u64,
+        old: &Record,
+        new: Record,
+        evicted: &mut Vec<Record>,
+    ) -> Attached {
+        let found = self.slab.find(hash, old.key_bytes());
+        let Some(at) = found.filter(|at| self.slab.record(*at).is_some_and(|now| now.is(old)))
+        else {
+            return Attached::Superseded;
+        };
+        let presence = old.presence();
+        let (old_bytes, new_bytes) = (old.weight_bytes(), new.weight_bytes());
+        if new_bytes > self.region(presence).hot_bytes_max {
+            return Attached::TooLarge;
+        }
+        let Self { slab, found, missing, hasher } = self;
+        let region = match presence {
+            Presence::Found => found,
+            Presence::Missing => missing,
+        };
+        let passes_left = PASSES_PER_INSERT_MAX;
+        let mut evictor = Evictor { slab, region, hasher, evicted, passes_left };
+        // The caller has the old record, so that nothing is freed under the lock.
+        evictor.slab.replace(at, new);
+        let ring = evictor.region.ring_of(evictor.slab.is_hot(at));
+        ring.weight_bytes = ring.weight_bytes - old_bytes + new_bytes;
+        evictor.make_room(0);
+        Attached::Stored
     }
 
     /// Removes the key's entry, and forgets the key.

@@ -9,6 +9,7 @@ use hotrow_server::config::{Collection, Tenancy};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::KEY_PARTS_MAX;
 
+use super::compression::compression;
 use super::problem::shown;
 use super::reader::Section;
 use super::units::TTL;
@@ -49,6 +50,8 @@ pub(super) struct AccessTraits {
     pub(super) is_configured: bool,
     /// No credential names a tenant.
     pub(super) lacks_tenants: bool,
+    /// The cache stores entries.
+    pub(super) is_cached: bool,
     /// Setting by which an answer may be older than the contract says, if there is one.
     pub(super) stale_by: Option<&'static str>,
 }
@@ -124,6 +127,7 @@ fn collection(
         has_tenants: tenant.is_some(),
     });
     let cache_control = cache_control(&mut section, access.is_configured);
+    let compression = compression(&mut section, access);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
     let priority = section.choice(
@@ -147,6 +151,7 @@ fn collection(
         priority,
         allow_high_priority,
         tenancy,
+        compression,
     });
     all.source.push(CollectionConfig {
         name,

@@ -1,8 +1,8 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `source`, `collections`, `rate`, `limits`, `warm`, `reader` (reading of a key),
-//! `problem` (messages), `units`, `expand`.
+//! `admin`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`, `reader` (reading of
+//! a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -10,6 +10,7 @@
 mod access;
 mod admin;
 mod collections;
+mod compression;
 mod expand;
 mod limits;
 mod listen;

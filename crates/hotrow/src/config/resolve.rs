@@ -30,7 +30,8 @@ pub(super) fn resolve<'a>(
     overrides: &Overrides,
 ) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
-    let Listen { data, admin, workers, transport } = listen(root.section("listen"), overrides);
+    let Listen { data, admin, workers, transport, describes_on_data } =
+        listen(root.section("listen"), overrides);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
@@ -46,6 +47,7 @@ pub(super) fn resolve<'a>(
         &source.source_traits(&source_name),
         &AccessTraits {
             is_configured: requires_private,
+            is_cached: cache_section.config.enabled,
             // Without a value a problem was recorded.
             lacks_tenants: access.as_ref().is_some_and(|access| !names_tenants(access)),
             stale_by: stale_by(&cache_section.config),
@@ -95,6 +97,7 @@ pub(super) fn resolve<'a>(
         concurrency: shared.concurrency,
         collections: collections.server,
         rate,
+        describes_on_data,
         access,
         transport,
         warm_start,

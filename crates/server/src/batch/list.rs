@@ -253,6 +253,23 @@ impl<'a> Visitor<'a> for TextVisitor {
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text<'a>, E> {
         Ok(Text(Cow::Owned(number.to_string())))
     }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Text<'a>, E> {
+        let text = integral(number).map(|number| Text(Cow::Owned(number.to_string())));
+        text.ok_or_else(|| de::Error::invalid_type(de::Unexpected::Float(number), &self))
+    }
+}
+
+/// End of the numbers that become integers. The parser may be off by a unit in the last place, which
+/// is less than a half below it: a number becomes its own integer or none, never another.
+const FLOAT_INTEGERS_END: f64 = (1_u64 << 50) as f64;
+
+/// Returns the integer that a number with a fraction or an exponent is: some clients write `7.0`,
+/// which JSON Schema calls an integer. `None` if it is none, or not the only one.
+fn integral(number: f64) -> Option<i64> {
+    let is_negative_zero = number == 0.0 && number.is_sign_negative();
+    let is_integral = number.fract() == 0.0 && number.abs() < FLOAT_INTEGERS_END;
+    (is_integral && !is_negative_zero).then_some(number as i64)
 }
 
 impl<'a> Deserialize<'a> for Text<'a> {
@@ -284,6 +301,10 @@ impl<'a> Visitor<'a> for IdVisitor {
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Id<'a>, E> {
         TextVisitor.visit_u64(number).map(|Text(text)| Id::One(text))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Id<'a>, E> {
+        TextVisitor.visit_f64(number).map(|Text(text)| Id::One(text))
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut parts: A) -> Result<Id<'a>, A::Error> {
@@ -318,6 +339,27 @@ mod tests {
             Ok(ids) => Ok(ids.named().map(|(name, _)| name.to_owned()).collect()),
             Err(HttpError::BadBatch(detail)) => Err(detail),
             Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_one_integer_is_that_integer() {
+        for (number, id) in [
+            ("7.0", "7"),
+            ("1e2", "100"),
+            ("-3.0", "-3"),
+            ("0.0", "0"),
+            ("1125899906842623.0", "1125899906842623"),
+        ] {
+            assert_eq!(
+                ids(&format!("{{\"ids\":[{number}]}}")),
+                Ok(vec![id.to_owned()]),
+                "{number}"
+            );
+        }
+        for number in ["7.5", "-0", "-0.0", "1125899906842624.0", "9007199254740993.0", "1e300"] {
+            let refused = ids(&format!("{{\"ids\":[{number}]}}")).unwrap_err();
+            assert!(refused.contains("neither"), "{number}: {refused}");
         }
     }
 

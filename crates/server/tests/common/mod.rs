@@ -119,6 +119,7 @@ impl Server {
             shed: None,
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
+            describes_on_data: false,
             access: None,
             transport,
             warm_start: None,

@@ -170,9 +170,11 @@ pub(crate) fn config() -> Config {
                 priority: hotrow_admission::shed::Priority::Normal,
                 allow_high_priority: false,
                 tenancy: None,
+                compression: None,
             })
             .into(),
         rate: hotrow_server::config::rate::RateLimits::default(),
+        describes_on_data: false,
         access: None,
         transport: hotrow_server::config::transport::Transport::default(),
         warm_start: None,

@@ -1,0 +1,225 @@
+//! Description of the data API in OpenAPI 3.1: the configured collections with their ids, fields,
+//! parameters, answers and credentials. <https://spec.openapis.org/oas/v3.1.1.html>
+//!
+//! The document is made again only when the catalogue shows other fields, so that a request for it
+//! costs little more than its bytes.
+
+mod paths;
+mod responses;
+mod schema;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hotrow_source::Source;
+use hotrow_source::field_schema::FieldSchema;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use crate::body::Body;
+use crate::collections::Collections;
+use crate::config::Config;
+use crate::handle::{Handler, Step};
+
+/// Path of the document.
+pub(crate) const PATH: &str = "/openapi.json";
+
+/// Fields of each collection; `None` where the catalogue has none.
+type Fields = Vec<Option<Arc<[FieldSchema]>>>;
+
+/// Description of the data API.
+pub(crate) struct ApiDescription {
+    collections: Arc<Collections>,
+    source: Arc<dyn Source>,
+    facts: Facts,
+    /// The newest document, with the fields that it describes.
+    newest: Mutex<Option<(Fields, Documents)>>,
+}
+
+/// One document for each listener that serves it. They differ in the address of the data API.
+#[derive(Clone)]
+struct Documents {
+    data: Bytes,
+    admin: Bytes,
+}
+
+/// What a description says beside the collections; fixed while the process runs.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Address of the data listener as a URL.
+    server_url: String,
+    /// Most ids of a batch.
+    max_batch: usize,
+    /// `Hotrow-Deadline-Ms` is honoured.
+    has_deadline: bool,
+    /// `Hotrow-Priority` is honoured.
+    has_priority: bool,
+    credentials: Credentials,
+}
+
+/// Credentials that requests may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credentials {
+    /// None are looked at.
+    Ignored,
+    /// Those of `[access]`.
+    Checked {
+        /// API keys exist.
+        has_keys: bool,
+        /// Requests without a credential have a role.
+        is_optional: bool,
+    },
+}
+
+impl ApiDescription {
+    /// Prepares the description of these collections.
+    pub(crate) fn new(
+        config: &Config,
+        collections: Arc<Collections>,
+        source: Arc<dyn Source>,
+    ) -> Self {
+        let credentials = match &config.access {
+            None => Credentials::Ignored,
+            Some(access) => Credentials::Checked {
+                has_keys: !access.keys.is_empty(),
+                is_optional: !access.anonymous.is_empty(),
+            },
+        };
+        let facts = Facts {
+            server_url: server_url(config.data, config.transport.tls.is_some()),
+            max_batch: config.limits.max_batch,
+            has_deadline: config.concurrency.deadline_header,
+            has_priority: config.shed.as_ref().is_some_and(|shed| shed.priority_header),
+            credentials,
+        };
+        Self { collections, source, facts, newest: Mutex::new(None) }
+    }
+
+    /// Returns the document for the admin listener.
+    pub(crate) fn for_admin(&self) -> Bytes {
+        self.documents().admin
+    }
+
+    /// Returns the documents. One thread makes them while others wait; both take milliseconds at
+    /// most.
+    fn documents(&self) -> Documents {
+        let fields: Fields = self.collections.ids().map(|id| self.source.fields(id)).collect();
+        let mut newest = self.newest.lock();
+        if let Some((described, documents)) = &*newest
+            && *described == fields
+        {
+            return documents.clone();
+        }
+        let mut document = self.document(&fields);
+        let data = Bytes::from(document.to_string());
+        document["servers"] = json!([{
+            "url": self.facts.server_url, "description": "The address in listen.data.",
+        }]);
+        let documents = Documents { data, admin: Bytes::from(document.to_string()) };
+        *newest = Some((fields, documents.clone()));
+        documents
+    }
+
+    fn document(&self, fields: &Fields) -> Value {
+        let mut paths = Map::new();
+        let mut schemas = schema::shared();
+        for (collection, fields) in self.collections.all().iter().zip(fields) {
+            let record = schema::record(&collection.schema, fields.as_deref());
+            schemas.insert(collection.name.clone(), record);
+            paths::add(&mut paths, collection, &self.facts);
+        }
+        let mut components = json!({
+            "schemas": schemas,
+            "headers": responses::headers(),
+            "responses": responses::problems(),
+        });
+        let mut document = json!({
+            "openapi": "3.1.1",
+            "info": {
+                "title": "Hotrow",
+                "version": env!("CARGO_PKG_VERSION"),
+                "description": "Records of a database by id, from memory.",
+                "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+            },
+            "paths": paths,
+        });
+        if let Credentials::Checked { has_keys, is_optional } = self.facts.credentials {
+            let (schemes, requirements) = security(has_keys, is_optional);
+            components["securitySchemes"] = schemes;
+            document["security"] = requirements;
+        }
+        document["components"] = components;
+        document
+    }
+}
+
+/// Returns the security schemes, and the requirement that one of them is met.
+fn security(has_keys: bool, is_optional: bool) -> (Value, Value) {
+    let mut schemes = json!({
+        "bearer": {
+            "type": "http", "scheme": "bearer", "description": "An API key or a token (JWT).",
+        },
+    });
+    let mut requirements = vec![json!({ "bearer": [] })];
+    if has_keys {
+        schemes["apiKey"] = json!({
+            "type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key.",
+        });
+        requirements.push(json!({ "apiKey": [] }));
+    }
+    if is_optional {
+        requirements.push(json!({}));
+    }
+    (schemes, Value::Array(requirements))
+}
+
+/// Returns the URL of the data listener. An address of all interfaces is no address for a client.
+fn server_url(data: SocketAddr, is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
+    let ip = data.ip();
+    let ip = if ip.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { ip };
+    format!("{scheme}://{}", SocketAddr::new(ip, data.port()))
+}
+
+impl Handler {
+    /// Answers with the description. Fields of all collections are shown to every sender that has
+    /// been authenticated.
+    pub(crate) fn description(&self) -> Step {
+        let mut response = Response::new(Body::Bytes(self.shared.description.documents().data));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let private = self.shared.access.is_some();
+        let directives = if private { "private, no-cache" } else { "no-cache" };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(directives));
+        Step::ready(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_can_use_the_address_of_the_server() {
+        for (address, is_tls, url) in [
+            ("127.0.0.1:8080", false, "http://127.0.0.1:8080"),
+            ("0.0.0.0:443", true, "https://127.0.0.1:443"),
+            ("[::1]:80", false, "http://[::1]:80"),
+        ] {
+            assert_eq!(server_url(address.parse().unwrap(), is_tls), url);
+        }
+    }
+
+    #[test]
+    fn one_credential_suffices() {
+        let (schemes, requirements) = security(true, true);
+        assert_eq!(schemes["apiKey"]["name"], "X-API-Key");
+        assert_eq!(requirements, json!([{ "bearer": [] }, { "apiKey": [] }, {}]));
+        let (schemes, requirements) = security(false, false);
+        assert_eq!(schemes.as_object().unwrap().len(), 1);
+        assert_eq!(requirements, json!([{ "bearer": [] }]));
+    }
+}
