@@ -96,13 +96,14 @@ impl std::fmt::Debug for TokenCache {
 #[cfg(test)]
 mod tests {
     use crate::grant::Roles;
+    use crate::identity::Identity;
     use crate::verify::{UnixSeconds, Validity};
 
     use super::*;
 
     fn token(role: usize) -> VerifiedToken {
         let validity = Validity { not_before: UnixSeconds(1), expires: UnixSeconds(2) };
-        VerifiedToken { roles: Roles::single(role), validity }
+        VerifiedToken { roles: Roles::single(role), identity: Identity::of_token(b"a"), validity }
     }
 
     fn hash(n: u64) -> TokenHash {

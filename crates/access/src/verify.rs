@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::grant::{Grants, Roles};
+use crate::identity::Identity;
 use crate::json;
 use crate::jwks::{Found, KeySet};
 use crate::jwt::{CompactToken, FormatError};
@@ -41,6 +42,8 @@ pub struct Validity {
 pub struct VerifiedToken {
     /// Roles of its holder; may be none.
     pub roles: Roles,
+    /// Its subject (`sub`), or the token itself.
+    pub identity: Identity,
     /// Must be checked again at every request.
     pub validity: Validity,
 }
@@ -125,7 +128,16 @@ pub fn verify(
     let not_before = time(&claims, "nbf")?.unwrap_or(UnixSeconds(0));
     let validity = Validity { not_before, expires };
     validity.check(now, policy.leeway_s)?;
-    Ok(VerifiedToken { roles: roles(&claims, policy, grants), validity })
+    let identity = identity(&claims, token);
+    Ok(VerifiedToken { roles: roles(&claims, policy, grants), identity, validity })
+}
+
+fn identity(claims: &Map<String, Value>, token: &[u8]) -> Identity {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    match text("sub") {
+        Some(subject) => Identity::of_subject(text("iss").unwrap_or_default(), subject),
+        None => Identity::of_token(token),
+    }
 }
 
 fn check_issuer(claims: &Map<String, Value>, policy: &TokenPolicy) -> Result<(), TokenError> {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
 
-use crate::access::Rights;
+use crate::access::{Caller, Rights};
 use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;
 
@@ -97,6 +97,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) headers: Fields<'a>,
     /// Its times.
     pub(crate) times: RequestTimes,
+    /// Its sender.
+    pub(crate) caller: Caller,
     /// Grants of its sender on the requested collection.
     pub(crate) rights: Rights,
 }
@@ -108,6 +110,7 @@ impl RequestContext<'_> {
             connection: Rc::clone(self.connection),
             headers: self.headers.to_buf(),
             times: self.times,
+            caller: self.caller,
             rights: self.rights,
         }
     }
@@ -123,6 +126,8 @@ pub(crate) struct PendingRequest {
     /// See [`RequestContext`].
     pub(crate) times: RequestTimes,
     /// See [`RequestContext`].
+    pub(crate) caller: Caller,
+    /// See [`RequestContext`].
     pub(crate) rights: Rights,
 }
 
@@ -134,6 +139,7 @@ impl PendingRequest {
             connection: &self.connection,
             headers,
             times: self.times,
+            caller: self.caller,
             rights: self.rights,
         }
     }

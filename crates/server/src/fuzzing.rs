@@ -160,6 +160,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
         rate: crate::config::rate::RateLimits::default(),
+        cors: None,
         access: None,
         transport: crate::config::transport::Transport::default(),
         warm_start: None,

@@ -22,6 +22,8 @@ pub mod config;
 pub mod connection;
 mod consistency_check;
 pub mod context;
+mod cors;
+mod file_watch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod handle;

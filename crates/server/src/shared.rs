@@ -20,6 +20,7 @@ use crate::budgets::{self, Budgets};
 use crate::collections::Collections;
 use crate::config::{Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
+use crate::cors::Cors;
 use crate::lookups::Calendar;
 use crate::position::FeedProgress;
 use crate::read::Fetcher;
@@ -42,6 +43,8 @@ pub struct Shared {
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
     pub(crate) access: Option<Arc<Access>>,
+    /// Origins of foreign pages; `None`: none may read answers.
+    pub(crate) cors: Option<Arc<Cors>>,
     /// Protection against too many requests.
     pub(crate) admission: Arc<Admission>,
     /// Memory of answers, bodies and rows.
@@ -98,6 +101,7 @@ impl Shared {
                 .access
                 .as_ref()
                 .map(|access| Arc::new(Access::new(access, collections.count(), Nanos::now()))),
+            cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(Admission {
                 rate,

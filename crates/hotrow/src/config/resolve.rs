@@ -6,6 +6,7 @@ use std::time::Duration;
 use hotrow_cache::config::{InvalidationMode, WhenStale};
 use hotrow_server::config::Limits;
 use hotrow_server::config::rate::RateLimits;
+use hotrow_server::config::transport::{ClientCertificates, Transport};
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
@@ -35,7 +36,13 @@ pub(super) fn resolve<'a>(
         limits(root.section("limits"), &names_of_collections(table));
     let access_section = root.section("access");
     let requires_private = access_section.is_present();
-    let access = super::access::access(access_section, &names_of_collections(table));
+    let named = super::access::Named {
+        collections: &names_of_collections(table),
+        rate_classes: &rate.classes,
+        has_client_ca: takes_client_certificates(&transport),
+    };
+    let access = super::access::access(access_section, &named);
+    let cors = super::cors::cors(root.section("cors"));
     let (source_name, section) = super::source::named_section(&mut root);
     let source = source(section, limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
@@ -88,6 +95,7 @@ pub(super) fn resolve<'a>(
         concurrency: shared.concurrency,
         collections: collections.server,
         rate,
+        cors,
         access,
         transport,
         warm_start,
@@ -101,6 +109,11 @@ pub(super) fn resolve<'a>(
         log,
         warnings,
     })
+}
+
+fn takes_client_certificates(transport: &Transport) -> bool {
+    let clients = transport.tls.as_ref().map(|tls| &tls.clients);
+    clients.is_some_and(|clients| *clients != ClientCertificates::Ignored)
 }
 
 /// Settings of `[limits]` that belong to other subsystems than the server.

@@ -2,7 +2,9 @@
 // Each test binary uses some of this, and a failing helper fails its test.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub(crate) mod authority;
 pub(crate) mod frames;
+pub(crate) mod http2;
 pub(crate) mod service;
 
 use std::convert::Infallible;
@@ -116,6 +118,7 @@ impl Server {
             shed: None,
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
+            cors: None,
             access: None,
             transport,
             warm_start: None,

@@ -14,7 +14,7 @@ use hotrow_admission::concurrency::{limit::Kind, queue};
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
 use hotrow_measure::clock::Nanos;
-use hotrow_server::config::access::Access;
+use hotrow_server::config::access::{Access, Granted};
 use hotrow_server::config::{Collection, Concurrency, Config};
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
@@ -81,16 +81,13 @@ pub(crate) fn access() -> (Access, String) {
         collections: Scope::Listed(vec![CollectionId(0)]),
         no_cache: false,
         min_position: false,
+        rate_classes: Default::default(),
     };
     let key = NewKey::new([1; 8], &[2; 32]);
     let stored = StoredKey { id: key.id, hash: key.hash, roles: Roles::single(0) };
-    let access = Access {
-        roles: vec![reader],
-        anonymous: Roles::default(),
-        keys: vec![stored],
-        tokens: None,
-        failures: "1000/s".parse().unwrap(),
-    };
+    let granted = Granted { roles: vec![reader], keys: vec![stored], ..Granted::default() };
+    let access =
+        Access { granted, grants_file: None, tokens: None, failures: "1000/s".parse().unwrap() };
     (access, key.reveal().to_owned())
 }
 
@@ -159,6 +156,7 @@ pub(crate) fn config() -> Config {
             })
             .into(),
         rate: hotrow_server::config::rate::RateLimits::default(),
+        cors: None,
         access: None,
         transport: hotrow_server::config::transport::Transport::default(),
         warm_start: None,
