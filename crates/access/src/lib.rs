@@ -11,8 +11,8 @@
 //! | [`identity`] | Are two requests of the same holder? |
 //!
 //! A *credential* is an API key, a JSON Web Token (JWT, RFC 7519) or a client certificate. It has a
-//! set of *roles*, and a role has grants. Nothing here does I/O, reads a clock or draws random numbers.
-//! No error and no `Debug` output contains a secret.
+//! set of *roles*, and a role has grants. Nothing here does I/O, reads a clock or draws random
+//! numbers. No error and no `Debug` output contains a secret.
 
 pub mod certificate;
 #[cfg(any(test, fuzzing))]

@@ -1,4 +1,4 @@
-//! Requests that browsers send from pages of other origins (the CORS protocol of the Fetch standard).
+//! Requests that browsers send from pages of other origins (CORS, by the Fetch standard).
 //!
 //! Only a page of an allowed origin may read an answer; every other client is served as without
 //! this. The fields of an answer depend on the request's `Origin` alone and are written once, at

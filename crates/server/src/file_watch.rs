@@ -1,8 +1,8 @@
 //! Files that are taken over while the process runs: certificates, grants, keys of tokens.
 //!
-//! A change is noticed by the state that the file system keeps of a file. Files that belong together
-//! are replaced one by one, so they are read when none has changed for one interval. What does not
-//! fit is refused, and read again when a file changes again.
+//! A change is noticed by the state that the file system keeps of a file. Files that belong
+//! together are replaced one by one, so they are read when none has changed for one interval. What
+//! does not fit is refused, and read again when a file changes again.
 
 use std::fs::File;
 use std::io::{self, Read};

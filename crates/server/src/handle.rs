@@ -21,7 +21,6 @@ use http::{Method, StatusCode};
 use crate::access::{Authenticator, Caller, Rights};
 use crate::answer::{Answer, Outcome};
 use crate::batch::{self, Ids};
-use crate::body::Body;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
 use crate::context::{RequestContext, RequestTimes};

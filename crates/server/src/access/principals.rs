@@ -14,7 +14,7 @@ use crate::config::access::{Access as Config, Granted, GrantsFile};
 use crate::file_watch::{self, Stamps, Watched};
 
 /// Largest file of grants: 10,000 keys have about 2 MB.
-pub const GRANTS_BYTES_MAX: usize = 8 << 20;
+const GRANTS_BYTES_MAX: usize = 4 << 20;
 
 /// Credentials without tokens, and what their holders may read. Immutable.
 #[derive(Debug, Default)]

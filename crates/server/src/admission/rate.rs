@@ -1,9 +1,9 @@
 //! Rate limits: the rules that apply to a request, their decision, and the headers of the answer.
 //!
-//! A rule by client, identity or header keeps its keys in a bounded table, one by collection has a cell for
-//! each, a global one a single cell. A decision is one compare-and-swap on the state of its key;
-//! for a global rule that is one cache line shared by all workers. Without rules all of this is one
-//! branch.
+//! A rule by client, identity or header keeps its keys in a bounded table, one by collection has a
+//! cell for each, a global one a single cell. A decision is one compare-and-swap on the state of
+//! its key; for a global rule that is one cache line shared by all workers. Without rules all of
+//! this is one branch.
 
 mod fields;
 mod pass;
@@ -222,8 +222,8 @@ impl RateLimits {
     }
 
     fn fields(&self, request: &RateRequest<'_>, now: Nanos) -> Fields {
-        let rule_state = |rule: &Rule| rule.rule_state(request, &self.clients, now);
-        Fields::of(self.applying(request).map(rule_state))
+        let rules = self.applying(request);
+        Fields::of(rules.map(|rule| rule.rule_state(request, &self.clients, now)))
     }
 }
 

@@ -1,5 +1,5 @@
-//! A file of grants: the tables `roles`, `keys` and `certificates`, as in `[access]`. The server reads
-//! it again when it changes, and uses the parser that is made here.
+//! A file of grants: the tables `roles`, `keys` and `certificates`, as in `[access]`. The server
+//! reads it again when it changes, and uses the parser that is made here.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -63,7 +63,7 @@ pub(crate) enum FetchError {
     #[error("the URL cannot be requested: {0}")]
     Request(#[from] http::Error),
     /// Another status than 200.
-    #[error("answers {0}, not 200{}", if .0.is_redirection() { "; set the final URL" } else { "" })]
+    #[error("answers {0}, not 200; redirects are not followed: name the last URL")]
     Status(StatusCode),
     /// The body is too large.
     #[error("answers more than {JWKS_BYTES_MAX} bytes")]
