@@ -40,7 +40,7 @@ use crate::handle::Handler;
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
 
-/// Verified tokens that one worker remembers: 80 bytes each.
+/// Verified tokens that one worker remembers: 96 bytes each.
 const TOKENS_PER_WORKER: usize = 8_192;
 
 /// Credentials and grants of the service.
