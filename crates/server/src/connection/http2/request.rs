@@ -12,7 +12,7 @@ use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::TaskGuard;
 use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response};
+use http::{HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -119,7 +119,7 @@ impl<S: Serve> Inner<S> {
             Ok(Served::Malformed) => self.reject(malformed(), to_head, open),
             Err(rejection) => self.reject(rejection, to_head, open),
         };
-        drop_rest(body);
+        drop_rest(body, answer.status());
         Answering::Now(Some(answer))
     }
 
@@ -134,20 +134,22 @@ impl<S: Serve> Inner<S> {
             let limit = self.streams.worker().limits.body_timeout;
             match timeout(limit, future.as_mut()).await {
                 Ok(ready) => {
-                    drop_rest(body);
-                    return self.answer(ready, to_head, open);
+                    let answer = self.answer(ready, to_head, open);
+                    drop_rest(body, answer.status());
+                    return answer;
                 }
                 Err(_) if !body.is_complete() => {
                     drop(future);
-                    drop_rest(body);
-                    return self.reject(Rejection::BodyTime, to_head, open);
+                    let answer = self.reject(Rejection::BodyTime, to_head, open);
+                    drop_rest(body, answer.status());
+                    return answer;
                 }
                 Err(_) => {}
             }
         }
-        let ready = future.await;
-        drop_rest(body);
-        self.answer(ready, to_head, open)
+        let answer = self.answer(future.await, to_head, open);
+        drop_rest(body, answer.status());
+        answer
     }
 
     fn answer(
@@ -180,10 +182,12 @@ impl<S: Serve> Inner<S> {
     }
 }
 
-/// Reads and drops what still comes of a body, for a bounded time. Otherwise its stream is reset
-/// behind the answer, and clients that still send may take the reset for the answer.
-fn drop_rest(body: StreamBody) {
-    if body.is_complete() {
+/// Reads and drops what still comes of a body that was refused, for a bounded time. Otherwise its
+/// stream is reset behind the answer, and clients that still send may take the reset for the answer.
+/// Behind a good answer they must stop at once: curl waits for a stream that it has no reason to
+/// give up.
+fn drop_rest(body: StreamBody, status: StatusCode) {
+    if body.is_complete() || status.as_u16() < 400 {
         return;
     }
     spawn_local(async move {
