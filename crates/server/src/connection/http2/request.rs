@@ -182,10 +182,10 @@ impl<S: Serve> Inner<S> {
     }
 }
 
-/// Reads and drops what still comes of a body that was refused, for a bounded time. Otherwise its
-/// stream is reset behind the answer, and clients that still send may take the reset for the answer.
-/// Behind a good answer they must stop at once: curl waits for a stream that it has no reason to
-/// give up.
+/// Reads and drops what still comes of a body behind an error, for a bounded time. Otherwise the
+/// stream is reset behind the answer, and clients that still send may take the reset for it. Behind
+/// any other answer it is reset at once: curl 7.88 would wait without end for a stream that it has
+/// no reason to give up.
 fn drop_rest(body: StreamBody, status: StatusCode) {
     if body.is_complete() || status.as_u16() < 400 {
         return;
