@@ -23,6 +23,7 @@ pub fn credential(input: &[u8]) {
         audiences: Vec::new(),
         leeway_s: 0,
         role_claim: vec!["roles".to_owned()],
+        tenant_claim: vec!["tenant".to_owned()],
     };
     let then = UnixSeconds(1_300_819_379);
     if verify(input, keys, &policy, &Grants::default(), then).is_ok() {
@@ -30,7 +31,8 @@ pub fn credential(input: &[u8]) {
         assert!(signed.contains(&input), "a token without a valid signature passes");
     }
     let key = NewKey::new([1; 8], &[2; 32]);
-    let stored = StoredKey { id: key.id, hash: key.hash, roles: Default::default() };
+    let (roles, tenants) = Default::default();
+    let stored = StoredKey { id: key.id, hash: key.hash, roles, tenants };
     if KeyTable::new(vec![stored]).is_ok_and(|table| table.find(input).is_some()) {
         assert_eq!(input, key.reveal().as_bytes(), "a key that was never issued passes");
     }

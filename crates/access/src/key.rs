@@ -12,6 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq;
 
+use hotrow_types::tenant::Tenants;
+
 use crate::grant::Roles;
 
 /// Beginning of every API key. Scanners of repositories can search for it.
@@ -73,6 +75,8 @@ pub struct StoredKey {
     pub hash: KeyHash,
     /// Roles of its holder.
     pub roles: Roles,
+    /// Tenants of its holder.
+    pub tenants: Tenants,
 }
 
 /// All keys of a service.
@@ -245,7 +249,8 @@ mod tests {
     }
 
     fn stored(n: u8) -> StoredKey {
-        StoredKey { id: new(n).id, hash: new(n).hash, roles: Roles::single(n.into()) }
+        let (id, hash) = (new(n).id, new(n).hash);
+        StoredKey { id, hash, roles: Roles::single(n.into()), tenants: Tenants::NONE }
     }
 
     #[test]
@@ -279,7 +284,7 @@ mod tests {
     #[test]
     fn an_unknown_id_never_equals_the_placeholder() {
         // A stored hash of zeros cannot be reached by any text either.
-        let zero = StoredKey { id: new(1).id, hash: KeyHash([0; 32]), roles: Roles::default() };
+        let zero = StoredKey { hash: KeyHash([0; 32]), ..stored(1) };
         let table = KeyTable::new(vec![zero]).expect("one id");
         assert!(table.find(new(1).reveal().as_bytes()).is_none());
         assert!(table.find(new(2).reveal().as_bytes()).is_none());

@@ -27,7 +27,7 @@ impl TokenHash {
 }
 
 /// A verified token in its slot.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Slot {
     hash: TokenHash,
     generation: u64,
@@ -48,7 +48,8 @@ impl TokenCache {
     #[must_use]
     pub fn new(tokens_max: usize) -> Self {
         let sets = tokens_max.div_ceil(WAYS).max(1);
-        Self { sets: vec![[None; WAYS]; sets].into_boxed_slice(), uses: 0 }
+        let empty = || [const { None }; WAYS];
+        Self { sets: std::iter::repeat_with(empty).take(sets).collect(), uses: 0 }
     }
 
     /// Returns the token if it was verified in this generation.
@@ -60,7 +61,7 @@ impl TokenCache {
         let mut current = slots.filter(|slot| slot.generation == generation);
         let slot = current.find(|slot| slot.hash == *hash)?;
         slot.used = used;
-        Some(slot.token)
+        Some(slot.token.clone())
     }
 
     /// Keeps a token. If its set is full, it replaces one of an older generation, or else the one
@@ -95,6 +96,8 @@ impl std::fmt::Debug for TokenCache {
 
 #[cfg(test)]
 mod tests {
+    use hotrow_types::tenant::Tenants;
+
     use crate::grant::Roles;
     use crate::identity::Identity;
     use crate::verify::{UnixSeconds, Validity};
@@ -103,7 +106,8 @@ mod tests {
 
     fn token(role: usize) -> VerifiedToken {
         let validity = Validity { not_before: UnixSeconds(1), expires: UnixSeconds(2) };
-        VerifiedToken { roles: Roles::single(role), identity: Identity::of_token(b"a"), validity }
+        let (roles, tenants) = (Roles::single(role), Tenants::NONE);
+        VerifiedToken { roles, identity: Identity::of_token(b"a"), tenants, validity }
     }
 
     fn hash(n: u64) -> TokenHash {

@@ -1,5 +1,6 @@
 //! Verification of a token: its signature, then its claims (RFC 7519, section 4.1).
 
+use hotrow_types::tenant::{Tenants, TooManyTenants};
 use serde_json::{Map, Value};
 
 use crate::grant::{Grants, Roles};
@@ -26,6 +27,8 @@ pub struct TokenPolicy {
     pub leeway_s: u64,
     /// Path to the claim that names roles, one name per level.
     pub role_claim: Vec<String>,
+    /// Path to the claim that names tenants; empty: tokens name none.
+    pub tenant_claim: Vec<String>,
 }
 
 /// Time in which a token is valid.
@@ -38,12 +41,14 @@ pub struct Validity {
 }
 
 /// A verified token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedToken {
     /// Roles of its holder; may be none.
     pub roles: Roles,
     /// Its subject (`sub`), or the token itself.
     pub identity: Identity,
+    /// Tenants of its holder; may be none.
+    pub tenants: Tenants,
     /// Must be checked again at every request.
     pub validity: Validity,
 }
@@ -81,6 +86,9 @@ pub enum TokenError {
     /// `aud` does not name this service.
     #[error("the token is meant for another audience")]
     Audience,
+    /// The tenant claim has too many values. To read fewer of them would be to guess.
+    #[error("the token's tenant claim: {0}")]
+    Tenants(#[from] TooManyTenants),
 }
 
 impl Validity {
@@ -129,7 +137,8 @@ pub fn verify(
     let validity = Validity { not_before, expires };
     validity.check(now, policy.leeway_s)?;
     let identity = identity(&claims, token);
-    Ok(VerifiedToken { roles: roles(&claims, policy, grants), identity, validity })
+    let tenants = Tenants::of_claim(at_path(&claims, &policy.tenant_claim))?;
+    Ok(VerifiedToken { roles: roles(&claims, policy, grants), identity, tenants, validity })
 }
 
 fn identity(claims: &Map<String, Value>, token: &[u8]) -> Identity {
@@ -138,6 +147,12 @@ fn identity(claims: &Map<String, Value>, token: &[u8]) -> Identity {
         Some(subject) => Identity::of_subject(text("iss").unwrap_or_default(), subject),
         None => Identity::of_token(token),
     }
+}
+
+/// Returns the value at a path of claims, one name per level.
+fn at_path<'a>(claims: &'a Map<String, Value>, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(claims.get(first)?, |value, name| value.get(name))
 }
 
 fn check_issuer(claims: &Map<String, Value>, policy: &TokenPolicy) -> Result<(), TokenError> {
@@ -183,11 +198,7 @@ fn time(
 /// Reads the role claim: a list of texts, or one text with values between blanks, as in `scope`
 /// (RFC 8693, section 4.2). Any other value names no role.
 fn roles(claims: &Map<String, Value>, policy: &TokenPolicy, grants: &Grants) -> Roles {
-    let Some((first, rest)) = policy.role_claim.split_first() else { return Roles::default() };
-    let mut value = claims.get(first);
-    for name in rest {
-        value = value.and_then(|value| value.get(name));
-    }
+    let value = at_path(claims, &policy.role_claim);
     let union = |roles: Roles, value: &str| roles.union(grants.roles_of(value));
     match value {
         Some(Value::String(text)) => {

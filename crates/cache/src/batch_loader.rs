@@ -13,7 +13,7 @@ use hotrow_measure::clock::Nanos;
 use crate::cache::{Cache, LookupError};
 use crate::config::InvalidationMode;
 use crate::flight::{Flight, Kind, Lease};
-use crate::record::{Presence, Record, RecordParts, Visibility};
+use crate::record::{Presence, Record, RecordParts, Visibility, owned_row};
 use crate::safeguards::Safeguard;
 use crate::stats::Removal;
 use hotrow_types::key::{CollectionId, Key};
@@ -33,7 +33,7 @@ pub struct Answers<E> {
 /// Result for one key.
 #[derive(Debug)]
 pub enum Fetched<E> {
-    /// The record as JSON.
+    /// The record as JSON, behind its tenant where the collection has tenants.
     Found(Vec<u8>),
     /// The record does not exist.
     Missing,
@@ -370,9 +370,11 @@ impl<E: Clone> BatchLoader<E> {
         let life = jittered(ttl, config.ttl_jitter, config.seed ^ self.cache.hash(key) ^ now.0);
         let Lease { started_at: read_at, epoch } = self.lease;
         let Answers { version, position, .. } = answers;
+        let (owner, body) = owned_row(&collection.config, body);
         Record::new(&RecordParts {
             key,
             body,
+            owner,
             read_at,
             expires_at: read_at.after(life),
             version,

@@ -284,6 +284,12 @@ impl<E: Clone> Cache<E> {
         self.progress.staleness(now)
     }
 
+    /// Returns whether the feed has passed its first probe: from then on its staleness is known.
+    #[must_use]
+    pub fn has_watermark(&self) -> bool {
+        self.progress.watermark() > Nanos(0)
+    }
+
     /// Returns the staleness that entries are judged by: zero where the TTL alone decides.
     fn effective_staleness(&self, now: Nanos) -> Duration {
         match self.config.invalidation_mode {
@@ -314,6 +320,13 @@ impl<E: Clone> Cache<E> {
         let followed = self.config.invalidation_mode == InvalidationMode::Feed
             && record.epoch() == collection.epoch();
         if followed { self.staleness(now).min(since_read) } else { since_read }
+    }
+
+    /// Returns whether a row that a source read, or its absence, is what the record says.
+    #[must_use]
+    pub fn equals_row(&self, record: &Record, row: Option<&[u8]>) -> bool {
+        let (collection, _) = self.collection(record.collection());
+        record.equals_row(&collection.config, row)
     }
 
     /// Returns a 64-bit hash of the key, for sketches.

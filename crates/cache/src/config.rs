@@ -79,4 +79,7 @@ pub struct CollectionPolicy {
     pub ttl: Duration,
     /// Lifetime of a negative entry.
     pub negative_ttl: Duration,
+    /// `true`: a row has the form of [`TenantRow`](hotrow_types::tenant::TenantRow), and its record
+    /// keeps its tenant.
+    pub has_tenants: bool,
 }

@@ -11,7 +11,9 @@ use triomphe::ThinArc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::lifetime::Lifetime;
+use crate::config::CollectionPolicy;
 use hotrow_types::key::{CollectionId, Key};
+use hotrow_types::tenant::{Tenant, TenantRow};
 use hotrow_types::version::{Position, Version};
 
 /// Average cost of one record beyond key and body, in bytes. 57 in the record itself by its layout
@@ -104,8 +106,11 @@ pub(crate) const HOT_HITS_MIN: u8 = 2;
 
 /// Bytes between key and body: hash of the body, point of the position and number of its
 /// incarnation, both meaningless when the token is `None`. Eight more with the incarnation itself
-/// when it has no number.
+/// when it has no number. A record of a collection with a tenant column always has these eight, and
+/// then the length of its tenant in a byte, 0 for none, and the tenant: other records do not grow.
 const MIDDLE: usize = 17;
+/// Bytes of an incarnation behind the middle.
+const INCARNATION: usize = 8;
 
 /// One version of one record: key, middle and body. Cloning adds a reference.
 #[derive(Clone, Debug)]
@@ -116,12 +121,22 @@ pub(crate) struct RecordParts<'a> {
     pub(crate) key: &'a Key,
     /// `None`: the record does not exist.
     pub(crate) body: Option<&'a [u8]>,
+    pub(crate) owner: Owner,
     pub(crate) read_at: Nanos,
     pub(crate) expires_at: Nanos,
     pub(crate) version: &'a Version,
     pub(crate) position: Option<Position>,
     pub(crate) visibility: Visibility,
     pub(crate) epoch: Epoch,
+}
+
+/// Owner of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Its collection has no tenant column.
+    Everybody,
+    /// It belongs to this tenant, or to nobody.
+    Tenant(Option<Tenant>),
 }
 
 /// Visibility of delivered changes to an answer: it contains every change of its key that the feed
@@ -133,6 +148,21 @@ pub(crate) enum Visibility {
     /// The read lacks a delivered change, or the feed was lost during it: the answer proves no
     /// position.
     Behind,
+}
+
+/// Splits a row into its owner and its record.
+pub(crate) fn owned_row<'a>(
+    collection: &CollectionPolicy,
+    row: Option<&'a [u8]>,
+) -> (Owner, Option<&'a [u8]>) {
+    match row {
+        row if !collection.has_tenants => (Owner::Everybody, row),
+        None => (Owner::Tenant(None), None),
+        Some(row) => {
+            let TenantRow { tenant, record } = TenantRow::split(row);
+            (Owner::Tenant(tenant), Some(record))
+        }
+    }
 }
 
 impl Record {
@@ -161,16 +191,25 @@ impl Record {
         };
         let at = parts.position.map_or(0, |position| position.at);
         let incarnation = parts.position.map(|position| position.incarnation);
-        let number = incarnation.map_or(0, incarnations::number_of);
-        let inline = match incarnation {
-            Some(incarnation) if number == incarnations::INLINE => &incarnation.to_ne_bytes()[..],
-            _ => &[],
-        };
+        let carried = incarnation.unwrap_or_default().to_ne_bytes();
         let hash = xxh3_64(body).to_ne_bytes();
-        Self(ThinArc::from_header_and_slice(
-            header,
-            &[key, &hash, &at.to_ne_bytes(), &[number], inline, body].concat(),
-        ))
+        let at = at.to_ne_bytes();
+        let slice = match &parts.owner {
+            Owner::Everybody => {
+                let number = incarnation.map_or(0, incarnations::number_of);
+                let is_carried = number == incarnations::INLINE;
+                let carried = if is_carried { &carried[..] } else { &[] };
+                [key, &hash, &at, &[number], carried, body].concat()
+            }
+            Owner::Tenant(tenant) => {
+                let tenant = tenant.as_ref().map_or(&[][..], Tenant::as_bytes);
+                // TENANT_BYTES_MAX fits.
+                let length = tenant.len() as u8;
+                [key, &hash, &at, &[incarnations::OWNED], &carried, &[length], tenant, body]
+                    .concat()
+            }
+        };
+        Self(ThinArc::from_header_and_slice(header, &slice))
     }
 
     /// Returns whether the database had the record.
@@ -189,6 +228,14 @@ impl Record {
     #[must_use]
     pub fn body_hash(&self) -> u64 {
         self.number_at(self.key_len())
+    }
+
+    /// Returns the tenant to which the record belongs, as [`Tenant::as_bytes`]. `None`: it belongs
+    /// to nobody, or its collection has no tenant column.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&[u8]> {
+        let tenant = &self.0.slice[self.tenant_at()?..self.body_at()];
+        (!tenant.is_empty()).then_some(tenant)
     }
 
     /// Returns the end of the log when the record was read; `None` where the engine has no log.
@@ -214,6 +261,16 @@ impl Record {
     #[must_use]
     pub fn reflects(&self) -> Option<Position> {
         self.position().filter(|_| self.token() == Token::Version)
+    }
+
+    /// Returns whether a row, or its absence, is what the record says.
+    pub(crate) fn equals_row(&self, collection: &CollectionPolicy, row: Option<&[u8]>) -> bool {
+        let (owner, body) = owned_row(collection, row);
+        let is_same_owner = match &owner {
+            Owner::Everybody => true,
+            Owner::Tenant(tenant) => tenant.as_ref().map(Tenant::as_bytes) == self.tenant(),
+        };
+        is_same_owner && body == (self.presence() == Presence::Found).then(|| self.body())
     }
 
     /// Returns the time at which the read was sent.
@@ -269,9 +326,11 @@ impl Record {
         &self.0.slice[..self.key_len()]
     }
 
-    /// Returns the weight of the entry: key, body and bookkeeping, in bytes.
+    /// Returns the weight of the entry: key, body, tenant and bookkeeping, in bytes.
     pub(crate) fn weight_bytes(&self) -> u64 {
-        (self.key_len() + self.0.slice.len() - self.body_at()) as u64 + ENTRY_OVERHEAD_BYTES
+        let carried =
+            if self.incarnation_number() == incarnations::INLINE { INCARNATION } else { 0 };
+        (self.0.slice.len() - MIDDLE - carried) as u64 + ENTRY_OVERHEAD_BYTES
     }
 
     fn token(&self) -> Token {
@@ -282,9 +341,28 @@ impl Record {
         self.0.slice[self.key_len() + MIDDLE - 1]
     }
 
+    #[inline]
     fn body_at(&self) -> usize {
-        let is_inline = self.incarnation_number() == incarnations::INLINE;
-        self.key_len() + MIDDLE + if is_inline { 8 } else { 0 }
+        // One comparison where the incarnation has a number: nearly always, without tenants.
+        if self.incarnation_number() < incarnations::OWNED {
+            self.key_len() + MIDDLE
+        } else {
+            self.body_behind_incarnation()
+        }
+    }
+
+    #[cold]
+    fn body_behind_incarnation(&self) -> usize {
+        match self.tenant_at() {
+            None => self.key_len() + MIDDLE + INCARNATION,
+            Some(at) => at + usize::from(self.0.slice[at - 1]),
+        }
+    }
+
+    /// Returns the place of the tenant, behind its length; `None` without a tenant column.
+    fn tenant_at(&self) -> Option<usize> {
+        let is_owned = self.incarnation_number() == incarnations::OWNED;
+        is_owned.then(|| self.key_len() + MIDDLE + INCARNATION + 1)
     }
 
     /// Returns the number stored at an offset.
@@ -298,3 +376,7 @@ impl Record {
         usize::from(self.0.header.header.key_bytes)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;

@@ -67,8 +67,13 @@ pub(crate) fn config() -> Config {
 /// Returns a cache of two collections with TTLs of 60 s, and of 10 s for missing records; the feed
 /// has just reported.
 pub(crate) fn cache(config: Config) -> TestCache {
-    let own =
-        CollectionPolicy { ttl: Duration::from_secs(60), negative_ttl: Duration::from_secs(10) };
+    cache_of(config, false)
+}
+
+/// Returns the same cache, with or without tenants in both collections.
+pub(crate) fn cache_of(config: Config, has_tenants: bool) -> TestCache {
+    let [ttl, negative_ttl] = [60, 10].map(Duration::from_secs);
+    let own = CollectionPolicy { ttl, negative_ttl, has_tenants };
     let cache = Cache::new(config, vec![own.clone(), own]);
     cache.advance(START, None);
     cache

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hotrow_admission::byte_budget::Totals;
 use hotrow_cache::Cache;
@@ -226,7 +226,8 @@ fn compose(
     let shutdown = Shutdown::new();
     let following =
         start_feed(follow, sink, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
-    drain_on(host.phase, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
+    drain_on(host.phase, server.limits.drain_delay, shutdown.clone(), &host.supervisor)
+        .map_err(subsystem)?;
     let served =
         service.run(&server, &shared, counts, &shutdown, || ready(addresses)).map_err(subsystem);
     shutdown.now();
@@ -291,9 +292,10 @@ fn open(
     }
 }
 
-/// Begins the drain when the process receives a stop signal.
+/// Announces the end when the process receives a stop signal, and begins the drain `delay` later.
 fn drain_on(
     mut phase: watch::Receiver<Phase>,
+    delay: Duration,
     shutdown: Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<()> {
@@ -302,8 +304,12 @@ fn drain_on(
         supervisor::turn();
         // An error means that the sender is gone: no stop request can arrive.
         if runtime.block_on(phase.wait_for(|phase| *phase == Phase::Draining)).is_ok() {
-            tracing::info!("stop requested: finishing requests in flight");
-            shutdown.drain();
+            tracing::info!(?delay, "stop requested: not ready; the drain begins after the delay");
+            shutdown.leave();
+            if shutdown.pause(delay) {
+                tracing::info!("draining: finishing requests in flight");
+                shutdown.drain();
+            }
         }
         Ok(())
     };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -136,7 +137,8 @@ pub(crate) struct Acceptor<S> {
 }
 
 impl<S: Serve> Acceptor<S> {
-    /// Accepts until the drain begins. Returns when every connection has ended or the drain's time
+    /// Accepts until the drain begins; when the end is announced, makes each next answer the last
+    /// of its connection. Returns when every connection has ended or the drain's time
     /// is over.
     pub(crate) async fn run(
         self: &Rc<Self>,
@@ -147,10 +149,19 @@ impl<S: Serve> Acceptor<S> {
         // An earlier run has drained, and panicked during the drain.
         let Some(open) = sockets.take() else { return Ok(()) };
         let mut listening = Listening { listeners: Some(OpenListeners::new(open)?), home: sockets };
-        tokio::select! {
-            biased;
-            () = shutdown.draining() => {}
-            () = self.accept(&listening) => {}
+        {
+            let mut accepting = pin!(self.accept(&listening));
+            tokio::select! {
+                biased;
+                () = shutdown.leaving() => {}
+                () = &mut accepting => {}
+            }
+            self.registry.leave();
+            tokio::select! {
+                biased;
+                () = shutdown.draining() => {}
+                () = &mut accepting => {}
+            }
         }
         if let Some(listeners) = listening.listeners.take() {
             self.take_queues(&listeners.into_sockets()?);

@@ -26,6 +26,7 @@ use hotrow_access::token_cache::{TokenCache, TokenHash};
 use hotrow_access::verify::{TokenError, UnixSeconds, VerifiedToken, verify};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
+use hotrow_types::tenant::Tenants;
 
 use self::credential::Credential;
 pub(crate) use self::credential::Denial;
@@ -40,7 +41,8 @@ use crate::handle::Handler;
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
 
-/// Verified tokens that one worker remembers: 96 bytes each.
+/// Verified tokens that one worker remembers: 112 bytes each, and their tenants, which are parts of
+/// a token of at most 8 KiB.
 const TOKENS_PER_WORKER: usize = 8_192;
 
 /// Credentials and grants of the service.
@@ -49,6 +51,21 @@ pub(crate) struct Access {
     principals: Arc<PrincipalsInForce>,
     tokens: Option<Arc<TokenAccess>>,
     failures: Failures,
+}
+
+/// Sender of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    /// What limits know of it.
+    pub(crate) caller: Caller,
+    /// Its tenants.
+    pub(crate) tenants: Tenants,
+}
+
+impl From<Caller> for Sender {
+    fn from(caller: Caller) -> Self {
+        Self { caller, tenants: Tenants::NONE }
+    }
 }
 
 /// Grants of a request's sender on the requested collection, beyond reading.
@@ -125,9 +142,9 @@ impl Handler {
     /// # Errors
     /// 401 for a missing or refused credential, 429 after too many, 503 without keys for tokens.
     #[inline]
-    pub(crate) fn authenticate(&self, request: &RequestContext<'_>) -> Result<Caller, HttpError> {
+    pub(crate) fn authenticate(&self, request: &RequestContext<'_>) -> Result<Sender, HttpError> {
         match &self.authenticator {
-            None => Ok(Caller::default()),
+            None => Ok(Sender::default()),
             Some(authenticator) => {
                 let (outcome, result) = authenticator.check(self, request);
                 self.metrics.access.count(outcome);
@@ -137,7 +154,7 @@ impl Handler {
     }
 }
 
-type Checked = (AccessOutcome, Result<Caller, HttpError>);
+type Checked = (AccessOutcome, Result<Sender, HttpError>);
 
 impl Authenticator {
     pub(crate) fn new(access: Arc<Access>) -> Self {
@@ -182,17 +199,20 @@ impl Authenticator {
                 let subject = request.connection.certificate_subject.as_deref();
                 match subject.and_then(|subject| principals.certificates.find(subject)) {
                     Some((roles, identity)) => {
-                        (AccessOutcome::Certificate, Ok(caller(roles, Some(identity))))
+                        (AccessOutcome::Certificate, Ok(caller(roles, Some(identity)).into()))
                     }
                     None if principals.anonymous.is_empty() => {
                         (AccessOutcome::Missing, Err(HttpError::Unauthorized(Denial::Missing)))
                     }
-                    None => (AccessOutcome::Anonymous, Ok(caller(principals.anonymous, None))),
+                    None => {
+                        (AccessOutcome::Anonymous, Ok(caller(principals.anonymous, None).into()))
+                    }
                 }
             }
             Ok(Credential::Key(text)) => match principals.keys.find(text) {
                 Some(key) => {
-                    (AccessOutcome::Key, Ok(caller(key.roles, Some(Identity::of_key(key.id)))))
+                    let caller = caller(key.roles, Some(Identity::of_key(key.id)));
+                    (AccessOutcome::Key, Ok(Sender { caller, tenants: key.tenants.clone() }))
                 }
                 None => self.refused(handler, request, Denial::Key),
             },
@@ -224,16 +244,16 @@ impl Authenticator {
         let grants = &principals.principals.grants;
         // Neither part decreases, so the sum changes with each of them.
         let generation = keys.generation + principals.generation;
-        let caller = |token: VerifiedToken| Caller {
-            roles: token.roles,
-            identity: Some(token.identity),
-            rate_classes: grants.rate_classes(token.roles),
+        let sender = |token: VerifiedToken| {
+            let (roles, identity) = (token.roles, Some(token.identity));
+            let caller = Caller { roles, identity, rate_classes: grants.rate_classes(roles) };
+            Sender { caller, tenants: token.tenants }
         };
         let hash = TokenHash::of(token);
         let wall = wall_clock();
         if let Some(verified) = cache.get(&hash, generation) {
             return match verified.validity.check(wall, tokens.policy.leeway_s) {
-                Ok(()) => (AccessOutcome::KnownToken, Ok(caller(verified))),
+                Ok(()) => (AccessOutcome::KnownToken, Ok(sender(verified))),
                 Err(error) => {
                     let denial = Denial::Token(error);
                     (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))
@@ -246,8 +266,8 @@ impl Authenticator {
         }
         match verify(token, &keys.set, &tokens.policy, grants, wall) {
             Ok(verified) => {
-                cache.insert(hash, generation, verified);
-                (AccessOutcome::Token, Ok(caller(verified)))
+                cache.insert(hash, generation, verified.clone());
+                (AccessOutcome::Token, Ok(sender(verified)))
             }
             Err(error) => {
                 if error == TokenError::UnknownKid {

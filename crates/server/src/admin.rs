@@ -10,14 +10,14 @@ mod status;
 mod text;
 mod warm_start;
 
+pub(crate) use self::status::millis;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use hotrow_admission::breaker::State;
-use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
 use hotrow_types::key::CollectionId;
 use http::header::{
@@ -32,6 +32,7 @@ use crate::connection::serve::HttpService;
 use crate::http_error::{HttpError, problem};
 use crate::lookups::WorkerLookups;
 use crate::metrics::{Exposition, Labels, WorkerMetrics};
+use crate::readiness::Readiness;
 use crate::respond::capabilities;
 use crate::route::{self, METHODS};
 use crate::service::Process;
@@ -57,6 +58,8 @@ pub struct View {
     pub hosts: Vec<String>,
     /// The serving process.
     pub process: Process,
+    /// Answers `/readyz`.
+    pub(crate) readiness: Readiness,
     /// TLS of the data listener.
     pub tls: Option<Arc<TlsEndpoint>>,
     /// Time at which the process started to serve.
@@ -172,24 +175,10 @@ impl View {
     }
 
     fn readiness(&self, now: Nanos) -> Response<Body> {
-        let cache = &self.shared.cache;
-        let source = self.shared.fetcher.source.health();
-        let current = cache.is_current(now);
-        let followed = cache.config().invalidation_mode == InvalidationMode::Feed;
-        let breaker = self.breaker_state(now);
-        let has_keys = self.shared.access.as_ref().is_none_or(|access| access.is_ready(now));
-        let ready = current && source.is_ok() && breaker != State::Open && has_keys;
-        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        let body = serde_json::json!({
-            "ready": status == StatusCode::OK,
-            "feed": if !followed { "none" } else if current { "caught up" } else { "behind" },
-            "staleness_ms": followed.then(|| status::millis(cache.staleness(now))),
-            "source": if source.is_ok() { "reachable" } else { "unreachable" },
-            "breaker": breaker.label(),
-            "token_keys": if has_keys { "usable" } else { "missing or too old" },
-        });
-        let mut response = plain(status, "application/json", body.to_string());
-        if status != StatusCode::OK {
+        let (is_ready, document) = self.readiness.report(now);
+        let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let mut response = plain(status, "application/json", document.to_string());
+        if !is_ready {
             response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

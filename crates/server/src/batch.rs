@@ -10,6 +10,7 @@ use std::rc::Rc;
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
+use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::version::Position;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -28,9 +29,10 @@ use crate::position;
 use crate::precondition;
 use crate::read::{PendingReads, lead};
 use crate::read_requirement::ReadRequirement;
-use crate::respond::{Provenance, describe};
+use crate::respond::{HOTROW_POSITION, Provenance, describe};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
+use crate::sight::{Sight, SightBuf, absent_position};
 
 pub(crate) use self::ids::{Ids, parse_query};
 #[cfg(any(test, fuzzing))]
@@ -86,11 +88,16 @@ impl Handler {
         let cache = &self.shared.cache;
         self.requested(&ids.keys, now);
         let budgets = &self.shared.budgets;
-        let mut answers = Answers::new(ids.keys.len(), budgets.answer());
+        let sight = request.sight;
+        let mut answers = self.answers(&ids, budgets.answer(), sight.to_buf());
+        let mut unseen = Vec::new();
         // Counted and refreshed when the batch is admitted: otherwise its lookups are made again.
         let mut kinds = Vec::with_capacity(ids.keys.len());
         let mut expired = Vec::new();
         let found = |place, record: Record, freshness| {
+            if sight.must_read_again(&record) {
+                return unseen.push(place);
+            }
             kinds.push(LookupKind::of_memory(&record, freshness));
             if self.may_refresh(freshness, now) {
                 expired.push(place);
@@ -100,13 +107,22 @@ impl Handler {
         };
         let mut deadline = now;
         let mut size = None;
-        let admit = |cold| {
+        let mut rows = 0;
+        let mut admit = |cold| {
             deadline = self.admit_reads(id, mode, cold, request)?;
+            rows += cold;
             // Before anything is queued: rows without room are not read.
-            size = Some(budgets.answer_of_rows(id, cold)?);
+            size = None;
+            size = Some(budgets.answer_of_rows(id, rows)?);
             Ok(deadline)
         };
-        let others = match cache.lookup_batch_with(&ids.keys, mode, now, found, admit) {
+        let others = cache.lookup_batch_with(&ids.keys, mode, now, found, &mut admit);
+        let others = others.and_then(|others| {
+            // Queued beside the cold keys, before a query is sent.
+            let again = self.lookup_again(&ids, &unseen, now, &mut admit)?;
+            Ok(others.into_iter().chain(again))
+        });
+        let others = match others {
             Ok(others) => others,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
@@ -136,7 +152,7 @@ impl Handler {
                 }
                 Lookup::Miss(waiter) => waiters.push(((place, CacheOutcome::Miss), waiter)),
                 Lookup::Bypass(waiter) => waiters.push(((place, CacheOutcome::Bypass), waiter)),
-                Lookup::Refused(refusal) => match self.stale(&ids.keys[place], mode, now) {
+                Lookup::Refused(refusal) => match self.stale(&ids.keys[place], mode, sight, now) {
                     Some((record, provenance)) => answers.put(place, record, provenance),
                     None => {
                         return Step::Now((
@@ -171,14 +187,15 @@ impl Handler {
         problem: &HttpError,
     ) -> Outcome {
         let now = request.times.now;
-        let mut answers = Answers::new(ids.keys.len(), self.shared.budgets.answer());
+        let sight = request.sight;
+        let mut answers = self.answers(ids, self.shared.budgets.answer(), sight.to_buf());
         let mut all = true;
         for (place, key) in ids.keys.iter().enumerate() {
-            let held = match self.held(subject, key, mode, now) {
+            let held = match self.held((subject, sight), key, mode, now) {
                 Some(held) => Some(held),
                 None => {
                     self.lookups.count(id.0, LookupKind::Refused);
-                    self.stale(key, mode, now)
+                    self.stale(key, mode, sight, now)
                 }
             };
             all &= held.is_some();
@@ -195,7 +212,7 @@ impl Handler {
     /// Returns the answer of memory, without a read; counted as a lookup.
     fn held(
         &self,
-        subject: ScanSubject<'_>,
+        (subject, sight): (ScanSubject<'_>, Sight<'_>),
         key: &Key,
         mode: ReadMode,
         now: Nanos,
@@ -203,6 +220,9 @@ impl Handler {
         let cache = &self.shared.cache;
         let (record, quality) =
             (mode != ReadMode::Revalidate).then(|| cache.peek(key, now)).flatten()?;
+        if sight.must_read_again(&record) {
+            return None;
+        }
         let provenance = Provenance::of_hit(quality, cache.age(&record, now));
         let kind = LookupKind::of_memory(&record, quality);
         self.count_lookup(subject, key.collection(), kind);
@@ -238,7 +258,7 @@ impl Handler {
                 match waited {
                     Ok(record) => {
                         let age = handler.shared.cache.age(&record, now);
-                        let bytes = record.body().len() as u64;
+                        let bytes = answers.sight.as_sight().bytes(&record);
                         answers.put(place, record, Provenance { outcome, age });
                         if let Err(refused) = answers.size.add_row(bytes, budgets.row_bytes(id)) {
                             // Keys queued for this batch alone are not read, and its query in
@@ -249,10 +269,12 @@ impl Handler {
                             );
                         }
                     }
-                    Err(problem) => match handler.stale(&ids.keys[place], mode, now) {
-                        Some((record, provenance)) => answers.put(place, record, provenance),
-                        None => return (problem.response().into(), CacheOutcome::None),
-                    },
+                    Err(problem) => {
+                        match handler.stale(&ids.keys[place], mode, answers.sight.as_sight(), now) {
+                            Some((record, provenance)) => answers.put(place, record, provenance),
+                            None => return (problem.response().into(), CacheOutcome::None),
+                        }
+                    }
                 }
             }
             handler.render(&connection, id, &ids, answers)
@@ -272,14 +294,15 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let connection = Rc::clone(request.connection);
+        let sight = request.sight.to_buf();
         Step::Later(Box::pin(async move {
             let _place = place;
             let Shared { fetcher, feed_progress, .. } = &handler.shared;
-            match position::read_at_least(fetcher, feed_progress, &ids.keys, wanted, deadline).await
-            {
+            let sought = (&ids.keys[..], sight.as_sight());
+            match position::read_at_least(fetcher, feed_progress, sought, wanted, deadline).await {
                 Err(problem) => (problem.response().into(), CacheOutcome::None),
                 Ok((found, size)) => {
-                    let mut answers = Answers::new(ids.keys.len(), size);
+                    let mut answers = handler.answers(&ids, size, sight);
                     found
                         .into_iter()
                         .enumerate()
@@ -290,10 +313,43 @@ impl Handler {
         }))
     }
 
-    fn stale(&self, key: &Key, mode: ReadMode, now: Nanos) -> Option<(Record, Provenance)> {
-        let record = (mode != ReadMode::Revalidate)
-            .then(|| self.shared.cache.stale_if_error(key, now))
-            .flatten()?;
+    /// Returns room for the answers of a batch.
+    fn answers(&self, ids: &Ids, size: AnswerReservation, sight: SightBuf) -> Answers {
+        let is_limited = sight.is_limited();
+        Answers {
+            records: vec![None; ids.keys.len()],
+            unanswered: ids.keys.len(),
+            applied: is_limited.then(|| self.shared.cache.applied()).flatten(),
+            worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
+            is_described: !is_limited,
+            token: Token::None,
+            bytes: 0,
+            sight,
+            size,
+        }
+    }
+
+    /// Looks up the keys at these places past memory: see [`Sight::must_read_again`].
+    fn lookup_again(
+        &self,
+        ids: &Ids,
+        places: &[usize],
+        now: Nanos,
+        admit: impl FnOnce(usize) -> Result<Nanos, HttpError>,
+    ) -> Result<Vec<(usize, Lookup<ReadFailure>)>, HttpError> {
+        let keys: Vec<Key> = places.iter().map(|place| ids.keys[*place].clone()).collect();
+        let lookups = self.shared.cache.lookup_batch_if(&keys, ReadMode::Revalidate, now, admit)?;
+        Ok(places.iter().copied().zip(lookups).collect())
+    }
+
+    fn stale(
+        &self,
+        key: &Key,
+        mode: ReadMode,
+        sight: Sight<'_>,
+        now: Nanos,
+    ) -> Option<(Record, Provenance)> {
+        let record = self.stale_if_error(key, mode, sight, now)?;
         let age = self.shared.cache.age(&record, now);
         Some((record, Provenance { outcome: CacheOutcome::Stale, age }))
     }
@@ -305,7 +361,11 @@ impl Handler {
         ids: &Ids,
         answers: Answers,
     ) -> Outcome {
-        let Answers { records, worst, token, size, .. } = answers;
+        let Answers { records, unanswered, worst, token, size, is_described, .. } = answers;
+        if unanswered > 0 {
+            // It would be reported as missing.
+            return (HttpError::Unreadable.response().into(), CacheOutcome::None);
+        }
         let Ok(segments) = render::render(ids, &records) else {
             return (budgets::NO_ROOM.response().into(), CacheOutcome::None);
         };
@@ -325,15 +385,28 @@ impl Handler {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, self.shared.collections.get(id).cache_control.clone());
         let position = token.position().map(|position| self.header_writer.position(position));
-        describe(headers, worst, position);
+        if is_described {
+            describe(headers, worst, position);
+        } else if let Some(position) = position {
+            headers.insert(HOTROW_POSITION, position);
+        }
         (response.into(), worst.outcome)
     }
 }
 
 /// Answers found so far, with the worst provenance and the largest position.
 struct Answers {
+    /// `None`: absent, or unanswered so far.
     records: Vec<Option<Record>>,
+    /// Number of keys without an answer so far.
+    unanswered: usize,
+    sight: SightBuf,
+    /// Point that the feed had passed, where the sender does not see all records.
+    applied: Option<Position>,
     worst: Provenance,
+    /// Whether `worst` is part of the answer: where the sender does not see all records, it is that
+    /// of the visible ones.
+    is_described: bool,
     token: Token,
     /// Bytes of the records.
     bytes: u64,
@@ -370,12 +443,12 @@ impl Token {
 }
 
 impl Answers {
-    fn new(keys: usize, size: AnswerReservation) -> Self {
-        let worst = Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO };
-        Self { records: vec![None; keys], worst, token: Token::None, bytes: 0, size }
-    }
-
     fn put(&mut self, place: usize, record: Record, how: Provenance) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if !self.sight.as_sight().sees(&record) {
+            return self.token.take_in(absent_position(self.applied, record.position()));
+        }
+        self.is_described = true;
         self.bytes += record.body().len() as u64;
         if how.outcome.badness() > self.worst.outcome.badness() {
             self.worst.outcome = how.outcome;

@@ -24,6 +24,8 @@ pub struct Collection {
     pub priority: hotrow_admission::shed::Priority,
     /// See the configuration.
     pub allow_high_priority: bool,
+    /// See the configuration.
+    pub tenancy: Option<config::Tenancy>,
 }
 
 /// All collections.
@@ -55,6 +57,7 @@ impl Collections {
                 allow_min_position: collection.allow_min_position,
                 priority: collection.priority,
                 allow_high_priority: collection.allow_high_priority,
+                tenancy: collection.tenancy,
             })
         };
         let list: Box<[Collection]> =

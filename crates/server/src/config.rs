@@ -21,6 +21,8 @@ pub struct Config {
     pub admin_token: Option<String>,
     /// Host names accepted in admin requests, beside `localhost` and IP addresses.
     pub admin_hosts: Vec<String>,
+    /// Conditions of `/readyz`.
+    pub ready_when: ReadyWhen,
     /// Name of the source, by which `/status` lists it.
     pub source_name: String,
     /// Worker threads, each with its own listener and runtime; at least 1.
@@ -60,6 +62,28 @@ pub struct WarmStart {
     pub age_max: Duration,
     /// Longest time of the reads after a start.
     pub time_limit: Duration,
+    /// `true`: not ready before the reads have ended.
+    pub before_ready: bool,
+}
+
+/// Rule of `/readyz`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyWhen {
+    /// Every answer is within the contract: the feed is current, and reads of the database work.
+    Fresh,
+    /// Requests for cached records are answered as the policy says.
+    Serving,
+}
+
+impl ReadyWhen {
+    /// Returns the rule by its name in the configuration.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Serving => "serving",
+        }
+    }
 }
 
 /// Settings of load shedding.
@@ -104,7 +128,9 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// From request to answer when the database is needed; then 504.
     pub request_timeout: Duration,
-    /// From SIGTERM until requests in flight are cut off.
+    /// From a stop signal until nothing more is accepted and idle connections are closed.
+    pub drain_delay: Duration,
+    /// From then until requests in flight are cut off.
     pub drain_timeout: Duration,
     /// Most ids in one batch.
     pub max_batch: usize,
@@ -162,4 +188,14 @@ pub struct Collection {
     pub priority: hotrow_admission::shed::Priority,
     /// `true`: requests may raise their priority.
     pub allow_high_priority: bool,
+    /// Settings of tenants; `None`: who may read the collection sees all its records.
+    pub tenancy: Option<Tenancy>,
+}
+
+/// Settings of a collection whose records belong to tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenancy {
+    /// `true`: what memory answers with 404 is read from the database first, so that the time does
+    /// not show which records are in memory.
+    pub hides_existence: bool,
 }

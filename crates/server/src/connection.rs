@@ -235,6 +235,7 @@ pub(crate) mod tests {
             idle_reclaim: Duration::from_secs(1),
             write_timeout: Duration::from_secs(4),
             request_timeout: Duration::from_secs(5),
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(6),
             max_batch: 10,
             position_wait: Duration::from_secs(1),

@@ -177,6 +177,7 @@ impl Checker {
             .source
             .read_within(key.collection(), vec![key.clone()], rows.clone())
             .await;
+        self.fetcher.breaker.note_failed_key(Some(key.clone()), &read);
         breaker_permit.record(&read, Nanos::now());
         // The limiter learns from requests only.
         drop(query);
@@ -190,7 +191,7 @@ impl Checker {
             }
         };
         let served = (record.presence() == Presence::Found).then(|| record.body());
-        if served == from_database.as_deref() {
+        if self.fetcher.cache.equals_row(record, from_database.as_deref()) {
             return CheckResult::Consistent;
         }
         // A row that differs was visible by now.

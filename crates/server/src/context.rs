@@ -14,6 +14,7 @@ use hotrow_measure::clock::Nanos;
 use crate::access::{Caller, Rights};
 use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;
+use crate::sight::{Sight, SightBuf};
 
 /// Other end of a connection, by which limits per client count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,6 +102,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) caller: Caller,
     /// Grants of its sender on the requested collection.
     pub(crate) rights: Rights,
+    /// Records of that collection that its sender may see.
+    pub(crate) sight: Sight<'a>,
 }
 
 impl RequestContext<'_> {
@@ -112,6 +115,7 @@ impl RequestContext<'_> {
             times: self.times,
             caller: self.caller,
             rights: self.rights,
+            sight: self.sight.to_buf(),
         }
     }
 }
@@ -129,6 +133,8 @@ pub(crate) struct PendingRequest {
     pub(crate) caller: Caller,
     /// See [`RequestContext`].
     pub(crate) rights: Rights,
+    /// See [`RequestContext`].
+    pub(crate) sight: SightBuf,
 }
 
 impl PendingRequest {
@@ -141,6 +147,7 @@ impl PendingRequest {
             times: self.times,
             caller: self.caller,
             rights: self.rights,
+            sight: self.sight.as_sight(),
         }
     }
 }

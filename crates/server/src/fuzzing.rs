@@ -140,6 +140,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         allow_min_position: true,
         priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,
+        tenancy: None,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config {
@@ -147,6 +148,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         admin: address,
         admin_token: None,
         admin_hosts: Vec::new(),
+        ready_when: crate::config::ReadyWhen::Fresh,
         source_name: "default".to_owned(),
         workers: 1,
         limits: limits(),
@@ -168,7 +170,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
     let day = Duration::from_hours(24);
     let cache = Cache::new(
         cache_config(),
-        vec![CollectionPolicy { ttl: day, negative_ttl: day }; schemas.len()],
+        vec![CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false }; schemas.len()],
     );
     let shared =
         Shared::new(&config, cache, Arc::new(EmptySource(schemas)), Calendar::new(Nanos(0), 0));
@@ -191,6 +193,7 @@ fn limits() -> Limits {
         idle_reclaim: second,
         write_timeout: second,
         request_timeout: second,
+        drain_delay: second,
         drain_timeout: second,
         max_batch: 10,
         position_wait: second,

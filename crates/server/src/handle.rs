@@ -31,12 +31,13 @@ use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
 use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
-use crate::read_requirement::ReadRequirement;
+use crate::read_requirement::{Origin, ReadRequirement};
 use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{Provenance, capabilities, large_record, precondition_failed};
 use crate::route::{METHODS, Route};
 use crate::scan_detector::{ClientDetectors, ScanSubject};
 use crate::shared::Shared;
+use crate::sight::Sight;
 
 /// Handler of the data requests of one worker. A request that waits keeps it alive.
 pub struct Handler {
@@ -55,7 +56,7 @@ pub struct Handler {
     /// Hits since the turn began, and its beginning.
     hits_of_turn: Cell<(u64, Nanos)>,
     /// Lookups of the clients behind trusted proxies.
-    client_detectors: ClientDetectors,
+    pub(crate) client_detectors: ClientDetectors,
 }
 
 impl Handler {
@@ -100,11 +101,12 @@ impl Handler {
             times: RequestTimes::of_arrival(now),
             caller: Caller::default(),
             rights: Rights::ALL,
+            sight: Sight::All,
         };
         // Before the path is looked at: without a credential nothing is revealed, not even which
         // collections exist.
-        context.caller = match self.authenticate(&context) {
-            Ok(caller) => caller,
+        let sender = match self.authenticate(&context) {
+            Ok(sender) => sender,
             Err(problem) => return Step::problem(&problem),
         };
         // An extension method is none of ours, and costs a copy.
@@ -114,13 +116,16 @@ impl Handler {
         if let (Some(authenticator), Some(id)) =
             (&self.authenticator, routed.as_ref().ok().and_then(Route::collection))
         {
-            match authenticator.rights(id, context.caller.roles) {
+            context.caller = sender.caller;
+            match authenticator.rights(id, sender.caller.roles) {
                 Ok(rights) => context.rights = rights,
                 Err(problem) => {
                     self.metrics.access.count(AccessOutcome::Forbidden);
                     return Step::problem(&problem);
                 }
             }
+            let tenancy = self.shared.collections.get(id).tenancy;
+            context.sight = Sight::new(tenancy, &sender.tenants);
         }
         match routed {
             Err(problem) => Step::problem(&problem),
@@ -191,6 +196,19 @@ impl Handler {
             }
             Err(problem) => return Step::problem(&problem),
         };
+        self.item_from(Origin::Memory, key, (mode, subject), request)
+    }
+
+    /// Answers a key by its mode, from memory if there is an entry, or always from the database.
+    fn item_from(
+        self: &Rc<Self>,
+        origin: Origin,
+        key: Key,
+        (mode, subject): (ReadMode, ScanSubject<'_>),
+        request: &RequestContext<'_>,
+    ) -> Step {
+        let id = key.collection();
+        let now = request.times.now;
         let cache = &self.shared.cache;
         // Computed only when memory does not answer: a hit does not need it.
         let mut deadline = now;
@@ -201,7 +219,7 @@ impl Handler {
             size = Some(self.shared.budgets.answer_of_rows(id, 1)?);
             Ok(deadline)
         };
-        let lookup = match cache.lookup_if(&key, mode, now, admit) {
+        let lookup = match cache.lookup_if(&key, origin.mode(mode), now, admit) {
             Ok(lookup) => lookup,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
@@ -209,6 +227,11 @@ impl Handler {
                 return self.refused(&key, mode, request, &problem);
             }
         };
+        if let Lookup::Hit(record, _) | Lookup::Negative(record, _) = &lookup
+            && request.sight.must_read_again(record)
+        {
+            return self.item_from(Origin::Database, key, (mode, subject), request);
+        }
         self.looked_up(subject, id, mode, &lookup);
         match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
@@ -248,7 +271,7 @@ impl Handler {
         problem: &HttpError,
     ) -> Step {
         let now = request.times.now;
-        match self.stale_if_error(key, mode, now) {
+        match self.stale_if_error(key, mode, request.sight, now) {
             Some(record) => Step::Now(self.answer_stale(record, request, now)),
             None => Step::problem(problem),
         }
@@ -281,7 +304,7 @@ impl Handler {
                     let age = handler.shared.cache.age(&record, now);
                     handler.answer(record, Provenance { outcome, age }, &request, size)
                 }
-                Err(problem) => match handler.stale_if_error(&key, mode, now) {
+                Err(problem) => match handler.stale_if_error(&key, mode, request.sight, now) {
                     Some(record) => handler.answer_stale(record, &request, now),
                     None => (problem.response().into(), CacheOutcome::None),
                 },
@@ -297,7 +320,9 @@ impl Handler {
     ) -> Step {
         let id = key.collection();
         let now = request.times.now;
-        if let Some((record, provenance)) = position::at_once(&self.shared.cache, &key, wanted, now)
+        if !request.sight.hides_existence()
+            && let Some((record, provenance)) =
+                position::at_once(&self.shared.cache, &key, wanted, now)
         {
             return Step::Now(self.answer(record, provenance, request, None));
         }
@@ -314,7 +339,8 @@ impl Handler {
             let _place = place;
             let keys = [key];
             let Shared { fetcher, feed_progress, .. } = &handler.shared;
-            match position::read_at_least(fetcher, feed_progress, &keys, wanted, deadline).await {
+            let sought = (&keys[..], request.context().sight);
+            match position::read_at_least(fetcher, feed_progress, sought, wanted, deadline).await {
                 Ok((mut answers, size)) => match answers.pop() {
                     Some((record, provenance)) => {
                         handler.answer(record, provenance, &request.context(), Some(size))
@@ -352,6 +378,9 @@ impl Handler {
         request: &RequestContext<'_>,
         size: Option<AnswerReservation>,
     ) -> Outcome {
+        if !request.sight.sees(&record) {
+            return self.absent(&record, provenance.outcome);
+        }
         let is_found = record.presence() == Presence::Found;
         let condition = if precondition::has_any(request.headers) {
             let etag = header_writer::etag(record.body_hash());
@@ -378,68 +407,22 @@ impl Handler {
         (response.into(), outcome)
     }
 
-    /// Returns a stale record, unless the request revalidates.
-    fn stale_if_error(&self, key: &Key, mode: ReadMode, now: Nanos) -> Option<Record> {
-        (mode != ReadMode::Revalidate).then(|| self.shared.cache.stale_if_error(key, now)).flatten()
+    /// Returns a stale record that the sender sees, unless the request revalidates.
+    pub(crate) fn stale_if_error(
+        &self,
+        key: &Key,
+        mode: ReadMode,
+        sight: Sight<'_>,
+        now: Nanos,
+    ) -> Option<Record> {
+        if mode == ReadMode::Revalidate {
+            return None;
+        }
+        self.shared.cache.stale_if_error(key, now).filter(|record| sight.sees(record))
     }
 
     fn answer_stale(&self, record: Record, request: &RequestContext<'_>, now: Nanos) -> Outcome {
         let age = self.shared.cache.age(&record, now);
         self.answer(record, Provenance { outcome: CacheOutcome::Stale, age }, request, None)
-    }
-
-    /// Adds the ids to the sketch of the day.
-    pub(crate) fn requested(&self, keys: &[Key], now: Nanos) {
-        let day = self.shared.calendar.day(now);
-        keys.iter().for_each(|key| self.metrics.ids.note(day, self.shared.cache.hash(key)));
-    }
-
-    /// Returns what the lookups of the request are counted for. Call it once per request.
-    pub(crate) fn scan_subject<'a>(&'a self, request: &RequestContext<'a>) -> ScanSubject<'a> {
-        let connection = request.connection;
-        let clients = self.shared.admission.rate.clients();
-        let client = connection
-            .is_proxy
-            .get_or_init(|| clients.names_clients(connection.peer))
-            .then(|| clients.forwarded_key(connection.peer, request.headers))
-            .flatten();
-        match client {
-            None => ScanSubject::Connection(&connection.scan_detector),
-            Some(client) => self.client_detectors.subject(&client),
-        }
-    }
-
-    /// Counts the outcome of a lookup.
-    pub(crate) fn looked_up(
-        &self,
-        subject: ScanSubject<'_>,
-        id: CollectionId,
-        mode: ReadMode,
-        lookup: &Lookup<ReadFailure>,
-    ) {
-        let kind = match lookup {
-            Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
-                LookupKind::of_memory(record, *freshness)
-            }
-            Lookup::Coalesced(_) | Lookup::Miss(_) if mode == ReadMode::Revalidate => {
-                LookupKind::Bypass
-            }
-            Lookup::Coalesced(_) => LookupKind::Coalesced,
-            Lookup::Miss(_) => LookupKind::Miss,
-            Lookup::Bypass(_) => LookupKind::Bypass,
-            Lookup::Refused(_) => LookupKind::Refused,
-        };
-        self.count_lookup(subject, id, kind);
-    }
-
-    /// Counts a lookup of this kind.
-    pub(crate) fn count_lookup(
-        &self,
-        subject: ScanSubject<'_>,
-        CollectionId(id): CollectionId,
-        kind: LookupKind,
-    ) {
-        subject.note(kind, &self.shared.baseline_hit_ratio);
-        self.lookups.count(id, kind);
     }
 }

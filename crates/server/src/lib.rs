@@ -3,10 +3,10 @@
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
-//! `position` (from request to answer), `read` (to the database and back), `precondition`,
-//! `read_requirement`, `answer`, `record_answer`, `respond`, `header_writer`, `http_error`, `body`
+//! `position` (from request to answer), `read` (to the database and back), `breaker_probe`,
+//! `precondition`, `read_requirement`, `answer`, `record_answer`, `respond`, `header_writer`, `http_error`, `body`
 //! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), `warm_start`
-//! (hot records after a start), [`admin`], [`metrics`].
+//! (hot records after a start), [`admin`], `readiness`, [`metrics`].
 
 mod accept_budget;
 mod acceptor;
@@ -16,6 +16,7 @@ mod admission;
 mod answer;
 mod batch;
 mod body;
+mod breaker_probe;
 pub mod budgets;
 pub mod collections;
 pub mod config;
@@ -36,6 +37,7 @@ mod position;
 mod precondition;
 mod read;
 mod read_requirement;
+mod readiness;
 mod receive;
 mod record_answer;
 mod refresh;
@@ -44,6 +46,7 @@ mod route;
 mod scan_detector;
 pub mod service;
 pub mod shared;
+mod sight;
 pub mod sink;
 mod throttle;
 pub mod tls;

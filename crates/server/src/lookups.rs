@@ -1,8 +1,13 @@
 //! Outcomes of lookups by collection, counted per worker and summed on reading.
 
-use hotrow_cache::{Freshness, Presence, Record};
+use hotrow_cache::{Freshness, Lookup, Presence, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_measure::counter::Counter;
+use hotrow_source::ReadFailure;
+use hotrow_types::key::{CollectionId, Key};
+
+use crate::handle::Handler;
+use crate::scan_detector::ScanSubject;
 
 /// Outcome of one key's lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +64,48 @@ impl WorkerLookups {
     #[must_use]
     pub fn get(&self, collection: usize) -> [u64; LABELS.len()] {
         std::array::from_fn(|kind| self.0[collection][kind].get())
+    }
+}
+
+impl Handler {
+    /// Adds the ids to the sketch of the day.
+    pub(crate) fn requested(&self, keys: &[Key], now: Nanos) {
+        let day = self.shared.calendar.day(now);
+        keys.iter().for_each(|key| self.metrics.ids.note(day, self.shared.cache.hash(key)));
+    }
+
+    /// Counts the outcome of a lookup.
+    pub(crate) fn looked_up(
+        &self,
+        subject: ScanSubject<'_>,
+        id: CollectionId,
+        mode: ReadMode,
+        lookup: &Lookup<ReadFailure>,
+    ) {
+        let kind = match lookup {
+            Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
+                LookupKind::of_memory(record, *freshness)
+            }
+            Lookup::Coalesced(_) | Lookup::Miss(_) if mode == ReadMode::Revalidate => {
+                LookupKind::Bypass
+            }
+            Lookup::Coalesced(_) => LookupKind::Coalesced,
+            Lookup::Miss(_) => LookupKind::Miss,
+            Lookup::Bypass(_) => LookupKind::Bypass,
+            Lookup::Refused(_) => LookupKind::Refused,
+        };
+        self.count_lookup(subject, id, kind);
+    }
+
+    /// Counts a lookup of this kind.
+    pub(crate) fn count_lookup(
+        &self,
+        subject: ScanSubject<'_>,
+        CollectionId(id): CollectionId,
+        kind: LookupKind,
+    ) {
+        subject.note(kind, &self.shared.baseline_hit_ratio);
+        self.lookups.count(id, kind);
     }
 }
 

@@ -17,6 +17,7 @@ use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
 use crate::read::{Fetcher, PendingReads, lead};
 use crate::respond::Provenance;
+use crate::sight::Sight;
 
 const NO_TIME: HttpError =
     HttpError::Timeout("the database has not reached the requested position");
@@ -107,7 +108,7 @@ const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::fro
 pub(crate) async fn read_at_least(
     fetcher: &Arc<Fetcher>,
     feed_progress: &FeedProgress,
-    keys: &[Key],
+    (keys, sight): (&[Key], Sight<'_>),
     wanted: Position,
     deadline: Nanos,
 ) -> Result<(Vec<(Record, Provenance)>, AnswerReservation), HttpError> {
@@ -116,7 +117,8 @@ pub(crate) async fn read_at_least(
     let mut pause = RETRY.start;
     let mut size = fetcher.budgets.answer();
     loop {
-        let answers = read_once(fetcher, keys, wanted, passed, deadline, &mut size).await?;
+        let answers =
+            read_once(fetcher, (keys, sight), wanted, passed, deadline, &mut size).await?;
         // A hit that is behind came from a fill and is never kept: only fills can be behind (Race
         // B).
         if !answers.iter().any(|(record, _)| record.is_behind()) {
@@ -132,7 +134,7 @@ pub(crate) async fn read_at_least(
 
 async fn read_once(
     fetcher: &Arc<Fetcher>,
-    keys: &[Key],
+    (keys, sight): (&[Key], Sight<'_>),
     wanted: Position,
     passed: bool,
     deadline: Nanos,
@@ -141,7 +143,10 @@ async fn read_once(
     let now = Nanos::now();
     let Some(id) = keys.first().map(Key::collection) else { return Ok(Vec::new()) };
     let cache = &fetcher.cache;
-    let mode = cache.mode_at_least(id, passed, now);
+    let mode = match sight.hides_existence() {
+        true => ReadMode::Revalidate,
+        false => cache.mode_at_least(id, passed, now),
+    };
     let passed = mode == ReadMode::Normal;
     let budgets = &fetcher.budgets;
     let refused = |refused: AnswerRefused| budgets.refused(&refused, keys.len());
@@ -160,8 +165,7 @@ async fn read_once(
         let (waiter, outcome) = match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                size.add_known(record.body().len() as u64, budgets.row_bytes(id))
-                    .map_err(refused)?;
+                size.add_known(sight.bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
                 answers[place] = Some((record, provenance));
                 continue;
             }
@@ -179,7 +183,7 @@ async fn read_once(
         if !passed {
             record.check_reached(&wanted).map_err(refusal)?;
         }
-        size.add_row(record.body().len() as u64, budgets.row_bytes(id)).map_err(refused)?;
+        size.add_row(sight.bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
         let age = cache.age(&record, Nanos::now());
         answers[place] = Some((record, Provenance { outcome, age }));
     }

@@ -19,7 +19,7 @@ use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::{ConcurrencyLimiter, Query};
 use crate::admission::shed::LoadShedder;
 use crate::budgets::Budgets;
-use crate::collections::Collections;
+use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
 
 /// Reads of the database: its source, what protects it, and the cache that gets the rows.
@@ -76,15 +76,17 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         loader.limit_keys(fetcher.budgets.query_keys_max(id));
         let Some(keys) = loader.next_batch(now) else { return };
         let count = keys.len();
+        let first_key = keys.first().cloned();
         let query = limiter_permit.send(id, count, loader.waited(), now);
         let interest = loader.interest();
         let rows = fetcher.budgets.query(move || interest.is_wanted());
         let result = fetcher.source.read_within(id, keys, rows.clone()).await;
         let now = Nanos::now();
+        fetcher.breaker.note_failed_key(first_key, &result);
         breaker_permit.record(&result, now);
         record(query, &result, now);
         result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));
-        loader.arrived(convert_result(result, count, &fetcher.collections.get(id).name), now);
+        loader.arrived(convert_result(result, count, fetcher.collections.get(id)), now);
         while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
             tokio::task::yield_now().await;
         }
@@ -122,8 +124,9 @@ fn record(query: Query<'_>, result: &Result<ReadSet, SourceError>, now: Nanos) {
 fn convert_result(
     result: Result<ReadSet, SourceError>,
     keys: usize,
-    collection: &str,
+    collection: &Collection,
 ) -> Result<Answers<ReadFailure>, ReadFailure> {
+    let Collection { name: collection, tenancy, .. } = collection;
     let read = result.map_err(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
             tracing::warn!(collection, keys, suppressed, %error, "query failed");
@@ -140,7 +143,11 @@ fn convert_result(
             crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
                 tracing::warn!(collection, suppressed, cause, "record cannot be turned into JSON");
             });
-            Fetched::Failed(ReadFailure::Unreadable)
+            match tenancy {
+                None => Fetched::Failed(ReadFailure::Unreadable),
+                // An error would tell everybody that the record exists.
+                Some(_) => Fetched::Missing,
+            }
         }
     });
     Ok(Answers { version: read.version, position: read.position, rows: rows.collect() })

@@ -13,6 +13,7 @@ use crate::body::Body;
 use crate::collections::Collections;
 use crate::connection::serve::Written;
 use crate::respond::{MISSING, Provenance, age_seconds};
+use crate::sight::AbsentAnswer;
 
 /// An answer with a record, or with the fact that there is none.
 #[derive(Debug)]
@@ -110,6 +111,20 @@ impl RecordHeads {
             _ => Body::Record(record),
         };
         Written { status, closes: false, has_length: false, body }
+    }
+
+    /// Writes the head of an answer without a record that tells nothing of the entry behind it.
+    pub(crate) fn write_absent(&self, answer: AbsentAnswer, out: &mut Vec<u8>) -> Written<Body> {
+        let AbsentAnswer { collection, position, rate_limit } = answer;
+        out.extend_from_slice(&self.fixed[usize::from(collection.0)].missing);
+        if let Some(position) = position {
+            self.write_position(position, out);
+        }
+        if let Some(fields) = rate_limit {
+            fields.write(out);
+        }
+        let body = Body::Bytes(bytes::Bytes::from_static(MISSING));
+        Written { status: 404, closes: false, has_length: false, body }
     }
 
     fn write_position(&self, position: Position, out: &mut Vec<u8>) {

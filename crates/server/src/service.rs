@@ -15,6 +15,7 @@ use hotrow_supervisor::shutdown::Shutdown;
 use crate::access::jwks::{self, KeySource};
 use crate::admin::{Admin, View};
 use crate::admission::pressure::{self, Watched};
+use crate::breaker_probe;
 use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
@@ -24,6 +25,7 @@ use crate::listen::unix::UnixEndpoint;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
 use crate::metrics::WorkerMetrics;
+use crate::readiness::Readiness;
 use crate::refresh;
 use crate::shared::Shared;
 use crate::sink::FeedCounts;
@@ -118,6 +120,7 @@ impl Service {
             token: config.admin_token.clone(),
             hosts: config.admin_hosts.clone(),
             process: self.process.clone(),
+            readiness: Readiness::new(shared.clone(), config.ready_when, shutdown.clone()),
             tls: tls.clone(),
             started_at: Nanos::now(),
         });
@@ -211,7 +214,7 @@ fn start_warmer(
 type BackgroundThread = JoinHandle<Option<()>>;
 
 /// Starts the configured background threads: reload of certificates, prefetch,
-/// consistency check and overload detection. If
+/// probes of the breaker, consistency check and overload detection. If
 /// one cannot be started, everything ends.
 fn start_background_threads(
     shared: &Shared,
@@ -238,6 +241,10 @@ fn start_each(
 ) -> io::Result<()> {
     if let Some(tls) = tls {
         helpers.push(tls::start(tls, shutdown, supervisor)?);
+    }
+    if shared.fetcher.breaker.is_enabled() {
+        let fetcher = shared.fetcher.clone();
+        helpers.push(breaker_probe::start(fetcher, shutdown, supervisor)?);
     }
     let cache = shared.cache.config();
     if cache.prefetch_on_change {

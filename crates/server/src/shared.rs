@@ -1,6 +1,7 @@
 //! Parts of the service that several threads share, put together. A function takes the part that
 //! it needs; only handlers of requests and the admin side have all of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hotrow_admission::concurrency::limit;
@@ -18,7 +19,7 @@ use crate::admission::rate::RateLimits;
 use crate::admission::shed::LoadShedder;
 use crate::budgets::{self, Budgets};
 use crate::collections::Collections;
-use crate::config::{Config, Limits};
+use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
 use crate::cors::Cors;
 use crate::lookups::Calendar;
@@ -97,10 +98,8 @@ impl Shared {
                 budgets: Arc::clone(&budgets),
             }),
             feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
-            access: config
-                .access
-                .as_ref()
-                .map(|access| Arc::new(Access::new(access, collections.count(), Nanos::now()))),
+            access: access(config)
+                .map(|access| Arc::new(Access::new(&access, collections.count(), Nanos::now()))),
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(Admission {
@@ -114,12 +113,20 @@ impl Shared {
             baseline_hit_ratio: Arc::default(),
             consistency_check: Arc::default(),
             limits: Arc::new(config.limits.clone()),
-            warm_start: config.warm_start.as_ref().map(|_| Arc::default()),
+            warm_start: config.warm_start.as_ref().map(|warm| Arc::new(WarmProgress::new(warm))),
             calendar,
             collections,
             cache,
         })
     }
+}
+
+/// Returns the configured access. Where records belong to tenants and it is missing, it refuses
+/// every request: nothing must be answered without a look at its sender.
+fn access(config: &Config) -> Option<Cow<'_, config::access::Access>> {
+    let has_tenants = config.collections.iter().any(|collection| collection.tenancy.is_some());
+    let closed = || has_tenants.then(|| Cow::Owned(config::access::Access::closed()));
+    config.access.as_ref().map(Cow::Borrowed).or_else(closed)
 }
 
 fn new_budgets(config: &Config, cache: &Cache<ReadFailure>, collections: usize) -> Budgets {

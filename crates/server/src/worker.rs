@@ -102,9 +102,10 @@ pub enum WorkerError {
 }
 
 /// Starts one thread per socket of `listeners`. Each makes its service with `make_service`, on its
-/// own thread. They run until `shutdown`: at its first stage they stop accepting, take the
+/// own thread. They run until `shutdown`: when it is announced, each answer
+/// becomes the last of its connection; when the drain begins, they stop accepting, take the
 /// connections that the kernel still holds, finish requests in flight within `drain_timeout` and
-/// then cut off the rest; at its second stage everything is cut off.
+/// then cut off the rest; at its last stage everything is cut off.
 ///
 /// A worker that panics loses its connections and restarts on its listener; the others continue.
 pub fn run_workers<F, S>(
@@ -145,7 +146,7 @@ where
             Ok(run_worker(worker, &mut sockets, limits, entry, &*make_service, &shutdown_worker))
         };
         let ending = shutdown.clone();
-        let is_stopping = move || ending.stage() > Stage::Running;
+        let is_stopping = move || ending.stage() >= Stage::Drain;
         let thread = threads.supervisor.spawn(&threads.name_of(index), is_stopping, || (), body);
         match thread {
             Ok(thread) => workers.threads.push(thread),

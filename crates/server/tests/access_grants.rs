@@ -18,6 +18,7 @@ use hotrow_access::key::{NewKey, StoredKey};
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{Access, Granted, GrantsFile};
 use hotrow_server::config::transport::{ClientCertificates, Transport};
+use hotrow_types::tenant::Tenants;
 
 fn key(number: u8) -> NewKey {
     NewKey::new([number; 8], &[number; 32])
@@ -27,7 +28,8 @@ fn key(number: u8) -> NewKey {
 fn parse(text: &[u8]) -> Result<Granted, String> {
     let stored = |digit: &u8| {
         let key = key(*digit);
-        StoredKey { id: key.id, hash: key.hash, roles: Roles::single(0) }
+        let (roles, tenants) = (Roles::single(0), Tenants::NONE);
+        StoredKey { id: key.id, hash: key.hash, roles, tenants }
     };
     if !text.iter().all(u8::is_ascii_digit) {
         return Err("must be digits".to_owned());

@@ -38,6 +38,43 @@ fn a_drain_finishes_what_is_in_flight_and_closes_the_rest_at_once() {
 }
 
 #[test]
+fn an_announced_end_makes_each_next_answer_the_last_and_keeps_idle_connections() {
+    const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+    let server = Server::start(limits());
+    let mut kept: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut kept {
+        let answer = client.send(GET).answer();
+        assert!(!answer.head.contains("connection: close"), "{}", answer.head);
+    }
+    let mut busy = server.connect();
+    busy.send(WAIT);
+    wait_for_waiting(&server, 1);
+    server.shutdown.leave();
+    // New connections are accepted, and theirs is the last answer too. When it has come, the
+    // worker has seen the announcement.
+    wait_until(|| {
+        let answer = server.connect().send(GET).answer();
+        assert_eq!(answer.status, 200);
+        answer.head.contains("connection: close")
+    });
+    // Nothing was closed for being idle: each connection has one more answer.
+    for mut client in kept.drain(1..) {
+        let received = client.send(GET).rest();
+        assert_eq!((received.statuses(), received.closed), (vec![200], true));
+        assert!(received.answers[0].head.contains("connection: close"));
+    }
+    server.limiter.open();
+    let received = busy.rest();
+    assert_eq!((received.statuses(), received.closed), (vec![200], true));
+    assert!(received.answers[0].head.contains("connection: close"));
+    // The drain closes the one that stayed idle.
+    server.shutdown.drain();
+    let received = kept[0].rest();
+    assert!(received.closed && received.answers.is_empty());
+    server.join().unwrap();
+}
+
+#[test]
 fn a_drain_serves_connections_waiting_to_be_accepted() {
     const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
     let server = Server::start(limits());

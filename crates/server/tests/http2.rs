@@ -137,6 +137,24 @@ fn many_streams_of_one_connection_are_answered() {
 }
 
 #[test]
+fn an_announced_end_is_a_goaway_and_open_streams_are_answered() {
+    let server = server(limits());
+    let mut client = Http2Client::connect(server.address);
+    client.get(1, "/wait");
+    wait_until(|| server.limiter.waiting.load(Ordering::Relaxed) == 1);
+    server.shutdown.leave();
+    client.await_frame(|frame| frame.kind == kind::GOAWAY);
+    // What the client sent before it could know is answered too.
+    client.get(3, "/a");
+    client.await_frame(|frame| frame.kind == kind::HEADERS && frame.stream == 3);
+    server.limiter.open();
+    client.await_frame(|frame| frame.kind == kind::HEADERS && frame.stream == 1);
+    server.shutdown.drain();
+    client.rest();
+    server.join().unwrap();
+}
+
+#[test]
 fn a_drain_finishes_open_streams_and_announces_the_end() {
     let server = server(limits());
     let mut client = Http2Client::connect(server.address);

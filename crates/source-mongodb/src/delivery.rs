@@ -180,7 +180,8 @@ mod tests {
             name: name.into(),
             shape: KeyShape::Plain(KeyTypeName::Integer),
             projection: None,
-            fields: Fields::StoredOrder { with_id: true },
+            fields: Fields::StoredOrder { without: Vec::new() },
+            tenant: None,
         });
         let schemas = served.each_ref().map(Served::schema);
         let identity = Identity { kind: DeploymentKind::ReplicaSet("rs0".into()), id: None };

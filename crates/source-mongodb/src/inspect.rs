@@ -25,6 +25,8 @@ pub(crate) struct Served {
     /// Projection sent to the database; always with `_id`, by which a document finds its key.
     pub(crate) projection: Option<BsonDocument>,
     pub(crate) fields: Fields,
+    /// Field that names the tenant.
+    pub(crate) tenant: Option<String>,
 }
 
 impl Served {
@@ -68,6 +70,7 @@ pub(crate) async fn collections(
                     shape,
                     projection,
                     fields,
+                    tenant: spec.tenant.clone(),
                 })
             }
             Err(more) => {
@@ -162,7 +165,13 @@ fn check(spec: &CollectionConfig, kind: Option<&CollectionKind>) -> Vec<Finding>
             ),
         );
     }
-    let names = spec.columns.iter().flatten().chain(&spec.exclude);
+    if let Some(tenant) = spec.tenant.iter().find(|name| name.contains('.')) {
+        found(
+            format!("the tenant is `{tenant}`, a part of a field"),
+            "name a field of the document itself as `tenant`".into(),
+        );
+    }
+    let names = spec.columns.iter().flatten().chain(&spec.exclude).chain(&spec.tenant);
     let mut names: Vec<&str> = names.map(String::as_str).collect();
     names.sort_unstable();
     for name in &names {
@@ -296,20 +305,19 @@ fn sampled_types(
 /// Returns the projection to request, and the fields to write.
 fn selection(spec: &CollectionConfig) -> (Option<BsonDocument>, Fields) {
     let excluded = |name: &str| spec.exclude.iter().any(|e| e == name);
+    // Fetched in any case: `_id` names the document, and the tenant decides who may see it.
+    let is_fetched = |name: &str| name == "_id" || spec.tenant.as_deref() == Some(name);
     let Some(columns) = &spec.columns else {
-        // `_id` is fetched in any case.
-        let projection: BsonDocument = spec
-            .exclude
-            .iter()
-            .filter(|e| *e != "_id")
-            .map(|e| (e.clone(), Bson::Int32(0)))
-            .collect();
-        return (
-            (!projection.is_empty()).then_some(projection),
-            Fields::StoredOrder { with_id: !excluded("_id") },
-        );
+        let (without, unread): (Vec<String>, Vec<String>) =
+            spec.exclude.iter().cloned().partition(|name| is_fetched(name));
+        let projection: BsonDocument =
+            unread.into_iter().map(|name| (name, Bson::Int32(0))).collect();
+        return ((!projection.is_empty()).then_some(projection), Fields::StoredOrder { without });
     };
     let mut projection: BsonDocument = doc! { "_id": 1 };
+    if let Some(tenant) = spec.tenant.as_ref().filter(|name| *name != "_id") {
+        projection.insert(tenant.clone(), 1);
+    }
     let mut order: Vec<String> = Vec::new();
     for column in columns.iter().filter(|c| !excluded(c)) {
         let top = column.split('.').next().unwrap_or(column);
@@ -336,6 +344,7 @@ mod tests {
             key_types: Vec::new(),
             columns: columns.map(owned),
             exclude: owned(exclude),
+            tenant: None,
         }
     }
 
@@ -383,12 +392,12 @@ mod tests {
     fn the_id_is_always_fetched_and_written_if_served() {
         assert_eq!(
             selection(&spec(&["_id"], None, &[])),
-            (None, Fields::StoredOrder { with_id: true })
+            (None, Fields::StoredOrder { without: Vec::new() })
         );
         let (projection, fields) = selection(&spec(&["_id"], None, &["_id", "secret"]));
         assert_eq!(
             (projection, fields),
-            (Some(doc! { "secret": 0 }), Fields::StoredOrder { with_id: false })
+            (Some(doc! { "secret": 0 }), Fields::StoredOrder { without: vec!["_id".into()] })
         );
         let (projection, fields) =
             selection(&spec(&["_id"], Some(&["b.x", "a", "b.y", "z"]), &["z"]));

@@ -59,8 +59,9 @@ type Written = Result<(), JsonError>;
 /// Fields of a document to write, and their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fields {
-    /// All received fields in the document's order; `_id` only if it is served.
-    StoredOrder { with_id: bool },
+    /// All received fields in the document's order, without these, which are received for another
+    /// purpose.
+    StoredOrder { without: Vec<String> },
     /// These fields in this order; absent ones are omitted.
     InOrder(Vec<String>),
 }
@@ -77,9 +78,12 @@ pub(crate) fn write_document(
 ) -> Written {
     let mut writer = Writer { out, form };
     match fields {
-        Fields::StoredOrder { with_id: true } => writer.object(document.elements(), 0),
-        Fields::StoredOrder { with_id: false } => {
-            writer.object(document.elements().filter(|e| !matches!(e, Ok((b"_id", _)))), 0)
+        Fields::StoredOrder { without } => {
+            let is_served = |element: &Result<(&[u8], Value<'_>), Malformed>| match element {
+                Ok((name, _)) => !without.iter().any(|other| other.as_bytes() == *name),
+                Err(Malformed) => true,
+            };
+            writer.object(document.elements().filter(is_served), 0)
         }
         Fields::InOrder(names) => {
             let mut found = vec![None; names.len()];
@@ -92,6 +96,20 @@ pub(crate) fn write_document(
             writer.object(found.into_iter().flatten().map(Ok), 0)
         }
     }
+}
+
+/// Writes the tenant of a document, the first field of that name; without one, null.
+///
+/// # Errors
+/// See [`JsonError`].
+pub(crate) fn write_tenant(
+    out: &mut Vec<u8>,
+    form: JsonForm,
+    field: &str,
+    document: Document<'_>,
+) -> Written {
+    let value = document.checked(&[field])?.unwrap_or(Value::Null);
+    Writer { out, form }.value(value, 1)
 }
 
 struct Writer<'a> {

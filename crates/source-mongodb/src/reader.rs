@@ -262,6 +262,9 @@ impl<'a> Answer<'a> {
 
     fn json(&self, document: Document<'_>) -> Result<Vec<u8>, JsonError> {
         let mut out = Vec::new();
+        if let Some(field) = &self.served.tenant {
+            json::write_tenant(&mut out, self.source.form, field, document)?;
+        }
         json::write_document(&mut out, self.source.form, &self.served.fields, document)?;
         Ok(out)
     }
@@ -318,7 +321,8 @@ mod tests {
             name: "things".into(),
             shape: KeyShape::Plain(KeyTypeName::Integer),
             projection: Some(doc! { "a": 0 }),
-            fields: json::Fields::StoredOrder { with_id: true },
+            fields: json::Fields::StoredOrder { without: Vec::new() },
+            tenant: None,
         }
     }
 

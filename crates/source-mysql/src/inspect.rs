@@ -83,6 +83,8 @@ pub(crate) struct Served {
     pub(crate) select: Select,
     /// Parser of the selected value.
     pub(crate) scalar: Scalar,
+    /// True for the tenant, which stands before the record.
+    pub(crate) is_tenant: bool,
 }
 
 /// Form in which a column is selected.
@@ -254,7 +256,7 @@ fn served(
         |setting, name| facts.no_column(spec, setting, name),
     );
     let mut served = Vec::with_capacity(chosen.len());
-    for column in chosen {
+    for (i, column) in chosen.into_iter().enumerate() {
         let Some((select, scalar)) = scalar_of(column, facts.json.contains(&column.name)) else {
             findings.push(Finding::new(
                 format!(
@@ -271,7 +273,8 @@ fn served(
             Some(KeyType::Uuid) if scalar == Scalar::Binary => Scalar::Uuid,
             _ => scalar,
         };
-        served.push(Served { name: column.name.clone(), select, scalar });
+        let is_tenant = spec.tenant.is_some() && i == 0;
+        served.push(Served { name: column.name.clone(), select, scalar, is_tenant });
     }
     if findings.is_empty() { Ok(served) } else { Err(findings) }
 }

@@ -7,7 +7,8 @@ use mysql_async::consts::ColumnType;
 
 pub(crate) use hotrow_source::json::JsonError;
 use hotrow_source::json::{
-    self, label, make_room, push_hex, write_base64, write_real, write_text, write_uuid,
+    self, BEFORE_OBJECT, label, make_room, push_hex, write_base64, write_real, write_text,
+    write_uuid,
 };
 
 /// Character set number of the servers for bytes.
@@ -56,6 +57,11 @@ type Written = Result<(), JsonError>;
 impl Field {
     pub(crate) fn new(name: &str, scalar: Scalar) -> Self {
         Self { label: label(name), scalar }
+    }
+
+    /// Creates the field of the tenant.
+    pub(crate) fn before_object(scalar: Scalar) -> Self {
+        Self { label: BEFORE_OBJECT.into(), scalar }
     }
 
     /// Returns true if an answer's column matches the inspected type.

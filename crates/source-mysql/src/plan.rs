@@ -71,13 +71,17 @@ impl ReadPlan {
     pub(crate) fn new(table: &Table, identity: &Identity) -> Self {
         let key_columns = table.key.iter().map(|k| format!("t.{}", quote(&k.name)));
         let columns: Vec<String> = table.served.iter().map(select).chain(key_columns).collect();
+        let field = |s: &Served| match s.is_tenant {
+            false => Field::new(&s.name, s.scalar),
+            true => Field::before_object(s.scalar),
+        };
         let collation =
             |k: &KeyColumn| table.columns.get(k.position).and_then(|c| c.collation.clone());
         Self {
             table: table.name.sql(),
             index: quote(&table.index),
             columns: columns.join(", "),
-            fields: table.served.iter().map(|s| Field::new(&s.name, s.scalar)).collect(),
+            fields: table.served.iter().map(field).collect(),
             key: table.key.clone(),
             collations: table.key.iter().map(collation).collect(),
             spelling: table.spelling(),

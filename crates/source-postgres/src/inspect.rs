@@ -115,6 +115,8 @@ pub(crate) struct Served {
     pub(crate) select: Select,
     /// Layout of the answer's value.
     pub(crate) shape: Shape,
+    /// True for the tenant, which stands before the record.
+    pub(crate) is_tenant: bool,
 }
 
 /// Form of a column in the SELECT list.
@@ -213,12 +215,13 @@ pub(crate) async fn table(
     let (Some(key), Some(chosen), true) = (key, chosen, findings.is_empty()) else {
         return Ok(Err(findings));
     };
-    let served = chosen.into_iter().map(|column| {
+    let served = chosen.into_iter().enumerate().map(|(i, column)| {
         let (select, mut shape) = types.shape(column.type_oid);
         if key.iter().any(|k| k.number == column.number && k.stored == KeyStored::Bytea) {
             shape = Shape::Scalar(Scalar::Hex);
         }
-        Served { name: column.name.clone(), type_oid: column.type_oid, select, shape }
+        let is_tenant = spec.tenant.is_some() && i == 0;
+        Served { name: column.name.clone(), type_oid: column.type_oid, select, shape, is_tenant }
     });
     Ok(Ok(Table {
         collection,

@@ -11,7 +11,8 @@ mod time;
 
 pub(crate) use hotrow_source::json::JsonError;
 use hotrow_source::json::{
-    self, label, make_room, push_hex, write_base64, write_real, write_text, write_uuid,
+    self, BEFORE_OBJECT, label, make_room, push_hex, write_base64, write_real, write_text,
+    write_uuid,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,11 @@ pub(crate) type Written = Result<(), JsonError>;
 impl Field {
     pub(crate) fn new(name: &str, oid: u32, shape: Shape) -> Self {
         Self { label: label(name), oid, shape }
+    }
+
+    /// Creates the field of the tenant.
+    pub(crate) fn before_object(oid: u32, shape: Shape) -> Self {
+        Self { label: BEFORE_OBJECT.into(), oid, shape }
     }
 }
 

@@ -68,7 +68,10 @@ impl ReadPlan {
             columns.join(", "),
             join(table)
         );
-        let field = |s: &Served| Field::new(&s.name, s.type_oid, s.shape.clone());
+        let field = |s: &Served| match s.is_tenant {
+            false => Field::new(&s.name, s.type_oid, s.shape.clone()),
+            true => Field::before_object(s.type_oid, s.shape.clone()),
+        };
         Self {
             sql,
             parameters: table.key.iter().map(|k| array_type(k.stored, &k.sql_type).1).collect(),

@@ -30,6 +30,8 @@ pub(crate) struct Served {
     pub(crate) name: String,
     /// Type by which an id names it; key columns only.
     pub(crate) key: Option<KeyType>,
+    /// `true` for the tenant, which stands before the record.
+    pub(crate) is_tenant: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -338,11 +340,14 @@ fn served(spec: &CollectionConfig, facts: &Facts, key: &[KeyColumn]) -> Inspecte
         }
         .into());
     }
-    let key_type = |name: &str| key.iter().find(|k| k.name == name).map(|k| k.ty);
-    Ok(chosen
-        .into_iter()
-        .map(|c| Served { name: c.name.clone(), key: key_type(&c.name) })
-        .collect())
+    let served = |column: &Column, is_tenant| {
+        let key = key.iter().find(|k| k.name == column.name).map(|k| k.ty);
+        Served { name: column.name.clone(), key, is_tenant }
+    };
+    let tenant = spec.tenant.iter().map(|name| {
+        facts.column_or_refuse(spec, "tenant", name).map(|column| served(column, true))
+    });
+    tenant.chain(chosen.into_iter().map(|column| Ok(served(column, false)))).collect()
 }
 
 /// Returns the unique constraints other than the key's own.

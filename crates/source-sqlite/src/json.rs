@@ -6,7 +6,8 @@ use rusqlite::types::ValueRef;
 
 use super::inspect::Served;
 use hotrow_source::json::{
-    self, JsonError, label, make_room, push_hex, write_base64, write_real, write_text, write_uuid,
+    self, BEFORE_OBJECT, JsonError, label, make_room, push_hex, write_base64, write_real,
+    write_text, write_uuid,
 };
 
 pub use hotrow_source::json::BODY_BYTES_MAX;
@@ -41,7 +42,8 @@ impl Field {
             )
             | None => BlobForm::Base64,
         };
-        Self { label: label(&column.name), blob }
+        let label = if column.is_tenant { BEFORE_OBJECT.into() } else { label(&column.name) };
+        Self { label, blob }
     }
 }
 

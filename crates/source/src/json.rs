@@ -29,7 +29,14 @@ pub fn label(name: &str) -> Box<[u8]> {
     label.into()
 }
 
-/// Writes one object: each label, and after it what `write` appends for the value of that index.
+/// Label of a column that stands before the object ([`CollectionConfig::tenant`]). No column has
+/// it, because the label of an empty name has quotes.
+///
+/// [`CollectionConfig::tenant`]: crate::spec::CollectionConfig::tenant
+pub const BEFORE_OBJECT: &[u8] = b"";
+
+/// Writes one object: each label, and after it what `write` appends for the value of that index. A
+/// first label [`BEFORE_OBJECT`] puts its value before the object.
 ///
 /// # Errors
 /// The error of `write`, and [`JsonError::TooLarge`].
@@ -38,9 +45,14 @@ pub fn object<'a>(
     mut write: impl FnMut(&mut Vec<u8>, usize) -> Result<(), JsonError>,
 ) -> Result<Vec<u8>, JsonError> {
     let mut out = Vec::with_capacity(256);
+    let mut labels = labels.enumerate().peekable();
+    if labels.next_if(|(_, label)| *label == BEFORE_OBJECT).is_some() {
+        write(&mut out, 0)?;
+    }
     out.push(b'{');
-    for (i, label) in labels.enumerate() {
-        if i > 0 {
+    let mut is_first = true;
+    for (i, label) in labels {
+        if !std::mem::take(&mut is_first) {
             out.push(b',');
         }
         out.extend_from_slice(label);
@@ -198,6 +210,23 @@ mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn a_tenant_stands_before_the_object() {
+        let written = |labels: &[&[u8]]| {
+            let value = |out: &mut Vec<u8>, i: usize| {
+                out.extend_from_slice(i.to_string().as_bytes());
+                Ok(())
+            };
+            object(labels.iter().copied(), value)
+                .map(|json| String::from_utf8(json).expect("ASCII"))
+        };
+        let (a, b) = (label("a"), label(""));
+        assert_eq!(written(&[]), Ok("{}".to_owned()));
+        assert_eq!(written(&[&a, &b]), Ok("{\"a\":0,\"\":1}".to_owned()));
+        assert_eq!(written(&[BEFORE_OBJECT, &a, &b]), Ok("0{\"a\":1,\"\":2}".to_owned()));
+        assert_eq!(written(&[BEFORE_OBJECT]), Ok("0{}".to_owned()));
+    }
 
     #[test]
     fn a_task_yields_once_per_so_many_bytes() {

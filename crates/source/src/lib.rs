@@ -109,7 +109,8 @@ pub fn mark_unread(rows: &mut [Row], absent: &Row, ended: Room) {
 /// Result of a query for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
-    /// The record as JSON.
+    /// The record as JSON: an object. In a collection with a tenant column that column's value as
+    /// JSON stands before it, as in [`hotrow_types::tenant::TenantRow`].
     Found(Vec<u8>),
     /// No such row exists.
     Missing,

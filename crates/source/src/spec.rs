@@ -21,12 +21,16 @@ pub struct CollectionConfig {
     pub columns: Option<Vec<String>>,
     /// Columns not to serve.
     pub exclude: Vec<String>,
+    /// Column that names the tenant of a row. It is read whether it is served or not, and stands
+    /// before the record ([`crate::Row::Found`]).
+    pub tenant: Option<String>,
 }
 
 impl CollectionConfig {
     /// Returns the columns to serve: those of `columns`, or else `all`, without those of `exclude`,
-    /// each once. `find` finds a column by its name, and `no_column` makes the finding of a setting
-    /// and a name without a column.
+    /// each once. The tenant's column is the first, whether it is served as well or not. `find`
+    /// finds a column by its name, and `no_column` makes the finding of a setting and a name without
+    /// a column.
     pub fn chosen_columns<'a, C>(
         &self,
         all: impl Iterator<Item = &'a C>,
@@ -51,6 +55,7 @@ impl CollectionConfig {
         let mut seen: HashSet<*const C> =
             named("exclude", &self.exclude).into_iter().map(std::ptr::from_ref).collect();
         chosen.retain(|column| seen.insert(*column));
+        let tenant = named("tenant", self.tenant.as_slice());
         if chosen.is_empty() && findings.is_empty() {
             findings.push(Finding::new(
                 format!(
@@ -60,6 +65,7 @@ impl CollectionConfig {
                 "name columns that the table has",
             ));
         }
+        chosen.splice(0..0, tenant);
         (chosen, findings)
     }
 }

@@ -189,6 +189,7 @@ pub fn spec(text: &str) -> CollectionConfig {
         key_types: Vec::new(),
         columns: None,
         exclude: Vec::new(),
+        tenant: None,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Shutdown of the process: first a drain, then at once. One switch for all its threads.
+//! Shutdown of the process: it is announced, then a drain, then at once. One switch for all its
+//! threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +12,11 @@ use tokio::sync::watch;
 pub enum Stage {
     /// Serving.
     Running,
-    /// No new connections; requests in flight are finished, within `drain_timeout`. Feeds and
-    /// background threads continue.
+    /// Still serving, and about to end: the process reports that it is not ready, and each answer
+    /// is the last of its connection, so that clients leave. Idle connections stay.
+    Leaving,
+    /// No new connections; requests in flight are finished, within `drain_timeout`. Idle
+    /// connections are closed. Feeds and background threads continue.
     Drain,
     /// Everything is cut off, and every thread ends.
     Now,
@@ -49,6 +53,11 @@ impl Shutdown {
         Self::default()
     }
 
+    /// Announces the end.
+    pub fn leave(&self) {
+        self.advance(Stage::Leaving);
+    }
+
     /// Begins the drain; does nothing the second time.
     pub fn drain(&self) {
         self.advance(Stage::Drain);
@@ -69,6 +78,11 @@ impl Shutdown {
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.stage() == Stage::Now
+    }
+
+    /// Waits until the end is announced; returns at once when it has been.
+    pub async fn leaving(&self) {
+        self.reached(Stage::Leaving).await;
     }
 
     /// Waits until the drain begins; returns at once when it has.
@@ -122,11 +136,15 @@ mod tests {
         let waiter = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(async {
+                waiting.leaving().await;
                 waiting.draining().await;
                 waiting.ending().await;
             });
         });
+        shutdown.leave();
+        assert_eq!(shutdown.stage(), Stage::Leaving);
         shutdown.drain();
+        shutdown.leave();
         assert_eq!(shutdown.stage(), Stage::Drain);
         shutdown.now();
         shutdown.drain();

@@ -6,4 +6,5 @@
 
 pub mod gtid;
 pub mod key;
+pub mod tenant;
 pub mod version;

@@ -15,6 +15,7 @@ fn policy() -> TokenPolicy {
         audiences: vec!["hotrow".to_owned(), "shop".to_owned()],
         leeway_s: LEEWAY_S,
         role_claim: vec!["roles".to_owned()],
+        tenant_claim: vec!["org".to_owned(), "id".to_owned()],
     }
 }
 
@@ -82,6 +83,32 @@ fn examples_of_the_standards_are_verified() {
     changed = changed.replace("RXhhbXBsZSBv", "RXhhbXBsZSBw");
     let changed = verify(changed.as_bytes(), &public.keys, &policy, &grants(), then);
     assert_eq!(changed, Err(TokenError::Signature));
+}
+
+#[test]
+fn the_tenant_claim_names_tenants() {
+    let tenants = |org| outcome(&with("org", org), &policy()).map(|token| token.tenants);
+    for (org, has) in [
+        (json!({"id": "acme"}), true),
+        (json!({"id": ["x", 1.5, "acme"]}), true),
+        (json!({"id": "ACME"}), false),
+        (json!({"id": {"acme": "acme"}}), false),
+        (json!({"name": "acme"}), false),
+        (json!("acme"), false),
+        (json!(["acme"]), false),
+        (Value::Null, false),
+    ] {
+        let found = tenants(org.clone()).expect("a valid token");
+        assert_eq!(found.contains(b"acme"), has, "{org}");
+        assert!(!found.contains(b"x") || org["id"].is_array(), "{org}");
+    }
+    let integer = tenants(json!({"id": 7})).expect("a valid token");
+    assert!(integer.contains(b"7"));
+    let many: Vec<u32> = (0..100).collect();
+    assert_eq!(tenants(json!({"id": many})), Err(TokenError::Tenants(TooManyTenants)));
+    let none = TokenPolicy { tenant_claim: Vec::new(), ..policy() };
+    let token = outcome(&with("org", json!({"id": "acme"})), &none).expect("a valid token");
+    assert!(token.tenants.is_empty());
 }
 
 #[test]

@@ -41,6 +41,9 @@ pub enum RateError {
 }
 
 impl Rate {
+    /// One unit per second.
+    pub const ONE_PER_SECOND: Self = Self { units: 1, period: Period::Second };
+
     /// Creates a rate of `units` per `period`.
     ///
     /// # Errors

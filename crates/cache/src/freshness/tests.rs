@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::{RecordParts, Visibility};
+use crate::record::{Owner, RecordParts, Visibility};
 use crate::testkit::{config, key, log, ms};
 
 const NOW: Nanos = ms(1_000_000);
@@ -11,6 +11,7 @@ fn record(epoch: Epoch, read_at: Nanos, expires_at: Nanos) -> Record {
     Record::new(&RecordParts {
         key: &key,
         body: Some(b"1"),
+        owner: Owner::Everybody,
         read_at,
         expires_at,
         version: &version,

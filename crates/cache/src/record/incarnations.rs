@@ -7,9 +7,11 @@
 use std::sync::OnceLock;
 
 /// Number of incarnations that the table holds.
-const HELD_MAX: usize = 255;
-/// Number of every incarnation that the table does not hold.
-pub(super) const INLINE: u8 = HELD_MAX as u8;
+const HELD_MAX: usize = 254;
+/// In place of a number: the record carries its incarnation, and then its tenant.
+pub(super) const OWNED: u8 = HELD_MAX as u8;
+/// Number of every incarnation that the table does not hold: the record carries it.
+pub(super) const INLINE: u8 = OWNED + 1;
 
 static HELD: [OnceLock<u64>; HELD_MAX] = [const { OnceLock::new() }; HELD_MAX];
 
@@ -19,7 +21,7 @@ pub(super) fn number_of(incarnation: u64) -> u8 {
     at.and_then(|at| u8::try_from(at).ok()).unwrap_or(INLINE)
 }
 
-/// Returns an incarnation by its number; `None` for [`INLINE`].
+/// Returns an incarnation by its number; `None` for [`INLINE`] and [`OWNED`].
 pub(super) fn by_number(number: u8) -> Option<u64> {
     HELD.get(usize::from(number))?.get().copied()
 }
@@ -37,6 +39,6 @@ mod tests {
             assert!(number == INLINE || by_number(number) == Some(incarnation));
         }
         assert_eq!(number_of(u64::MAX), INLINE);
-        assert_eq!(by_number(INLINE), None);
+        assert_eq!((by_number(INLINE), by_number(OWNED)), (None, None));
     }
 }

@@ -15,7 +15,7 @@ use hotrow_measure::clock::Nanos;
 
 use super::Store;
 use crate::config::Config;
-use crate::record::{Epoch, Record, RecordParts, Visibility};
+use crate::record::{Epoch, Owner, Record, RecordParts, Visibility};
 use crate::scan_filter::ScanFilter;
 use crate::stats::CollectionStats;
 use crate::testkit::{FIRST, config, key_of, log};
@@ -159,6 +159,7 @@ fn record(key: &Key, body: Option<&[u8]>) -> Record {
     Record::new(&RecordParts {
         key,
         body,
+        owner: Owner::Everybody,
         read_at,
         expires_at,
         version: &version,

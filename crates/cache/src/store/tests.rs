@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hotrow_measure::clock::Nanos;
 
 use super::*;
-use crate::record::{Epoch, RecordParts, Visibility};
+use crate::record::{Epoch, Owner, RecordParts, Visibility};
 use crate::testkit::{FIRST, config, key_of, log};
 
 const SECOND: CollectionId = CollectionId(1);
@@ -29,6 +29,7 @@ impl Bench {
         let parts = RecordParts {
             key,
             body,
+            owner: Owner::Everybody,
             read_at,
             expires_at,
             version: &version,

@@ -1,5 +1,7 @@
 //! `[admin]`: access to the admin address.
 
+use hotrow_server::config::ReadyWhen;
+
 use super::problem::shown;
 use super::reader::Section;
 
@@ -14,10 +16,16 @@ const HOST_BYTES_MAX: usize = 253;
 pub(super) struct Admin {
     pub(super) token: Option<String>,
     pub(super) hosts: Vec<String>,
+    /// `None`: by the policy of the cache.
+    pub(super) ready_when: Option<ReadyWhen>,
 }
 
 pub(super) fn admin(mut section: Section<'_>) -> Admin {
-    let admin = Admin { token: token(&mut section), hosts: hosts(&mut section) };
+    let admin = Admin {
+        token: token(&mut section),
+        hosts: hosts(&mut section),
+        ready_when: ready_when(&mut section),
+    };
     section.finish();
     admin
 }
@@ -42,6 +50,17 @@ fn token(section: &mut Section<'_>) -> Option<String> {
         }
     }
     token
+}
+
+fn ready_when(section: &mut Section<'_>) -> Option<ReadyWhen> {
+    const RANGE: &str = "\"fresh\" or \"serving\"";
+    let text = section.text("ready_when", "by cache.when_stale", RANGE)?;
+    let known = [ReadyWhen::Fresh, ReadyWhen::Serving];
+    let named = known.into_iter().find(|rule| rule.label() == text.value);
+    if named.is_none() {
+        section.refuse("ready_when", format!("must be {RANGE}, not {}", text.shown));
+    }
+    named
 }
 
 /// Reads host names without a port, because a proxy may forward any port to this one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
-use hotrow_server::config::Collection;
+use hotrow_server::config::{Collection, Tenancy};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
 use hotrow_types::key::KEY_PARTS_MAX;
 
@@ -43,11 +43,21 @@ pub(super) struct SourceTraits<'a> {
     pub(super) default_key: &'static str,
 }
 
+/// Properties of other sections that the rules for access to collections depend on.
+pub(super) struct AccessTraits {
+    /// Requests need a credential.
+    pub(super) is_configured: bool,
+    /// No credential names a tenant.
+    pub(super) lacks_tenants: bool,
+    /// Setting by which an answer may be older than the contract says, if there is one.
+    pub(super) stale_by: Option<&'static str>,
+}
+
 pub(super) fn collections(
     mut section: Section<'_>,
     defaults: &Ttl,
     source_traits: &SourceTraits<'_>,
-    requires_private: bool,
+    access: &AccessTraits,
 ) -> Collections {
     let mut all = Collections::default();
     let tables = section.sections();
@@ -66,7 +76,7 @@ pub(super) fn collections(
         section.refuse_whole(&rule);
     }
     for (name, table) in tables.into_iter().take(COLLECTIONS_MAX) {
-        collection(name, table, defaults, source_traits, requires_private, &mut all);
+        collection(name, table, defaults, source_traits, access, &mut all);
     }
     all
 }
@@ -76,7 +86,7 @@ fn collection(
     mut section: Section<'_>,
     defaults: &Ttl,
     source_traits: &SourceTraits<'_>,
-    requires_private: bool,
+    access: &AccessTraits,
     all: &mut Collections,
 ) {
     if !name_is_valid(&name) {
@@ -102,6 +112,7 @@ fn collection(
              the two",
         );
     }
+    let (tenant, tenancy) = tenant(&mut section, access).unzip();
     all.cache.push(CollectionPolicy {
         ttl: section.duration_or("ttl", defaults.ttl, "cache.ttl", TTL),
         negative_ttl: section.duration_or(
@@ -110,8 +121,9 @@ fn collection(
             "cache.negative_ttl",
             TTL,
         ),
+        has_tenants: tenant.is_some(),
     });
-    let cache_control = cache_control(&mut section, requires_private);
+    let cache_control = cache_control(&mut section, access.is_configured);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
     let priority = section.choice(
@@ -134,6 +146,7 @@ fn collection(
         allow_min_position,
         priority,
         allow_high_priority,
+        tenancy,
     });
     all.source.push(CollectionConfig {
         name,
@@ -142,7 +155,39 @@ fn collection(
         key_types,
         columns,
         exclude: exclude.unwrap_or_default(),
+        tenant,
     });
+}
+
+/// Reads the tenant's column, if the records belong to tenants, with its settings.
+fn tenant(section: &mut Section<'_>, access: &AccessTraits) -> Option<(String, Tenancy)> {
+    let column = section.text("tenant", "none", "a column");
+    let hides_existence = section.flag("hide_existence", false);
+    let allow_stale = section.flag("allow_stale", false);
+    let Some(column) = column else {
+        for name in ["hide_existence", "allow_stale"].into_iter().filter(|name| section.has(name)) {
+            section.refuse(name, "has no meaning without tenant, the column of the tenant");
+        }
+        return None;
+    };
+    check_identifiers(section, "tenant", std::slice::from_ref(&column.value));
+    if !access.is_configured {
+        section.refuse("tenant", "needs [access]: only a credential names the tenant of a client");
+    } else if access.lacks_tenants {
+        let what = "needs access.jwt.tenant_claim, or an API key with tenant: no credential names a \
+                    tenant, and nobody would see a record";
+        section.refuse("tenant", what);
+    }
+    if let Some(setting) = access.stale_by.filter(|_| !allow_stale) {
+        section.refuse(
+            "tenant",
+            format!(
+                "cannot be combined with {setting}: a row that moved to another tenant could still \
+                 be served to its old one; set allow_stale = true here to accept that"
+            ),
+        );
+    }
+    Some((column.value, Tenancy { hides_existence }))
 }
 
 /// Checks the optional name of the collection's source.

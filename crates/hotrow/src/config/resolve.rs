@@ -4,13 +4,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, WhenStale};
-use hotrow_server::config::Limits;
+use hotrow_server::config::access::Access;
 use hotrow_server::config::rate::RateLimits;
 use hotrow_server::config::transport::{ClientCertificates, Transport};
+use hotrow_server::config::{Limits, ReadyWhen};
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
 
-use super::collections::Ttl;
+use super::collections::{AccessTraits, Ttl};
 use super::listen::{Listen, listen};
 use super::rate::rate;
 use super::reader::{Context, Section};
@@ -50,7 +51,12 @@ pub(super) fn resolve<'a>(
         root.section("collections"),
         &cache_section.ttl,
         &source.source_traits(&source_name),
-        requires_private,
+        &AccessTraits {
+            is_configured: requires_private,
+            // Without a value a problem was recorded.
+            lacks_tenants: access.as_ref().is_some_and(|access| !names_tenants(access)),
+            stale_by: stale_by(&cache_section.config),
+        },
     );
     let warm_start = super::warm::warm(root.section("warm"));
     let log = log(root.section("log"));
@@ -87,6 +93,7 @@ pub(super) fn resolve<'a>(
         admin,
         admin_token: admin_access.token,
         admin_hosts: admin_access.hosts,
+        ready_when: admin_access.ready_when.unwrap_or_else(|| ready_when(&cache_section.config)),
         source_name,
         workers,
         limits,
@@ -114,6 +121,26 @@ pub(super) fn resolve<'a>(
 fn takes_client_certificates(transport: &Transport) -> bool {
     let clients = transport.tls.as_ref().map(|tls| &tls.clients);
     clients.is_some_and(|clients| *clients != ClientCertificates::Ignored)
+}
+
+/// Returns whether a credential can name a tenant. A file of grants can, at any time.
+fn names_tenants(access: &Access) -> bool {
+    access.grants_file.is_some()
+        || access.granted.keys.iter().any(|key| !key.tenants.is_empty())
+        || access.tokens.as_ref().is_some_and(|tokens| !tokens.policy.tenant_claim.is_empty())
+}
+
+/// Returns the setting by which an entry may be served that the feed would have removed.
+fn stale_by(cache: &hotrow_cache::config::Config) -> Option<&'static str> {
+    if cache.invalidation_mode == InvalidationMode::TtlOnly {
+        Some("source.feed = \"none\"")
+    } else if cache.when_stale == WhenStale::Stale {
+        Some("cache.when_stale = \"stale\"")
+    } else if !cache.stale_if_error.is_zero() {
+        Some("cache.stale_if_error")
+    } else {
+        None
+    }
 }
 
 /// Settings of `[limits]` that belong to other subsystems than the server.
@@ -160,6 +187,7 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
         idle_reclaim: section.duration("idle_reclaim", s(1), TIMEOUT),
         write_timeout: section.duration("write_timeout", s(30), TIMEOUT),
         request_timeout: section.duration("request_timeout", s(5), TIMEOUT),
+        drain_delay: section.duration("drain_delay", s(1), ms(0)..=Duration::from_mins(10)),
         drain_timeout: section.duration("drain_timeout", s(30), TIMEOUT),
         max_batch: section.count("max_batch", 1_000, 1..=QUERY_KEYS_MAX),
         position_wait: section.duration("position_wait", ms(500), ms(0)..=Duration::from_mins(1)),
@@ -194,6 +222,15 @@ fn limits(mut section: Section<'_>, collections: &[&str]) -> Limited {
     let shed = limits::shed(section.section("shed"));
     section.finish();
     Limited { limits, rate, shared: Shared { waiting_keys, queue, concurrency }, breaker, shed }
+}
+
+/// Returns the rule of `/readyz` that fits the policy: an instance that may serve stale answers
+/// is useful while the feed is behind.
+fn ready_when(cache: &hotrow_cache::config::Config) -> ReadyWhen {
+    match cache.when_stale {
+        WhenStale::Stale => ReadyWhen::Serving,
+        WhenStale::Bypass | WhenStale::Refuse => ReadyWhen::Fresh,
+    }
 }
 
 struct Cache {

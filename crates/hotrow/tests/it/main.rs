@@ -25,7 +25,8 @@ mod contract;
 /// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`drain`], [`warm_start`], [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`permissions`], [`readiness`], [`drain`], [`warm_start`], [`dead_log`], [`health`], `threads`,
+/// [`demo`]).
 mod e2e {
     mod admin;
     mod admin_access;
@@ -51,6 +52,7 @@ mod e2e {
     mod page;
     mod permissions;
     mod position;
+    mod readiness;
     mod record;
     mod start;
     #[cfg(feature = "failpoints")]
@@ -131,6 +133,7 @@ mod overload {
     mod memory;
     mod penetration;
     mod rate;
+    mod routing;
     #[cfg(feature = "failpoints")]
     mod saturation;
     mod scan;

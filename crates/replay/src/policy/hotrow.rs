@@ -63,7 +63,10 @@ impl Hotrow {
             seed: 1,
         };
         let day = Duration::from_secs(86_400);
-        let cache = Cache::new(config, vec![CollectionPolicy { ttl: day, negative_ttl: day }]);
+        let cache = Cache::new(
+            config,
+            vec![CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false }],
+        );
         cache.advance(NOW, None);
         Self { cache, schema: KeySchema::new(COLLECTION, vec![KeyType::Integer]) }
     }

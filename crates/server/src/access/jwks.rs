@@ -180,6 +180,7 @@ mod tests {
             audiences: Vec::new(),
             leeway_s: 0,
             role_claim: Vec::new(),
+            tenant_claim: Vec::new(),
         };
         let keys = TokenKeys::File { path: path.to_owned(), refresh };
         TokenAccess::new(&Tokens { policy, keys }, Nanos::now())

@@ -9,13 +9,6 @@ use super::View;
 use crate::metrics::{Exposition, Labels};
 
 impl View {
-    /// Returns the breaker's state for `/readyz` and `/status`. Half open counts as ready: its
-    /// probes are requests of clients, and a balancer would send none to a service that reports
-    /// unready.
-    pub(super) fn breaker_state(&self, now: Nanos) -> State {
-        self.shared.fetcher.breaker.state(now)
-    }
-
     pub(super) fn expose_overload(&self, now: Nanos, out: &mut Exposition) {
         self.expose_breaker(now, out);
         let labels = Source::ALL.map(|source| [("source", source.label())]);

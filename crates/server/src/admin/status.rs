@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::View;
 use crate::lookups::LABELS;
 
-pub(super) fn millis(duration: Duration) -> f64 {
+/// Converts to milliseconds, to the microsecond.
+pub(crate) fn millis(duration: Duration) -> f64 {
     // Microseconds suffice.
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -10,7 +10,7 @@ use hotrow_admission::breaker::{Breaker, Cause, Config, Outcome, State, Ticket, 
 use hotrow_cache::Cache;
 use hotrow_measure::clock::Nanos;
 use hotrow_source::{ReadFailure, SourceError};
-use hotrow_types::key::CollectionId;
+use hotrow_types::key::{CollectionId, Key};
 use parking_lot::Mutex;
 
 use crate::collections::Collections;
@@ -31,6 +31,8 @@ pub(crate) struct SourceBreaker {
     transitions: [AtomicU64; State::ALL.len()],
     random: RandomState,
     calls: AtomicU64,
+    /// First key of the query that failed last, to be read again by a probe.
+    failed_key: Mutex<Option<Key>>,
 }
 
 /// The right to send one query. Dropped without a result (a cancelled task), it says nothing about
@@ -74,6 +76,7 @@ impl SourceBreaker {
             transitions: Default::default(),
             random: RandomState::new(),
             calls: AtomicU64::new(0),
+            failed_key: Mutex::default(),
         }
     }
 
@@ -135,6 +138,23 @@ impl SourceBreaker {
     /// Returns the state; closed when the breaker is disabled.
     pub(crate) fn state(&self, now: Nanos) -> State {
         self.breaker.as_ref().map_or(State::Closed, |breaker| breaker.lock().state(now))
+    }
+
+    /// Remembers `key` if the query that read it failed.
+    pub(crate) fn note_failed_key<T>(&self, key: Option<Key>, result: &Result<T, SourceError>) {
+        if let Some(key) = key.filter(|_| outcome(result) == Outcome::Failure) {
+            *self.failed_key.lock() = Some(key);
+        }
+    }
+
+    /// Returns a key of the query that failed last.
+    pub(crate) fn failed_key(&self) -> Option<Key> {
+        self.failed_key.lock().clone()
+    }
+
+    /// Returns whether it can ever refuse a read.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.breaker.is_some()
     }
 
     /// Returns the number of keys refused by it.

@@ -50,6 +50,7 @@ mod tests {
             allow_min_position: false,
             priority,
             allow_high_priority,
+            tenancy: None,
         }
     }
 

@@ -141,6 +141,7 @@ mod tests {
     use crate::fuzzing::new_shared;
     use crate::lookups::WorkerLookups;
     use crate::metrics::WorkerMetrics;
+    use crate::sight::Sight;
 
     const NOW: Nanos = Nanos(1_000_000_000);
 
@@ -180,6 +181,7 @@ mod tests {
             times: RequestTimes::of_arrival(NOW),
             caller: Caller::default(),
             rights: Rights::ALL,
+            sight: Sight::All,
         };
         let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));

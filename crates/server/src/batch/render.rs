@@ -19,7 +19,7 @@ const FRAME_BYTES: usize = 32;
 /// Largest answer whose records are copied.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
-/// Renders the answer. Names and punctuation are written once.
+/// Renders the answer. A record that is none counts as missing. Names and punctuation are written once.
 ///
 /// # Errors
 /// If the system has no memory for the text.
@@ -39,11 +39,11 @@ pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, 
     let mut is_first = true;
     text.extend_from_slice(b"{\"items\":{");
     for (name, place) in ids.named() {
-        let Some(record) = &records[place] else { continue };
-        if record.presence() == Presence::Missing {
+        let found = |record: &&Record| record.presence() == Presence::Found;
+        let Some(record) = records[place].as_ref().filter(found) else {
             missing.push(name);
             continue;
-        }
+        };
         if !std::mem::take(&mut is_first) {
             text.push(b',');
         }

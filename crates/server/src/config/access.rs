@@ -57,6 +57,19 @@ impl fmt::Debug for GrantsFile {
     }
 }
 
+impl Access {
+    /// Returns access for nobody.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self {
+            granted: Granted::default(),
+            grants_file: None,
+            tokens: None,
+            failures: Rate::ONE_PER_SECOND,
+        }
+    }
+}
+
 /// Tokens that are accepted.
 #[derive(Clone, Debug)]
 pub struct Tokens {

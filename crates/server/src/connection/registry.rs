@@ -29,11 +29,22 @@ pub(crate) const LEAVING_MAX: usize = 16;
 pub(crate) struct Registry {
     worker: Rc<WorkerContext>,
     connections: RefCell<Vec<Rc<Entry>>>,
-    draining: Cell<bool>,
+    departure: Cell<Departure>,
     /// Start of the next search for an idle connection.
     next_candidate: Cell<usize>,
     /// Number of connections that are leaving.
     leaving: Cell<usize>,
+}
+
+/// Departure of all connections of a worker. Only moves forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Departure {
+    /// They stay.
+    None,
+    /// Each ends with its next answer.
+    AfterAnswer,
+    /// They end, idle ones at once.
+    Drain,
 }
 
 struct Entry {
@@ -60,7 +71,7 @@ impl Registry {
         Rc::new(Self {
             worker,
             connections: RefCell::default(),
-            draining: Cell::new(false),
+            departure: Cell::new(Departure::None),
             next_candidate: Cell::new(0),
             leaving: Cell::new(0),
         })
@@ -82,7 +93,7 @@ impl Registry {
         let entry = Rc::new(Entry {
             activity: Rc::new(Activity::new(self.worker.now.get())),
             index: Cell::new(connections.len()),
-            look: Cell::new(self.draining.get()),
+            look: Cell::new(self.is_draining()),
             leaving: Cell::new(false),
         });
         connections.push(Rc::clone(&entry));
@@ -118,7 +129,7 @@ impl Registry {
     /// Notes the time and wakes every connection with an expired time-out.
     pub(crate) fn sweep(&self, now: Nanos) {
         let last = self.worker.now.replace(now);
-        let draining = self.draining.get();
+        let draining = self.is_draining();
         for entry in &*self.connections.borrow() {
             entry.activity.forward(last, Nanos(now.0.saturating_sub(SWEEP_INTERVAL_NS)));
             if draining
@@ -132,10 +143,23 @@ impl Registry {
         }
     }
 
+    /// Makes the next answer of every connection its last. Connections of HTTP/2 are woken, so
+    /// that they announce it at once.
+    pub(crate) fn leave(&self) {
+        if self.departure.get() == Departure::None {
+            self.departure.set(Departure::AfterAnswer);
+            self.connections.borrow().iter().for_each(|entry| entry.activity.wake());
+        }
+    }
+
     /// Ends every connection: idle ones at once, others after their answer.
     pub(crate) fn drain(&self, now: Nanos) {
-        self.draining.set(true);
+        self.departure.set(Departure::Drain);
         self.sweep(now);
+    }
+
+    fn is_draining(&self) -> bool {
+        self.departure.get() == Departure::Drain
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -153,12 +177,12 @@ impl Registered {
     }
 
     fn draining(&self) -> bool {
-        self.registry.draining.get()
+        self.registry.is_draining()
     }
 
     /// Returns whether the request in progress is the connection's last.
     pub(crate) fn ending(&self) -> bool {
-        self.draining() || self.entry.leaving.get()
+        self.registry.departure.get() != Departure::None || self.entry.leaving.get()
     }
 
     /// Returns whether the connection must check its time-outs; always while it is ending.

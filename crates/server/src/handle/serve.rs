@@ -57,6 +57,7 @@ impl Serve for Handler {
     ) -> Written<Body> {
         let written = match answer {
             Answer::Record(answer) => self.heads.write(answer, out),
+            Answer::Absent(answer) => self.heads.write_absent(answer, out),
             Answer::Http(response) => write_response(*response, out),
         };
         if let Some(cors) = &self.shared.cors {

@@ -144,7 +144,10 @@ impl World {
         };
         let life = Duration::from_secs(3600);
         let mut world = Self {
-            cache: Cache::new(config, vec![CollectionPolicy { ttl: life, negative_ttl: life }]),
+            cache: Cache::new(
+                config,
+                vec![CollectionPolicy { ttl: life, negative_ttl: life, has_tenants: false }],
+            ),
             schema: KeySchema::new(FIRST, vec![KeyType::Integer]),
             baseline_hit_ratio: BaselineHitRatio::default(),
             others: (0..8).map(|_| ScanDetector::default()).collect(),

@@ -6,6 +6,7 @@ pub(crate) mod authority;
 pub(crate) mod frames;
 pub(crate) mod http2;
 pub(crate) mod service;
+pub(crate) mod tenants;
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -51,6 +52,7 @@ pub(crate) fn limits() -> Limits {
         idle_reclaim: DEADLINE,
         write_timeout: DEADLINE,
         request_timeout: DEADLINE,
+        drain_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
         max_batch: 10,
         position_wait: DEADLINE,
@@ -110,6 +112,7 @@ impl Server {
             admin: address,
             admin_token: None,
             admin_hosts: Vec::new(),
+            ready_when: hotrow_server::config::ReadyWhen::Fresh,
             source_name: "default".to_owned(),
             workers,
             limits,

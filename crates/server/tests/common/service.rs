@@ -15,7 +15,7 @@ use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
 use hotrow_measure::clock::Nanos;
 use hotrow_server::config::access::{Access, Granted};
-use hotrow_server::config::{Collection, Concurrency, Config};
+use hotrow_server::config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
 use hotrow_server::shared::Shared;
@@ -24,6 +24,7 @@ use hotrow_server::worker::WorkerError;
 use hotrow_source::{BoxFuture, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_types::key::{CollectionId, Key, KeySchema, KeyType};
+use hotrow_types::tenant::Tenants;
 use hotrow_types::version::Version;
 
 use super::limits;
@@ -38,12 +39,21 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(config: &Config) -> Self {
-        let service = Service::bind(config).unwrap();
-        let (address, admin) = (service.data(), service.admin());
         let schema = |id| KeySchema::new(CollectionId(id), vec![KeyType::Integer]);
         let source = OneRow(vec![schema(0), schema(1)]);
+        Self::start_over(config, cache(), Arc::new(source))
+    }
+
+    /// Starts a service over a source and a cache of the test's own.
+    pub(crate) fn start_over(
+        config: &Config,
+        cache: Arc<Cache<hotrow_source::ReadFailure>>,
+        source: Arc<dyn Source>,
+    ) -> Self {
+        let service = Service::bind(config).unwrap();
+        let (address, admin) = (service.data(), service.admin());
         let calendar = Calendar::new(Nanos::now(), 0);
-        let shared = Shared::new(config, cache(), Arc::new(source), calendar).unwrap();
+        let shared = Shared::new(config, cache, source, calendar).unwrap();
         let shutdown = Shutdown::new();
         let (ending, config) = (shutdown.clone(), config.clone());
         let (started, is_started) = channel();
@@ -71,6 +81,7 @@ pub(crate) fn policy() -> TokenPolicy {
         audiences: vec!["hotrow".to_owned()],
         leeway_s: 30,
         role_claim: vec!["roles".to_owned()],
+        tenant_claim: vec!["tenant".to_owned()],
     }
 }
 
@@ -84,7 +95,8 @@ pub(crate) fn access() -> (Access, String) {
         rate_classes: Default::default(),
     };
     let key = NewKey::new([1; 8], &[2; 32]);
-    let stored = StoredKey { id: key.id, hash: key.hash, roles: Roles::single(0) };
+    let (roles, tenants) = (Roles::single(0), Tenants::NONE);
+    let stored = StoredKey { id: key.id, hash: key.hash, roles, tenants };
     let granted = Granted { roles: vec![reader], keys: vec![stored], ..Granted::default() };
     let access =
         Access { granted, grants_file: None, tokens: None, failures: "1000/s".parse().unwrap() };
@@ -134,6 +146,7 @@ pub(crate) fn config() -> Config {
         admin: "127.0.0.1:0".parse().unwrap(),
         admin_token: None,
         admin_hosts: Vec::new(),
+        ready_when: ReadyWhen::Fresh,
         source_name: "default".to_owned(),
         workers: 1,
         limits: limits(),
@@ -153,6 +166,7 @@ pub(crate) fn config() -> Config {
                 allow_min_position: true,
                 priority: hotrow_admission::shed::Priority::Normal,
                 allow_high_priority: false,
+                tenancy: None,
             })
             .into(),
         rate: hotrow_server::config::rate::RateLimits::default(),
@@ -165,7 +179,13 @@ pub(crate) fn config() -> Config {
 
 fn cache() -> Arc<Cache<hotrow_source::ReadFailure>> {
     let day = Duration::from_hours(24);
-    let config = CacheConfig {
+    let policy = CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false };
+    Cache::new(cache_config(), vec![policy; 2])
+}
+
+/// Returns the settings of a small cache without a feed.
+pub(crate) fn cache_config() -> CacheConfig {
+    CacheConfig {
         enabled: true,
         capacity_bytes: 1 << 20,
         negative_share: 0.1,
@@ -190,6 +210,5 @@ fn cache() -> Arc<Cache<hotrow_source::ReadFailure>> {
             query_target: Duration::ZERO,
         },
         seed: 1,
-    };
-    Cache::new(config, vec![CollectionPolicy { ttl: day, negative_ttl: day }; 2])
+    }
 }

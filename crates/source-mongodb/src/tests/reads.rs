@@ -160,3 +160,34 @@ fn a_collection_that_is_not_served_is_an_error_and_no_panic() {
     let read = engine.source.read(hotrow_types::key::CollectionId(9), vec![key]);
     assert!(matches!(engine.reader.block_on(read), Err(SourceError::Broken { .. })));
 }
+
+#[test]
+fn the_tenant_stands_before_the_record_in_every_form() {
+    let oid = ObjectId::from_bytes(*b"0123456789ab");
+    let mongo = MongoDatabase::any();
+    mongo.insert(
+        "things",
+        [
+            doc! { "_id": 1, "name": "one", "org": "a\"b" },
+            doc! { "_id": 2, "name": "two" },
+            doc! { "_id": 3, "name": "three", "org": 7_i64 },
+            doc! { "_id": 4, "name": "four", "org": oid },
+            doc! { "_id": 5, "name": "five", "org": { "id": 7 } },
+        ],
+    );
+    let mut settings = config(mongo.url(), &["things", "things", "things"]);
+    let collections = &mut settings.server.collections;
+    for (i, collection) in collections.iter_mut().enumerate() {
+        collection.name = format!("c{i}");
+        collection.tenant = Some("org".into());
+    }
+    collections[1].columns = Some(vec!["name".into()]);
+    collections[2].exclude = vec!["org".into(), "_id".into()];
+    let engine = Engine::launch(settings, Hooks::default(), |_| {});
+    assert_eq!(engine.text(0, "1"), r#""a\"b"{"_id":1,"name":"one","org":"a\"b"}"#);
+    assert_eq!(engine.text(0, "2"), r#"null{"_id":2,"name":"two"}"#);
+    assert_eq!(engine.text(1, "3"), r#"7{"name":"three"}"#);
+    assert_eq!(engine.text(2, "4"), r#""303132333435363738396162"{"name":"four"}"#);
+    assert_eq!(engine.text(2, "5"), r#"{"id":7}{"name":"five"}"#);
+    assert_eq!(engine.text(0, "9"), "-");
+}

@@ -348,3 +348,33 @@ fn a_query_keeps_the_rows_that_have_room() {
     );
     assert_eq!(short(reader.answers_within(&ids, 10_000, 10_000))[2..], ["{\"id\":3,", "missing"]);
 }
+
+#[test]
+fn the_tenant_stands_before_the_record_in_every_form() {
+    let server = Server::start(&[]);
+    server.batch(
+        "CREATE TABLE t (id int PRIMARY KEY, name text, org varchar(9));
+         INSERT INTO t VALUES (1, 'one', 'a\"b'), (2, 'two', NULL), (3, 'three', '');
+         CREATE TABLE u (org varchar(9), id bigint, PRIMARY KEY (org, id));
+         INSERT INTO u VALUES ('Acme', 7)",
+    );
+    let mut config = config(&server.url(), &["t(id)", "t(id)", "u(org, id)", "t(id)"]);
+    let collections = &mut config.server.collections;
+    for (i, tenant) in ["org", "org", "org", "id"].into_iter().enumerate() {
+        collections[i].name = format!("c{i}");
+        collections[i].tenant = Some(tenant.into());
+    }
+    collections[1].columns = Some(vec!["name".into()]);
+    collections[3].exclude = vec!["id".into(), "org".into()];
+    let reader = Reader::open(config);
+    let first = r#""a\"b"{"id":1,"name":"one","org":"a\"b"}"#;
+    assert_eq!(
+        reader.answers(0, &["2", "9", "1"]),
+        [r#"null{"id":2,"name":"two","org":null}"#, "missing", first]
+    );
+    assert_eq!(reader.answers(1, &["3"]), [r#"""{"name":"three"}"#]);
+    // The key has a collation that ignores case, the tenant has none.
+    let rows = reader.answers(2, &["Acme,7", "acme,7"]);
+    assert!(rows.iter().all(|row| row.ends_with(r#""Acme"{"org":"Acme","id":7}"#)), "{rows:?}");
+    assert_eq!(reader.answers(3, &["1"]), [r#"1{"name":"one"}"#]);
+}

@@ -333,3 +333,35 @@ fn a_query_without_room_ends_and_its_connection_is_reused() {
         assert!(matches!(reader.read(0, &["7"]).unwrap().rows[..], [Row::Found(_)]));
     }
 }
+
+#[test]
+fn the_tenant_stands_before_the_record_in_every_form() {
+    let server = Server::start(&[]);
+    server.batch(
+        "CREATE TABLE t (id int PRIMARY KEY, name text, org text);
+         INSERT INTO t VALUES (1, 'one', 'a\"b'), (2, 'two', NULL), (3, 'three', '');
+         CREATE TABLE u (org uuid, id int, PRIMARY KEY (org, id));
+         INSERT INTO u VALUES ('A0000000-0000-0000-0000-000000000001', 7);
+         CREATE TABLE n (id int PRIMARY KEY, org bigint, padded char(4));
+         INSERT INTO n VALUES (1, -7, 'a')",
+    );
+    let mut config = config(&server.url(), &["t(id)", "t(id)", "u(org, id)", "n(id)", "n(id)"]);
+    let collections = &mut config.server.collections;
+    for (i, tenant) in ["org", "org", "org", "org", "padded"].into_iter().enumerate() {
+        collections[i].name = format!("c{i}");
+        collections[i].tenant = Some(tenant.into());
+    }
+    collections[1].columns = Some(vec!["name".into()]);
+    collections[4].exclude = vec!["padded".into(), "org".into()];
+    let reader = Reader::open(config);
+    assert_eq!(reader.text(0, "1"), r#""a\"b"{"id":1,"name":"one","org":"a\"b"}"#);
+    assert_eq!(reader.text(0, "2"), r#"null{"id":2,"name":"two","org":null}"#);
+    assert_eq!(reader.text(1, "3"), r#"""{"name":"three"}"#);
+    let id = "a0000000-0000-0000-0000-000000000001";
+    let row = format!("\"{id}\"{{\"org\":\"{id}\",\"id\":7}}");
+    assert_eq!(reader.text(2, &format!("{id},7")), row);
+    assert_eq!(reader.text(3, "1"), r#"-7{"id":1,"org":-7,"padded":"a   "}"#);
+    assert_eq!(reader.text(4, "1"), r#""a   "{"id":1}"#);
+    let both = reader.read(0, &["2", "9", "1"]).unwrap().rows;
+    assert!(matches!(&both[..], [Row::Found(_), Row::Missing, Row::Found(_)]), "{both:?}");
+}

@@ -166,6 +166,7 @@ fn settings_that_do_not_fit_the_table_are_refused() {
         with(&|c| c.columns = Some(vec!["z".into()])).contains("no column `z` (setting `columns`)")
     );
     assert!(with(&|c| c.exclude = vec!["id".into(), "a".into()]).contains("leave no column"));
+    assert!(with(&|c| c.tenant = Some("z".into())).contains("no column `z` (setting `tenant`)"));
     assert!(with(&|c| c.key = Vec::new()).contains("`key` names 0 columns"));
     // Names are case-sensitive, as in the database.
     assert!(with(&|c| c.table = "T".into()).contains("there is no table `T`"));

@@ -81,6 +81,12 @@ fn tables_and_columns_of_the_configuration_must_exist() {
     check(
         T,
         "products(id)",
+        |c| c.collections[0].tenant = Some("org".into()),
+        &["no column `org`", "`tenant`"],
+    );
+    check(
+        T,
+        "products(id)",
         |c| c.collections[0].exclude = vec!["ID".into(), "name".into()],
         &["no column", "to serve"],
     );

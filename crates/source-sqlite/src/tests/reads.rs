@@ -393,3 +393,39 @@ fn a_query_ends_at_its_memory_limit() {
     assert_eq!(budget.used_bytes(), 0);
     assert_eq!(read(&keys[3..], 10_000).0, ["found"], "the connection stays usable");
 }
+
+#[test]
+fn the_tenant_stands_before_the_record_in_every_form() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, name, org COLLATE NOCASE);
+         INSERT INTO t VALUES (1, 'one', 'a\"b'), (2, 'two', NULL), (3, 'three', 7), \
+         (4, 'four', 7.0), (5, 'five', x'00'), (6, 'six', '');",
+    );
+    let mut specs = [spec("t(id)"), spec("t(id)"), spec("t(id)")];
+    for (i, spec) in specs.iter_mut().enumerate() {
+        spec.name = format!("c{i}");
+        spec.tenant = Some("ORG".into());
+    }
+    specs[1].columns = Some(vec!["name".into()]);
+    specs[2].exclude = vec!["org".into(), "name".into()];
+    let engine = Engine::start(db.config(specs.into()), Tuning::default());
+    let rows = |collection, ids: &[&str]| -> Vec<String> {
+        let set = engine.read(collection, ids).unwrap();
+        let text = |row: Row| match row {
+            Row::Found(json) => String::from_utf8(json).unwrap(),
+            other => format!("{other:?}"),
+        };
+        set.rows.into_iter().map(text).collect()
+    };
+    assert_eq!(
+        rows(0, &["1", "2", "9", "3"]),
+        [
+            r#""a\"b"{"id":1,"name":"one","org":"a\"b"}"#,
+            r#"null{"id":2,"name":"two","org":null}"#,
+            "Missing",
+            r#"7{"id":3,"name":"three","org":7}"#,
+        ]
+    );
+    assert_eq!(rows(1, &["4", "5"]), [r#"7.0{"name":"four"}"#, r#""AA=="{"name":"five"}"#]);
+    assert_eq!(rows(2, &["6"]), [r#"""{"id":6}"#]);
+}

@@ -5,7 +5,7 @@ use hotrow_types::key::Key;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, RecordParts, Visibility};
+use crate::record::{ENTRY_OVERHEAD_BYTES, Epoch, Owner, RecordParts, Visibility};
 use crate::testkit::{FIRST, key_of, log};
 
 fn record(key: &Key, body_bytes: Option<usize>) -> Record {
@@ -13,6 +13,7 @@ fn record(key: &Key, body_bytes: Option<usize>) -> Record {
     Record::new(&RecordParts {
         key,
         body: body.as_deref(),
+        owner: Owner::Everybody,
         read_at: Nanos(1),
         expires_at: Nanos::MAX,
         version: &log(1),

@@ -6,6 +6,7 @@ use hotrow_access::certificate::{
 use hotrow_access::grant::{ROLES_MAX, RateClasses, Role, Roles, Scope};
 use hotrow_access::key::{KEYS_MAX, KeyHash, KeyId, KeyTable, StoredKey};
 use hotrow_types::key::CollectionId;
+use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
 
 use super::list;
 use crate::config::collections::name_is_valid;
@@ -120,9 +121,10 @@ fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
             KeyHash::parse(text)
         });
         let of_key = roles_of(&mut table, roles);
+        let tenants = tenants(&mut table);
         table.finish();
         if let (Some(id), Some(hash)) = (id, hash) {
-            keys.push(StoredKey { id, hash, roles: of_key });
+            keys.push(StoredKey { id, hash, roles: of_key, tenants });
         }
     }
     if let Err(error) = KeyTable::new(keys.clone()) {
@@ -166,6 +168,22 @@ fn roles_of(table: &mut Section<'_>, known: &[String]) -> Roles {
         .unwrap_or_default()
         .iter()
         .fold(Roles::default(), |all, role| all.union(role_of(table, "roles", role, known)))
+}
+
+/// Reads the tenants of a key.
+fn tenants(table: &mut Section<'_>) -> Tenants {
+    let named = table.texts("tenant", "none", "a text or a list of up to 64, of 1 to 255 bytes");
+    let named = named.unwrap_or_default();
+    let tenants: Vec<Tenant> = named.iter().filter_map(|name| Tenant::new(name)).collect();
+    let is_valid = tenants.len() == named.len();
+    match Tenants::new(tenants) {
+        Ok(tenants) if is_valid => tenants,
+        Ok(_) | Err(_) => {
+            let rule = format!("1 to {TENANT_BYTES_MAX} bytes each, without U+FFFD");
+            table.refuse("tenant", format!("must be at most {TENANTS_MAX} texts of {rule}"));
+            Tenants::NONE
+        }
+    }
 }
 
 /// Reads a text that must be there. Refusals do not repeat it, because it may be a secret.

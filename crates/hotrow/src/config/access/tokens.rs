@@ -33,6 +33,7 @@ pub(super) fn tokens(mut section: Section<'_>) -> Option<Tokens> {
     let ca = section.text("jwks_ca", "none", "path of root certificates in PEM form");
     let secret = section.text("hs256_secret", "none", "32 to 1024 bytes, random");
     let role_claim = section.texts("role_claim", "\"roles\"", "a claim, or a path of claims");
+    let tenant_claim = section.texts("tenant_claim", "none", "a claim, or a path of claims");
     let leeway = section.duration("leeway", s(30), ms(0)..=Duration::from_mins(5));
     let from_url = url.is_some();
     let interval = section.duration_or(
@@ -47,8 +48,14 @@ pub(super) fn tokens(mut section: Section<'_>) -> Option<Tokens> {
         return None;
     }
     let role_claim = role_claim.unwrap_or_else(|| vec!["roles".to_owned()]);
-    if !(1..=LIST_MAX).contains(&role_claim.len()) || role_claim.iter().any(String::is_empty) {
-        section.refuse("role_claim", format!("must name 1 to {LIST_MAX} claims, none empty"));
+    for (name, path) in [("role_claim", Some(&role_claim)), ("tenant_claim", tenant_claim.as_ref())]
+    {
+        let is_path = |path: &Vec<String>| {
+            (1..=LIST_MAX).contains(&path.len()) && !path.iter().any(String::is_empty)
+        };
+        if !path.is_none_or(is_path) {
+            section.refuse(name, format!("must name 1 to {LIST_MAX} claims, none empty"));
+        }
     }
     let issuers = issuer.unwrap_or_default();
     if issuers.len() > 1 {
@@ -113,6 +120,7 @@ pub(super) fn tokens(mut section: Section<'_>) -> Option<Tokens> {
         audiences,
         leeway_s: leeway.as_secs(),
         role_claim,
+        tenant_claim: tenant_claim.unwrap_or_default(),
     };
     section.finish();
     keys.map(|keys| Tokens { policy, keys })

@@ -126,6 +126,28 @@ pub(super) const BAD: &[(&str, &str)] = &[
         "cors.allow_credentials: cannot be combined with allowed_origins = \"*\"",
     ),
     ("[access.jwt]\nrole_claim = []", "access.jwt.role_claim: must name 1 to 64 claims"),
+    ("[access.jwt]\ntenant_claim = ['a', '']", "access.jwt.tenant_claim: must name 1 to 64 claims"),
+    ("[access.keys.a]\ntenant = ''", "access.keys.a.tenant: must be at most 64 texts of 1 to 255"),
+    ("[access.keys.a]\ntenant = ['a', 'b\u{fffd}']", "access.keys.a.tenant: must be at most 64"),
+    ("tenant = 'owner'", "collections.products.tenant: needs [access]: only a credential names"),
+    ("tenant = ''", "collections.products.tenant: must have 1 to 256 bytes"),
+    (
+        "tenant = 'owner'\n[access]\nanonymous_role = 'a'\n[access.roles.a]\ncollections = '*'",
+        "collections.products.tenant: needs access.jwt.tenant_claim, or an API key with tenant",
+    ),
+    (
+        "tenant = 'owner'\n[cache]\nwhen_stale = 'stale'",
+        "collections.products.tenant: cannot be combined with cache.when_stale = \"stale\": a row",
+    ),
+    (
+        "tenant = 'owner'\n[cache]\nstale_if_error = '1s'",
+        "collections.products.tenant: cannot be combined with cache.stale_if_error: a row that",
+    ),
+    (
+        "hide_existence = true",
+        "collections.products.hide_existence: has no meaning without tenant, the column",
+    ),
+    ("allow_stale = true", "collections.products.allow_stale: has no meaning without tenant"),
     (
         "cache_control = 'public, max-age=60'\n[access.roles.a]\ncollections = '*'",
         "collections.products.cache_control: must contain private or no-store with [access]",

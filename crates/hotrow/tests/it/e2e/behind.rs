@@ -13,6 +13,7 @@ fn config(database: &Database, when_stale: &str) -> Config {
         .set("cache.max_staleness", "\"100ms\"")
         .set("cache.error_ttl", "\"0s\"")
         .set("cache.when_stale", &format!("\"{when_stale}\""))
+        .set("admin.ready_when", "\"fresh\"")
         .collection("products")
 }
 

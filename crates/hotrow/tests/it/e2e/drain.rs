@@ -36,6 +36,54 @@ fn in_flight(server: &Server) -> Client {
     client
 }
 
+#[test]
+fn a_stop_is_announced_before_anything_is_closed() {
+    let (_database, server) = start(&[("limits.drain_delay", "\"1m\"")]);
+    let mut idle = server.client();
+    let mut kept = server.client();
+    assert_eq!((idle.get("/slow/2").status, kept.get("/slow/2").status), (200, 200));
+    server.signal(Signal::TERM);
+    let mut report = serde_json::Value::Null;
+    await_until("not ready", SOON, || {
+        let answer = server.admin_client().get("/readyz");
+        report = answer.json();
+        answer.status == 503
+    });
+    assert_eq!(
+        (&report["unmet"], &report["process"]),
+        (&serde_json::json!(["process"]), &"draining".into())
+    );
+    assert_eq!(server.admin_client().get("/healthz").status, 200);
+    // It still accepts, and each answer is the last of its connection.
+    await_until("workers to announce it", SOON, || {
+        let answer = server.get("/slow/3");
+        assert_eq!(answer.status, 200);
+        answer.header("connection") == Some("close")
+    });
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    await_until("all workers to announce it", SOON, || {
+        (0..8 * workers).all(|_| server.get("/slow/3").header("connection") == Some("close"))
+    });
+    assert_eq!(kept.get("/slow/2").header("connection"), Some("close"));
+    kept.closed(SOON);
+    assert_eq!(idle.get("/slow/2").status, 200, "it was idle, and has stayed");
+    // The second signal waits for nothing.
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended(SOON).code(), 1);
+}
+
+#[test]
+fn idle_connections_are_closed_after_the_delay() {
+    let (_database, server) = start(&[("limits.drain_delay", "\"200ms\"")]);
+    let mut idle = server.client();
+    assert_eq!(idle.get("/slow/2").status, 200);
+    let since = Instant::now();
+    server.signal(Signal::TERM);
+    idle.closed(SOON);
+    assert!(since.elapsed() >= Duration::from_millis(190), "{:?}", since.elapsed());
+    assert_eq!(server.ended(SOON).code(), 0);
+}
+
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_request_in_flight_is_finished_and_idle_connections_are_closed() {

@@ -37,8 +37,11 @@ fn the_service_recovers_from_restarts_and_crashes() {
 #[test]
 fn a_paused_server_makes_answers_stale_until_it_resumes() {
     let database = with_products(Database::start(&[]));
-    let server =
-        Server::start(&config(&database, &["products"]).set("cache.when_stale", "\"stale\""));
+    let server = Server::start(
+        &config(&database, &["products"])
+            .set("cache.when_stale", "\"stale\"")
+            .set("admin.ready_when", "\"fresh\""),
+    );
     let mut client = server.client();
     cached(&mut client, "/products/1");
     database.pause();

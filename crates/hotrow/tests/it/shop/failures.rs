@@ -16,6 +16,7 @@ pub(crate) fn config<S: Shop>(shop: &S, policy: &str) -> Config {
     shop.config_of_products()
         .set("cache.max_staleness", &format!("\"{}ms\"", BOUND.as_millis()))
         .set("cache.when_stale", &format!("\"{policy}\""))
+        .set("admin.ready_when", "\"fresh\"")
         .set("source.read_timeout", "\"700ms\"")
 }
 

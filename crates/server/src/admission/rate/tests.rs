@@ -34,6 +34,7 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
         allow_min_position: false,
         priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,
+        tenancy: None,
     };
     let config = Config { rules, keys_max: 1000, headers, ..Config::default() };
     RateLimits::new(&config, &[collection("a"), collection("b")], 0, NOW)

@@ -40,7 +40,11 @@ fn while_the_file_is_gone_the_policy_refuse_refuses() {
 }
 
 fn remove_and_put_back(policy: &str, permitted: impl Fn(&Observation) -> bool) {
-    let configure = |config: Config| config.set("cache.when_stale", &format!("\"{policy}\""));
+    let configure = |config: Config| {
+        config
+            .set("cache.when_stale", &format!("\"{policy}\""))
+            .set("admin.ready_when", "\"fresh\"")
+    };
     let (mut run, instance) = under_load(plan(), ReadProfile::without_positions(), configure);
     let mut probe = run.reader(ReadProfile::plain());
     run.reserved_keys().for_each(|key| _ = probe.get(instance, key));

@@ -1,0 +1,167 @@
+//! Readiness: whether requests should be sent to this instance now, and if not, why.
+//!
+//! An instance is ready when all conditions of its rule ([`ReadyWhen`]) hold. The decision is a
+//! pure function of [`Conditions`]; [`Readiness`] collects them from the process.
+
+use std::time::Duration;
+
+use hotrow_admission::breaker::State;
+use hotrow_cache::config::{InvalidationMode, WhenStale};
+use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::shutdown::{Shutdown, Stage};
+use serde_json::{Value, json};
+
+use crate::admin::millis;
+use crate::config::ReadyWhen;
+use crate::shared::Shared;
+
+/// State of the change feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeedState {
+    /// None is followed.
+    None,
+    /// It has not passed its first probe: nothing is known about the freshness of any entry.
+    Starting,
+    /// Within `max_staleness`.
+    CaughtUp,
+    /// Past `max_staleness`: the policy [`WhenStale`] applies.
+    Behind,
+}
+
+impl FeedState {
+    fn label(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Starting => "starting",
+            Self::CaughtUp => "caught up",
+            Self::Behind => "behind",
+        }
+    }
+}
+
+/// Condition of readiness, by its member in the JSON of `/readyz`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Process,
+    Feed,
+    Source,
+    Breaker,
+    TokenKeys,
+    WarmStart,
+}
+
+impl Condition {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Feed => "feed",
+            Self::Source => "source",
+            Self::Breaker => "breaker",
+            Self::TokenKeys => "token_keys",
+            Self::WarmStart => "warm_start",
+        }
+    }
+}
+
+/// Values of all conditions at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    pub(crate) is_running: bool,
+    pub(crate) feed: FeedState,
+    /// Time for which a change may have gone unseen; `None` without a feed and before its first
+    /// probe.
+    pub(crate) staleness: Option<Duration>,
+    pub(crate) is_source_reachable: bool,
+    pub(crate) breaker: State,
+    pub(crate) has_token_keys: bool,
+    /// No warm start is configured, its reads have ended, or readiness does not wait for them.
+    pub(crate) is_warm: bool,
+}
+
+impl Conditions {
+    /// Returns the conditions that the rule requires and that do not hold, in the order of the
+    /// JSON. None: ready.
+    pub(crate) fn unmet(&self, ready_when: ReadyWhen, when_stale: WhenStale) -> Vec<Condition> {
+        let is_starting = self.feed == FeedState::Starting;
+        let is_behind = self.feed == FeedState::Behind;
+        // A half-open breaker has not yet seen that the database answers reads.
+        let is_breaker_closed = self.breaker == State::Closed;
+        let (needs_feed, needs_database) = match ready_when {
+            ReadyWhen::Fresh => (true, true),
+            ReadyWhen::Serving => match when_stale {
+                WhenStale::Stale => (false, false),
+                // While the feed is behind, every answer is a read of the database.
+                WhenStale::Bypass => (false, is_behind),
+                WhenStale::Refuse => (true, false),
+            },
+        };
+        let holds = [
+            (Condition::Process, self.is_running),
+            (Condition::Feed, !is_starting && (!is_behind || !needs_feed)),
+            (Condition::Source, self.is_source_reachable || !needs_database),
+            (Condition::Breaker, is_breaker_closed || !needs_database),
+            (Condition::TokenKeys, self.has_token_keys),
+            (Condition::WarmStart, self.is_warm),
+        ];
+        holds.into_iter().filter(|(_, holds)| !holds).map(|(condition, _)| condition).collect()
+    }
+}
+
+/// Source of the conditions of one process. A clone has the same.
+#[derive(Clone)]
+pub(crate) struct Readiness {
+    shared: Shared,
+    ready_when: ReadyWhen,
+    shutdown: Shutdown,
+}
+
+impl Readiness {
+    pub(crate) fn new(shared: Shared, ready_when: ReadyWhen, shutdown: Shutdown) -> Self {
+        Self { shared, ready_when, shutdown }
+    }
+
+    /// Returns the conditions at `now`.
+    fn conditions(&self, now: Nanos) -> Conditions {
+        let cache = &self.shared.cache;
+        let is_followed = cache.config().invalidation_mode == InvalidationMode::Feed;
+        let has_started = is_followed && cache.has_watermark();
+        let feed = match (is_followed, has_started) {
+            (false, _) => FeedState::None,
+            (true, false) => FeedState::Starting,
+            (true, true) if cache.is_current(now) => FeedState::CaughtUp,
+            (true, true) => FeedState::Behind,
+        };
+        Conditions {
+            is_running: self.shutdown.stage() == Stage::Running,
+            feed,
+            staleness: has_started.then(|| cache.staleness(now)),
+            is_source_reachable: self.shared.fetcher.source.health().is_ok(),
+            breaker: self.shared.fetcher.breaker.state(now),
+            has_token_keys: self.shared.access.as_ref().is_none_or(|access| access.is_ready(now)),
+            is_warm: self.shared.warm_start.as_ref().is_none_or(|warm| warm.allows_readiness()),
+        }
+    }
+
+    /// Returns whether the instance is ready at `now`, and the document of `/readyz`.
+    pub(crate) fn report(&self, now: Nanos) -> (bool, Value) {
+        let conditions = self.conditions(now);
+        let unmet = conditions.unmet(self.ready_when, self.shared.cache.config().when_stale);
+        let is_ready = unmet.is_empty();
+        let document = json!({
+            "ready": is_ready,
+            "ready_when": self.ready_when.label(),
+            "unmet": unmet.iter().map(|condition| condition.label()).collect::<Vec<_>>(),
+            "process": if conditions.is_running { "running" } else { "draining" },
+            "feed": conditions.feed.label(),
+            "staleness_ms": conditions.staleness.map(millis),
+            "source": if conditions.is_source_reachable { "reachable" } else { "unreachable" },
+            "breaker": conditions.breaker.label(),
+            "token_keys": if conditions.has_token_keys { "usable" } else { "missing or too old" },
+            "warm_start": if conditions.is_warm { "not awaited" } else { "awaited" },
+        });
+        (is_ready, document)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Records of tenants, over real connections: who sees what, by every kind of request, and whether
+//! the answers for another tenant's record differ from those for a record that does not exist.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, in helpers too")]
+
+mod common;
+
+use common::service::config;
+use common::tenants::{Options, Raw, TenantService};
+use hotrow_cache::config::WhenStale;
+use hotrow_server::config::{Config, Tenancy};
+use hotrow_source::Row;
+
+/// Record of `acme`.
+const OWN: i64 = 1;
+/// Record of nobody: its tenant is NULL.
+const NOBODY: i64 = 3;
+/// No record.
+const ABSENT: i64 = 4;
+const ROWS: [(i64, &str); 5] = [
+    (OWN, r#""acme"{"id":1,"tenant":"acme"}"#),
+    (2, r#""other"{"id":2}"#),
+    (NOBODY, r#"null{"id":3}"#),
+    (5, r#"7{"id":5}"#),
+    (6, r#""Acme"{"id":6}"#),
+];
+/// The feed has passed this point when the answers are compared.
+const PASSED: u64 = 500;
+
+/// Kinds of requests for one record; `ID` stands for its id, `TAG` for the entity tag of record
+/// [`OWN`].
+const KINDS: [(&str, &str, &str, &str); 10] = [
+    ("plain", "GET", "/accounts/ID", ""),
+    ("head", "HEAD", "/accounts/ID", ""),
+    ("its tag", "GET", "/accounts/ID", "If-None-Match: TAG\r\n"),
+    ("any tag", "GET", "/accounts/ID", "If-None-Match: *\r\n"),
+    ("if its tag", "GET", "/accounts/ID", "If-Match: TAG\r\n"),
+    ("if another tag", "GET", "/accounts/ID", "If-Match: \"x\"\r\n"),
+    ("batch", "GET", "/accounts?ids=ID", ""),
+    ("batch by POST", "POST", "/accounts#ID", ""),
+    ("no-cache", "GET", "/accounts/ID", "Cache-Control: no-cache\r\n"),
+    ("position", "GET", "/accounts/ID", "Hotrow-Min-Position: 0000000000000001-5\r\n"),
+];
+
+fn start(options: Options) -> TenantService {
+    TenantService::start(&ROWS, options)
+}
+
+fn ask(service: &TenantService, client: &str, kind: usize, id: i64, tag: &str) -> Raw {
+    let (_, method, target, fields) = KINDS[kind];
+    let target = target.replace("ID", &id.to_string());
+    service.ask(client, method, &target, &fields.replace("TAG", tag))
+}
+
+/// Returns the answer as it would be for the record [`ABSENT`].
+fn as_absent(answer: Raw, id: i64) -> Raw {
+    let body = answer.body.replace(&format!("[\"{id}\"]"), &format!("[\"{ABSENT}\"]"));
+    Raw { body, ..answer }
+}
+
+/// Checks every client with every kind of request, for every record.
+fn check_all(service: &TenantService, is_stale: bool) {
+    let owners = [(OWN, "acme"), (2, "other"), (5, "seven")];
+    let tag = service.ask("acme", "GET", "/accounts/1", "");
+    let tag = tag.field("etag").unwrap().to_owned();
+    for (client, others) in [
+        ("none", None),
+        ("wrong", None),
+        ("acme", Some("acme")),
+        ("other", Some("other")),
+        ("seven", Some("seven")),
+        ("both", Some("both")),
+        ("tenantless", Some("")),
+    ] {
+        for kind in 0..KINDS.len() {
+            let absent = ask(service, client, kind, ABSENT, &tag);
+            for (id, _) in ROWS {
+                let context = format!("{client}, {}, record {id}, stale {is_stale}", KINDS[kind].0);
+                let answer = ask(service, client, kind, id, &tag);
+                let Some(name) = others else {
+                    assert_eq!(answer.status, 401, "{context}");
+                    continue;
+                };
+                let owner = owners.iter().find(|(of, _)| *of == id).map(|(_, owner)| *owner);
+                let is_own = owner == Some(name)
+                    || name == "both" && owner != Some("seven") && owner.is_some();
+                if is_own {
+                    check_own(&answer, kind, id, &context);
+                } else {
+                    assert_eq!(as_absent(answer.clone(), id), absent, "{context}");
+                    check_absent(&answer, kind, &context);
+                }
+            }
+        }
+    }
+}
+
+fn check_own(answer: &Raw, kind: usize, id: i64, context: &str) {
+    let status = match KINDS[kind].0 {
+        "its tag" | "any tag" if id == OWN => 304,
+        "any tag" => 304,
+        "if its tag" if id != OWN => 412,
+        "if another tag" => 412,
+        _ => 200,
+    };
+    assert_eq!(answer.status, status, "{context}: {answer:?}");
+    assert!(answer.field("hotrow-cache").is_some(), "{context}: {answer:?}");
+    let control = if status == 412 { "no-store" } else { "private, no-cache" };
+    assert_eq!(answer.field("cache-control"), Some(control), "{context}");
+    if status == 200 && KINDS[kind].0 != "head" {
+        assert!(answer.body.contains(&format!("{{\"id\":{id}")), "{context}: {answer:?}");
+        assert!(!answer.body.starts_with('"'), "the tenant is no part of the record");
+    }
+}
+
+fn check_absent(answer: &Raw, kind: usize, context: &str) {
+    let is_batch = KINDS[kind].0.starts_with("batch");
+    assert_eq!(answer.status, if is_batch { 200 } else { 404 }, "{context}: {answer:?}");
+    for field in ["age", "hotrow-cache", "server-timing", "etag"] {
+        assert_eq!(answer.field(field), None, "{context}: {answer:?}");
+    }
+    assert_eq!(answer.field("cache-control"), Some("private, no-cache"), "{context}");
+    let position = format!("0000000000000001-{PASSED}");
+    assert_eq!(answer.field("hotrow-position"), Some(&*position), "{context}");
+    if is_batch {
+        assert!(answer.body.starts_with(r#"{"items":{},"missing":["#), "{context}: {answer:?}");
+    }
+}
+
+/// Brings every record into memory, each by a read of its own.
+fn warm(service: &TenantService) {
+    for (id, _) in ROWS {
+        service.ask("tenantless", "GET", &format!("/accounts/{id}"), "");
+    }
+    service.ask("tenantless", "GET", &format!("/accounts/{ABSENT}"), "");
+    service.pass(PASSED);
+}
+
+#[test]
+fn another_tenants_record_is_answered_like_none() {
+    for hides_existence in [false, true] {
+        let service = start(Options { tenancy: Tenancy { hides_existence }, ..Options::default() });
+        warm(&service);
+        check_all(&service, false);
+    }
+}
+
+#[test]
+fn stale_answers_are_for_their_tenant_alone() {
+    let service = start(Options { when_stale: WhenStale::Stale, ..Options::default() });
+    warm(&service);
+    // No feed vouches for the entries.
+    service.cache.mark_gap(None);
+    let own = service.ask("acme", "GET", "/accounts/1", "");
+    assert_eq!((own.status, own.field("hotrow-cache")), (200, Some("stale")), "{own:?}");
+    let fields = ["", "If-None-Match: *\r\n", "If-Match: *\r\n"];
+    for (client, fields) in fields.map(|fields| ("other", fields)) {
+        let answers =
+            [OWN, ABSENT].map(|id| service.ask(client, "GET", &format!("/accounts/{id}"), fields));
+        assert_eq!(answers[0].status, 404, "{answers:?}");
+        for answer in &answers {
+            assert_eq!((answer.field("age"), answer.field("hotrow-cache")), (None, None));
+        }
+    }
+    let batch = service.ask("other", "GET", "/accounts?ids=1,2", "");
+    assert_eq!(batch.body, r#"{"items":{"2":{"id":2}},"missing":["1"]}"#);
+}
+
+#[test]
+fn a_batch_has_the_records_of_the_sender() {
+    for hides_existence in [false, true] {
+        let service = start(Options { tenancy: Tenancy { hides_existence }, ..Options::default() });
+        for is_warm in [false, true] {
+            for (client, items) in [
+                ("acme", r#""1":{"id":1,"tenant":"acme"}"#),
+                ("other", r#""2":{"id":2}"#),
+                ("both", r#""1":{"id":1,"tenant":"acme"},"2":{"id":2}"#),
+                ("seven", r#""5":{"id":5}"#),
+                ("tenantless", ""),
+            ] {
+                let answer = service.ask(client, "GET", "/accounts?ids=1,2,3,4,5,6", "");
+                let items = format!("{{\"items\":{{{items}}},");
+                assert!(answer.body.starts_with(&items), "{client}: {answer:?}");
+                let is_described = answer.field("hotrow-cache").is_some();
+                assert_eq!(is_described, client != "tenantless", "{client}, warm {is_warm}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_tenants_wait_for_one_read() {
+    let service = start(Options::default());
+    service.source.gate.send_replace(false);
+    let leader = service.send("other", "GET", "/accounts/1", "If-Match: *\r\n");
+    common::wait_until(|| service.queries() == 1);
+    let owner = service.send("acme", "GET", "/accounts/1", "");
+    service.await_coalesced(1);
+    let batch = service.send("other", "GET", "/accounts?ids=1", "");
+    service.await_coalesced(2);
+    service.source.gate.send_replace(true);
+    let (leader, owner, batch) = (leader.received(), owner.received(), batch.received());
+    assert_eq!((leader.status, owner.status), (404, 200), "{leader:?} {owner:?}");
+    assert_eq!(batch.body, r#"{"items":{},"missing":["1"]}"#);
+    assert_eq!(service.queries(), 1);
+}
+
+#[test]
+fn a_row_that_moves_is_its_new_tenants_at_once() {
+    let service = start(Options::default());
+    let status = |client: &str| service.ask(client, "GET", "/accounts/1", "").status;
+    assert_eq!((status("acme"), status("other")), (200, 404));
+    service.change(OWN, r#""other"{"id":1}"#, 50);
+    assert_eq!((status("acme"), status("other")), (404, 200));
+    // The same while a read of the old row is in flight: the order is forced.
+    service.change(OWN, r#""acme"{"id":1}"#, 60);
+    service.source.gate.send_replace(false);
+    let before = service.queries();
+    let old = service.send("other", "GET", "/accounts/1", "");
+    common::wait_until(|| service.queries() == before + 1);
+    service.change(OWN, r#""other"{"id":1}"#, 70);
+    let new = service.send("acme", "GET", "/accounts/1", "");
+    common::wait_until(|| service.queries() == before + 2);
+    service.source.gate.send_replace(true);
+    assert_eq!(new.received().status, 404, "its read began after the move");
+    assert_eq!(old.received().status, 404, "its read began before the move");
+    assert_eq!((status("acme"), status("other")), (404, 200), "the old row is not kept");
+}
+
+#[test]
+fn with_hidden_existence_the_database_is_read_for_what_is_not_seen() {
+    let service =
+        start(Options { tenancy: Tenancy { hides_existence: true }, ..Options::default() });
+    warm(&service);
+    let reads = |client: &str, target: &str, fields: &str| {
+        let before = service.queries();
+        service.ask(client, "GET", target, fields);
+        service.queries() - before
+    };
+    for position in ["", "Hotrow-Min-Position: 0000000000000001-5\r\n"] {
+        for id in [OWN, NOBODY, ABSENT] {
+            let target = format!("/accounts/{id}");
+            assert_eq!(reads("other", &target, position), 1, "{target} {position}");
+        }
+    }
+    assert_eq!(reads("acme", "/accounts/1", ""), 0, "its own record is in memory");
+    assert_eq!(reads("other", "/accounts?ids=1,2,4", ""), 1, "both in one query");
+    assert_eq!(reads("acme", "/accounts?ids=1", ""), 0);
+    // What the new read finds counts.
+    service.source.rows.lock().insert(OWN, Row::Found(br#""other"{"id":1}"#.to_vec()));
+    assert_eq!(service.ask("other", "GET", "/accounts/1", "").status, 200);
+}
+
+#[test]
+fn size_and_form_of_another_tenants_row_do_not_show() {
+    let service = start(Options { answer_bytes: Some(80_000), ..Options::default() });
+    let large = format!("\"acme\"{{\"id\":8,\"text\":\"{}\"}}", "x".repeat(100_000));
+    service.source.rows.lock().insert(8, Row::Found(large.into_bytes()));
+    service.source.rows.lock().insert(9, Row::Unreadable("as the test says".to_owned()));
+    for is_warm in [false, true] {
+        for (target, status) in [
+            ("/accounts/8", 404),
+            ("/accounts/9", 404),
+            ("/accounts?ids=8,9", 200),
+            ("/accounts?ids=2,8", 200),
+        ] {
+            let answer = service.ask("other", "GET", target, "");
+            assert_eq!(answer.status, status, "{target}, warm {is_warm}: {answer:?}");
+        }
+    }
+    assert_eq!(service.ask("acme", "GET", "/accounts/8", "").status, 413);
+    assert_eq!(service.ask("acme", "GET", "/accounts/9", "").status, 404);
+}
+
+#[test]
+fn without_access_a_collection_with_tenants_is_closed() {
+    let mut config = config();
+    config.collections[0].tenancy = Some(Tenancy { hides_existence: false });
+    let config = Config { access: None, ..config };
+    let server = common::service::Running::start(&config);
+    let request = "GET /products/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let received = common::Client::connect(server.address).send(request).rest();
+    assert_eq!(received.statuses(), [401]);
+}
