@@ -8,6 +8,9 @@ use hotrow_types::key::CollectionId;
 /// Most roles of one service: they are bits of one number.
 pub const ROLES_MAX: usize = 64;
 
+/// Most rate classes of one service: they are bits of one number.
+pub const RATE_CLASSES_MAX: usize = 64;
+
 /// A set of roles, by their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles(u64);
@@ -15,7 +18,7 @@ pub struct Roles(u64);
 /// A role as configured.
 #[derive(Clone, Debug)]
 pub struct Role {
-    /// Values of the token's role claim that stand for it.
+    /// Values of the token's role claim that name it.
     pub claim_values: Vec<String>,
     /// Collections whose records it may read.
     pub collections: Scope,
@@ -23,7 +26,13 @@ pub struct Role {
     pub no_cache: bool,
     /// Whether `Hotrow-Min-Position` is honoured where the collection allows it.
     pub min_position: bool,
+    /// Rate classes of its holders: rate limits may be for some of them only.
+    pub rate_classes: RateClasses,
 }
+
+/// A set of rate classes, by their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateClasses(u64);
 
 /// Collections of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +55,8 @@ pub struct CollectionGrants {
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     collections: Box<[CollectionGrants]>,
+    /// By role.
+    rate_classes: Box<[RateClasses]>,
     /// Values of the role claim with their roles, in the order of the values.
     claim_values: Box<[(String, Roles)]>,
 }
@@ -79,6 +90,27 @@ impl Roles {
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
+    }
+}
+
+impl RateClasses {
+    /// Returns the set of one class. A number of [`RATE_CLASSES_MAX`] or more is no class.
+    #[must_use]
+    pub fn single(number: usize) -> Self {
+        u32::try_from(number).ok().and_then(|bit| 1_u64.checked_shl(bit)).map_or(Self(0), Self)
+    }
+
+    /// Returns the classes of both sets.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns whether the sets have a class in common.
+    #[inline]
+    #[must_use]
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
@@ -141,6 +173,7 @@ impl Grants {
         claim_values.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Self {
             collections: granted.into_boxed_slice(),
+            rate_classes: roles.iter().map(|role| role.rate_classes).collect(),
             claim_values: claim_values.into_boxed_slice(),
         })
     }
@@ -152,7 +185,21 @@ impl Grants {
         self.collections.get(usize::from(id)).copied().unwrap_or_default()
     }
 
-    /// Returns the roles that a value of the role claim stands for.
+    /// Returns the rate classes of a holder of these roles: those of all of them.
+    #[inline]
+    #[must_use]
+    pub fn rate_classes(&self, Roles(roles): Roles) -> RateClasses {
+        let mut left = roles;
+        let mut classes = RateClasses::default();
+        while left != 0 {
+            let role = left.trailing_zeros() as usize;
+            classes = classes.union(self.rate_classes.get(role).copied().unwrap_or_default());
+            left &= left - 1;
+        }
+        classes
+    }
+
+    /// Returns the roles that a value of the role claim names.
     #[must_use]
     pub fn roles_of(&self, claim_value: &str) -> Roles {
         let found =
@@ -167,7 +214,8 @@ mod tests {
 
     fn role(values: &[&str], collections: Scope, no_cache: bool, min_position: bool) -> Role {
         let claim_values = values.iter().map(|value| (*value).to_owned()).collect();
-        Role { claim_values, collections, no_cache, min_position }
+        let rate_classes = RateClasses::default();
+        Role { claim_values, collections, no_cache, min_position, rate_classes }
     }
 
     #[test]
@@ -192,6 +240,24 @@ mod tests {
         for unknown in ["", "Shop", "sho", "shop "] {
             assert!(grants.roles_of(unknown).is_empty(), "{unknown:?}");
         }
+    }
+
+    #[test]
+    fn a_holder_is_in_the_rate_classes_of_all_its_roles() {
+        let in_class = |class| Role {
+            rate_classes: RateClasses::single(class),
+            ..role(&[], Scope::All, false, false)
+        };
+        let none = role(&[], Scope::All, false, false);
+        let grants = Grants::new(&[in_class(0), none, in_class(63)], 1).expect("three roles");
+        let (first, none, last) = (Roles::single(0), Roles::single(1), Roles::single(2));
+        assert_eq!(grants.rate_classes(first), RateClasses::single(0));
+        assert_eq!(grants.rate_classes(none), RateClasses::default());
+        let both = grants.rate_classes(first.union(none).union(last));
+        assert_eq!(both, RateClasses::single(0).union(RateClasses::single(63)));
+        assert_eq!(grants.rate_classes(Roles::single(63)), RateClasses::default(), "no such role");
+        assert!(both.intersects(RateClasses::single(63)) && !both.intersects(RateClasses(2)));
+        assert_eq!(RateClasses::single(64), RateClasses::default());
     }
 
     #[test]

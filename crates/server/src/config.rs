@@ -1,6 +1,7 @@
 //! Resolved settings of the server: every value checked, every default applied.
 
 pub mod access;
+pub mod cors;
 pub mod rate;
 pub mod transport;
 
@@ -41,6 +42,8 @@ pub struct Config {
     pub rate: rate::RateLimits,
     /// `true`: the data listener serves the description of the API too.
     pub describes_on_data: bool,
+    /// Origins of foreign pages that may read answers; `None`: none.
+    pub cors: Option<cors::Cors>,
     /// Credentials and grants; `None`: every request is allowed.
     pub access: Option<access::Access>,
     /// What carries data requests besides plain TCP.

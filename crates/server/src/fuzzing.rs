@@ -164,6 +164,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         collections: (0..schemas.len()).map(named).collect(),
         rate: crate::config::rate::RateLimits::default(),
         describes_on_data: false,
+        cors: None,
         access: None,
         transport: crate::config::transport::Transport::default(),
         warm_start: None,

@@ -1,6 +1,8 @@
 //! Handling of one data request, from route to answer. A hit is answered at once, in a straight
 //! line; a request that needs the database or the feed becomes a future.
 
+mod serve;
+
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -16,13 +18,11 @@ use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use http::{Method, StatusCode};
 
-use crate::access::{Authenticator, Rights};
+use crate::access::{Authenticator, Caller, Rights};
 use crate::answer::{Answer, Outcome};
 use crate::batch::{self, Ids};
-use crate::body::Body;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
-use crate::connection::serve::{Serve, Served, Written, write_response};
 use crate::context::{RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
@@ -59,44 +59,6 @@ pub struct Handler {
     pub(crate) client_detectors: ClientDetectors,
 }
 
-impl Serve for Handler {
-    type Answer = Answer;
-    type Body = Body;
-
-    fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<Answer> {
-        let now = request.now;
-        match self.route(request) {
-            Step::Now(outcome) => Served::Now(self.counted(outcome, now)),
-            Step::Later(future) => {
-                let handler = Rc::clone(self);
-                Served::Later(Box::pin(async move {
-                    let outcome = future.await;
-                    let answer = handler.counted(outcome, now);
-                    handler.turn_ended();
-                    answer
-                }))
-            }
-        }
-    }
-
-    fn write_head(&self, answer: Answer, out: &mut Vec<u8>) -> Written<Body> {
-        match answer {
-            Answer::Record(answer) => self.heads.write(answer, out),
-            Answer::Absent(answer) => self.heads.write_absent(answer, out),
-            Answer::Http(response) => write_response(*response, out),
-        }
-    }
-
-    /// Hits that arrived together took the same time: one reading of the clock covers them.
-    fn turn_ended(&self) {
-        let (hits, since) = self.hits_of_turn.replace((0, Nanos(0)));
-        if hits > 0 {
-            let took_ns = Nanos::now().0.saturating_sub(since.0);
-            self.metrics.hit_latency_ns.record_n(took_ns, hits);
-        }
-    }
-}
-
 impl Handler {
     /// Creates the handler of a worker.
     #[must_use]
@@ -113,24 +75,6 @@ impl Handler {
             hits_of_turn: Cell::default(),
             client_detectors: ClientDetectors::default(),
         }
-    }
-
-    fn counted(&self, (answer, outcome): Outcome, since: Nanos) -> Answer {
-        self.metrics.answered(answer.status(), outcome);
-        match outcome {
-            CacheOutcome::Hit | CacheOutcome::Stale => {
-                let (hits, begun) = self.hits_of_turn.get();
-                // A hit that waited for its turn of another kind has begun earlier.
-                let begun = if hits == 0 { since } else { begun.min(since) };
-                self.hits_of_turn.set((hits + 1, begun));
-            }
-            CacheOutcome::Miss | CacheOutcome::Coalesced | CacheOutcome::Bypass => {
-                let took_ns = Nanos::now().0.saturating_sub(since.0);
-                self.metrics.miss_latency_ns.record(took_ns);
-            }
-            CacheOutcome::None => {}
-        }
-        answer
     }
 }
 
@@ -159,6 +103,7 @@ impl Handler {
             connection,
             headers: head.fields(),
             times: RequestTimes::of_arrival(now),
+            caller: Caller::default(),
             rights: Rights::ALL,
             sight: Sight::All,
         };
@@ -172,10 +117,11 @@ impl Handler {
         let method = Method::from_bytes(head.method()).unwrap_or(Method::TRACE);
         let (path, query) = head.path_and_query();
         let routed = self.shared.collections.router.route(&method, path, query);
-        if let (Some(access), Some(id)) =
-            (&self.shared.access, routed.as_ref().ok().and_then(Route::collection))
+        if let (Some(authenticator), Some(id)) =
+            (&self.authenticator, routed.as_ref().ok().and_then(Route::collection))
         {
-            match access.rights(id, sender.roles) {
+            context.caller = sender.caller;
+            match authenticator.rights(id, sender.caller.roles) {
                 Ok(rights) => context.rights = rights,
                 Err(problem) => {
                     self.metrics.access.count(AccessOutcome::Forbidden);

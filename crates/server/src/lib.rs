@@ -25,6 +25,8 @@ pub mod config;
 pub mod connection;
 mod consistency_check;
 pub mod context;
+mod cors;
+mod file_watch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod handle;

@@ -22,6 +22,7 @@ use crate::collections::Collections;
 use crate::compression::Compressor;
 use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
+use crate::cors::Cors;
 use crate::lookups::Calendar;
 use crate::openapi::ApiDescription;
 use crate::position::FeedProgress;
@@ -49,6 +50,8 @@ pub struct Shared {
     pub(crate) compressor: Arc<Compressor>,
     /// Description of the API.
     pub(crate) description: Arc<ApiDescription>,
+    /// Origins of foreign pages; `None`: none may read answers.
+    pub(crate) cors: Option<Arc<Cors>>,
     /// Protection against too many requests.
     pub(crate) admission: Arc<Admission>,
     /// Memory of answers, bodies and rows.
@@ -109,6 +112,7 @@ impl Shared {
             feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
             access: access(config)
                 .map(|access| Arc::new(Access::new(&access, collections.count(), Nanos::now()))),
+            cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(Admission {
                 rate,

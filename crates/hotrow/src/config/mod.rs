@@ -1,8 +1,8 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`, `reader` (reading of
-//! a key), `problem` (messages), `units`, `expand`.
+//! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
+//! `reader` (reading of a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -11,6 +11,7 @@ mod access;
 mod admin;
 mod collections;
 mod compression;
+mod cors;
 mod expand;
 mod limits;
 mod listen;
@@ -125,7 +126,9 @@ pub struct Overrides {
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError> {
     let file = path.display().to_string();
     let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
-    parse(&text, &file, &|name| std::env::var(name), overrides)
+    let mut resolved = parse(&text, &file, &|name| std::env::var(name), overrides)?;
+    access::read_grants(&mut resolved.server.access, path)?;
+    Ok(resolved)
 }
 
 /// Checks the files that a configuration names: the certificates of `[listen.tls]`.
@@ -176,7 +179,8 @@ pub fn parse(
 /// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any]\n[access.keys.any]";
+    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any]\n[access.keys.any]\n\
+        [access.certificates.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is read anyway.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hotrow_cache::config::{InvalidationMode, WhenStale};
 use hotrow_server::config::access::Access;
 use hotrow_server::config::rate::RateLimits;
+use hotrow_server::config::transport::{ClientCertificates, Transport};
 use hotrow_server::config::{Limits, ReadyWhen};
 use hotrow_source::spec::Follow;
 use toml::de::DeTable;
@@ -37,7 +38,13 @@ pub(super) fn resolve<'a>(
         limits(root.section("limits"), &names_of_collections(table));
     let access_section = root.section("access");
     let requires_private = access_section.is_present();
-    let access = super::access::access(access_section, &names_of_collections(table));
+    let named = super::access::Named {
+        collections: &names_of_collections(table),
+        rate_classes: &rate.classes,
+        has_client_ca: takes_client_certificates(&transport),
+    };
+    let access = super::access::access(access_section, &named);
+    let cors = super::cors::cors(root.section("cors"));
     let (source_name, section) = super::source::named_section(&mut root);
     let source = source(section, limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
@@ -98,6 +105,7 @@ pub(super) fn resolve<'a>(
         collections: collections.server,
         rate,
         describes_on_data,
+        cors,
         access,
         transport,
         warm_start,
@@ -113,9 +121,15 @@ pub(super) fn resolve<'a>(
     })
 }
 
-/// Returns whether a credential can name a tenant.
+fn takes_client_certificates(transport: &Transport) -> bool {
+    let clients = transport.tls.as_ref().map(|tls| &tls.clients);
+    clients.is_some_and(|clients| *clients != ClientCertificates::Ignored)
+}
+
+/// Returns whether a credential can name a tenant. A file of grants can, at any time.
 fn names_tenants(access: &Access) -> bool {
-    access.keys.iter().any(|key| !key.tenants.is_empty())
+    access.grants_file.is_some()
+        || access.granted.keys.iter().any(|key| !key.tenants.is_empty())
         || access.tokens.as_ref().is_some_and(|tokens| !tokens.policy.tenant_claim.is_empty())
 }
 

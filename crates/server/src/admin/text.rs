@@ -80,6 +80,9 @@ impl View {
         self.expose_feed(now, &mut out);
         self.shared.admission.rate.expose(&mut out);
         metrics::expose_access(&self.workers, &mut out);
+        if let Some(access) = &self.shared.access {
+            access.expose(now, &mut out);
+        }
         self.expose_overload(now, &mut out);
         self.expose_budgets(&mut out);
         self.expose_compression(&mut out);

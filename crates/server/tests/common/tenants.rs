@@ -10,7 +10,7 @@ use hotrow_access::key::{NewKey, StoredKey};
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
 use hotrow_measure::clock::Nanos;
-use hotrow_server::config::access::Access;
+use hotrow_server::config::access::{Access, Granted};
 use hotrow_server::config::{Config, Tenancy};
 use hotrow_source::{BoxFuture, ReadFailure, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
@@ -224,6 +224,7 @@ fn access() -> (Access, HashMap<&'static str, String>) {
         collections: Scope::All,
         no_cache: true,
         min_position: true,
+        rate_classes: Default::default(),
     };
     let clients: [(&'static str, &[&str]); 5] = [
         ("acme", &["acme"]),
@@ -245,12 +246,8 @@ fn access() -> (Access, HashMap<&'static str, String>) {
         });
         keys.insert(client, key.reveal().to_owned());
     }
-    let access = Access {
-        roles: vec![role],
-        anonymous: Roles::default(),
-        keys: stored,
-        tokens: None,
-        failures: "1000/s".parse().unwrap(),
-    };
+    let granted = Granted { roles: vec![role], keys: stored, ..Granted::default() };
+    let access =
+        Access { granted, grants_file: None, tokens: None, failures: "1000/s".parse().unwrap() };
     (access, keys)
 }
