@@ -164,20 +164,36 @@ fn it_names_the_credentials_and_needs_one() {
 }
 
 #[test]
-#[ignore = "long: installs openapi-spec-validator and schemathesis from PyPI"]
-fn a_validator_and_a_fuzzer_of_apis_find_nothing() {
+#[ignore = "long: installs openapi-spec-validator from PyPI"]
+fn a_validator_finds_nothing() {
     let database = database();
-    // A deadline makes late answers of good requests, and hits do not look at it; a large batch is
-    // too long for a URL before it has too many ids.
-    let server = Server::start(
-        &config(&database)
-            .with(&[("limits.concurrency.deadline_header", "false"), ("limits.max_batch", "20")]),
-    );
+    let server = Server::start(&config(&database));
     let folder = tempfile::tempdir().unwrap();
-    let programs = python_with(folder.path(), &["openapi-spec-validator", "schemathesis"]);
+    let programs = python_with(folder.path(), &["openapi-spec-validator"]);
     let file = folder.path().join("openapi.json");
     std::fs::write(&file, document(&server).to_string()).unwrap();
     succeed(Command::new(programs.join("openapi-spec-validator")).arg(&file));
+}
+
+/// Keys of an integer and of a UUID. JSON Schema cannot say what the others refuse: that a query
+/// may not name two empty texts, and that the GET of a batch of composite keys, which the
+/// description omits, is 400 with the advice to use POST.
+#[test]
+#[ignore = "long: installs schemathesis from PyPI"]
+fn a_fuzzer_of_apis_finds_nothing() {
+    let database = database();
+    // A deadline makes late answers of good requests, and hits do not look at it; a large batch is
+    // too long for a URL before it has too many ids.
+    let config = Config::new(database.path()).collection("products").with(&[
+        ("collections.products.allow_no_cache", "true"),
+        ("collections.files.key_type", "\"uuid\""),
+        ("limits.concurrency.deadline_header", "false"),
+        ("limits.max_batch", "20"),
+    ]);
+    let server = Server::start(&config);
+    let folder = tempfile::tempdir().unwrap();
+    let programs = python_with(folder.path(), &["schemathesis"]);
+    std::fs::write(folder.path().join("openapi.json"), document(&server).to_string()).unwrap();
     // A condition that does not hold is an answer too.
     let settings = "[checks.positive_data_acceptance]\n\
                     expected-statuses = [\"2xx\", 304, 404, 412]\n";

@@ -39,7 +39,7 @@ impl Bench {
         let lookup = cache.lookup(&key, ReadMode::Normal, self.now);
         assert!(matches!(lookup, Lookup::Miss(_)), "{lookup:?}");
         let mut loader = cache.batch_loader(ID).unwrap();
-        assert_eq!(loader.next_batch(self.now), Some(vec![key.clone()]));
+        assert_eq!(loader.next_batch(self.now), Some(vec![key]));
         let rows = vec![Fetched::Found(body.to_vec())];
         let version = Version::Log(Position { incarnation: 1, at: 1 });
         loader.complete(Ok(Answers { version, position: None, rows }), self.now);
