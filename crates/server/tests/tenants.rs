@@ -26,9 +26,12 @@ const ROWS: [(i64, &str); 5] = [
 /// The feed has passed this point when the answers are compared.
 const PASSED: u64 = 500;
 
+/// A kind of request: its name, method, target and header fields.
+type Kind = (&'static str, &'static str, &'static str, &'static str);
+
 /// Kinds of requests for one record; `ID` stands for its id, `TAG` for the entity tag of record
 /// [`OWN`].
-const KINDS: [(&str, &str, &str, &str); 10] = [
+const KINDS: [Kind; 10] = [
     ("plain", "GET", "/accounts/ID", ""),
     ("head", "HEAD", "/accounts/ID", ""),
     ("its tag", "GET", "/accounts/ID", "If-None-Match: TAG\r\n"),
@@ -45,8 +48,8 @@ fn start(options: Options) -> TenantService {
     TenantService::start(&ROWS, options)
 }
 
-fn ask(service: &TenantService, client: &str, kind: usize, id: i64, tag: &str) -> Raw {
-    let (_, method, target, fields) = KINDS[kind];
+fn ask(service: &TenantService, client: &str, kind: &Kind, id: i64, tag: &str) -> Raw {
+    let (_, method, target, fields) = kind;
     let target = target.replace("ID", &id.to_string());
     service.ask(client, method, &target, &fields.replace("TAG", tag))
 }
@@ -71,10 +74,10 @@ fn check_all(service: &TenantService, is_stale: bool) {
         ("both", Some("both")),
         ("tenantless", Some("")),
     ] {
-        for kind in 0..KINDS.len() {
+        for kind in &KINDS {
             let absent = ask(service, client, kind, ABSENT, &tag);
             for (id, _) in ROWS {
-                let context = format!("{client}, {}, record {id}, stale {is_stale}", KINDS[kind].0);
+                let context = format!("{client}, {}, record {id}, stale {is_stale}", kind.0);
                 let answer = ask(service, client, kind, id, &tag);
                 let Some(name) = others else {
                     assert_eq!(answer.status, 401, "{context}");
@@ -94,8 +97,8 @@ fn check_all(service: &TenantService, is_stale: bool) {
     }
 }
 
-fn check_own(answer: &Raw, kind: usize, id: i64, context: &str) {
-    let status = match KINDS[kind].0 {
+fn check_own(answer: &Raw, kind: &Kind, id: i64, context: &str) {
+    let status = match kind.0 {
         "its tag" | "any tag" if id == OWN => 304,
         "any tag" => 304,
         "if its tag" if id != OWN => 412,
@@ -106,14 +109,14 @@ fn check_own(answer: &Raw, kind: usize, id: i64, context: &str) {
     assert!(answer.field("hotrow-cache").is_some(), "{context}: {answer:?}");
     let control = if status == 412 { "no-store" } else { "private, no-cache" };
     assert_eq!(answer.field("cache-control"), Some(control), "{context}");
-    if status == 200 && KINDS[kind].0 != "head" {
+    if status == 200 && kind.0 != "head" {
         assert!(answer.body.contains(&format!("{{\"id\":{id}")), "{context}: {answer:?}");
         assert!(!answer.body.starts_with('"'), "the tenant is no part of the record");
     }
 }
 
-fn check_absent(answer: &Raw, kind: usize, context: &str) {
-    let is_batch = KINDS[kind].0.starts_with("batch");
+fn check_absent(answer: &Raw, kind: &Kind, context: &str) {
+    let is_batch = kind.0.starts_with("batch");
     assert_eq!(answer.status, if is_batch { 200 } else { 404 }, "{context}: {answer:?}");
     for field in ["age", "hotrow-cache", "server-timing", "etag"] {
         assert_eq!(answer.field(field), None, "{context}: {answer:?}");
