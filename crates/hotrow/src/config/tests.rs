@@ -377,6 +377,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
                     Some(rest) if rest.starts_with("jwt.") => ACCESS_WITH_TOKENS,
                     Some(_) => ACCESS,
                     None if key.path.starts_with("cors.") => "cors.allowed_origins = '*'\n",
+                    None if key.path.starts_with("warm.") => "warm.file = '/x'\n",
                     None => "",
                 };
                 let text = format!(
