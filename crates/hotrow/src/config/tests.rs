@@ -365,6 +365,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
             "url",
             "random",
             "by the memory",
+            "by cache.when_stale",
             "of a file 10s, of a URL 5m",
             "the control group's, or the machine's",
         ];
