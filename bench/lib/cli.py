@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from lib.process import Failed
+from lib.wrk import FOREIGN_LIMIT
 
 
 def some_of(known):
@@ -18,6 +19,28 @@ def some_of(known):
         return names
 
     return parse
+
+
+def add_measurement(parser, rounds, seconds, unit, seed=True):
+    """Adds the options that every measurement by rounds has. `unit`: what `--seconds` is per;
+    `seed`: whether something is drawn at random.
+    """
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seconds", type=int, default=seconds, help=f"per {unit}")
+    parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument(
+        "--foreign-limit",
+        type=float,
+        default=FOREIGN_LIMIT,
+        help="share of the machine that other work may take before a round is repeated",
+    )
+    if seed:
+        parser.add_argument("--seed", type=int, default=1)
+    add_runs(parser)
+
+
+def add_runs(parser):
+    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
 
 
 def run(main):

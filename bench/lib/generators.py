@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 
-from lib import host, subjects
+from lib import h2load, host, subjects
 from lib.http import Connection
 from lib.process import Failed, Process, busy_s, free_port
 
@@ -43,6 +43,7 @@ http {{
     keepalive_requests 1000000000;
     server {{
         listen 127.0.0.1:{port} backlog=16384;
+        listen 127.0.0.1:{http2} http2 backlog=16384;
         location / {{ return 200 "ok"; }}
         location = /counts {{ stub_status; }}
     }}
@@ -54,12 +55,15 @@ class Target:
     """nginx with one worker on core 0 that answers `return 200` and counts requests."""
 
     def __init__(self, folder):
-        port = free_port()
+        port, http2 = free_port(), free_port()
         conf = os.path.join(folder, "nginx.conf")
         with open(conf, "w") as file:
             file.write(
                 NGINX_CONF.format(
-                    user="user root;\n" if os.geteuid() == 0 else "", prefix=folder, port=port
+                    user="user root;\n" if os.geteuid() == 0 else "",
+                    prefix=folder,
+                    port=port,
+                    http2=http2,
                 )
             )
         binary = shutil.which("nginx") or "/usr/sbin/nginx"
@@ -67,6 +71,7 @@ class Target:
             "nginx", [binary, "-p", folder, "-c", conf, "-g", "daemon off;"], port, folder
         )
         self.url = f"http://127.0.0.1:{port}/"
+        self.http2_url = f"http://127.0.0.1:{http2}/"
 
     def requests(self):
         """Returns the requests so far, with this one."""
@@ -102,9 +107,9 @@ def version(name):
     return (done.stdout + done.stderr).strip().splitlines()[0]
 
 
-def command(name, url, seconds, connections=50, rate=None, keepalive=True):
+def command(name, url, seconds, connections=50, rate=None, keepalive=True, streams=None):
     """Returns the command line: one thread, `connections` connections, and with `rate` an open loop
-    of so many requests per second.
+    of so many requests per second. With `streams` it is HTTP/2 with prior knowledge.
     """
     path, c, t = binary(name), str(connections), f"{seconds}s"
     if name == "hotrow":
@@ -121,8 +126,13 @@ def command(name, url, seconds, connections=50, rate=None, keepalive=True):
             t,
             *(["--rate", str(rate)] if rate else []),
             *([] if keepalive else ["--no-keepalive"]),
+            *(["--http2", "--streams", str(streams)] if streams else []),
             url,
         ]
+    if name == "h2load" and streams:
+        return [path, "-t1", "-c", c, "-m", str(streams), "-D", str(seconds), url]
+    if streams:
+        raise ValueError(f"{name} is not called for HTTP/2 here")
     if name == "oha":
         # With the correction for coordinated omission, which hotrow's open loop always has.
         return [
@@ -186,7 +196,8 @@ def measured(target, name, seconds, core=1, **how):
     """Runs a generator and returns its costs. Raises Failed if it fails or its count is not the
     target's.
     """
-    line = command(name, target.url, seconds, **how)
+    url = target.http2_url if how.get("streams") else target.url
+    line = command(name, url, seconds, **how)
     asked = target.requests()
     cpu, busy, begun = target.process.cpu_ns(), busy_s(), time.monotonic()
     out_path = os.path.join(os.path.dirname(target.process.log), "generator.out")
@@ -227,6 +238,9 @@ def measured(target, name, seconds, core=1, **how):
     }
     if name == "hotrow":
         result["report"] = _report(text, requests)
+        result["mean_us"] = result["report"]["service_us"]["mean"]
+    if name == "h2load" and how.get("streams"):
+        result["mean_us"] = h2load.parse(text)["mean_us"]
     return result
 
 
@@ -236,7 +250,8 @@ def _report(text, requests):
     """
     load_json = json.loads(text)
     load_json.pop("seconds", None)
-    if abs(load_json["requests"]["sent"] - requests) > load_json["target"]["connections"]:
+    target = load_json["target"]
+    if abs(load_json["requests"]["sent"] - requests) > target["connections"] * target["depth"]:
         raise Failed(
             f"hotrow reports {load_json['requests']['sent']} sent requests, "
             f"the target counted {requests}"

@@ -69,6 +69,7 @@ HOTROW_TOML = """\
 data = "127.0.0.1:{port}"
 admin = "127.0.0.1:{admin}"
 workers = {workers}
+{listen}
 [source]
 url = "{url}"
 {source}
@@ -87,20 +88,30 @@ rate = "10000000/s"
 """
 
 
-def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0, more=""):
+def start_hotrow(folder, database, capacity="256MiB", name="hotrow", core=0, more="", listen=""):
     """Starts hotrow over a SQLite file, watched with triggers: one worker on one core."""
+    source = 'watch = "triggers"'
+    url = f"sqlite:{database}"
     return start_hotrow_over(
-        folder, f"sqlite:{database}", capacity, name, core, source='watch = "triggers"', more=more
+        folder, url, capacity, name, core, source=source, more=more, listen=listen
     )
 
 
 def start_hotrow_over(
-    folder, url, capacity="256MiB", name="hotrow", core=0, workers=1, source="", more=""
+    folder,
+    url,
+    capacity="256MiB",
+    name="hotrow",
+    core=0,
+    workers=1,
+    source="",
+    more="",
+    listen="",
 ):
     """Starts hotrow and waits until it is ready.
 
-    `source`: more lines of that section; `more`: more sections. The result's `admin_port` is the
-    admin listener's.
+    `source`, `listen`: more lines of these sections; `more`: more sections. The result's
+    `admin_port` is the admin listener's.
     """
     port, admin = free_port(), free_port()
     config = HOTROW_TOML.format(
@@ -111,6 +122,7 @@ def start_hotrow_over(
         workers=workers,
         source=source,
         more=more,
+        listen=listen,
     )
     return start_configured(folder, config, port, admin, name, core)
 
@@ -236,6 +248,14 @@ def start_nginx_configured(folder, name, configuration, **values):
         file.write(configuration.format(user=user, prefix=prefix, port=port, **values))
     binary = shutil.which("nginx") or "/usr/sbin/nginx"
     return Process(name, [binary, "-p", prefix, "-c", path, "-g", "daemon off;"], port, folder)
+
+
+def status(port, path):
+    """Returns the status of one request."""
+    connection = Connection(port)
+    answer = connection.get(path)
+    connection.close()
+    return answer.status
 
 
 def capture(port, ids):

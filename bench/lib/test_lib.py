@@ -16,9 +16,10 @@ import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.realpath(os.path.join(os.path.dirname(__file__), "..")))
 
-from lib import cli, data, generators, plot, postgres, process  # noqa: E402
+from lib import cli, data, generators, h2load, plot, postgres, process  # noqa: E402
 from lib import report, stats, subjects, wrk  # noqa: E402
 from lib.http import Answer, Connection  # noqa: E402
+from lib.process import Failed  # noqa: E402
 
 SPIN_S = 0.3
 
@@ -241,6 +242,33 @@ class Rounds(unittest.TestCase):
             wrk.write_requests(path, [("GET", "/a", ""), ("POST", "/b", json.dumps({"ids": [1]}))])
             with open(path) as file:
                 self.assertEqual(file.read(), 'GET\t/a\t\nPOST\t/b\t{"ids": [1]}\n')
+
+
+class H2load(unittest.TestCase):
+    REPORT = """TLS Protocol: TLSv1.3
+Cipher: TLS_AES_128_GCM_SHA256
+Application protocol: h2
+finished in 2.00s, 1000.00 req/s, 1.00MB/s
+requests: 2000 total, 2010 started, 2000 done, {succeeded} succeeded, 0 failed, 0 errored, 0 timeout
+                     min         max         mean         sd        +/- sd
+time for request:       51us      1.20ms      1.50ms        37us    77.39%
+"""
+
+    def test_a_report_is_read(self):
+        found = h2load.parse(self.REPORT.format(succeeded=2000), secure=True, protocol="h2")
+        self.assertEqual((found["requests"], found["mean_us"]), (2000, 1500))
+        self.assertEqual((found["duration_us"], found["cipher"]), (2e6, "TLS_AES_128_GCM_SHA256"))
+
+    def test_a_failed_or_other_run_is_no_result(self):
+        fine = self.REPORT.format(succeeded=2000)
+        for text, how in (
+            ("", {}),
+            (self.REPORT.format(succeeded=1999), {}),
+            (fine.replace("TLSv1.3", "TLSv1.2"), {"secure": True}),
+            (fine.replace(": h2", ": http/1.1"), {"protocol": "h2"}),
+        ):
+            with self.assertRaises(Failed):
+                h2load.parse(text, **how)
 
 
 class Generators(unittest.TestCase):

@@ -73,6 +73,7 @@ def measured(
     beside=None,
     warm_up_file=None,
     cpu_ns=None,
+    load=load,
     **form,
 ):
     """Measures one round against `process`: wrk's counts, CPU time per request of the process tree,
@@ -83,7 +84,7 @@ def measured(
     `beside` is a process that works for this one, such as its database: its CPU time per request is
     measured too, and does not count as other work. `warm_up_file` has other requests for the
     warm-up, for cases in which the measured ones must be new. `cpu_ns` counts CPU time in place of
-    the whole process tree's. `form`: see `load`.
+    the whole process tree's. `load` is another generator's in place of wrk's. `form`: see `load`.
     """
     if warm_up_s:
         load(process.port, warm_up_file or requests_file, warm_up_s, connections, core, **form)

@@ -16,12 +16,17 @@ from lib.process import Failed  # noqa: E402
 
 CLOSED = ["hotrow", "wrk", "ab", "h2load", "oha", "hey"]
 NO_KEEPALIVE = ["hotrow", "wrk", "ab"]
-CASES = ["closed", "open", "no-keepalive", "memory", "lag"]
+CASES = ["closed", "open", "no-keepalive", "memory", "lag", "http2"]
+STREAMS = [1, 16]
+CONNECTIONS_OF_HTTP2 = 10
 RATE_OF_LAG = 1_000
 MANY, FEW = 10_000, 10
 CPU_TO_WRK, RATE_TO_WRK = 1.0, 1.0
 OPEN_TO_CLOSED, OPEN_TO_OHA = 1.6, 0.7
 LAG_P99_US = 200
+CPU, RATE = "cpu_us_per_request", "throughput_rps"
+HTTP2_CPU = 2.0
+HTTP2_AGREEMENT = (0.85, 1.18)
 BYTES_PER_CONNECTION = 8_192
 
 
@@ -33,22 +38,12 @@ def arguments():
         default=",".join(CASES),
         help=f"comma-separated, of {', '.join(CASES)}",
     )
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seconds", type=int, default=5, help="per generator and round")
-    parser.add_argument("--connections", type=int, default=50)
     parser.add_argument(
         "--rate",
         type=int,
         help="of the open loop; by default half of what hotrow reaches in the closed one",
     )
-    parser.add_argument(
-        "--foreign-limit",
-        type=float,
-        default=wrk.FOREIGN_LIMIT,
-        help="share of the machine that other work may take before a round is repeated",
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_measurement(parser, rounds=12, seconds=5, unit="generator and round")
     return parser.parse_args()
 
 
@@ -123,6 +118,14 @@ def measure(rounds, args):
         measured["lag"] = rounds.run(
             "lag", {"hotrow": ("hotrow", {**with_connections, "rate": RATE_OF_LAG})}, few
         )
+    if "http2" in args.cases:
+        few_connections = {"connections": CONNECTIONS_OF_HTTP2}
+        runs = {}
+        for name in ("hotrow", "h2load"):
+            for streams in STREAMS:
+                how = {**few_connections, "streams": streams}
+                runs[f"{name}, {streams} streams"] = (name, how)
+        measured["http2"] = rounds.run("HTTP/2", runs)
     return measured
 
 
@@ -170,7 +173,7 @@ class Judge:
 
 def judge(measured):
     judge = Judge()
-    cpu, rate = "cpu_us_per_request", "throughput_rps"
+    cpu, rate = CPU, RATE
     if closed := measured.get("closed"):
         judge.ratio(
             "closed loop, CPU per request, hotrow/wrk", closed, "hotrow", "wrk", cpu, CPU_TO_WRK
@@ -221,7 +224,22 @@ def judge(measured):
         judge.figure(
             f"schedule lag p99 at {RATE_OF_LAG} requests per second", lag_p99(lag), LAG_P99_US, "µs"
         )
+    if http2 := measured.get("http2"):
+        judge_http2(judge, http2)
     return judge
+
+
+def judge_http2(judge, http2):
+    """Agreement with h2load in a closed loop: within the bounds, in either direction."""
+    low, high = HTTP2_AGREEMENT
+    for label in [f"{streams} streams" for streams in STREAMS]:
+        pair = (f"hotrow, {label}", f"h2load, {label}")
+        for what, field in (("rate", RATE), ("mean time of a request", "mean_us")):
+            name = f"HTTP/2, {label}: {what}, hotrow/h2load"
+            judge.ratio(name, http2, *pair, field, high)
+            judge.ratio(name, http2, *pair, field, low, at_most=False)
+        name = f"HTTP/2, {label}: CPU per request, hotrow/h2load"
+        judge.ratio(name, http2, *pair, CPU, HTTP2_CPU)
 
 
 def as_markdown(measured):

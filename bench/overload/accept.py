@@ -64,7 +64,7 @@ def arguments():
     )
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_runs(parser)
     args = parser.parse_args()
     args.rates = [int(rate) for rate in args.rates.split(",")]
     return args

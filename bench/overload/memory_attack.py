@@ -42,7 +42,7 @@ def arguments():
     parser.add_argument("--capacity", type=int, default=256, help="of the cache, in MiB")
     parser.add_argument("--seconds", type=int, default=20, help="of each measurement")
     parser.add_argument("--more", default="", help="further sections of the configuration")
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_runs(parser)
     return parser.parse_args()
 
 

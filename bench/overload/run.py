@@ -83,7 +83,7 @@ def arguments():
     parser.add_argument("--delay-ms", type=float, default=18.0, help="per row")
     parser.add_argument("--reads-in-flight", type=int, default=4)
     parser.add_argument("--variants", type=cli.some_of(PROTECTED), default=",".join(PROTECTED))
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_runs(parser)
     args = parser.parse_args()
     args.factors = [float(factor) for factor in args.factors.split(",")]
     return args

@@ -22,16 +22,7 @@ def arguments():
     parser.add_argument("--batch", type=int, default=100, help="ids per request")
     parser.add_argument("--ids", type=int, default=1_000, help="cached ids to choose from")
     parser.add_argument("--body-bytes", type=int, default=319)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--seconds", type=int, default=4, help="per form and round")
-    parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument(
-        "--foreign-limit",
-        type=float,
-        default=wrk.FOREIGN_LIMIT,
-        help="share of the machine that other work may take before a round is repeated",
-    )
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_measurement(parser, rounds=8, seconds=4, unit="form and round", seed=False)
     return parser.parse_args()
 
 

@@ -33,24 +33,14 @@ def arguments():
     )
     parser.add_argument("--rows", type=int, default=600_000)
     parser.add_argument("--ids", type=int, default=500_000, help="different requests, in turn")
-    parser.add_argument("--connections", type=int, default=50)
     parser.add_argument(
         "--pool", type=int, default=16, help="connections of the Go service to the database"
     )
     parser.add_argument(
         "--reads-in-flight", type=int, default=4, help="queries that hotrow sends at once"
     )
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seconds", type=int, default=5, help="per subject and round")
     parser.add_argument("--body-bytes", type=int, default=319)
-    parser.add_argument(
-        "--foreign-limit",
-        type=float,
-        default=wrk.FOREIGN_LIMIT,
-        help="share of the machine that other work may take before a round is repeated",
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_measurement(parser, rounds=10, seconds=5, unit="subject and round")
     return parser.parse_args()
 
 

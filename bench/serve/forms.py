@@ -52,17 +52,7 @@ def arguments():
         default=",".join(GROUPS),
         help=f"comma-separated, of {', '.join(GROUPS)}",
     )
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=int, default=3, help="per form and round")
-    parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument(
-        "--foreign-limit",
-        type=float,
-        default=wrk.FOREIGN_LIMIT,
-        help="share of the machine that other work may take before a round is repeated",
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_measurement(parser, rounds=9, seconds=3, unit="form and round")
     return parser.parse_args()
 
 

@@ -27,7 +27,7 @@ idle_timeout = "10m"
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=8_000)
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_runs(parser)
     return parser.parse_args()
 
 

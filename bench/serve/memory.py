@@ -28,7 +28,7 @@ def arguments():
     parser.add_argument("--large", type=int, default=30_000, help="entries of --large-bytes")
     parser.add_argument("--large-bytes", type=int, default=1_200)
     parser.add_argument("--small", type=int, default=1_000_000, help="entries of some 25 bytes")
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_runs(parser)
     return parser.parse_args()
 
 

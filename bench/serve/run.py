@@ -41,9 +41,6 @@ def arguments():
         "library: hyper alone; hotrow-postgres: hotrow over PostgreSQL instead of SQLite; "
         "hotrow-limits: hotrow with a rate limit per client)",
     )
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seconds", type=int, default=5, help="per subject and round")
-    parser.add_argument("--connections", type=int, default=50)
     parser.add_argument(
         "--ids",
         type=int,
@@ -51,15 +48,8 @@ def arguments():
         help="cached ids that are asked for; 1: the single-id form",
     )
     parser.add_argument("--body-bytes", type=int, default=319)
-    parser.add_argument(
-        "--foreign-limit",
-        type=float,
-        default=wrk.FOREIGN_LIMIT,
-        help="share of the machine that other work may take before a round is repeated",
-    )
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="serve")
-    parser.add_argument("--runs", help="folder for the kept run; '-' keeps nothing")
+    cli.add_measurement(parser, rounds=12, seconds=5, unit="subject and round")
     return parser.parse_args()
 
 

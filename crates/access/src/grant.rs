@@ -3,7 +3,6 @@
 //! A credential maps to a set of roles, which is one 64-bit number; a collection holds for each
 //! right the set of roles that have it. A check is one `and`, whatever the number of roles.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use hotrow_types::columns::Columns;
@@ -12,6 +11,9 @@ use hotrow_types::key::CollectionId;
 /// Most roles of one service: they are bits of one number.
 pub const ROLES_MAX: usize = 64;
 
+/// Most rate classes of one service: they are bits of one number.
+pub const RATE_CLASSES_MAX: usize = 64;
+
 /// A set of roles, by their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles(u64);
@@ -19,7 +21,7 @@ pub struct Roles(u64);
 /// A role as configured.
 #[derive(Clone, Debug)]
 pub struct Role {
-    /// Values of the token's role claim that stand for it.
+    /// Values of the token's role claim that name it.
     pub claim_values: Vec<String>,
     /// Collections whose records it may read.
     pub collections: Scope,
@@ -29,7 +31,13 @@ pub struct Role {
     pub no_cache: bool,
     /// Whether `Hotrow-Min-Position` is honoured where the collection allows it.
     pub min_position: bool,
+    /// Rate classes of its holders: rate limits may be for some of them only.
+    pub rate_classes: RateClasses,
 }
+
+/// A set of rate classes, by their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateClasses(u64);
 
 /// Collections of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,18 +65,41 @@ struct ColumnGrants {
     narrow: Vec<(Roles, Arc<Columns>)>,
 }
 
+impl Scope {
+    /// Returns whether the collection is one of them.
+    #[must_use]
+    pub fn contains(&self, id: CollectionId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Listed(ids) => ids.contains(&id),
+        }
+    }
+}
+
+impl ColumnGrants {
+    /// Returns the columns that these roles may read; `None`: all.
+    #[cold]
+    fn columns(&self, roles: Roles) -> Option<Arc<Columns>> {
+        if self.whole.intersects(roles) {
+            return None;
+        }
+        let own = self.narrow.iter().filter(|(of, _)| of.intersects(roles)).map(|(_, own)| own);
+        let union = |all: Arc<Columns>, more: Arc<Columns>| Arc::new(all.union(&more));
+        Some(own.cloned().reduce(union).unwrap_or_default())
+    }
+}
+
 /// Grants of all roles, by collection. Immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     collections: Box<[CollectionGrants]>,
     /// Parallel to `collections`.
     columns: Box<[ColumnGrants]>,
+    /// By role.
+    rate_classes: Box<[RateClasses]>,
     /// Values of the role claim with their roles, in the order of the values.
     claim_values: Box<[(String, Roles)]>,
 }
-
-/// Columns that a sender may read; `None`: all.
-pub type ColumnSight<'a> = Option<Cow<'a, Arc<Columns>>>;
 
 /// More roles than [`ROLES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,6 +130,27 @@ impl Roles {
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
+    }
+}
+
+impl RateClasses {
+    /// Returns the set of one class. A number of [`RATE_CLASSES_MAX`] or more is no class.
+    #[must_use]
+    pub fn single(number: usize) -> Self {
+        u32::try_from(number).ok().and_then(|bit| 1_u64.checked_shl(bit)).map_or(Self(0), Self)
+    }
+
+    /// Returns the classes of both sets.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns whether the sets have a class in common.
+    #[inline]
+    #[must_use]
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
@@ -167,6 +219,7 @@ impl Grants {
         Ok(Self {
             collections: granted.into_boxed_slice(),
             columns: columns.into_boxed_slice(),
+            rate_classes: roles.iter().map(|role| role.rate_classes).collect(),
             claim_values: claim_values.into_boxed_slice(),
         })
     }
@@ -180,20 +233,38 @@ impl Grants {
 
     /// Returns the columns that the roles may read of a collection; `None`: all. Roles that may not
     /// read the collection read no column.
+    #[inline]
     #[must_use]
-    pub fn columns(&self, CollectionId(id): CollectionId, roles: Roles) -> ColumnSight<'_> {
-        let Some(ColumnGrants { whole, narrow }) = self.columns.get(usize::from(id)) else {
-            return None;
-        };
-        if narrow.is_empty() || whole.intersects(roles) {
-            return None;
-        }
-        let mut own = narrow.iter().filter(|(of, _)| of.intersects(roles)).map(|(_, own)| own);
-        let first = own.next().map_or_else(|| Cow::Owned(Arc::default()), Cow::Borrowed);
-        Some(own.fold(first, |all, more| Cow::Owned(Arc::new(all.union(more)))))
+    pub fn columns(&self, id: CollectionId, roles: Roles) -> Option<Arc<Columns>> {
+        self.limits(id)?.columns(roles)
     }
 
-    /// Returns the roles that a value of the role claim stands for.
+    /// Returns whether a role reads only some columns of a collection.
+    #[must_use]
+    pub fn limits_columns(&self, id: CollectionId) -> bool {
+        self.limits(id).is_some()
+    }
+
+    #[inline]
+    fn limits(&self, CollectionId(id): CollectionId) -> Option<&ColumnGrants> {
+        self.columns.get(usize::from(id)).filter(|grants| !grants.narrow.is_empty())
+    }
+
+    /// Returns the rate classes of a holder of these roles: those of all of them.
+    #[inline]
+    #[must_use]
+    pub fn rate_classes(&self, Roles(roles): Roles) -> RateClasses {
+        let mut left = roles;
+        let mut classes = RateClasses::default();
+        while left != 0 {
+            let role = left.trailing_zeros() as usize;
+            classes = classes.union(self.rate_classes.get(role).copied().unwrap_or_default());
+            left &= left - 1;
+        }
+        classes
+    }
+
+    /// Returns the roles that a value of the role claim names.
     #[must_use]
     pub fn roles_of(&self, claim_value: &str) -> Roles {
         let found =
@@ -208,7 +279,8 @@ mod tests {
 
     fn role(values: &[&str], collections: Scope, no_cache: bool, min_position: bool) -> Role {
         let claim_values = values.iter().map(|value| (*value).to_owned()).collect();
-        Role { claim_values, collections, columns: Vec::new(), no_cache, min_position }
+        let (columns, rate_classes) = (Vec::new(), RateClasses::default());
+        Role { claim_values, collections, columns, no_cache, min_position, rate_classes }
     }
 
     #[test]
@@ -244,12 +316,32 @@ mod tests {
         let roles = [narrow(&["id"]), narrow(&["name", "id"]), role(&[], Scope::All, false, false)];
         let grants = Grants::new(&roles, 2).expect("three roles");
         let [id, name, whole] = [0, 1, 2].map(Roles::single);
-        let columns = |roles| grants.columns(CollectionId(0), roles).map(|own| (**own).clone());
+        let columns = |roles| grants.columns(CollectionId(0), roles).map(|own| (*own).clone());
         assert_eq!(columns(id), Some(Columns::new(["id"])));
         assert_eq!(columns(id.union(name)), Some(Columns::new(["id", "name"])));
         assert_eq!(columns(id.union(whole)), None);
         assert_eq!(columns(Roles::default()), Some(Columns::default()), "no role, no column");
-        assert_eq!(grants.columns(CollectionId(1), id), None, "a collection without such grants");
+        let other = CollectionId(1);
+        assert_eq!(grants.columns(other, id), None, "a collection without such grants");
+        assert!(grants.limits_columns(CollectionId(0)) && !grants.limits_columns(other));
+    }
+
+    #[test]
+    fn a_holder_is_in_the_rate_classes_of_all_its_roles() {
+        let in_class = |class| Role {
+            rate_classes: RateClasses::single(class),
+            ..role(&[], Scope::All, false, false)
+        };
+        let none = role(&[], Scope::All, false, false);
+        let grants = Grants::new(&[in_class(0), none, in_class(63)], 1).expect("three roles");
+        let (first, none, last) = (Roles::single(0), Roles::single(1), Roles::single(2));
+        assert_eq!(grants.rate_classes(first), RateClasses::single(0));
+        assert_eq!(grants.rate_classes(none), RateClasses::default());
+        let both = grants.rate_classes(first.union(none).union(last));
+        assert_eq!(both, RateClasses::single(0).union(RateClasses::single(63)));
+        assert_eq!(grants.rate_classes(Roles::single(63)), RateClasses::default(), "no such role");
+        assert!(both.intersects(RateClasses::single(63)) && !both.intersects(RateClasses(2)));
+        assert_eq!(RateClasses::single(64), RateClasses::default());
     }
 
     #[test]

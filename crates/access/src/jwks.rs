@@ -112,8 +112,8 @@ pub enum JwksError {
     TooManyKeys(usize),
     /// It contains a secret: every reader of the file can sign tokens.
     #[error(
-        "key {index} of the key set is secret (it has the member {member}), and whoever read it \
-         can sign tokens; publish public keys only, and replace this key"
+        "key {index} of the key set is secret (it has the member {member}), so every reader of the \
+         set can sign tokens; publish public keys only, and replace this key"
     )]
     Secret {
         /// Place in the set, from 0.

@@ -34,7 +34,7 @@ const SECRET_CHARS: usize = 43;
 
 /// Public id of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyId([u8; ID_BYTES]);
+pub struct KeyId(pub(crate) [u8; ID_BYTES]);
 
 /// SHA-256 of a key.
 #[derive(Clone, Copy)]

@@ -99,13 +99,15 @@ mod tests {
     use hotrow_types::tenant::Tenants;
 
     use crate::grant::Roles;
+    use crate::identity::Identity;
     use crate::verify::{UnixSeconds, Validity};
 
     use super::*;
 
     fn token(role: usize) -> VerifiedToken {
         let validity = Validity { not_before: UnixSeconds(1), expires: UnixSeconds(2) };
-        VerifiedToken { roles: Roles::single(role), tenants: Tenants::NONE, validity }
+        let (roles, tenants) = (Roles::single(role), Tenants::NONE);
+        VerifiedToken { roles, identity: Identity::of_token(b"a"), tenants, validity }
     }
 
     fn hash(n: u64) -> TokenHash {

@@ -4,6 +4,7 @@ use hotrow_types::tenant::{Tenants, TooManyTenants};
 use serde_json::{Map, Value};
 
 use crate::grant::{Grants, Roles};
+use crate::identity::Identity;
 use crate::json;
 use crate::jwks::{Found, KeySet};
 use crate::jwt::{CompactToken, FormatError};
@@ -44,6 +45,8 @@ pub struct Validity {
 pub struct VerifiedToken {
     /// Roles of its holder; may be none.
     pub roles: Roles,
+    /// Its subject (`sub`), or the token itself.
+    pub identity: Identity,
     /// Tenants of its holder; may be none.
     pub tenants: Tenants,
     /// Must be checked again at every request.
@@ -133,8 +136,17 @@ pub fn verify(
     let not_before = time(&claims, "nbf")?.unwrap_or(UnixSeconds(0));
     let validity = Validity { not_before, expires };
     validity.check(now, policy.leeway_s)?;
+    let identity = identity(&claims, token);
     let tenants = Tenants::of_claim(at_path(&claims, &policy.tenant_claim))?;
-    Ok(VerifiedToken { roles: roles(&claims, policy, grants), tenants, validity })
+    Ok(VerifiedToken { roles: roles(&claims, policy, grants), identity, tenants, validity })
+}
+
+fn identity(claims: &Map<String, Value>, token: &[u8]) -> Identity {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    match text("sub") {
+        Some(subject) => Identity::of_subject(text("iss").unwrap_or_default(), subject),
+        None => Identity::of_token(token),
+    }
 }
 
 /// Returns the value at a path of claims, one name per level.

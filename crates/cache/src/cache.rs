@@ -2,6 +2,7 @@
 
 mod join;
 mod lookup;
+mod variant;
 mod warm_up;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hotrow_measure::clock::Nanos;
 
+pub use self::variant::Attached;
 use crate::batch_loader::BatchLoader;
 use crate::config::{CollectionPolicy, Config, InvalidationMode};
 use crate::fetch_queue::{FetchQueue, NotQueued};
@@ -315,11 +317,12 @@ impl<E: Clone> Cache<E> {
     /// read. The feed does not vouch for a record that was read before a gap.
     #[must_use]
     pub fn age(&self, record: &Record, now: Nanos) -> Duration {
-        let since_read = now.since(record.read_at());
         let (collection, _) = self.collection(record.collection());
         let followed = self.config.invalidation_mode == InvalidationMode::Feed
             && record.epoch() == collection.epoch();
-        if followed { self.staleness(now).min(since_read) } else { since_read }
+        let read_at = record.read_at();
+        // The lesser of two ages is that of the later time.
+        now.since(if followed { read_at.max(self.progress.watermark()) } else { read_at })
     }
 
     /// Returns whether a row that a source read, or its absence, is what the record says.
@@ -343,7 +346,24 @@ impl<E: Clone> Cache<E> {
         self.store.policy_bytes()
     }
 
-    /// Returns the settings in force.
+    /// Takes one step towards another capacity, and returns whether more are needed. A larger one
+    /// holds after one step of each shard. Towards a smaller one each step evicts a bounded number
+    /// of entries, so that readers wait microseconds for it; the entries never exceed
+    /// [`Cache::capacity_bytes`]. The number of shards stays: a record larger than 85 % of a
+    /// shard's part of the capacity is no longer stored.
+    pub fn step_to_capacity(&self, capacity_bytes: u64) -> bool {
+        self.store.step_to_capacity(&self.config, capacity_bytes)
+    }
+
+    /// Returns the capacity in force, in bytes; less than was configured by what does not divide
+    /// among the shards.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.store.capacity_bytes()
+    }
+
+    /// Returns the settings at the start; the capacity may have changed since
+    /// ([`Cache::capacity_bytes`]).
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -381,15 +401,29 @@ impl<E: Clone> Cache<E> {
         (&self.collections[usize::from(id)], &self.stats[usize::from(id)])
     }
 
-    /// Answers from memory: the hit path.
-    fn served(&self, key: &Key, mode: ReadMode, now: Nanos) -> Served {
-        // The watermark is read before the entry is looked up. It vouches for entries that are
-        // present after it was read; a later watermark may follow the very change that removed this
-        // entry. The epoch is read after the watermark, because a feed that restarts raises the
-        // epoch before it sets the watermark.
-        let staleness = self.effective_staleness(now);
-        let record =
-            if mode == ReadMode::NoAdmit { self.store.peek(key) } else { self.store.get(key) };
+    /// Answers from memory: the hit path. `staleness` is the effective one, read before.
+    ///
+    /// The watermark is read before the entry is looked up. It vouches for entries that are present
+    /// after it was read; a later watermark may follow the very change that removed this entry. The
+    /// epoch is read after the watermark, because a feed that restarts raises the epoch before it
+    /// sets the watermark.
+    #[inline]
+    fn served(&self, key: &Key, mode: ReadMode, now: Nanos, staleness: Duration) -> Served {
+        let peek = mode == ReadMode::NoAdmit;
+        let record = if peek { self.store.peek(key) } else { self.store.get(key) };
+        self.judged(key, record, mode, now, staleness)
+    }
+
+    /// Decides whether an entry answers.
+    #[inline]
+    fn judged(
+        &self,
+        key: &Key,
+        record: Option<Record>,
+        mode: ReadMode,
+        now: Nanos,
+        staleness: Duration,
+    ) -> Served {
         let Some(record) = record else {
             return if self.refuses(now) { Served::Refuse } else { Served::No };
         };

@@ -2,8 +2,8 @@
 
 mod incarnations;
 mod lifetime;
+mod variants;
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
@@ -11,6 +11,8 @@ use triomphe::ThinArc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::lifetime::Lifetime;
+pub use self::variants::ContentCoding;
+use self::variants::Uses;
 use crate::config::CollectionPolicy;
 use hotrow_types::columns::{Columns, member_ends};
 use hotrow_types::key::{CollectionId, Key};
@@ -62,18 +64,19 @@ struct Header {
     lifetime: Lifetime,
     key_bytes: u16,
     kind: Kind,
-    /// Number of hits, up to [`HOT_HITS_MIN`].
-    uses: AtomicU8,
+    /// Number of hits, up to [`HOT_HITS_MIN`], and what was asked for besides.
+    uses: Uses,
 }
 
-/// Presence, token, and whether the members are known, in one byte.
+/// Presence, token, and whether there are variants and ends of members, in one byte.
 #[derive(Clone, Copy, Debug)]
 struct Kind(u8);
 
 impl Kind {
     const FOUND: u8 = 1 << 2;
+    const VARIANTS: u8 = 1 << 3;
     /// The ends of the members are kept.
-    const MEMBERS: u8 = 1 << 3;
+    const MEMBERS: u8 = 1 << 4;
 
     fn new(presence: Presence, token: Token, keeps_members: bool) -> Self {
         let found = if presence == Presence::Found { Self::FOUND } else { 0 };
@@ -87,6 +90,15 @@ impl Kind {
 
     fn presence(self) -> Presence {
         if self.0 & Self::FOUND == 0 { Presence::Missing } else { Presence::Found }
+    }
+
+    fn with_variants(self) -> Self {
+        Self(self.0 | Self::VARIANTS)
+    }
+
+    #[inline]
+    fn has_variants(self) -> bool {
+        self.0 & Self::VARIANTS != 0
     }
 
     fn token(self) -> Token {
@@ -218,7 +230,7 @@ impl Record {
             // KEY_BYTES_MAX fits.
             key_bytes: key.len() as u16,
             kind: Kind::new(presence, token, parts.has_views),
-            uses: AtomicU8::new(0),
+            uses: Uses::none(),
         };
         let at = parts.position.map_or(0, |position| position.at);
         let incarnation = parts.position.map(|position| position.incarnation);
@@ -256,7 +268,7 @@ impl Record {
     /// Returns the record as JSON; empty when it does not exist.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        &self.0.slice[self.body_at()..]
+        &self.0.slice[self.body_at()..self.body_end()]
     }
 
     /// Returns the XXH3 hash of the body, the source of the ETag; equal on all instances.
@@ -274,7 +286,8 @@ impl Record {
         (!tenant.is_empty()).then_some(tenant)
     }
 
-    /// Returns the record with these columns alone. It has none if the collection has no views.
+    /// Returns the record with these columns alone. Its members are searched for if their ends are
+    /// not kept.
     #[must_use]
     pub fn view(&self, columns: &Columns) -> Vec<u8> {
         let mut view = Vec::with_capacity(self.view_bytes(columns));
@@ -298,21 +311,23 @@ impl Record {
     }
 
     fn member_ends(&self) -> impl Iterator<Item = usize> {
-        let members = match self.tenant_at() {
+        let (kept, found) = match self.tenant_at() {
             Some(at) if self.0.header.header.kind.keeps_members() => {
                 let table = at + usize::from(self.0.slice[at - 1]) + MEMBER_COUNT;
-                &self.0.slice[table..self.body_at()]
+                (&self.0.slice[table..self.body_at()], Vec::new())
             }
-            _ => &[],
+            _ => (&[][..], member_ends(self.body()).unwrap_or_default()),
         };
-        members.chunks_exact(MEMBER_END).map(|end| {
+        let kept = kept.chunks_exact(MEMBER_END).map(|end| {
             let end: [u8; MEMBER_END] = std::array::from_fn(|i| end[i]);
             u32::from_ne_bytes(end) as usize
-        })
+        });
+        kept.chain(found)
     }
 
     /// Returns the end of the log when the record was read; `None` where the engine has no log.
     #[must_use]
+    #[inline]
     pub fn position(&self) -> Option<Position> {
         if self.token() == Token::None {
             return None;
@@ -362,16 +377,12 @@ impl Record {
     /// any more.
     #[inline]
     pub(crate) fn note_use(&self) {
-        let uses = &self.0.header.header.uses;
-        let before = uses.load(Ordering::Relaxed);
-        if before < HOT_HITS_MIN {
-            uses.store(before + 1, Ordering::Relaxed);
-        }
+        self.0.header.header.uses.note_hit();
     }
 
     /// Returns whether it was hit [`HOT_HITS_MIN`] times.
     pub(crate) fn is_hot(&self) -> bool {
-        self.0.header.header.uses.load(Ordering::Relaxed) >= HOT_HITS_MIN
+        self.0.header.header.uses.hits() >= HOT_HITS_MIN
     }
 
     /// At most 2^-25 of the lifetime before the time that the record was made with.
@@ -399,7 +410,7 @@ impl Record {
         &self.0.slice[..self.key_len()]
     }
 
-    /// Returns the weight of the entry: key, body, tenant and bookkeeping, in bytes.
+    /// Returns the weight of the entry: key, body, tenant, variants and bookkeeping, in bytes.
     pub(crate) fn weight_bytes(&self) -> u64 {
         let carried =
             if self.incarnation_number() == incarnations::INLINE { INCARNATION } else { 0 };
@@ -445,6 +456,15 @@ impl Record {
     fn tenant_at(&self) -> Option<usize> {
         let is_owned = self.incarnation_number() == incarnations::OWNED;
         is_owned.then(|| self.key_len() + MIDDLE + INCARNATION + 1)
+    }
+
+    #[inline]
+    fn body_end(&self) -> usize {
+        if self.0.header.header.kind.has_variants() {
+            variants::body_end(&self.0.slice)
+        } else {
+            self.0.slice.len()
+        }
     }
 
     /// Returns the number stored at an offset.

@@ -11,8 +11,10 @@ mod shard;
 mod slab;
 mod walk;
 
-use self::shard::{Inserted, Shard};
+pub(crate) use self::shard::BATCH_MAX;
+use self::shard::{Inserted, KeyBytes, Shard, ShardCapacity};
 pub use self::walk::Walk;
+use crate::cache::Attached;
 use crate::config::Config;
 use crate::record::{ENTRY_OVERHEAD_BYTES, Presence, Record};
 use crate::stats::{CollectionStats, Removal};
@@ -24,6 +26,8 @@ const SHARD_BYTES_MIN: u64 = 64 << 20;
 /// Least number of entries of a shard: smaller shards lose hits.
 const SHARD_ENTRIES_MIN: u64 = 4096;
 const SHARDS_MAX: u64 = 64;
+/// Most shards of which each is asked for its keys of a batch; else each key is looked up alone.
+const SHARDS_SHARED_MAX: usize = 8;
 /// Share at which the store counts as full, because shards fill unevenly.
 const FULL_SHARE: f64 = 0.95;
 
@@ -37,18 +41,14 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(config: &Config, stats: Arc<[CollectionStats]>) -> Self {
-        let missing_bytes =
-            (config.capacity_bytes as f64 * config.negative_share.clamp(0.0, 0.1)) as u64;
-        let found_bytes = config.capacity_bytes - missing_bytes;
+        let ShardCapacity { found_bytes, .. } = capacity_of_shard(config, config.capacity_bytes, 1);
         let entries = found_bytes / (config.entry_bytes_estimate + ENTRY_OVERHEAD_BYTES).max(1);
         let shards =
             (found_bytes / SHARD_BYTES_MIN).min(entries / SHARD_ENTRIES_MIN).clamp(1, SHARDS_MAX);
         let shards: u64 = 1 << shards.ilog2();
         let hasher = FixedState::with_seed(config.seed);
-        let shard = |_| {
-            let shard = Shard::new(found_bytes / shards, missing_bytes / shards, hasher.clone());
-            RwLock::new(shard)
-        };
+        let capacity = capacity_of_shard(config, config.capacity_bytes, shards);
+        let shard = |_| RwLock::new(Shard::new(capacity, hasher.clone()));
         Self { shards: (0..shards).map(shard).collect(), hasher, stats }
     }
 
@@ -57,7 +57,11 @@ impl Store {
     #[inline]
     fn shard_of(&self, key: &Key) -> (&RwLock<Shard>, u64) {
         let hash = self.hasher.hash_one(key);
-        (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], hash)
+        (&self.shards[self.index_of(hash)], hash)
+    }
+
+    fn index_of(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.shards.len() - 1)
     }
 
     /// Returns the entry and counts a use. The hit path: one read lock, no allocation.
@@ -67,10 +71,61 @@ impl Store {
         shard.read().get(hash, key.as_bytes()).cloned()
     }
 
+    /// Looks up at most [`BATCH_MAX`] keys, and counts a use of each unless `peek`. Where shards
+    /// are few, keys of one shard share a lock, which is held for some hundred nanoseconds.
+    pub(crate) fn get_some(&self, keys: &[Key], peek: bool, found: &mut [Option<Record>]) {
+        if self.shards.len() > SHARDS_SHARED_MAX {
+            for (key, found) in keys.iter().zip(found) {
+                *found = if peek { self.peek(key) } else { self.get(key) };
+            }
+            return;
+        }
+        let mut wanted = [(0, &[][..]); BATCH_MAX];
+        for (wanted, key) in wanted.iter_mut().zip(keys) {
+            *wanted = (self.hasher.hash_one(key), key.as_bytes());
+        }
+        for shard in 0..self.shards.len() {
+            let of_shard = |i: &usize| self.index_of(wanted[*i].0) == shard;
+            let some = (0..keys.len()).filter(of_shard);
+            if some.clone().next().is_some() {
+                self.shards[shard].read().get_some(some, &wanted, peek, found);
+            }
+        }
+    }
+
     /// Returns the entry without counting a use.
     pub(crate) fn peek(&self, key: &Key) -> Option<Record> {
         let (shard, hash) = self.shard_of(key);
         shard.read().peek(hash, key.as_bytes()).cloned()
+    }
+
+    /// Returns the entry with the key of `record`, without counting a use.
+    pub(crate) fn peek_same_key(&self, record: &Record) -> Option<Record> {
+        let (shard, hash) = self.shard_of_record(record);
+        shard.read().peek(hash, record.key_bytes()).cloned()
+    }
+
+    /// Puts `new` in the place of `old`, a record of the same key and kind, if that is still the
+    /// entry.
+    pub(crate) fn exchange(&self, old: &Record, new: Record) -> Attached {
+        let stats = self.stats_of(old);
+        let new_bytes = new.weight_bytes();
+        let mut evicted = Vec::new();
+        let (shard, hash) = self.shard_of_record(old);
+        // Before the entry can be evicted with its new weight.
+        stats.bytes.add(new_bytes);
+        let attached = shard.write().exchange(hash, old, new, &mut evicted);
+        let gone_bytes = if attached == Attached::Stored { old.weight_bytes() } else { new_bytes };
+        stats.bytes.sub(gone_bytes);
+        for gone in evicted {
+            self.stats_of(&gone).removed(&gone, Removal::Capacity);
+        }
+        attached
+    }
+
+    fn shard_of_record(&self, record: &Record) -> (&RwLock<Shard>, u64) {
+        let hash = self.hasher.hash_one(KeyBytes(record.key_bytes()));
+        (&self.shards[(hash >> 32) as usize & (self.shards.len() - 1)], hash)
     }
 
     /// Returns the weight and the capacity of all entries of one kind, in bytes.
@@ -86,6 +141,28 @@ impl Store {
     pub(crate) fn is_full(&self) -> bool {
         let (weight, capacity) = self.fill(Presence::Found);
         weight as f64 >= FULL_SHARE * capacity as f64
+    }
+
+    /// Returns the capacity in force, in bytes. It is above the one that was set last while
+    /// [`Store::step_to_capacity`] has more to do.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        [Presence::Found, Presence::Missing].map(|presence| self.fill(presence).1).iter().sum()
+    }
+
+    /// Takes one step towards another capacity: one shard's, with a bounded number of evictions
+    /// under its lock. Returns whether more steps are needed.
+    pub(crate) fn step_to_capacity(&self, config: &Config, capacity_bytes: u64) -> bool {
+        let capacity = capacity_of_shard(config, capacity_bytes, self.shards.len() as u64);
+        let Some(shard) = self.shards.iter().find(|shard| !shard.read().is_at(capacity)) else {
+            return false;
+        };
+        let mut evicted = Vec::new();
+        shard.write().step_to(capacity, &mut evicted);
+        // Counted and freed outside the shard's lock.
+        for old in evicted {
+            self.stats_of(&old).removed(&old, Removal::Capacity);
+        }
+        true
     }
 
     /// Stores the record in place of the key's entry. An entry that fits no shard is dropped, and
@@ -126,6 +203,15 @@ impl Store {
     fn stats_of(&self, record: &Record) -> &CollectionStats {
         let CollectionId(id) = record.collection();
         &self.stats[usize::from(id)]
+    }
+}
+
+/// Returns the part of a capacity that one of `shards` has.
+fn capacity_of_shard(config: &Config, capacity_bytes: u64, shards: u64) -> ShardCapacity {
+    let missing_bytes = (capacity_bytes as f64 * config.negative_share.clamp(0.0, 0.1)) as u64;
+    ShardCapacity {
+        found_bytes: (capacity_bytes - missing_bytes) / shards,
+        missing_bytes: missing_bytes / shards,
     }
 }
 

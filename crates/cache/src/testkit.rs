@@ -15,7 +15,8 @@ use hotrow_measure::clock::Nanos;
 
 use crate::config::{CollectionPolicy, Config, InvalidationMode, WhenStale};
 use crate::flight::{Waited, Waiter};
-use crate::{Answers, Cache, Fetched, Lookup};
+use crate::record::{Epoch, Owner, RecordParts, Visibility};
+use crate::{Answers, Cache, Fetched, Lookup, Record};
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::version::{ChangeId, Position, Version};
 
@@ -77,6 +78,22 @@ pub(crate) fn cache_of(config: Config, has_tenants: bool) -> TestCache {
     let cache = Cache::new(config, vec![own.clone(), own]);
     cache.advance(START, None);
     cache
+}
+
+/// Returns a record read at [`START`], which nothing expires.
+pub(crate) fn record_of(key: &Key, body: Option<&[u8]>) -> Record {
+    let position = Some(Position { incarnation: 1, at: 1 });
+    Record::new(&RecordParts {
+        key,
+        body,
+        owner: Owner::Everybody,
+        read_at: START,
+        expires_at: Nanos::MAX,
+        version: &log(1),
+        position,
+        visibility: Visibility::Complete,
+        epoch: Epoch { feed: 0, flush: 0 },
+    })
 }
 
 pub(crate) fn key(id: i64) -> Key {

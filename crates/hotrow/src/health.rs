@@ -12,8 +12,8 @@ use hotrow_cli::Exit;
 use hotrow_cli::output::print_line;
 use hotrow_load::fetch::{self, FetchError, FetchedResponse};
 use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
-use hotrow_load::target::{Address, TargetError, Url};
-use hotrow_load::tls::{Tls, TlsError, Trust};
+use hotrow_transport::target::{Address, TargetError, Url};
+use hotrow_transport::tls::{Tls, TlsError, TlsOptions, Trust};
 
 use crate::config::{self, ConfigError, Overrides};
 
@@ -191,10 +191,13 @@ impl Probe {
     fn send(&self) -> Result<FetchedResponse, HealthError> {
         let address = match &self.unix {
             Some(path) => Address::Unix(path.clone()),
-            None => Address::Tcp(self.url.resolve(self.timeout)?),
+            None => self.url.resolve(self.timeout)?,
         };
         let tls = match self.url.secure {
-            true => Some(Tls::new(&self.url.host, &self.trust)?),
+            true => {
+                let options = TlsOptions { trust: self.trust.clone(), ..TlsOptions::default() };
+                Some(Tls::new(&self.url.host, &options)?)
+            }
             false => None,
         };
         fetch::fetch(&address, tls.as_ref(), &self.request, 1, self.timeout, BODY_BYTES_MAX)

@@ -113,7 +113,7 @@ mod tests {
         let none = |_: &str| Err(std::env::VarError::NotPresent);
         let resolved = parse(&file, "f", &none, &Overrides::default()).expect("valid");
         let access = resolved.server.access.expect("access");
-        let table = KeyTable::new(access.keys).expect("one key");
+        let table = KeyTable::new(access.granted.keys).expect("one key");
         assert_eq!(table.find(key.as_bytes()).map(|found| found.id), Some(new.id));
     }
 

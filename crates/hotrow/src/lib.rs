@@ -23,6 +23,7 @@ pub mod logging;
 mod machine;
 pub mod open_files;
 pub mod serve;
+mod transport_args;
 mod tui;
 pub mod uninstall_triggers;
 pub mod verify;

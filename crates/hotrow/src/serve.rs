@@ -201,10 +201,12 @@ fn compose(
     process: Process,
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
-    let Resolved { server, cache, collections, source, .. } = resolved;
+    let Resolved { mut server, cache, collections, source, .. } = resolved;
     // Listeners first: a port in use is reported before anything is added to the database.
     let service = Service::bind(&server).map_err(subsystem)?.within(process);
     let addresses = Addresses { data: service.data(), admin: service.admin() };
+    // With the port that was taken: the description of the API names it.
+    server.data = addresses.data;
     #[cfg(feature = "failpoints")]
     let hooks = failpoints::reads::hooks(&host.failpoints.reads, &source).map_err(subsystem)?;
     #[cfg(not(feature = "failpoints"))]

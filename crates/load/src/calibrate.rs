@@ -15,7 +15,8 @@ use crate::outcome::{Outcome, RunEnd};
 use crate::plan::{Arrivals, LoadModel, Plan, RATE_MAX, Rate, StopCondition};
 use crate::request::{RequestError, RequestMix, RequestSpec};
 use crate::run::{self, Config, ExpectedStatus, RunError, RunqueueWait};
-use crate::target::Address;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::HttpVersion;
 
 /// Rounds; each measures a closed loop, then an open loop. Odd, so that the median is one of them.
 pub const ROUNDS: usize = 3;
@@ -151,7 +152,8 @@ fn config(
         connections,
         threads,
         keepalive: true,
-        pipeline: 1,
+        version: HttpVersion::Http1,
+        depth: 1,
         timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(5),
         expect: ExpectedStatus::Success,

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::http2::Http2Session;
 use crate::outbox::Outbox;
 use crate::plan::Slot;
 use crate::response::Parser;
@@ -12,6 +13,8 @@ use crate::stream::Stream;
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) stream: Option<Stream>,
+    /// The protocol's state on an HTTP/2 connection, from the end of the TLS handshake.
+    pub(crate) http2: Option<Box<Http2Session>>,
     pub(crate) phase: ConnectionPhase,
     /// Incremented with each socket, so that events of an earlier socket are recognized.
     pub(crate) generation: u32,
@@ -30,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) withheld_permits: u32,
     /// Responses on this socket.
     pub(crate) answers: u64,
+    /// True if the server's limit of streams was reported.
+    pub(crate) limit_reported: bool,
     /// True if it was open before.
     pub(crate) opened_before: bool,
 }
@@ -87,14 +92,32 @@ impl Connection {
         self.answers = 0;
         self.ending = false;
         self.postponed = false;
-        std::mem::take(&mut self.sent)
+        let mut unanswered = std::mem::take(&mut self.sent);
+        if let Some(session) = self.http2.take() {
+            unanswered.extend(session.unanswered());
+        }
+        unanswered
+    }
+
+    /// Returns whether a request waits for its response.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        !self.sent.is_empty() || self.http2.as_ref().is_some_and(|http2| http2.in_flight() > 0)
+    }
+
+    /// Returns the requests without a complete response.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &SentRequest> {
+        self.sent.iter().chain(self.http2.iter().flat_map(|http2| http2.unanswered()))
     }
 
     /// Returns the time by which the oldest request must be answered.
     pub(crate) fn deadline_ns(&self, timeout_ns: u64) -> Option<u64> {
         match self.phase {
             ConnectionPhase::Open => {
-                self.sent.front().map(|sent| sent.sent_ns.saturating_add(timeout_ns))
+                let oldest = match &self.http2 {
+                    None => self.sent.front().map(|sent| sent.sent_ns),
+                    Some(http2) => http2.unanswered().map(|sent| sent.sent_ns).min(),
+                };
+                oldest.map(|sent_ns| sent_ns.saturating_add(timeout_ns))
             }
             ConnectionPhase::Connecting { deadline_ns, .. } => Some(deadline_ns),
             ConnectionPhase::BackingOff { until_ns } => Some(until_ns),

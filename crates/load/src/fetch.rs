@@ -3,16 +3,15 @@
 //! everything is bounded.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustls::{ClientConnection, StreamOwned};
+use hotrow_transport::explain;
+use hotrow_transport::stream::BlockingStream;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::Tls;
 
 use crate::request::RequestMix;
 use crate::response::{HEAD_BYTES_MAX, INTERIM_MAX, Malformed, Parser, StreamEnd, head};
-use crate::target::Address;
-use crate::tls::Tls;
 
 /// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
@@ -34,12 +33,12 @@ pub struct FetchedResponse {
 /// Reasons for a missing response.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The connection could not be opened, or broke.
+    /// The connection broke.
     #[error("{0}")]
     Socket(#[from] io::Error),
-    /// The TLS handshake could not begin.
-    #[error("TLS: {0}")]
-    Tls(#[from] rustls::Error),
+    /// The connection could not be opened, or TLS was refused.
+    #[error("{0}")]
+    NoConnection(String),
     /// The time-out expired.
     #[error("no whole answer within {0:?}")]
     Late(Duration),
@@ -86,9 +85,11 @@ pub fn fetch(
     let deadline = Deadline { timeout, at: Instant::now() + timeout };
     let mut requests = requests.share(seed, 0, 1);
     let request = requests.next();
-    let mut line = BlockingStream::open(address, tls, &deadline)?;
-    line.allow(&deadline)?;
-    line.write_all(request.bytes).map_err(|e| deadline.error(e))?;
+    let mut line = BlockingStream::connect(address, tls, deadline.remaining()?)
+        .map_err(|e| deadline.connect_error(e, address))?;
+    line.handshake(deadline.remaining()?).map_err(|e| deadline.connect_error(e, address))?;
+    line.set_timeout(deadline.remaining()?)?;
+    line.write_all(request.bytes).and_then(|()| line.flush()).map_err(|e| deadline.error(e))?;
     let bytes_max = body_bytes_max + body_bytes_max / FRAMING_SHARE + FRAMING_BYTES_MAX;
     let raw =
         read_response(&mut line, request.answer_has_body, &deadline, bytes_max, body_bytes_max)?;
@@ -113,102 +114,23 @@ impl Deadline {
         if remaining.is_zero() { Err(FetchError::Late(self.timeout)) } else { Ok(remaining) }
     }
 
+    fn connect_error(&self, error: io::Error, address: &Address) -> FetchError {
+        match self.error(error) {
+            FetchError::Socket(error) => FetchError::NoConnection(explain::socket(&error, address)),
+            FetchError::Closed => FetchError::NoConnection(explain::socket(
+                &io::ErrorKind::UnexpectedEof.into(),
+                address,
+            )),
+            other => other,
+        }
+    }
+
     /// A blocking socket reports its time-out as "would block".
     fn error(&self, error: io::Error) -> FetchError {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FetchError::Late(self.timeout),
             io::ErrorKind::UnexpectedEof => FetchError::Closed,
             _ => FetchError::Socket(error),
-        }
-    }
-}
-
-/// A blocking connection.
-enum BlockingStream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    SecureTcp(Box<StreamOwned<ClientConnection, TcpStream>>),
-    SecureUnix(Box<StreamOwned<ClientConnection, UnixStream>>),
-}
-
-impl BlockingStream {
-    fn open(address: &Address, tls: Option<&Tls>, deadline: &Deadline) -> Result<Self, FetchError> {
-        Ok(match address {
-            Address::Tcp(to) => {
-                let stream = TcpStream::connect_timeout(to, deadline.remaining()?)
-                    .map_err(|e| deadline.error(e))?;
-                stream.set_nodelay(true)?;
-                match tls {
-                    None => Self::Tcp(stream),
-                    Some(tls) => {
-                        Self::SecureTcp(Box::new(StreamOwned::new(tls.connect()?, stream)))
-                    }
-                }
-            }
-            Address::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                match tls {
-                    None => Self::Unix(stream),
-                    Some(tls) => {
-                        Self::SecureUnix(Box::new(StreamOwned::new(tls.connect()?, stream)))
-                    }
-                }
-            }
-        })
-    }
-
-    /// Lets the next call last until the deadline.
-    fn allow(&self, deadline: &Deadline) -> Result<(), FetchError> {
-        let remaining = Some(deadline.remaining()?);
-        match self {
-            Self::Tcp(stream) => {
-                stream.set_read_timeout(remaining).and(stream.set_write_timeout(remaining))
-            }
-            Self::Unix(stream) => {
-                stream.set_read_timeout(remaining).and(stream.set_write_timeout(remaining))
-            }
-            Self::SecureTcp(stream) => stream
-                .sock
-                .set_read_timeout(remaining)
-                .and(stream.sock.set_write_timeout(remaining)),
-            Self::SecureUnix(stream) => stream
-                .sock
-                .set_read_timeout(remaining)
-                .and(stream.sock.set_write_timeout(remaining)),
-        }
-        .map_err(FetchError::Socket)
-    }
-
-    /// Closes the connection without waiting for the server; a failure to close does not fail the
-    /// request.
-    fn close(&self) {
-        let _ = match self {
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
-            Self::SecureTcp(stream) => stream.sock.shutdown(Shutdown::Both),
-            Self::SecureUnix(stream) => stream.sock.shutdown(Shutdown::Both),
-        };
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        fn all(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
-            out.write_all(bytes)?;
-            out.flush()
-        }
-        match self {
-            Self::Tcp(stream) => all(stream, bytes),
-            Self::Unix(stream) => all(stream, bytes),
-            Self::SecureTcp(stream) => all(&mut **stream, bytes),
-            Self::SecureUnix(stream) => all(&mut **stream, bytes),
-        }
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(into),
-            Self::Unix(stream) => stream.read(into),
-            Self::SecureTcp(stream) => stream.read(into),
-            Self::SecureUnix(stream) => stream.read(into),
         }
     }
 }
@@ -224,7 +146,7 @@ fn read_response(
     let (mut parser, mut raw) = (Parser::default(), Vec::new());
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        line.allow(deadline)?;
+        line.set_timeout(deadline.remaining()?)?;
         let n = match line.read(&mut buffer) {
             Ok(n) => n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,

@@ -1,7 +1,7 @@
 //! An HTTP load generator whose measurements include the time that requests waited to be sent.
 //!
 //! Reading order: [`plan`] (the schedule of requests), [`request`] and [`ids`] (the bytes sent),
-//! [`target`] (the destination), [`response`] (the response parser), [`run`] (threads, from start
+//! [`response`] (the response parser), [`run`] (threads, from start
 //! to result), `worker` (the event loop of a thread), `connection`, `outbox` (bytes that a socket
 //! has not accepted), `stream` (sockets and TLS), [`stats`] (counts and durations), [`outcome`],
 //! [`bottleneck`] (whether the generator was the limit), [`objective`] (service level objectives),
@@ -14,6 +14,7 @@ pub mod calibrate;
 mod connection;
 pub mod fetch;
 pub mod format;
+mod http2;
 pub mod ids;
 pub mod latency_map;
 pub mod null;
@@ -28,6 +29,4 @@ pub mod run;
 pub mod stats;
 mod stream;
 mod tally;
-pub mod target;
-pub mod tls;
 mod worker;

@@ -23,7 +23,7 @@ pub struct Outcome {
     pub in_flight_at_end: u64,
     /// Mean target rate over the window, in requests per second; none in a closed loop.
     pub target_rate: Option<f64>,
-    /// Maximum number of requests in flight: connections times pipeline depth.
+    /// Maximum number of requests in flight: connections times pipeline depth or streams.
     pub max_in_flight: usize,
     /// One entry per second of the window and of the wait for the last responses, without gaps.
     pub seconds: Vec<Second>,

@@ -1,5 +1,7 @@
 //! Requests, prepared as bytes before the run.
 
+mod http2;
+
 use std::sync::Arc;
 
 use crate::ids::{Distribution, IdSampler, Ids};
@@ -58,8 +60,8 @@ pub enum RequestError {
     Path(String),
     /// A header name or value is invalid.
     #[error(
-        "the header {0:?} is not valid: a name of letters, digits and dashes, a colon, a value \
-         without line breaks"
+        "the header {0:?} is not valid: it must have a name of letters, digits and dashes, \
+         and a value without line breaks"
     )]
     Header(String),
     /// A header that only the generator can set.
@@ -190,6 +192,7 @@ impl RequestMix {
                 .map(|(ids, pick)| IdSampler::new(ids, *pick, seed, index, threads)),
             choice: Random::new(seed, CHOICE_STREAM + u64::from(index)),
             filled: Vec::new(),
+            http2: Vec::new(),
         }
     }
 }
@@ -251,7 +254,7 @@ fn head(request: &RequestSpec<'_>) -> Result<String, RequestError> {
 fn check_header(name: &str, value: &str) -> Result<(), RequestError> {
     let value_fits = value.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f));
     if name.is_empty() || !name.bytes().all(is_token) || !value_fits {
-        return Err(RequestError::Header(format!("{name}: {value}")));
+        return Err(RequestError::Header(name.to_owned()));
     }
     let instead = match name.to_ascii_lowercase().as_str() {
         "content-length" | "transfer-encoding" => "it follows from the body",
@@ -276,6 +279,8 @@ pub(crate) struct RequestGenerator {
     choice: Random,
     /// Buffer for requests with placeholders.
     filled: Vec<u8>,
+    /// The same templates for HTTP/2; empty without it.
+    http2: Vec<http2::Http2Template>,
 }
 
 /// A request ready to be sent.
@@ -291,17 +296,24 @@ pub(crate) struct PreparedRequest<'a> {
 }
 
 impl RequestGenerator {
-    /// Returns the next request. Allocates nothing after the first.
+    /// Returns the index of the next template by weight.
     #[inline]
-    pub(crate) fn next(&mut self) -> PreparedRequest<'_> {
-        let template = match self.templates.as_slice() {
-            [only] => only,
+    fn choose(&mut self) -> usize {
+        match self.templates.as_slice() {
+            [_] => 0,
             several => {
                 let weights = several.last().map_or(1, |t| t.weight_sum);
                 let point = self.choice.below(weights);
-                &several[several.partition_point(|t| t.weight_sum <= point).min(several.len() - 1)]
+                several.partition_point(|t| t.weight_sum <= point).min(several.len() - 1)
             }
-        };
+        }
+    }
+
+    /// Returns the next request. Allocates nothing after the first.
+    #[inline]
+    pub(crate) fn next(&mut self) -> PreparedRequest<'_> {
+        let index = self.choose();
+        let template = &self.templates[index];
         let Template { answer_has_body, idempotent, .. } = *template;
         if let ([first, rest @ ..], Some(drawer)) = (template.pieces.as_slice(), &mut self.drawer)
             && !rest.is_empty()

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
 
+pub use crate::http2::STREAMS_MAX;
 use crate::latency_map::LatencyMap;
 use crate::outcome::{
     Outcome, RunEnd, SILENCE_FAILURES_MIN, SILENCE_MIN, Second, ThreadUse, UNREACHABLE_SECONDS,
@@ -18,9 +19,9 @@ use crate::plan::{LoadModel, Plan, PlanError};
 use crate::request::RequestMix;
 use crate::stats::{LawViolation, LoadStats};
 pub use crate::tally::ExpectedStatus;
-use crate::target::Address;
-use crate::tls::Tls;
 use crate::worker::Worker;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::{HttpVersion, Tls};
 
 /// Maximum number of connections.
 pub const CONNECTIONS_MAX: usize = 1_000_000;
@@ -53,8 +54,11 @@ pub struct Config {
     pub threads: usize,
     /// True if a connection serves more than one request.
     pub keepalive: bool,
-    /// Requests in flight on one connection, 1 to [`PIPELINE_MAX`].
-    pub pipeline: usize,
+    /// Version of HTTP; `tls` must offer it.
+    pub version: HttpVersion,
+    /// Requests in flight on one connection: the depth of the pipeline, 1 to [`PIPELINE_MAX`], or
+    /// with HTTP/2 the streams, 1 to [`STREAMS_MAX`].
+    pub depth: usize,
     /// A request times out after this time from its send.
     pub timeout: Duration,
     /// A connection attempt, TLS included, times out after this time.
@@ -85,9 +89,12 @@ pub enum RunError {
         /// Its value.
         value: usize,
     },
-    /// Pipelining requires keep-alive connections.
-    #[error("--pipeline needs connections that stay open; leave --no-keepalive out")]
+    /// Several requests in flight require keep-alive connections.
+    #[error("--pipeline and --http2 need connections that stay open; leave --no-keepalive out")]
     PipelineWithoutKeepalive,
+    /// A request cannot be expressed in HTTP/2.
+    #[error("the request cannot be sent as HTTP/2; check its Host header")]
+    NotHttp2,
     /// No connection could be opened.
     #[error("no connection to {address} could be opened: {why}")]
     NoConnection {
@@ -141,15 +148,24 @@ impl Config {
         let ranges = [
             ("the number of connections", self.connections, CONNECTIONS_MAX),
             ("the number of threads", self.threads, THREADS_MAX.min(self.connections.max(1))),
-            ("--pipeline", self.pipeline, PIPELINE_MAX),
+            match self.version {
+                HttpVersion::Http1 => ("--pipeline", self.depth, PIPELINE_MAX),
+                HttpVersion::Http2 => ("--streams", self.depth, STREAMS_MAX),
+            },
         ];
         if let Some((what, value, max)) =
             ranges.into_iter().find(|(_, value, max)| *value == 0 || value > max)
         {
             return Err(RunError::OutOfRange { what, max, value });
         }
-        if self.pipeline > 1 && !self.keepalive {
+        if (self.depth > 1 || self.version == HttpVersion::Http2) && !self.keepalive {
             return Err(RunError::PipelineWithoutKeepalive);
+        }
+        let secure = self.tls.is_some();
+        if self.version == HttpVersion::Http2
+            && !self.requests.share(self.seed, 0, 1).prepare_http2(secure)
+        {
+            return Err(RunError::NotHttp2);
         }
         Ok(())
     }
@@ -302,7 +318,7 @@ impl Aggregator {
         let reached = vec![0; config.threads];
         Self {
             began: begin.after(config.plan.warmup),
-            max_in_flight: config.connections * config.pipeline,
+            max_in_flight: config.connections * config.depth,
             total: LoadStats::default(),
             seconds: Vec::new(),
             open: BTreeMap::new(),

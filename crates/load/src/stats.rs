@@ -50,7 +50,7 @@ pub struct Counts {
     /// Of those, sent, at least in part.
     pub sent: u64,
     /// Of those, sent again: the server announced the end of the connection in the response to an
-    /// earlier request of the pipeline, so that it had not processed them.
+    /// earlier request of the pipeline (HTTP/2: by GOAWAY), so that it had not processed them.
     pub resent: u64,
     /// Expected responses.
     pub ok: u64,
@@ -84,10 +84,17 @@ pub struct Errors {
     pub reset: u64,
     /// The server closed the connection before the response was complete.
     pub closed: u64,
-    /// The response was not valid HTTP/1.1.
+    /// The response was not valid HTTP.
     pub malformed: u64,
     /// A complete response with an unexpected status.
     pub unexpected_status: u64,
+    /// HTTP/2: the server ended the connection with an error (GOAWAY), or announced its end before
+    /// it had answered anything.
+    pub goaway: u64,
+    /// HTTP/2: the server refused the stream (`RST_STREAM` with `REFUSED_STREAM`).
+    pub refused_stream: u64,
+    /// HTTP/2: the server reset the stream with another reason.
+    pub stream_reset: u64,
 }
 
 /// Durations in ns of requests with and without the expected response.
@@ -170,7 +177,18 @@ impl Errors {
     /// Returns the sum of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.reset + self.closed + self.malformed + self.unexpected_status
+        self.unexpected_status + self.lost()
+    }
+
+    /// Returns the sum of requests without a complete valid response.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.reset
+            + self.closed
+            + self.malformed
+            + self.goaway
+            + self.refused_stream
+            + self.stream_reset
     }
 }
 
@@ -193,6 +211,9 @@ impl Counts {
         self.errors.reset += other.errors.reset;
         self.errors.closed += other.errors.closed;
         self.errors.malformed += other.errors.malformed;
+        self.errors.goaway += other.errors.goaway;
+        self.errors.refused_stream += other.errors.refused_stream;
+        self.errors.stream_reset += other.errors.stream_reset;
         self.errors.unexpected_status += other.errors.unexpected_status;
         self.connect_errors += other.connect_errors;
         self.connections_opened += other.connections_opened;

@@ -8,8 +8,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustls::ClientConnection;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::target::Address;
-use crate::tls::Tls;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::Tls;
 
 /// A connection's byte stream.
 #[derive(Debug)]
@@ -86,6 +86,14 @@ impl Stream {
     /// Returns the result of connecting, once the socket is writable.
     pub(crate) fn connected(&self) -> Result<(), StreamError> {
         Ok(rustix::net::sockopt::socket_error(self.socket())??)
+    }
+
+    /// Returns the protocol that the TLS server has chosen, if any; `None` without TLS.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::TlsStream(secure) => secure.tls.alpn_protocol(),
+        }
     }
 
     /// Continues the TLS handshake; returns true when complete, which is at once without TLS.

@@ -27,6 +27,9 @@ pub(crate) enum RequestFailure {
     Reset,
     Closed,
     Malformed,
+    GoAway,
+    RefusedStream,
+    StreamReset,
 }
 
 /// One thread's counts.
@@ -121,6 +124,12 @@ impl Tally {
         }
     }
 
+    /// Counts bytes of HTTP/2, which are not attributed to requests.
+    #[inline]
+    pub(crate) fn transmitted(&mut self, bytes: usize) {
+        self.record.counts.bytes_sent += bytes as u64;
+    }
+
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize) {
         self.record.counts.bytes_received += bytes as u64;
@@ -188,6 +197,9 @@ impl Tally {
                 RequestFailure::Reset => errors.reset += 1,
                 RequestFailure::Closed => errors.closed += 1,
                 RequestFailure::Malformed => errors.malformed += 1,
+                RequestFailure::GoAway => errors.goaway += 1,
+                RequestFailure::RefusedStream => errors.refused_stream += 1,
+                RequestFailure::StreamReset => errors.stream_reset += 1,
             }
         }
     }

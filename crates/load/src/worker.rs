@@ -10,6 +10,7 @@
 
 mod connect;
 mod exchange;
+mod http2;
 mod timer;
 mod unread;
 
@@ -22,12 +23,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
+use hotrow_transport::tls::HttpVersion;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::connection::{Connection, ConnectionPhase};
+use crate::http2::FinishedStream;
 use crate::outcome::ThreadUse;
 use crate::plan::{NextSlot, Schedule, Slot};
 use crate::request::RequestGenerator;
@@ -80,8 +83,10 @@ pub(crate) struct Worker {
     requests: RequestGenerator,
     tally: Tally,
     buffer: Vec<u8>,
+    /// Buffer of ended HTTP/2 streams.
+    finished: Vec<FinishedStream>,
     unread_sampler: unread::UnreadSampler,
-    /// True if requests are being batched; only for a pipeline, while `ready` is sent.
+    /// True if requests are being batched; only for a pipeline or HTTP/2, while `ready` is sent.
     gathering: bool,
     /// Start of the schedule; before it, start of connecting.
     begin: Nanos,
@@ -137,7 +142,12 @@ impl Worker {
             }
             done => done?,
         };
-        let free = (0..config.pipeline).flat_map(|_| 0..count as u32).collect();
+        let free = (0..config.depth).flat_map(|_| 0..count as u32).collect();
+        let mut requests = config.requests.share(config.seed, own, threads as u32);
+        if config.version == HttpVersion::Http2 && !requests.prepare_http2(config.tls.is_some()) {
+            // The configuration was checked.
+            return Err(io::Error::other("a request cannot be sent as HTTP/2"));
+        }
         Ok(Self {
             index,
             out,
@@ -151,7 +161,8 @@ impl Worker {
             occupied: 0,
             tally: Tally::new(&config.expect, (schedule.warmup_ns(), schedule.end_ns())),
             schedule,
-            requests: config.requests.share(config.seed, own, threads as u32),
+            requests,
+            finished: Vec::new(),
             buffer: vec![0; READ_BYTES],
             unread_sampler: unread::UnreadSampler::default(),
             gathering: false,
@@ -417,7 +428,7 @@ impl Worker {
     fn abandon(&mut self, now_ns: u64) -> u64 {
         let mut in_flight = 0;
         for connection in &mut self.connections {
-            for sent in &connection.sent {
+            for sent in connection.unanswered() {
                 in_flight += self.tally.in_flight_at_end(sent, now_ns);
             }
             for waiting in connection.waiting.drain(..) {
@@ -446,6 +457,9 @@ impl Worker {
                 continue;
             }
             match connection.phase {
+                ConnectionPhase::Open if connection.http2.is_some() => {
+                    self.time_out_streams(index, now_ns)
+                }
                 ConnectionPhase::Open => self.time_out_oldest(index, now_ns),
                 ConnectionPhase::Connecting { .. } => self.connect_timed_out(index, now_ns),
                 ConnectionPhase::BackingOff { .. } => self.end_backoff(index, now_ns),

@@ -59,7 +59,7 @@ fn assert_flat(requests: u64, longest: Duration) {
 fn measured_run(address: SocketAddr, requests: u64, longest: Duration) -> (Outcome, u64) {
     let mut config = config(address, requests);
     config.plan.stop = StopCondition { duration: Some(longest), requests: Some(requests) };
-    (config.connections, config.pipeline, config.threads) = (10, PIPELINE, 2);
+    (config.connections, config.depth, config.threads) = (10, PIPELINE, 2);
     let mut most = 0;
     let outcome = run(&config, &Arc::new(AtomicBool::new(false)), &mut |_, _| {
         most = resident_bytes().max(most)

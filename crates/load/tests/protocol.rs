@@ -11,7 +11,15 @@ use hotrow_load::run::{ExpectedStatus, RunError};
 use hotrow_load::stats::Errors;
 use scripted::{Server, Step, config, mix, ok, outcome, send, try_run};
 
-const NONE: Errors = Errors { reset: 0, closed: 0, malformed: 0, unexpected_status: 0 };
+const NONE: Errors = Errors {
+    reset: 0,
+    closed: 0,
+    malformed: 0,
+    unexpected_status: 0,
+    goaway: 0,
+    refused_stream: 0,
+    stream_reset: 0,
+};
 
 /// Every answer of these kinds is accepted, in any split.
 #[test]
@@ -138,7 +146,7 @@ fn expected_statuses_are_ok() {
 fn each_answer_of_a_pipeline_is_a_sample() {
     let server = Server::start(|_| vec![Step::Send(ok())]);
     let mut config = config(server.address, 1000);
-    (config.pipeline, config.connections) = (8, 2);
+    (config.depth, config.connections) = (8, 2);
     let total = outcome(&config).total;
     assert_eq!((total.counts.ok, total.latency.count(), server.requests()), (1000, 1000, 1000));
     assert_eq!(server.seen.connections.load(SeqCst), 2);

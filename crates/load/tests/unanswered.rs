@@ -12,7 +12,15 @@ use hotrow_load::plan::Arrivals;
 use hotrow_load::stats::{CensoredNs, Errors};
 use scripted::{Server, Step, config, mix, ok, open, outcome, send};
 
-const NONE: Errors = Errors { reset: 0, closed: 0, malformed: 0, unexpected_status: 0 };
+const NONE: Errors = Errors {
+    reset: 0,
+    closed: 0,
+    malformed: 0,
+    unexpected_status: 0,
+    goaway: 0,
+    refused_stream: 0,
+    stream_reset: 0,
+};
 
 fn met(objectives: &str, outcome: &Outcome) -> Vec<ObjectiveStatus> {
     let objectives = objective::parse(objectives).expect("objectives");
@@ -109,7 +117,7 @@ fn requests_behind_an_announced_close_are_sent_again() {
         }
     });
     let mut run = config(server.address, 100);
-    run.pipeline = 8;
+    run.depth = 8;
     let total = outcome(&run).total;
     let counts = &total.counts;
     assert_eq!((counts.ok, counts.sent, counts.errors), (100, 100, NONE), "{counts:?}");

@@ -13,15 +13,15 @@ use std::time::Duration;
 use hotrow_load::ids::{Distribution, Ids};
 use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, RunError};
-use hotrow_load::target::{Address, Url};
-use hotrow_load::tls::{Tls, Trust};
+use hotrow_transport::target::{Address, Url};
+use hotrow_transport::tls::{Tls, TlsError, TlsOptions, Trust};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use scripted::{Server, Step, config, ok, outcome, try_run};
 
 fn certificate(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/certificates").join(name)
 }
 
 /// Server name and protocol that each TLS client requested.
@@ -85,10 +85,14 @@ fn tls_server_with(
     (address, requested)
 }
 
+fn tls(host: &str, trust: &Trust) -> Result<Tls, TlsError> {
+    Tls::new(host, &TlsOptions { trust: trust.clone(), ..TlsOptions::default() })
+}
+
 fn secure(address: SocketAddr, host: &str, trust: &Trust) -> Config {
     let mut config = config(address, 100);
     (config.connections, config.threads) = (3, 2);
-    config.tls = Some(Tls::new(host, trust).expect("TLS"));
+    config.tls = Some(tls(host, trust).expect("TLS"));
     config
 }
 
@@ -154,7 +158,7 @@ fn tls_failures_have_a_reason() {
             other => panic!("{words:?}: {other:?}"),
         }
     }
-    let missing = Tls::new("localhost", &Trust::Authority(certificate("missing.pem")));
+    let missing = tls("localhost", &Trust::Authority(certificate("missing.pem")));
     assert!(missing.is_err_and(|e| e.to_string().contains("missing.pem has no certificates")));
 }
 
@@ -208,8 +212,8 @@ fn names_and_ipv6_work() {
     for url in urls {
         let to =
             Url::parse(&url).expect("a URL").resolve(Duration::from_secs(5)).expect("an address");
-        let mut config = config(to, 50);
-        config.connections = 3;
+        let mut config = config("127.0.0.1:1".parse().expect("an address"), 50);
+        (config.address, config.connections) = (to, 3);
         assert_eq!(outcome(&config).total.counts.ok, 50, "{url}");
     }
 }

@@ -1,5 +1,8 @@
 //! Access on the path of a request: its credential, the roles behind it, and their grants.
 //!
+//! Reading order: here, `credential` (what a request has), `principals` (API keys, certificates and
+//! roles), `keys` and `jwks` (what verifies tokens), `failures`, `view`.
+//!
 //! The credential is checked before the path is looked at, the grant before the cache. An API key
 //! costs one hash, a token that its worker knows one hash and a reading of the wall clock. Only a
 //! token that is new to its worker has its signature checked, and only while its client has not
@@ -7,20 +10,22 @@
 
 mod credential;
 mod failures;
-pub(crate) mod jwks_file;
+pub(crate) mod jwks;
 mod keys;
+pub(crate) mod principals;
+mod view;
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hotrow_access::grant::{ColumnSight, Grants, Roles};
+use hotrow_access::grant::{RateClasses, Roles};
+use hotrow_access::identity::Identity;
 use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
-use hotrow_access::key::{KeyTable, StoredKey};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
 use hotrow_access::verify::{TokenError, UnixSeconds, VerifiedToken, verify};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::Tenants;
 
@@ -29,44 +34,38 @@ pub(crate) use self::credential::Denial;
 use self::failures::Failures;
 use self::keys::KeysInForce;
 pub(crate) use self::keys::TokenAccess;
+pub(crate) use self::principals::PrincipalsInForce;
+use self::principals::Version;
 use crate::config;
 use crate::context::RequestContext;
 use crate::handle::Handler;
 use crate::http_error::HttpError;
 use crate::metrics::AccessOutcome;
 
-/// Verified tokens that one worker remembers: 96 bytes each, and their tenants, which are parts of
+/// Verified tokens that one worker remembers: 112 bytes each, and their tenants, which are parts of
 /// a token of at most 8 KiB.
 const TOKENS_PER_WORKER: usize = 8_192;
 
 /// Credentials and grants of the service.
 #[derive(Debug)]
 pub(crate) struct Access {
-    grants: Grants,
-    keys: KeyTable,
-    anonymous: Roles,
+    principals: Arc<PrincipalsInForce>,
     tokens: Option<Arc<TokenAccess>>,
     failures: Failures,
 }
 
 /// Sender of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Sender<'a> {
-    /// Its roles.
-    pub(crate) roles: Roles,
-    /// Its tenants; borrowed from an API key, which all workers share.
-    pub(crate) tenants: Cow<'a, Tenants>,
+pub(crate) struct Sender {
+    /// What limits know of it.
+    pub(crate) caller: Caller,
+    /// Its tenants.
+    pub(crate) tenants: Tenants,
 }
 
-impl From<Roles> for Sender<'_> {
-    fn from(roles: Roles) -> Self {
-        Self { roles, tenants: Cow::Owned(Tenants::NONE) }
-    }
-}
-
-impl From<VerifiedToken> for Sender<'_> {
-    fn from(VerifiedToken { roles, tenants, .. }: VerifiedToken) -> Self {
-        Self { roles, tenants: Cow::Owned(tenants) }
+impl From<Caller> for Sender {
+    fn from(caller: Caller) -> Self {
+        Self { caller, tenants: Tenants::NONE }
     }
 }
 
@@ -84,15 +83,25 @@ impl Rights {
     pub(crate) const ALL: Self = Self { may_bypass_cache: true, may_require_position: true };
 }
 
+/// Sender of a request, as its credential shows. Without `[access]`, and without a credential, it
+/// has no identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) roles: Roles,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) rate_classes: RateClasses,
+}
+
 /// Check of credentials by one worker.
 pub(crate) struct Authenticator {
     access: Arc<Access>,
-    known: RefCell<KnownTokens>,
+    known: RefCell<Known>,
 }
 
-/// What a worker knows about tokens.
-struct KnownTokens {
-    cache: TokenCache,
+/// What a worker knows about credentials. It changes between two requests only.
+struct Known {
+    principals: Version,
+    tokens: TokenCache,
     keys: KeysInForce,
 }
 
@@ -100,40 +109,18 @@ impl Access {
     /// Resolves the configuration, which has been checked.
     pub(crate) fn new(config: &config::access::Access, collections: usize, now: Nanos) -> Self {
         Self {
-            // Without roles or with two equal ids nothing is granted; the configuration has refused
-            // both.
-            grants: Grants::new(&config.roles, collections).unwrap_or_default(),
-            keys: KeyTable::new(config.keys.clone()).unwrap_or_default(),
-            anonymous: config.anonymous,
+            principals: Arc::new(PrincipalsInForce::new(config, collections)),
             tokens: config.tokens.as_ref().map(|tokens| Arc::new(TokenAccess::new(tokens, now))),
             failures: Failures::new(config.failures, now),
         }
     }
 
-    /// Returns the sender's rights on a collection.
-    ///
-    /// # Errors
-    /// 403 where it may not read. A name that does not exist is answered 404: the holder of a
-    /// credential may learn the names of collections.
-    #[inline]
-    pub(crate) fn rights(&self, id: CollectionId, roles: Roles) -> Result<Rights, HttpError> {
-        let grants = self.grants.on(id);
-        if !grants.may_read(roles) {
-            return Err(NOT_GRANTED);
-        }
-        Ok(Rights {
-            may_bypass_cache: grants.may_bypass_cache(roles),
-            may_require_position: grants.may_require_position(roles),
-        })
+    /// Returns roles, API keys and certificates.
+    pub(crate) fn principals(&self) -> &Arc<PrincipalsInForce> {
+        &self.principals
     }
 
-    /// Returns the columns of a collection that the sender may read.
-    #[inline]
-    pub(crate) fn columns(&self, id: CollectionId, roles: Roles) -> ColumnSight<'_> {
-        self.grants.columns(id, roles)
-    }
-
-    /// Returns the keys of tokens that are read from a file.
+    /// Returns the keys of tokens.
     pub(crate) fn tokens(&self) -> Option<&Arc<TokenAccess>> {
         self.tokens.as_ref()
     }
@@ -151,17 +138,14 @@ const NO_KEYS: HttpError = HttpError::Unavailable(
 );
 
 impl Handler {
-    /// Returns the sender; one without roles where access is not configured.
+    /// Returns the sender of the request.
     ///
     /// # Errors
     /// 401 for a missing or refused credential, 429 after too many, 503 without keys for tokens.
     #[inline]
-    pub(crate) fn authenticate<'h>(
-        &'h self,
-        request: &RequestContext<'_>,
-    ) -> Result<Sender<'h>, HttpError> {
+    pub(crate) fn authenticate(&self, request: &RequestContext<'_>) -> Result<Sender, HttpError> {
         match &self.authenticator {
-            None => Ok(Roles::default().into()),
+            None => Ok(Sender::default()),
             Some(authenticator) => {
                 let (outcome, result) = authenticator.check(self, request);
                 self.metrics.access.count(outcome);
@@ -171,32 +155,82 @@ impl Handler {
     }
 }
 
+type Checked = (AccessOutcome, Result<Sender, HttpError>);
+
 impl Authenticator {
     pub(crate) fn new(access: Arc<Access>) -> Self {
         let tokens = if access.tokens.is_some() { TOKENS_PER_WORKER } else { 0 };
-        let known = KnownTokens { cache: TokenCache::new(tokens), keys: KeysInForce::default() };
+        let known = Known {
+            principals: Version::default(),
+            tokens: TokenCache::new(tokens),
+            keys: KeysInForce::default(),
+        };
         Self { access, known: RefCell::new(known) }
     }
 
-    fn check(
+    /// Returns the rights on a collection of the sender of the request that was checked last, and
+    /// the columns that it may read; `None`: all.
+    ///
+    /// # Errors
+    /// 403 where it may not read. A name that does not exist is answered 404: the holder of a
+    /// credential may learn the names of collections.
+    #[inline]
+    pub(crate) fn rights(
         &self,
-        handler: &Handler,
-        request: &RequestContext<'_>,
-    ) -> (AccessOutcome, Result<Sender<'_>, HttpError>) {
-        let access = &*self.access;
+        id: CollectionId,
+        roles: Roles,
+    ) -> Result<(Rights, Option<Arc<Columns>>), HttpError> {
+        let known = self.known.borrow();
+        let all = &known.principals.principals.grants;
+        let grants = all.on(id);
+        if !grants.may_read(roles) {
+            return Err(NOT_GRANTED);
+        }
+        let rights = Rights {
+            may_bypass_cache: grants.may_bypass_cache(roles),
+            may_require_position: grants.may_require_position(roles),
+        };
+        Ok((rights, all.columns(id, roles)))
+    }
+
+    /// Returns the columns of a collection that the sender of the request that was checked last may
+    /// read; `None`: all.
+    pub(crate) fn columns(&self, id: CollectionId, roles: Roles) -> Option<Arc<Columns>> {
+        self.known.borrow().principals.principals.grants.columns(id, roles)
+    }
+
+    fn check(&self, handler: &Handler, request: &RequestContext<'_>) -> Checked {
+        let known = &mut *self.known.borrow_mut();
+        self.access.principals.update(&mut known.principals);
+        let principals = &*known.principals.principals;
+        let caller = |roles, identity| Caller {
+            roles,
+            identity,
+            rate_classes: principals.grants.rate_classes(roles),
+        };
         match Credential::of(request.headers) {
-            Ok(Credential::None) if access.anonymous.is_empty() => {
-                (AccessOutcome::Missing, Err(HttpError::Unauthorized(Denial::Missing)))
+            Ok(Credential::None) => {
+                let subject = request.connection.certificate_subject.as_deref();
+                match subject.and_then(|subject| principals.certificates.find(subject)) {
+                    Some((roles, identity)) => {
+                        (AccessOutcome::Certificate, Ok(caller(roles, Some(identity)).into()))
+                    }
+                    None if principals.anonymous.is_empty() => {
+                        (AccessOutcome::Missing, Err(HttpError::Unauthorized(Denial::Missing)))
+                    }
+                    None => {
+                        (AccessOutcome::Anonymous, Ok(caller(principals.anonymous, None).into()))
+                    }
+                }
             }
-            Ok(Credential::None) => (AccessOutcome::Anonymous, Ok(access.anonymous.into())),
-            Ok(Credential::Key(text)) => match access.keys.find(text) {
-                Some(StoredKey { roles, tenants, .. }) => {
-                    let sender = Sender { roles: *roles, tenants: Cow::Borrowed(tenants) };
-                    (AccessOutcome::Key, Ok(sender))
+            Ok(Credential::Key(text)) => match principals.keys.find(text) {
+                Some(key) => {
+                    let caller = caller(key.roles, Some(Identity::of_key(key.id)));
+                    (AccessOutcome::Key, Ok(Sender { caller, tenants: key.tenants.clone() }))
                 }
                 None => self.refused(handler, request, Denial::Key),
             },
-            Ok(Credential::Token(token)) => self.token(handler, request, token),
+            Ok(Credential::Token(token)) => self.token(handler, request, token, known),
             Err(denial) => self.refused(handler, request, denial),
         }
     }
@@ -206,7 +240,8 @@ impl Authenticator {
         handler: &Handler,
         request: &RequestContext<'_>,
         token: &[u8],
-    ) -> (AccessOutcome, Result<Sender<'_>, HttpError>) {
+        known: &mut Known,
+    ) -> Checked {
         let Some(tokens) = &self.access.tokens else {
             return self.refused(handler, request, Denial::NoTokens);
         };
@@ -215,17 +250,24 @@ impl Authenticator {
             return self.refused(handler, request, Denial::Token(error));
         }
         let now = request.times.now;
-        let mut known = self.known.borrow_mut();
-        let KnownTokens { cache, keys } = &mut *known;
+        let Known { principals, tokens: cache, keys } = known;
         tokens.update(keys);
         if !tokens.is_usable(now) {
             return (AccessOutcome::NoKeys, Err(NO_KEYS));
         }
+        let grants = &principals.principals.grants;
+        // Neither part decreases, so the sum changes with each of them.
+        let generation = keys.generation + principals.generation;
+        let sender = |token: VerifiedToken| {
+            let (roles, identity) = (token.roles, Some(token.identity));
+            let caller = Caller { roles, identity, rate_classes: grants.rate_classes(roles) };
+            Sender { caller, tenants: token.tenants }
+        };
         let hash = TokenHash::of(token);
         let wall = wall_clock();
-        if let Some(known) = cache.get(&hash, keys.generation) {
-            return match known.validity.check(wall, tokens.policy.leeway_s) {
-                Ok(()) => (AccessOutcome::KnownToken, Ok(known.into())),
+        if let Some(verified) = cache.get(&hash, generation) {
+            return match verified.validity.check(wall, tokens.policy.leeway_s) {
+                Ok(()) => (AccessOutcome::KnownToken, Ok(sender(verified))),
                 Err(error) => {
                     let denial = Denial::Token(error);
                     (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))
@@ -236,10 +278,10 @@ impl Authenticator {
         if let Some(retry_after_s) = self.access.failures.wait_s(&client, now) {
             return (AccessOutcome::Limited, Err(HttpError::TooManyFailures { retry_after_s }));
         }
-        match verify(token, &keys.set, &tokens.policy, &self.access.grants, wall) {
+        match verify(token, &keys.set, &tokens.policy, grants, wall) {
             Ok(verified) => {
-                cache.insert(hash, keys.generation, verified.clone());
-                (AccessOutcome::Token, Ok(verified.into()))
+                cache.insert(hash, generation, verified.clone());
+                (AccessOutcome::Token, Ok(sender(verified)))
             }
             Err(error) => {
                 if error == TokenError::UnknownKid {
@@ -252,12 +294,7 @@ impl Authenticator {
 
     /// Counts a refused credential against its client.
     #[cold]
-    fn refused(
-        &self,
-        handler: &Handler,
-        request: &RequestContext<'_>,
-        denial: Denial,
-    ) -> (AccessOutcome, Result<Sender<'_>, HttpError>) {
+    fn refused(&self, handler: &Handler, request: &RequestContext<'_>, denial: Denial) -> Checked {
         let client = handler.shared.admission.rate.client_key(request);
         self.access.failures.count(&client, request.times.now);
         (AccessOutcome::Refused, Err(HttpError::Unauthorized(denial)))

@@ -32,6 +32,7 @@ use crate::connection::serve::HttpService;
 use crate::http_error::{HttpError, problem};
 use crate::lookups::WorkerLookups;
 use crate::metrics::{Exposition, Labels, WorkerMetrics};
+use crate::openapi;
 use crate::readiness::Readiness;
 use crate::respond::capabilities;
 use crate::route::{self, METHODS};
@@ -110,8 +111,8 @@ impl View {
             return route::without_path(request.method(), path).map(|_| capabilities(METHODS));
         }
         let part = page::part(path);
-        let known =
-            part.is_some() || matches!(path, "/metrics" | "/status" | "/healthz" | "/readyz");
+        let known = part.is_some()
+            || matches!(path, "/metrics" | "/status" | "/healthz" | "/readyz" | openapi::PATH);
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if known && !reads {
             return Err(HttpError::Method("GET, HEAD"));
@@ -135,6 +136,9 @@ impl View {
                 "text/plain; version=0.0.4; charset=utf-8",
                 self.metrics_text(now),
             )),
+            openapi::PATH => {
+                Ok(plain(StatusCode::OK, "application/json", self.shared.description.for_admin()))
+            }
             "/status" => {
                 Ok(plain(StatusCode::OK, "application/json", self.status(now).to_string()))
             }

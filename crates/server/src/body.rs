@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use hotrow_admission::byte_budget::Reservation;
-use hotrow_cache::Record;
 use http_body::{Frame, SizeHint};
 
 pub(crate) use self::segments::Segments;
 use crate::connection::activity::Activity;
 use crate::context::ConnectionContext;
+use crate::record_form::RecordForm;
 
 /// Bytes from which a large answer hands over its segments. Records among them are freed one by one
 /// when they are written. A record is never divided: it leaves with one system call if the socket
@@ -27,7 +27,7 @@ pub enum Body {
     /// Nothing, or nothing more.
     Empty,
     /// A cached record's bytes, without a copy.
-    Record(Record),
+    Record(RecordForm),
     /// Bytes made for this answer.
     Bytes(Bytes),
     /// A large answer, which holds a reservation in the budget of all answers.
@@ -40,7 +40,7 @@ impl Body {
     pub fn len(&self) -> usize {
         match self {
             Self::Empty => 0,
-            Self::Record(record) => record.body().len(),
+            Self::Record(form) => form.bytes().len(),
             Self::Bytes(bytes) => bytes.len(),
             Self::Held(held) => held.segments.len(),
         }
@@ -70,7 +70,7 @@ impl Body {
         let mut segments = Segments::default();
         match self {
             Self::Empty => {}
-            Self::Record(record) => segments.push_record(record),
+            Self::Record(form) => segments.push_record(form),
             Self::Bytes(bytes) => segments.push_text(bytes),
             Self::Held(mut held) => segments = std::mem::take(&mut held.segments),
         }
@@ -112,7 +112,7 @@ impl http_body::Body for Body {
         }
         let chunk = match std::mem::replace(&mut *self, Self::Empty) {
             Self::Empty | Self::Held(_) => return Poll::Ready(None),
-            Self::Record(record) => Chunk::Record { record, at: 0 },
+            Self::Record(form) => Chunk::Record { form, at: 0 },
             Self::Bytes(bytes) => Chunk::Bytes(bytes),
         };
         Poll::Ready(Some(Ok(Frame::data(chunk))))
@@ -130,10 +130,10 @@ impl http_body::Body for Body {
 /// Bytes on their way to the socket.
 #[derive(Debug)]
 pub enum Chunk {
-    /// A record's body from byte `at` on.
+    /// A record's bytes from byte `at` on.
     Record {
         /// The record.
-        record: Record,
+        form: RecordForm,
         /// Bytes already written.
         at: usize,
     },
@@ -146,7 +146,7 @@ pub enum Chunk {
 impl Buf for Chunk {
     fn remaining(&self) -> usize {
         match self {
-            Self::Record { record, at } => record.body().len() - at,
+            Self::Record { form, at } => form.bytes().len() - at,
             Self::Bytes(bytes) => bytes.remaining(),
             Self::Segments(segments) => segments.remaining(),
         }
@@ -154,7 +154,7 @@ impl Buf for Chunk {
 
     fn chunk(&self) -> &[u8] {
         match self {
-            Self::Record { record, at } => &record.body()[*at..],
+            Self::Record { form, at } => &form.bytes()[*at..],
             Self::Bytes(bytes) => bytes.chunk(),
             Self::Segments(segments) => segments.chunk(),
         }

@@ -26,6 +26,8 @@ pub struct Collection {
     pub allow_high_priority: bool,
     /// See the configuration.
     pub tenancy: Option<config::Tenancy>,
+    /// See the configuration.
+    pub compression: Option<config::Compression>,
 }
 
 /// All collections.
@@ -58,12 +60,21 @@ impl Collections {
                 priority: collection.priority,
                 allow_high_priority: collection.allow_high_priority,
                 tenancy: collection.tenancy,
+                compression: collection.compression.clone(),
             })
         };
         let list: Box<[Collection]> =
             configured.iter().zip(schemas).map(ready).collect::<Result<_, _>>()?;
-        let router = Router::new(list.iter().map(|collection| collection.name.as_str()), seed);
+        let composite = list.iter().filter(|collection| collection.schema.types().len() > 1);
+        let router = Router::new(list.iter().map(|collection| collection.name.as_str()), seed)
+            .with_composite_keys(composite.map(|collection| collection.schema.collection()));
         Ok(Self { list, router })
+    }
+
+    /// Serves the description of the API beside the collections.
+    #[must_use]
+    pub(crate) fn with_description(self, serves_description: bool) -> Self {
+        Self { router: self.router.with_description(serves_description), ..self }
     }
 
     /// Returns the collection of that number.

@@ -1,6 +1,7 @@
 //! Resolved settings of the server: every value checked, every default applied.
 
 pub mod access;
+pub mod cors;
 pub mod rate;
 pub mod transport;
 
@@ -8,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hotrow_admission::concurrency::limit::Kind;
+pub use hotrow_cache::ContentCoding;
 
 /// Configuration of the HTTP side.
 #[derive(Clone, Debug)]
@@ -38,6 +40,10 @@ pub struct Config {
     pub collections: Vec<Collection>,
     /// Rate limits.
     pub rate: rate::RateLimits,
+    /// `true`: the data listener serves the description of the API too.
+    pub describes_on_data: bool,
+    /// Origins of foreign pages that may read answers; `None`: none.
+    pub cors: Option<cors::Cors>,
     /// Credentials and grants; `None`: every request is allowed.
     pub access: Option<access::Access>,
     /// What carries data requests besides plain TCP.
@@ -59,6 +65,8 @@ pub struct WarmStart {
     pub age_max: Duration,
     /// Longest time of the reads after a start.
     pub time_limit: Duration,
+    /// `true`: not ready before the reads have ended.
+    pub before_ready: bool,
 }
 
 /// Rule of `/readyz`.
@@ -185,6 +193,8 @@ pub struct Collection {
     pub allow_high_priority: bool,
     /// Settings of tenants; `None`: who may read the collection sees all its records.
     pub tenancy: Option<Tenancy>,
+    /// Compression of its records; `None`: they are sent as they are.
+    pub compression: Option<Compression>,
 }
 
 /// Settings of a collection whose records belong to tenants.
@@ -193,4 +203,13 @@ pub struct Tenancy {
     /// `true`: what memory answers with 404 is read from the database first, so that the time does
     /// not show which records are in memory.
     pub hides_existence: bool,
+}
+
+/// Compression of the answers of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// The preferred ones first; at least one.
+    pub codings: Vec<ContentCoding>,
+    /// Least size of a record that is compressed.
+    pub bytes_min: u64,
 }

@@ -13,7 +13,7 @@ use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
 
-use crate::access::Rights;
+use crate::access::{Caller, Rights};
 use crate::connection::activity::Activity;
 use crate::scan_detector::ScanDetector;
 use crate::sight::{Sight, SightBuf};
@@ -100,6 +100,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) headers: Fields<'a>,
     /// Its times.
     pub(crate) times: RequestTimes,
+    /// Its sender.
+    pub(crate) caller: Caller,
     /// Grants of its sender on the requested collection.
     pub(crate) rights: Rights,
     /// Records of that collection that its sender may see.
@@ -115,6 +117,7 @@ impl RequestContext<'_> {
             connection: Rc::clone(self.connection),
             headers: self.headers.to_buf(),
             times: self.times,
+            caller: self.caller,
             rights: self.rights,
             sight: self.sight.to_buf(),
             columns: self.columns.cloned(),
@@ -132,6 +135,8 @@ pub(crate) struct PendingRequest {
     /// See [`RequestContext`].
     pub(crate) times: RequestTimes,
     /// See [`RequestContext`].
+    pub(crate) caller: Caller,
+    /// See [`RequestContext`].
     pub(crate) rights: Rights,
     /// See [`RequestContext`].
     pub(crate) sight: SightBuf,
@@ -147,6 +152,7 @@ impl PendingRequest {
             connection: &self.connection,
             headers,
             times: self.times,
+            caller: self.caller,
             rights: self.rights,
             sight: self.sight.as_sight(),
             columns: self.columns.as_ref(),

@@ -102,7 +102,7 @@ fn ask(shared: &Shared, method: &str, target: &str) {
             let schema = &shared.collections.get(id).schema;
             drop(batch::parse_query(schema, &shared.limits, query));
         }
-        Ok(Route::BatchPost(_) | Route::Capabilities) | Err(_) => {}
+        Ok(Route::BatchPost(_) | Route::Capabilities | Route::Description) | Err(_) => {}
     }
 }
 
@@ -141,6 +141,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,
         tenancy: None,
+        compression: None,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let config = Config {
@@ -162,6 +163,8 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         shed: None,
         collections: (0..schemas.len()).map(named).collect(),
         rate: crate::config::rate::RateLimits::default(),
+        describes_on_data: false,
+        cors: None,
         access: None,
         transport: crate::config::transport::Transport::default(),
         warm_start: None,

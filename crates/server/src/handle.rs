@@ -1,6 +1,8 @@
 //! Handling of one data request, from route to answer. A hit is answered at once, in a straight
 //! line; a request that needs the database or the feed becomes a future.
 
+mod serve;
+
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -16,13 +18,11 @@ use hotrow_source::ReadFailure;
 use hotrow_types::key::{CollectionId, Key};
 use http::{Method, StatusCode};
 
-use crate::access::{Authenticator, Rights};
+use crate::access::{Authenticator, Caller, Rights};
 use crate::answer::{Answer, Outcome};
 use crate::batch::{self, Ids};
-use crate::body::Body;
 use crate::budgets::COUNTED_BYTES_MIN;
 use crate::connection::request::Request;
-use crate::connection::serve::{Serve, Served, Written, write_response};
 use crate::context::{RequestContext, RequestTimes};
 use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
@@ -35,7 +35,7 @@ use crate::read_requirement::ReadRequirement;
 use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{Provenance, capabilities, large_record, precondition_failed};
 use crate::route::{METHODS, Route};
-use crate::scan_detector::{ClientDetectors, ScanSubject};
+use crate::scan_detector::ClientDetectors;
 use crate::shared::Shared;
 use crate::sight::Sight;
 
@@ -59,44 +59,6 @@ pub struct Handler {
     pub(crate) client_detectors: ClientDetectors,
 }
 
-impl Serve for Handler {
-    type Answer = Answer;
-    type Body = Body;
-
-    fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<Answer> {
-        let now = request.now;
-        match self.route(request) {
-            Step::Now(outcome) => Served::Now(self.counted(outcome, now)),
-            Step::Later(future) => {
-                let handler = Rc::clone(self);
-                Served::Later(Box::pin(async move {
-                    let outcome = future.await;
-                    let answer = handler.counted(outcome, now);
-                    handler.turn_ended();
-                    answer
-                }))
-            }
-        }
-    }
-
-    fn write_head(&self, answer: Answer, out: &mut Vec<u8>) -> Written<Body> {
-        match answer {
-            Answer::Record(answer) => self.heads.write(answer, out),
-            Answer::Absent(answer) => self.heads.write_absent(answer, out),
-            Answer::Http(response) => write_response(*response, out),
-        }
-    }
-
-    /// Hits that arrived together took the same time: one reading of the clock covers them.
-    fn turn_ended(&self) {
-        let (hits, since) = self.hits_of_turn.replace((0, Nanos(0)));
-        if hits > 0 {
-            let took_ns = Nanos::now().0.saturating_sub(since.0);
-            self.metrics.hit_latency_ns.record_n(took_ns, hits);
-        }
-    }
-}
-
 impl Handler {
     /// Creates the handler of a worker.
     #[must_use]
@@ -114,24 +76,6 @@ impl Handler {
             client_detectors: ClientDetectors::default(),
         }
     }
-
-    fn counted(&self, (answer, outcome): Outcome, since: Nanos) -> Answer {
-        self.metrics.answered(answer.status(), outcome);
-        match outcome {
-            CacheOutcome::Hit | CacheOutcome::Stale => {
-                let (hits, begun) = self.hits_of_turn.get();
-                // A hit that waited for its turn of another kind has begun earlier.
-                let begun = if hits == 0 { since } else { begun.min(since) };
-                self.hits_of_turn.set((hits + 1, begun));
-            }
-            CacheOutcome::Miss | CacheOutcome::Coalesced | CacheOutcome::Bypass => {
-                let took_ns = Nanos::now().0.saturating_sub(since.0);
-                self.metrics.miss_latency_ns.record(took_ns);
-            }
-            CacheOutcome::None => {}
-        }
-        answer
-    }
 }
 
 /// First step of a request.
@@ -143,8 +87,12 @@ pub enum Step {
 }
 
 impl Step {
+    pub(crate) fn ready(response: impl Into<Answer>) -> Self {
+        Self::Now((response.into(), CacheOutcome::None))
+    }
+
     pub(crate) fn problem(problem: &HttpError) -> Self {
-        Self::Now((problem.response().into(), CacheOutcome::None))
+        Self::ready(problem.response())
     }
 }
 
@@ -155,6 +103,7 @@ impl Handler {
             connection,
             headers: head.fields(),
             times: RequestTimes::of_arrival(now),
+            caller: Caller::default(),
             rights: Rights::ALL,
             sight: Sight::All,
             columns: None,
@@ -170,11 +119,16 @@ impl Handler {
         let method = Method::from_bytes(head.method()).unwrap_or(Method::TRACE);
         let (path, query) = head.path_and_query();
         let routed = self.shared.collections.router.route(&method, path, query);
-        if let (Some(access), Some(id)) =
-            (&self.shared.access, routed.as_ref().ok().and_then(Route::collection))
+        if let (Some(authenticator), Some(id)) =
+            (&self.authenticator, routed.as_ref().ok().and_then(Route::collection))
         {
-            match access.rights(id, sender.roles) {
-                Ok(rights) => context.rights = rights,
+            context.caller = sender.caller;
+            match authenticator.rights(id, sender.caller.roles) {
+                Ok((rights, own)) => {
+                    context.rights = rights;
+                    columns = own;
+                    context.columns = columns.as_ref();
+                }
                 Err(problem) => {
                     self.metrics.access.count(AccessOutcome::Forbidden);
                     return Step::problem(&problem);
@@ -182,14 +136,11 @@ impl Handler {
             }
             let tenancy = self.shared.collections.get(id).tenancy;
             context.sight = Sight::new(tenancy, &sender.tenants);
-            columns = access.columns(id, sender.roles);
-            context.columns = columns.as_deref();
         }
         match routed {
             Err(problem) => Step::problem(&problem),
-            Ok(Route::Capabilities) => {
-                Step::Now((capabilities(METHODS).into(), CacheOutcome::None))
-            }
+            Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),
+            Ok(Route::Description) => self.description(sender.caller.roles),
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, &context) {
                     return Step::problem(&problem);
@@ -433,25 +384,29 @@ impl Handler {
         {
             return self.narrow(&record, columns, provenance, (request, size));
         }
+        let form = self.form(record, request.headers);
         let condition = if precondition::has_any(request.headers) {
-            let etag = header_writer::etag(record.body_hash());
-            precondition::evaluate(request.headers, is_found.then_some(&etag))
+            let etag = header_writer::etag(form.record().body_hash());
+            precondition::evaluate(request.headers, is_found.then_some(&etag), form.coding())
         } else {
             Precondition::Holds
         };
-        if condition == Precondition::Fails {
-            let hash = is_found.then(|| record.body_hash());
-            let response = precondition_failed(&record, hash, provenance, &self.header_writer);
-            return (response.into(), provenance.outcome);
+        let (form, is_known) = match condition {
+            Precondition::Fails => {
+                let hash = is_found.then(|| form.record().body_hash());
+                let response =
+                    precondition_failed(form.record(), hash, provenance, &self.header_writer);
+                return (response.into(), provenance.outcome);
+            }
+            Precondition::NotModified(named) => (form.named(named), true),
+            Precondition::Holds => (form, false),
+        };
+        if is_known || (form.bytes().len() as u64) < COUNTED_BYTES_MIN {
+            let answer = RecordAnswer { form, provenance, is_known, rate_limit: None };
+            return (Answer::Record(answer), provenance.outcome);
         }
-        let is_known = condition == Precondition::NotModified;
-        if is_known || (record.body().len() as u64) < COUNTED_BYTES_MIN {
-            let outcome = provenance.outcome;
-            let answer = RecordAnswer { record, provenance, is_known, rate_limit: None };
-            return (Answer::Record(answer), outcome);
-        }
-        let cache_control = &self.shared.collections.get(record.collection()).cache_control;
-        let response = large_record(record, provenance, cache_control, &self.header_writer);
+        let collection = self.shared.collections.get(form.record().collection());
+        let response = large_record(form, provenance, collection, &self.header_writer);
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;

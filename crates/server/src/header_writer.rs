@@ -4,14 +4,19 @@
 use std::cell::RefCell;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use hotrow_cache::ContentCoding;
 use hotrow_http1::write::hexadecimal_digits;
 use hotrow_types::version::Position;
 use http::HeaderValue;
 
+use crate::record_form::tag_suffix;
+
 /// Size of the arena; another one is allocated when it is used up.
 const ARENA_BYTES: usize = 16 << 10;
-/// Length of an entity tag: 16 digits in quotation marks.
+/// Length of an entity tag of a body without a coding: 16 digits in quotation marks.
 const ETAG_BYTES: usize = 18;
+/// Longest suffix of the tag of a variant.
+const SUFFIX_BYTES_MAX: usize = 5;
 
 /// Writer of a worker's header values. One thread uses it.
 #[derive(Debug)]
@@ -28,9 +33,13 @@ impl Default for HeaderWriter {
 }
 
 impl HeaderWriter {
-    /// Returns the entity tag of a body with this hash.
-    pub(crate) fn etag(&self, hash: u64) -> HeaderValue {
-        self.write(ETAG_BYTES, |out| out.put_slice(&etag(hash)))
+    /// Returns the entity tag of a body with this hash, in a coding.
+    pub(crate) fn etag(&self, hash: u64, coding: Option<ContentCoding>) -> HeaderValue {
+        self.write(ETAG_BYTES + SUFFIX_BYTES_MAX, |out| {
+            out.put_slice(&etag(hash)[..ETAG_BYTES - 1]);
+            out.put_slice(tag_suffix(coding).as_bytes());
+            out.put_u8(b'"');
+        })
     }
 
     /// Returns a position as a header value.
@@ -80,7 +89,9 @@ mod tests {
         let writer = HeaderWriter::default();
         let position = Position { incarnation: 0x1234_5678_9abc_def0, at: u64::MAX };
         assert_eq!(writer.position(position).to_str().unwrap(), position.to_string());
-        assert_eq!(writer.etag(0xff00), "\"000000000000ff00\"");
+        assert_eq!(writer.etag(0xff00, None), "\"000000000000ff00\"");
+        let zstd = writer.etag(0xff00, Some(ContentCoding::Zstd));
+        assert_eq!(zstd, "\"000000000000ff00-zstd\"");
         for _ in 0..2000 {
             assert_eq!(writer.position(position).len(), Position::TEXT_BYTES_MAX);
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hotrow_cache::LookupError;
 use hotrow_source::ReadFailure;
 use hotrow_types::key::KeyError;
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::access::Denial;
@@ -197,17 +197,12 @@ impl HttpError {
             Self::Method(allowed) => {
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             }
-            Self::Overloaded(_) | Self::Unavailable(_) => {
+            Self::Overloaded(_) | Self::Unavailable(_) | Self::NoBodyRoom => {
                 response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
             }
             Self::TooManyRequests(why) => why.add(response.headers_mut()),
             Self::CircuitOpen { retry_after_s } => {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after_s));
-            }
-            // The rest of the body cannot be distinguished from the next request: the
-            // connection closes, and the client should know.
-            Self::BadBody(_) | Self::BodyTooLarge(_) | Self::NoBodyRoom => {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::Unauthorized(denial) => {
                 response.headers_mut().insert(WWW_AUTHENTICATE, denial.challenge());
@@ -220,9 +215,6 @@ impl HttpError {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*retry_after_s));
             }
             _ => {}
-        }
-        if matches!(self, Self::NoBodyRoom) {
-            response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S);
         }
         response
     }

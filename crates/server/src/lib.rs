@@ -4,9 +4,10 @@
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
 //! `position` (from request to answer), `read` (to the database and back), `breaker_probe`,
-//! `precondition`, `read_requirement`, `answer`, `record_answer`, `respond`, `header_writer`, `http_error`, `body`
-//! (the answer), [`budgets`] (memory of all of them), [`sink`] (delivery of the feed), `warm_start`
-//! (hot records after a start), [`admin`], `readiness`, [`metrics`].
+//! `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`,
+//! `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of
+//! them), [`sink`] (delivery of the feed), `warm_start` (hot records after a start), [`admin`],
+//! `readiness`, `openapi`, [`metrics`].
 
 mod accept_budget;
 mod acceptor;
@@ -19,10 +20,13 @@ mod body;
 mod breaker_probe;
 pub mod budgets;
 pub mod collections;
+mod compression;
 pub mod config;
 pub mod connection;
 mod consistency_check;
 pub mod context;
+mod cors;
+mod file_watch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod handle;
@@ -32,6 +36,7 @@ pub mod listen;
 pub mod lookups;
 pub mod metrics;
 mod narrow;
+mod openapi;
 mod position;
 mod precondition;
 mod read;
@@ -39,6 +44,7 @@ mod read_requirement;
 mod readiness;
 mod receive;
 mod record_answer;
+mod record_form;
 mod refresh;
 mod respond;
 mod route;

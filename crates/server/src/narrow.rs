@@ -1,6 +1,7 @@
 //! Views of records: answers with the columns that the sender may see, cut from the whole record on
 //! the way out. One entry serves all. The entity tag of a view is the hash of the view: it tells
-//! nothing of the other columns, and a change of these alone does not change it.
+//! nothing of the other columns, and a change of these alone does not change it. A view is never
+//! compressed: an entry keeps compressed forms of the whole record only.
 
 use std::sync::Arc;
 
@@ -31,19 +32,19 @@ impl Handler {
     ) -> Outcome {
         let view = record.view(columns);
         let hash = hash_of_body(&view);
-        let cache_control = &self.shared.collections.get(record.collection()).cache_control;
+        let collection = self.shared.collections.get(record.collection());
         let etag = header_writer::etag(hash);
-        let body = match precondition::evaluate(request.headers, Some(&etag)) {
+        let body = match precondition::evaluate(request.headers, Some(&etag), None) {
             Precondition::Fails => {
                 let response =
                     precondition_failed(record, Some(hash), provenance, &self.header_writer);
                 return (response.into(), provenance.outcome);
             }
-            Precondition::NotModified => Body::Empty,
+            Precondition::NotModified(_) => Body::Empty,
             Precondition::Holds => Body::Bytes(Bytes::from(view)),
         };
         let response =
-            view_of_record(record, (body, hash), provenance, cache_control, &self.header_writer);
+            view_of_record(record, (body, hash), provenance, collection, &self.header_writer);
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;

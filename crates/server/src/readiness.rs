@@ -47,6 +47,7 @@ pub(crate) enum Condition {
     Source,
     Breaker,
     TokenKeys,
+    WarmStart,
 }
 
 impl Condition {
@@ -57,6 +58,7 @@ impl Condition {
             Self::Source => "source",
             Self::Breaker => "breaker",
             Self::TokenKeys => "token_keys",
+            Self::WarmStart => "warm_start",
         }
     }
 }
@@ -72,6 +74,8 @@ pub(crate) struct Conditions {
     pub(crate) is_source_reachable: bool,
     pub(crate) breaker: State,
     pub(crate) has_token_keys: bool,
+    /// No warm start is configured, its reads have ended, or readiness does not wait for them.
+    pub(crate) is_warm: bool,
 }
 
 impl Conditions {
@@ -97,6 +101,7 @@ impl Conditions {
             (Condition::Source, self.is_source_reachable || !needs_database),
             (Condition::Breaker, is_breaker_closed || !needs_database),
             (Condition::TokenKeys, self.has_token_keys),
+            (Condition::WarmStart, self.is_warm),
         ];
         holds.into_iter().filter(|(_, holds)| !holds).map(|(condition, _)| condition).collect()
     }
@@ -133,6 +138,7 @@ impl Readiness {
             is_source_reachable: self.shared.fetcher.source.health().is_ok(),
             breaker: self.shared.fetcher.breaker.state(now),
             has_token_keys: self.shared.access.as_ref().is_none_or(|access| access.is_ready(now)),
+            is_warm: self.shared.warm_start.as_ref().is_none_or(|warm| warm.allows_readiness()),
         }
     }
 
@@ -151,6 +157,7 @@ impl Readiness {
             "source": if conditions.is_source_reachable { "reachable" } else { "unreachable" },
             "breaker": conditions.breaker.label(),
             "token_keys": if conditions.has_token_keys { "usable" } else { "missing or too old" },
+            "warm_start": if conditions.is_warm { "not awaited" } else { "awaited" },
         });
         (is_ready, document)
     }

@@ -3,22 +3,23 @@
 
 use std::cell::RefCell;
 
-use hotrow_cache::{Presence, Record};
+use hotrow_cache::{ContentCoding, Presence};
 use hotrow_http1::write;
 use hotrow_types::version::Position;
 use http::HeaderValue;
 
 use crate::admission::rate::Fields as RateLimitFields;
 use crate::body::Body;
-use crate::collections::Collections;
+use crate::collections::{Collection, Collections};
 use crate::connection::serve::Written;
-use crate::respond::{MISSING, Provenance, age_seconds};
+use crate::record_form::{RecordForm, tag_suffix};
+use crate::respond::{ACCEPT_ENCODING, MISSING, Provenance, age_seconds};
 use crate::sight::AbsentAnswer;
 
 /// An answer with a record, or with the fact that there is none.
 #[derive(Debug)]
 pub struct RecordAnswer {
-    pub(crate) record: Record,
+    pub(crate) form: RecordForm,
     pub(crate) provenance: Provenance,
     /// Whether the client has it already: 304.
     pub(crate) is_known: bool,
@@ -29,7 +30,7 @@ pub struct RecordAnswer {
 impl RecordAnswer {
     /// Returns the status.
     pub(crate) fn status(&self) -> u16 {
-        match (self.record.presence(), self.is_known) {
+        match (self.form.record().presence(), self.is_known) {
             (Presence::Missing, _) => 404,
             (Presence::Found, true) => 304,
             (Presence::Found, false) => 200,
@@ -55,7 +56,7 @@ struct FixedParts {
 }
 
 impl FixedParts {
-    fn new(cache_control: &HeaderValue) -> Self {
+    fn new(cache_control: &HeaderValue, varies: bool) -> Self {
         let part = |status, reason, content_type: Option<&str>| {
             let mut out = Vec::new();
             write::status_line(&mut out, status, reason);
@@ -63,6 +64,9 @@ impl FixedParts {
                 write::field(&mut out, "content-type", content_type.as_bytes());
             }
             write::field(&mut out, "cache-control", cache_control.as_bytes());
+            if varies {
+                write::field(&mut out, "vary", ACCEPT_ENCODING.as_bytes());
+            }
             out.into_boxed_slice()
         };
         Self {
@@ -73,17 +77,29 @@ impl FixedParts {
     }
 }
 
+/// Writes the end of the entity tag, and the coding if there is a body.
+#[cold]
+fn write_coding(coding: ContentCoding, status: u16, out: &mut Vec<u8>) {
+    out.extend_from_slice(tag_suffix(Some(coding)).as_bytes());
+    out.extend_from_slice(b"\"\r\n");
+    if status == 200 {
+        write::field(out, "content-encoding", coding.label().as_bytes());
+    }
+}
+
 impl RecordHeads {
     pub(crate) fn new(collections: &Collections) -> Self {
-        let fixed =
-            collections.all().iter().map(|collection| FixedParts::new(&collection.cache_control));
-        Self { fixed: fixed.collect(), position: RefCell::default() }
+        let fixed = |collection: &Collection| {
+            FixedParts::new(&collection.cache_control, collection.compression.is_some())
+        };
+        Self { fixed: collections.all().iter().map(fixed).collect(), position: RefCell::default() }
     }
 
     /// Writes the head of an answer. Returns what follows from it.
     pub(crate) fn write(&self, answer: RecordAnswer, out: &mut Vec<u8>) -> Written<Body> {
         let status = answer.status();
-        let RecordAnswer { record, provenance, rate_limit, .. } = answer;
+        let RecordAnswer { form, provenance, rate_limit, .. } = answer;
+        let record = form.record();
         let fixed = &self.fixed[usize::from(record.collection().0)];
         out.extend_from_slice(match status {
             304 => &fixed.not_modified,
@@ -93,7 +109,11 @@ impl RecordHeads {
         if status != 404 {
             out.extend_from_slice(b"etag: \"");
             write::hexadecimal(out, record.body_hash());
-            out.extend_from_slice(b"\"\r\n");
+            if let Some(coding) = form.coding() {
+                write_coding(coding, status, out);
+            } else {
+                out.extend_from_slice(b"\"\r\n");
+            }
         }
         out.extend_from_slice(b"age: ");
         write::decimal(out, age_seconds(provenance.age));
@@ -108,7 +128,7 @@ impl RecordHeads {
         let body = match status {
             304 => Body::Empty,
             404 => Body::Bytes(bytes::Bytes::from_static(MISSING)),
-            _ => Body::Record(record),
+            _ => Body::Record(form),
         };
         Written { status, closes: false, has_length: false, body }
     }

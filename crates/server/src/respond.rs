@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use hotrow_cache::{Freshness, Record};
-use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG};
+use hotrow_cache::{ContentCoding, Freshness, Record};
+use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
+use crate::collections::Collection;
 use crate::header_writer::HeaderWriter;
 use crate::http_error::HttpError;
 use crate::metrics::CacheOutcome;
+use crate::record_form::RecordForm;
 
 /// Outcome of the cache.
 pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cache");
@@ -17,6 +19,9 @@ pub(crate) const HOTROW_CACHE: HeaderName = HeaderName::from_static("hotrow-cach
 pub(crate) const HOTROW_POSITION: HeaderName = HeaderName::from_static("hotrow-position");
 /// A session token that the answer must reflect.
 pub(crate) const HOTROW_MIN_POSITION: &str = "hotrow-min-position";
+
+/// What answers of collections with compression vary by.
+pub(crate) const ACCEPT_ENCODING: &str = "accept-encoding";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -45,15 +50,15 @@ impl Provenance {
 /// Answers with a whole record that is too large for [`crate::record_answer`].
 #[must_use]
 pub(crate) fn large_record(
-    record: Record,
+    form: RecordForm,
     provenance: Provenance,
-    cache_control: &HeaderValue,
+    collection: &Collection,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
-    let hash = record.body_hash();
-    let position = record.position().map(|position| header_writer.position(position));
-    let etag = header_writer.etag(hash);
-    tagged(Body::Record(record), etag, provenance, cache_control, position)
+    let (hash, coding) = (form.record().body_hash(), form.coding());
+    let position = form.record().position().map(|position| header_writer.position(position));
+    let tag = (header_writer.etag(hash, coding), coding);
+    tagged(Body::Record(form), tag, provenance, collection, position)
 }
 
 /// Answers with a view of a record, or with 304 if `body` is empty.
@@ -62,29 +67,35 @@ pub(crate) fn view_of_record(
     record: &Record,
     (body, hash): (Body, u64),
     provenance: Provenance,
-    cache_control: &HeaderValue,
+    collection: &Collection,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
     let position = record.position().map(|position| header_writer.position(position));
-    tagged(body, header_writer.etag(hash), provenance, cache_control, position)
+    tagged(body, (header_writer.etag(hash, None), None), provenance, collection, position)
 }
 
 fn tagged(
     body: Body,
-    etag: HeaderValue,
+    (etag, coding): (HeaderValue, Option<ContentCoding>),
     provenance: Provenance,
-    cache_control: &HeaderValue,
+    collection: &Collection,
     position: Option<HeaderValue>,
 ) -> Response<Body> {
     let is_known = matches!(body, Body::Empty);
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.reserve(8);
+    headers.reserve(10);
     if !is_known {
         headers.insert(CONTENT_TYPE, JSON);
     }
     headers.insert(ETAG, etag);
-    headers.insert(CACHE_CONTROL, cache_control.clone());
+    headers.insert(CACHE_CONTROL, collection.cache_control.clone());
+    if collection.compression.is_some() {
+        headers.insert(VARY, HeaderValue::from_static(ACCEPT_ENCODING));
+    }
+    if let Some(coding) = coding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.label()));
+    }
     describe(headers, provenance, position);
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -92,8 +103,8 @@ fn tagged(
     response
 }
 
-/// Answers 412 with the tag of the record, or of the sender's view of it: `hash`. It holds for this request's condition only, so no cache may
-/// reuse it.
+/// Answers 412 with the tag of the record, or of the sender's view of it, by its `hash`. It holds
+/// for this request's condition only, so no cache may reuse it.
 #[must_use]
 pub(crate) fn precondition_failed(
     record: &Record,
@@ -109,7 +120,7 @@ pub(crate) fn precondition_failed(
     .response();
     let headers = response.headers_mut();
     if let Some(hash) = hash {
-        headers.insert(ETAG, header_writer.etag(hash));
+        headers.insert(ETAG, header_writer.etag(hash, None));
     }
     headers.insert(CACHE_CONTROL, NO_STORE);
     describe(headers, provenance, record.position().map(|at| header_writer.position(at)));

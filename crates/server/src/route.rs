@@ -1,6 +1,6 @@
 //! Routing: from a request's method and path to the requested data.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use hotrow_types::key::{CollectionId, percent_decode};
@@ -9,7 +9,11 @@ use http::Method;
 use crate::http_error::HttpError;
 
 const ITEM_METHODS: &str = "GET, HEAD";
+/// Name of the description in paths.
+const DESCRIPTION: &str = "openapi.json";
 const BATCH_METHODS: &str = "GET, HEAD, POST";
+/// A query cannot name keys of several columns: its batch is refused with advice.
+const COMPOSITE_BATCH_METHODS: &str = "POST";
 /// All methods of the server.
 pub(crate) const METHODS: &str = "GET, HEAD, POST";
 
@@ -24,6 +28,8 @@ pub(crate) enum Route<'a> {
     BatchPost(CollectionId),
     /// The server's capabilities: `OPTIONS *`.
     Capabilities,
+    /// The description of the API.
+    Description,
 }
 
 impl Route<'_> {
@@ -31,7 +37,7 @@ impl Route<'_> {
     pub(crate) fn collection(&self) -> Option<CollectionId> {
         match self {
             Self::Item(id, _) | Self::BatchGet(id, _) | Self::BatchPost(id) => Some(*id),
-            Self::Capabilities => None,
+            Self::Capabilities | Self::Description => None,
         }
     }
 }
@@ -52,6 +58,10 @@ pub(crate) fn without_path(method: &Method, path: &str) -> Result<Route<'static>
 #[derive(Debug)]
 pub(crate) struct Router {
     names: HashMap<String, CollectionId, FixedState>,
+    /// Collections whose keys have several columns.
+    composite: HashSet<CollectionId, FixedState>,
+    /// The description of the API has a path here.
+    serves_description: bool,
 }
 
 impl Router {
@@ -60,7 +70,19 @@ impl Router {
         let mut map = HashMap::with_hasher(FixedState::with_seed(seed));
         // A process has at most 1,000 collections: see the configuration.
         map.extend(names.enumerate().map(|(i, name)| (name.to_owned(), CollectionId(i as u16))));
-        Self { names: map }
+        let composite = HashSet::with_hasher(FixedState::with_seed(seed));
+        Self { names: map, composite, serves_description: false }
+    }
+
+    /// Notes which collections have keys of several columns.
+    pub(crate) fn with_composite_keys(mut self, ids: impl Iterator<Item = CollectionId>) -> Self {
+        self.composite.extend(ids);
+        self
+    }
+
+    /// Serves the description of the API too, under a name that no collection can have.
+    pub(crate) fn with_description(self, serves_description: bool) -> Self {
+        Self { serves_description, ..self }
     }
 
     /// Returns the collection of that name, percent-encoded or not.
@@ -90,13 +112,23 @@ impl Router {
         if name.is_empty() || id.is_some_and(|id| id.contains('/')) {
             return Err(HttpError::NoSuchPath);
         }
-        let collection = self.collection(name)?;
         let reads = matches!(*method, Method::GET | Method::HEAD);
+        if self.serves_description && name == DESCRIPTION && id.is_none() {
+            return if reads {
+                Ok(Route::Description)
+            } else {
+                Err(HttpError::Method(ITEM_METHODS))
+            };
+        }
+        let collection = self.collection(name)?;
         match id {
             Some(id) if reads => Ok(Route::Item(collection, id)),
             Some(_) => Err(HttpError::Method(ITEM_METHODS)),
             None if reads => Ok(Route::BatchGet(collection, query)),
             None if *method == Method::POST => Ok(Route::BatchPost(collection)),
+            None if self.composite.contains(&collection) => {
+                Err(HttpError::Method(COMPOSITE_BATCH_METHODS))
+            }
             None => Err(HttpError::Method(BATCH_METHODS)),
         }
     }
@@ -128,10 +160,32 @@ mod tests {
             router.route(&Method::POST, "/products", None),
             Ok(Route::BatchPost(CollectionId(0)))
         );
+        assert_eq!(get("/openapi.json"), Err(HttpError::NoSuchCollection));
         assert_eq!(router.route(&Method::OPTIONS, "*", None), Ok(Route::Capabilities));
         assert_eq!(
             router.route(&Method::CONNECT, "", None),
             Err(HttpError::Method("GET, HEAD, POST"))
         );
+    }
+
+    #[test]
+    fn keys_of_several_columns_are_posted() {
+        let composite = std::iter::once(CollectionId(1));
+        let router =
+            Router::new(["products", "prices"].into_iter(), 1).with_composite_keys(composite);
+        let put = |path| router.route(&Method::PUT, path, None);
+        assert_eq!(put("/products"), Err(HttpError::Method("GET, HEAD, POST")));
+        assert_eq!(put("/prices"), Err(HttpError::Method("POST")));
+        assert_eq!(put("/prices/1,2"), Err(HttpError::Method("GET, HEAD")));
+    }
+
+    #[test]
+    fn the_description_has_a_path_where_it_is_served() {
+        let router = Router::new(["products"].into_iter(), 1).with_description(true);
+        let route = |method, path| router.route(&method, path, None);
+        assert_eq!(route(Method::GET, "/openapi.json"), Ok(Route::Description));
+        assert_eq!(route(Method::HEAD, "/openapi.json"), Ok(Route::Description));
+        assert_eq!(route(Method::POST, "/openapi.json"), Err(HttpError::Method("GET, HEAD")));
+        assert_eq!(route(Method::GET, "/openapi.json/1"), Err(HttpError::NoSuchCollection));
     }
 }

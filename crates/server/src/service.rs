@@ -12,14 +12,16 @@ use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::Supervisor;
 use hotrow_supervisor::shutdown::Shutdown;
 
-use crate::access::jwks_file;
+use crate::access::jwks::{self, KeySource};
 use crate::admin::{Admin, View};
 use crate::admission::pressure::{self, Watched};
 use crate::breaker_probe;
-use crate::config::access::TokenKeys;
+use crate::collections::Collection;
+use crate::compression;
 use crate::config::transport::Transport;
 use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
+use crate::file_watch;
 use crate::handle::Handler;
 use crate::listen::unix::UnixEndpoint;
 use crate::listen::{ListenError, Listeners};
@@ -146,8 +148,8 @@ impl Service {
         let helpers =
             start_background_threads(shared, (workers.metrics(), tls), shutdown, supervisor)
                 .and_then(|mut helpers| {
-                    let reader = start_key_reader(config, shared, shutdown, supervisor);
-                    helpers.extend(reader.inspect_err(|_| shutdown.now())?);
+                    start_credential_readers(config, shared, shutdown, supervisor, &mut helpers)
+                        .inspect_err(|_| shutdown.now())?;
                     let warmer = start_warmer(config, shared, shutdown, supervisor);
                     helpers.extend(warmer.inspect_err(|_| shutdown.now())?);
                     Ok(helpers)
@@ -169,21 +171,25 @@ impl Service {
     }
 }
 
-/// Starts the thread that keeps the keys of tokens current, if they come from a file.
-fn start_key_reader(
+/// Starts the threads that keep credentials current, if they come from files or a URL.
+fn start_credential_readers(
     config: &Config,
     shared: &Shared,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
-) -> io::Result<Option<BackgroundThread>> {
-    let tokens = shared.access.as_ref().and_then(|access| access.tokens());
-    let configured = config.access.as_ref().and_then(|access| access.tokens.as_ref());
-    match (tokens, configured.map(|tokens| &tokens.keys)) {
-        (Some(tokens), Some(TokenKeys::File { path, .. })) => {
-            jwks_file::start(tokens.clone(), path.clone(), shutdown, supervisor).map(Some)
-        }
-        _ => Ok(None),
+    helpers: &mut Vec<BackgroundThread>,
+) -> io::Result<()> {
+    let Some(access) = &shared.access else { return Ok(()) };
+    if access.principals().is_watched() {
+        let principals = access.principals().clone();
+        helpers.push(file_watch::start("grants", principals, shutdown, supervisor)?);
     }
+    let configured = config.access.as_ref().and_then(|access| access.tokens.as_ref());
+    let source = configured.and_then(|tokens| KeySource::of(&tokens.keys));
+    if let (Some(tokens), Some(source)) = (access.tokens(), source) {
+        helpers.push(jwks::start(tokens.clone(), source, shutdown, supervisor)?);
+    }
+    Ok(())
 }
 
 /// Starts the thread of the warm start, if one is configured.
@@ -250,6 +256,11 @@ fn start_each(
             shutdown,
             supervisor,
         )?);
+    }
+    let compresses = |collection: &Collection| collection.compression.is_some();
+    if cache.enabled && shared.collections.all().iter().any(compresses) {
+        let (compressor, cache) = (shared.compressor.clone(), shared.cache.clone());
+        helpers.push(compression::start(compressor, cache, shutdown, supervisor)?);
     }
     // Without a feed there is no promise to check.
     if shared.limits.checks_per_s > 0 && cache.invalidation_mode == InvalidationMode::Feed {

@@ -19,9 +19,12 @@ use crate::admission::rate::RateLimits;
 use crate::admission::shed::LoadShedder;
 use crate::budgets::{self, Budgets};
 use crate::collections::Collections;
+use crate::compression::Compressor;
 use crate::config::{self, Config, Limits};
 use crate::consistency_check::ConsistencyCheck;
+use crate::cors::Cors;
 use crate::lookups::Calendar;
+use crate::openapi::ApiDescription;
 use crate::position::FeedProgress;
 use crate::read::Fetcher;
 use crate::refresh::Refresh;
@@ -43,6 +46,12 @@ pub struct Shared {
     pub(crate) refresh: Arc<Refresh>,
     /// Credentials and grants; `None`: every request is allowed.
     pub(crate) access: Option<Arc<Access>>,
+    /// Variants to make.
+    pub(crate) compressor: Arc<Compressor>,
+    /// Description of the API.
+    pub(crate) description: Arc<ApiDescription>,
+    /// Origins of foreign pages; `None`: none may read answers.
+    pub(crate) cors: Option<Arc<Cors>>,
     /// Protection against too many requests.
     pub(crate) admission: Arc<Admission>,
     /// Memory of answers, bodies and rows.
@@ -71,7 +80,8 @@ impl Shared {
         calendar: Calendar,
     ) -> Result<Self, InvalidHeaderValue> {
         let seed = cache.config().seed;
-        let collections = Arc::new(Collections::new(&config.collections, source.schemas(), seed)?);
+        let collections = Collections::new(&config.collections, source.schemas(), seed)?;
+        let collections = Arc::new(collections.with_description(config.describes_on_data));
         let budgets = Arc::new(new_budgets(config, &cache, collections.count()));
         let limiter_config = limit::Config {
             kind: config.concurrency.kind,
@@ -79,9 +89,17 @@ impl Shared {
             tolerance: config.concurrency.tolerance,
             probe_interval: config.concurrency.probe_interval,
         };
+        let access = access(config)
+            .map(|access| Arc::new(Access::new(&access, collections.count(), Nanos::now())));
         let rate =
             RateLimits::new(&config.rate, collections.all(), calendar.wall_lead_ns(), Nanos::now());
         Ok(Self {
+            description: Arc::new(ApiDescription::new(
+                config,
+                Arc::clone(&collections),
+                Arc::clone(&source),
+                access.clone(),
+            )),
             fetcher: Arc::new(Fetcher {
                 cache: Arc::clone(&cache),
                 collections: Arc::clone(&collections),
@@ -95,8 +113,8 @@ impl Shared {
                 budgets: Arc::clone(&budgets),
             }),
             feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
-            access: access(config)
-                .map(|access| Arc::new(Access::new(&access, collections.count(), Nanos::now()))),
+            access,
+            cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(Admission {
                 rate,
@@ -106,10 +124,11 @@ impl Shared {
                 deadline_header: config.concurrency.deadline_header,
             }),
             budgets,
+            compressor: Arc::default(),
             baseline_hit_ratio: Arc::default(),
             consistency_check: Arc::default(),
             limits: Arc::new(config.limits.clone()),
-            warm_start: config.warm_start.as_ref().map(|_| Arc::default()),
+            warm_start: config.warm_start.as_ref().map(|warm| Arc::new(WarmProgress::new(warm))),
             calendar,
             collections,
             cache,

@@ -1,14 +1,19 @@
 //! TLS of the data listener: one configuration for all workers, replaced as a whole when its files
 //! change.
 //!
-//! Reading order: here, `files` (from files to checked certificates), `reload` (when they change).
+//! Reading order: here, `files` (from files to checked certificates).
 
 pub mod files;
-mod reload;
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::SystemTime;
+
+use hotrow_supervisor::Supervisor;
+use hotrow_supervisor::shutdown::Shutdown;
 
 use parking_lot::{Mutex, RwLock};
 use rustls::ServerConfig;
@@ -16,10 +21,9 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
-pub use self::reload::start;
-
-use self::files::{Certificates, Stamps, TlsError};
+use self::files::{Certificates, TlsError};
 use crate::config::transport::{ClientCertificates, Tls};
+use crate::file_watch::{self, Stamps, Watched};
 
 /// Most sessions that are kept for clients of TLS 1.2 without tickets.
 const SESSIONS_MAX: usize = 1024;
@@ -54,7 +58,7 @@ impl TlsEndpoint {
     /// # Errors
     /// A file is missing or malformed, or certificate and key differ.
     pub fn load(settings: &Tls, http2: bool) -> Result<Arc<Self>, TlsError> {
-        let stamps = Stamps::of(settings);
+        let stamps = stamps(settings);
         let certificates = Certificates::read(settings)?;
         let config = server_config(settings, http2, &certificates, None)?;
         certificates.warn_if_expired(unix_s());
@@ -87,7 +91,7 @@ impl TlsEndpoint {
 
     /// Takes the files over as they are now, or keeps the configuration. Sessions continue unless
     /// the accepted client certificates have changed.
-    fn reload(&self, stamps: Stamps) -> Result<(), TlsError> {
+    fn take_over(&self, stamps: Stamps) -> Result<(), TlsError> {
         let mut source = self.source.lock();
         source.stamps = stamps;
         let reloaded = Certificates::read(&self.settings).and_then(|certificates| {
@@ -112,6 +116,50 @@ impl TlsEndpoint {
             }
         }
     }
+}
+
+impl Watched for TlsEndpoint {
+    fn stamps(&self) -> Stamps {
+        stamps(&self.settings)
+    }
+
+    fn taken(&self) -> Stamps {
+        self.source.lock().stamps.clone()
+    }
+
+    fn reload(&self, now: Stamps) {
+        match self.take_over(now) {
+            Ok(()) => {
+                let source = self.source.lock();
+                let valid_until = source.certificates.expires();
+                tracing::info!(valid_until, "new certificate files are in force");
+            }
+            Err(error) => tracing::error!(
+                %error,
+                "changed certificate files are refused; the previous ones stay in force"
+            ),
+        }
+    }
+}
+
+/// Starts the thread that takes changed files over until everything must end.
+///
+/// # Errors
+/// The system has no thread left.
+pub fn start(
+    endpoint: Arc<TlsEndpoint>,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<JoinHandle<Option<()>>> {
+    file_watch::start("certificates", endpoint, shutdown, supervisor)
+}
+
+fn stamps(settings: &Tls) -> Stamps {
+    let client_ca: Option<&Path> = match &settings.clients {
+        ClientCertificates::Ignored => None,
+        ClientCertificates::Optional(path) | ClientCertificates::Required(path) => Some(path),
+    };
+    Stamps::of([&*settings.certificate, &*settings.key].into_iter().chain(client_ca))
 }
 
 /// Returns the configuration with these certificates. `sessions`: configuration whose sessions can

@@ -87,6 +87,8 @@ impl WarmStage {
 /// Progress of the warm start, for the admin side.
 #[derive(Debug, Default)]
 pub(crate) struct WarmProgress {
+    /// `true`: readiness waits for the end of the reads.
+    before_ready: bool,
     /// Index in [`WarmStage::ALL`].
     stage: AtomicU8,
     /// Keys in the file that was read.
@@ -104,6 +106,15 @@ pub(crate) struct WarmProgress {
 }
 
 impl WarmProgress {
+    pub(crate) fn new(config: &config::WarmStart) -> Self {
+        Self { before_ready: config.before_ready, ..Self::default() }
+    }
+
+    /// Returns whether readiness need not wait.
+    pub(crate) fn allows_readiness(&self) -> bool {
+        !self.before_ready || self.stage().is_over()
+    }
+
     /// Returns the stage.
     pub(crate) fn stage(&self) -> WarmStage {
         let index = usize::from(self.stage.load(Ordering::Acquire));

@@ -7,11 +7,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::http2::Http2Connection;
 use common::service::{Running, access, config, policy};
 use common::{Answer, Client, wait_until};
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{Access, TokenKeys, Tokens};
+use hotrow_server::config::transport::Transport;
 use hotrow_testkit::tokens::{SigningKey, jwks};
 use serde_json::{Value, json};
 
@@ -51,11 +53,16 @@ impl Drop for KeyFile {
 }
 
 fn start(access: Access) -> Running {
-    Running::start(&Config { access: Some(access), ..config() })
+    let transport = Transport { http2: true, ..Transport::default() };
+    Running::start(&Config { access: Some(access), transport, ..config() })
+}
+
+fn body_of(method: &str) -> &'static str {
+    if method == "POST" { "{\"ids\":[1]}" } else { "" }
 }
 
 fn ask(server: &Running, method: &str, target: &str, fields: &str) -> Answer {
-    let body = if method == "POST" { "{\"ids\":[1]}" } else { "" };
+    let body = body_of(method);
     let length = body.len();
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{fields}Connection: \
@@ -144,23 +151,35 @@ fn every_route_requires_a_good_credential() {
         ("token as API key", format!("X-API-Key: {good}\r\n")),
         ("two", format!("{}X-API-Key: {key}\r\n", bearer(&good))),
     ];
+    let mut http2 = Http2Connection::connect(server.address);
+    let mut ask_both = |method: &str, target: &str, credential: &str| {
+        let first = ask(&server, method, target, credential);
+        // A target without a path has no host in the request of the library's client.
+        let second =
+            (target != "*").then(|| http2.ask(method, target, credential, body_of(method)));
+        [("HTTP/1.1", Some(first)), ("HTTP/2", second)]
+            .into_iter()
+            .filter_map(|(version, answer)| Some((version, answer?)))
+    };
     for (method, target, allowed) in ROUTES {
         for (what, credential) in &refused {
-            let answer = ask(&server, method, target, credential);
-            let context = format!("{method} {target}, {what}: {answer:?}");
-            assert_eq!(answer.status, 401, "{context}");
-            assert!(answer.head.contains("www-authenticate: bearer realm="), "{context}");
-            assert!(answer.head.contains("cache-control: no-store"), "{context}");
-            let secrets = [&good[good.len() - 20..], &key[21..], "aaaaaaaa"];
-            assert!(!secrets.iter().any(|secret| answer.body.contains(secret)), "{context}");
+            for (version, answer) in ask_both(method, target, credential) {
+                let context = format!("{method} {target}, {what}, {version}: {answer:?}");
+                assert_eq!(answer.status, 401, "{context}");
+                assert!(answer.head.contains("www-authenticate: bearer realm="), "{context}");
+                assert!(answer.head.contains("cache-control: no-store"), "{context}");
+                let secrets = [&good[good.len() - 20..], &key[21..], "aaaaaaaa"];
+                assert!(!secrets.iter().any(|secret| answer.body.contains(secret)), "{context}");
+            }
         }
         let accepted = keys.iter().map(|key| bearer(&key.token(&claims())));
         let accepted = accepted.chain([bearer(&key), format!("X-API-Key: {key}\r\n")]);
         for credential in accepted {
             // The second time the token is known.
             for _ in 0..2 {
-                let answer = ask(&server, method, target, &credential);
-                assert_eq!(answer.status, allowed, "{method} {target}: {answer:?}");
+                for (version, answer) in ask_both(method, target, &credential) {
+                    assert_eq!(answer.status, allowed, "{method} {target} {version}: {answer:?}");
+                }
             }
         }
     }
@@ -273,13 +292,13 @@ fn grants_beyond_reading_are_separate() {
     let answer = asked(&server, "Cache-Control: no-cache\r\n");
     assert!(answer.head.contains("hotrow-cache: hit"), "{}", answer.head);
     assert_eq!(asked(&server, position).status, 403);
-    access.roles[0].no_cache = true;
+    access.granted.roles[0].no_cache = true;
     let server = start(access.clone());
     asked(&server, "");
     let answer = asked(&server, "Cache-Control: no-cache\r\n");
     assert!(answer.head.contains("hotrow-cache: bypass"), "{}", answer.head);
     // Without a credential, the anonymous role decides.
-    access.anonymous = hotrow_access::grant::Roles::single(0);
+    access.granted.anonymous = hotrow_access::grant::Roles::single(0);
     let server = start(access);
     let statuses =
         ["/products/1", "/prices/1"].map(|target| ask(&server, "GET", target, "").status);

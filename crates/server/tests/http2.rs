@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::frames::{Frame, Http2Client, kind};
+use common::frames::{Frame, Http2Client, kind, literal};
 use common::{Server, limits, wait_until};
 use hotrow_server::config::Limits;
 use hotrow_server::config::transport::{Transport, UnixSocket};
@@ -67,8 +67,11 @@ fn limits_answer_as_over_http_1_1() {
     let fields: Vec<&str> = fields.iter().flat_map(|field| ["-H", field]).collect();
     let large = format!("a: {}", "x".repeat(3_000));
     let twice = ["-H", &large, "-H", &large];
+    let body = "x".repeat(10_001);
     for (target, arguments, status) in [
         (&*long, &[][..], 414),
+        ("/a", &["-d", &body], 413),
+        ("/a", &["-d", &body, "-H", "Expect: 100-continue"], 413),
         ("/a", &fields, 431),
         ("/a", &twice, 431),
         ("/a", &["-H", "Host: a@b"], 400),
@@ -78,6 +81,45 @@ fn limits_answer_as_over_http_1_1() {
         let got = curl(server.address, target, &all);
         let shown = &arguments[..arguments.len().min(2)];
         assert_eq!(text(&got), status.to_string(), "{target:.20} {shown:.100?}: {got:?}");
+    }
+}
+
+#[test]
+fn a_refused_body_ends_its_stream_and_not_the_connection() {
+    let server = server(limits());
+    let mut client = Http2Client::connect(server.address);
+    // Over `body_bytes` in total: refused while the body is read, and by its head.
+    let piece = |stream| Frame { kind: kind::DATA, flags: 0, stream, payload: vec![b'x'; 10_001] };
+    client.open(1, "POST", "/a").send(&piece(1));
+    let refused = client.await_frame(|frame| frame.stream == 1 && frame.ends_stream());
+    assert_eq!(refused.payload, b"broken body");
+    let mut head = Frame::request(3, "POST", "/a", true);
+    literal(&mut head.payload, "content-length", "10001");
+    client.send(&head).send(&piece(3));
+    let refused = client.await_frame(|frame| frame.stream == 3 && frame.ends_stream());
+    let text = String::from_utf8_lossy(&refused.payload).into_owned();
+    assert!(text.contains("\"status\":413"), "{text}");
+    // The client neither ends its bodies nor gives up: the server ends both streams.
+    for stream in [1, 3] {
+        let reset = client.await_frame(|f| f.stream == stream && f.kind == kind::RST_STREAM);
+        assert_eq!(reset.payload, [0; 4], "NO_ERROR");
+    }
+    client.get(5, "/a");
+    client.await_frame(|frame| frame.stream == 5 && frame.ends_stream());
+}
+
+#[test]
+fn a_client_that_still_sends_gets_the_refusal() {
+    let server = server(limits());
+    // More than the client may send before it is read.
+    let body = "x".repeat(100_000);
+    for fields in [&[][..], &["-H", "Expect: 100-continue"]] {
+        for _ in 0..20 {
+            let mut all = vec!["-o", "/dev/null", "-w", "%{http_code}", "-d", &body];
+            all.extend(fields);
+            let got = curl(server.address, "/a", &all);
+            assert_eq!(text(&got), "413", "{fields:?}: {:?}", got.stderr);
+        }
     }
 }
 

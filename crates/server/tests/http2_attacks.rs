@@ -42,6 +42,12 @@ fn survives(server: &Server, attack: impl FnOnce(&mut Http2Client)) {
     assert_eq!(server.connect().send(request).rest().statuses(), [200]);
 }
 
+/// Sends a head on stream 1 that further frames continue.
+fn begin_head(client: &mut Http2Client) {
+    let payload = block("GET", "/a");
+    client.send(&Frame { kind: kind::HEADERS, flags: 0, stream: 1, payload });
+}
+
 /// Sends `bytes` again and again; returns how often until the server closed.
 fn flood(client: &mut Http2Client, times: usize, bytes: impl Fn(usize) -> Vec<u8>) -> usize {
     client.stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -67,12 +73,7 @@ fn rapid_reset() {
 fn continuations_without_end() {
     let server = server(limits());
     survives(&server, |client| {
-        client.send(&Frame {
-            kind: kind::HEADERS,
-            flags: 0,
-            stream: 1,
-            payload: block("GET", "/a"),
-        });
+        begin_head(client);
         let mut more = Vec::new();
         while more.len() < 16_000 {
             literal(&mut more, "a", &"b".repeat(100));
@@ -89,12 +90,7 @@ fn continuations_without_end() {
 fn empty_continuations_without_end() {
     let server = server(limits());
     survives(&server, |client| {
-        client.send(&Frame {
-            kind: kind::HEADERS,
-            flags: 0,
-            stream: 1,
-            payload: block("GET", "/a"),
-        });
+        begin_head(client);
         let empty = Frame { kind: kind::CONTINUATION, flags: 0, stream: 1, payload: vec![] };
         let sent = flood(client, 100_000, |_| empty.bytes().repeat(10));
         assert!(sent < 100_000, "the connection is closed");
@@ -196,12 +192,7 @@ fn a_head_that_does_not_end() {
     let limits = Limits { header_timeout: Duration::from_millis(300), ..limits() };
     let server = server(limits);
     survives(&server, |client| {
-        client.send(&Frame {
-            kind: kind::HEADERS,
-            flags: 0,
-            stream: 1,
-            payload: block("GET", "/a"),
-        });
+        begin_head(client);
         // Without a frame's end either.
         client.write(&[0, 0, 9]).unwrap();
         client.rest();

@@ -9,6 +9,7 @@ mod keys;
 
 pub(crate) use self::catalog::current_user;
 
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::{Finding, listed};
 use hotrow_source::spec::CollectionConfig;
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
@@ -85,6 +86,15 @@ pub(crate) struct Served {
     pub(crate) scalar: Scalar,
     /// True for the tenant, which stands before the record.
     pub(crate) is_tenant: bool,
+    /// Declared NOT NULL.
+    pub(crate) not_null: bool,
+}
+
+impl Served {
+    /// Returns what the catalogue says about the field.
+    pub(crate) fn schema(&self) -> FieldSchema {
+        FieldSchema::new(&self.name, self.scalar.form(), !self.not_null)
+    }
 }
 
 /// Form in which a column is selected.
@@ -274,7 +284,9 @@ fn served(
             _ => scalar,
         };
         let is_tenant = spec.tenant.is_some() && i == 0;
-        served.push(Served { name: column.name.clone(), select, scalar, is_tenant });
+        let not_null = column.not_null;
+        let name = column.name.clone();
+        served.push(Served { name, select, scalar, is_tenant, not_null });
     }
     if findings.is_empty() { Ok(served) } else { Err(findings) }
 }

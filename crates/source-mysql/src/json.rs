@@ -11,6 +11,8 @@ use hotrow_source::json::{
     write_uuid,
 };
 
+mod forms;
+
 /// Character set number of the servers for bytes.
 const BINARY_CHARSET: u16 = 63;
 

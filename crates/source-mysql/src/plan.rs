@@ -14,6 +14,7 @@ use super::json::{self, Field, JsonError};
 use super::keys::{self, LogKey, Spelling};
 use super::place::LogPosition;
 use super::server::{Flavor, Identity};
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::json::{Pace, into_row};
 use hotrow_source::{Room, Row, mark_unread};
 
@@ -27,6 +28,8 @@ pub(crate) struct ReadPlan {
     /// Selected columns: the served ones, then the key's.
     columns: String,
     fields: Vec<Field>,
+    /// Schemas of the fields.
+    pub(crate) schemas: Arc<[FieldSchema]>,
     key: Vec<KeyColumn>,
     /// Collations of the key's columns.
     collations: Vec<Option<String>>,
@@ -75,6 +78,7 @@ impl ReadPlan {
             false => Field::new(&s.name, s.scalar),
             true => Field::before_object(s.scalar),
         };
+        let record = table.served.iter().filter(|served| !served.is_tenant);
         let collation =
             |k: &KeyColumn| table.columns.get(k.position).and_then(|c| c.collation.clone());
         Self {
@@ -82,6 +86,7 @@ impl ReadPlan {
             index: quote(&table.index),
             columns: columns.join(", "),
             fields: table.served.iter().map(field).collect(),
+            schemas: record.map(Served::schema).collect(),
             key: table.key.clone(),
             collations: table.key.iter().map(collation).collect(),
             spelling: table.spelling(),

@@ -9,6 +9,7 @@ mod types;
 use std::future::poll_fn;
 use std::task::Poll;
 
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::listed;
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use tokio_postgres::{Client, Error};
@@ -117,6 +118,15 @@ pub(crate) struct Served {
     pub(crate) shape: Shape,
     /// True for the tenant, which stands before the record.
     pub(crate) is_tenant: bool,
+    /// Declared NOT NULL.
+    pub(crate) not_null: bool,
+}
+
+impl Served {
+    /// Returns what the catalogue says about the field.
+    pub(crate) fn schema(&self) -> FieldSchema {
+        FieldSchema::new(&self.name, self.shape.form(), !self.not_null)
+    }
 }
 
 /// Form of a column in the SELECT list.
@@ -221,7 +231,14 @@ pub(crate) async fn table(
             shape = Shape::Scalar(Scalar::Hex);
         }
         let is_tenant = spec.tenant.is_some() && i == 0;
-        Served { name: column.name.clone(), type_oid: column.type_oid, select, shape, is_tenant }
+        Served {
+            name: column.name.clone(),
+            type_oid: column.type_oid,
+            select,
+            shape,
+            is_tenant,
+            not_null: column.not_null,
+        }
     });
     Ok(Ok(Table {
         collection,

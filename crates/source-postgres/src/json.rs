@@ -4,6 +4,7 @@
 //! Source for the binary forms: the `*_send` functions of PostgreSQL; they have not changed since
 //! version 13.
 
+mod forms;
 mod nested;
 mod network;
 mod number;
@@ -29,6 +30,7 @@ pub(crate) enum Shape {
 pub(crate) struct Field {
     /// `"name":`, escaped once.
     label: Box<[u8]>,
+    name: Box<str>,
     /// OID of the type in the catalogue.
     oid: u32,
     shape: Shape,
@@ -69,12 +71,12 @@ pub(crate) type Written = Result<(), JsonError>;
 
 impl Field {
     pub(crate) fn new(name: &str, oid: u32, shape: Shape) -> Self {
-        Self { label: label(name), oid, shape }
+        Self { label: label(name), name: name.into(), oid, shape }
     }
 
     /// Creates the field of the tenant.
     pub(crate) fn before_object(oid: u32, shape: Shape) -> Self {
-        Self { label: BEFORE_OBJECT.into(), oid, shape }
+        Self { label: BEFORE_OBJECT.into(), name: Box::default(), oid, shape }
     }
 }
 

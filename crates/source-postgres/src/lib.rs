@@ -32,6 +32,7 @@ use self::shared::Shared;
 use self::target::Target;
 use hotrow_source::background::Background;
 use hotrow_source::catalog_watermark;
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError, preflight};
 use hotrow_supervisor::Supervisor;
 
@@ -221,6 +222,11 @@ impl Source for PostgresSource {
 
     fn schemas(&self) -> &[KeySchema] {
         &self.schemas
+    }
+
+    fn fields(&self, CollectionId(id): CollectionId) -> Option<Arc<[FieldSchema]>> {
+        let plan = self.shared.published.plan().ok()?;
+        plan.collections.get(usize::from(id))?.as_ref().ok().map(|read| Arc::clone(&read.schemas))
     }
 
     fn queries_total(&self) -> u64 {

@@ -15,6 +15,7 @@ use super::inspect::{KeyColumn, KeyStored, Select, Served, Table, quote};
 use super::json::{self, Field, JsonError, Wire};
 use super::key_text::from_server;
 use hotrow_source::Row;
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::json::into_row;
 
 /// Columns of an answer before those of the row: snapshot and log position.
@@ -28,6 +29,8 @@ pub(crate) struct ReadPlan {
     pub(crate) sql: String,
     pub(crate) parameters: Vec<Type>,
     fields: Vec<Field>,
+    /// Schemas of the fields.
+    pub(crate) schemas: Arc<[FieldSchema]>,
     key: Vec<KeyColumn>,
     /// Positions of the key columns in the answer.
     key_at: Vec<usize>,
@@ -72,10 +75,12 @@ impl ReadPlan {
             false => Field::new(&s.name, s.type_oid, s.shape.clone()),
             true => Field::before_object(s.type_oid, s.shape.clone()),
         };
+        let record = table.served.iter().filter(|served| !served.is_tenant);
         Self {
             sql,
             parameters: table.key.iter().map(|k| array_type(k.stored, &k.sql_type).1).collect(),
             fields: table.served.iter().map(field).collect(),
+            schemas: record.map(Served::schema).collect(),
             key: table.key.clone(),
             key_at,
             stored_at,

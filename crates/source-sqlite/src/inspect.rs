@@ -1,8 +1,10 @@
 //! Inspection of a collection's table: columns to serve, key columns, unique constraints.
 
+mod forms;
 mod keys;
 mod sql;
 
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::preflight::listed;
 use hotrow_types::key::{CollectionId, KeySchema, KeyType};
 use rusqlite::{Connection, OptionalExtension};
@@ -32,6 +34,8 @@ pub(crate) struct Served {
     pub(crate) key: Option<KeyType>,
     /// `true` for the tenant, which stands before the record.
     pub(crate) is_tenant: bool,
+    /// Form of its values, and whether one may be null.
+    pub(crate) schema: FieldSchema,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -342,7 +346,8 @@ fn served(spec: &CollectionConfig, facts: &Facts, key: &[KeyColumn]) -> Inspecte
     }
     let served = |column: &Column, is_tenant| {
         let key = key.iter().find(|k| k.name == column.name).map(|k| k.ty);
-        Served { name: column.name.clone(), key, is_tenant }
+        let schema = forms::schema(column, key, facts.strict, &facts.rowid);
+        Served { name: column.name.clone(), key, is_tenant, schema }
     };
     let tenant = spec.tenant.iter().map(|name| {
         facts.column_or_refuse(spec, "tenant", name).map(|column| served(column, true))

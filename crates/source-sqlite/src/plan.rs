@@ -1,5 +1,8 @@
 //! Statement of a collection: it reads rows, the log's end and the log's id in one snapshot.
 
+use std::sync::Arc;
+
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_types::key::{Collation, KeyType};
 
 use super::config::Watch;
@@ -20,6 +23,8 @@ pub(crate) const LEADING: usize = 4;
 pub(crate) struct Statements {
     /// Columns of an answer as JSON, in order.
     pub(crate) fields: Vec<Field>,
+    /// Schemas of these.
+    pub(crate) schemas: Arc<[FieldSchema]>,
     /// Number of key columns.
     pub(crate) parts: usize,
     log: String,
@@ -34,12 +39,14 @@ impl Statements {
             table.served.iter().map(|c| format!(", t.{}", quote(&c.name))).collect();
         let key =
             table.key.iter().map(|k| (format!("t.{}", quote(&k.name)), collate(k.ty))).collect();
+        let record = table.served.iter().filter(|served| !served.is_tenant);
         let log = match watch {
             Watch::Triggers => format!("{}, {}", log_id_sql(), log_end_sql()),
             Watch::None => "NULL, NULL".into(),
         };
         Self {
             fields: table.served.iter().map(Field::new).collect(),
+            schemas: record.map(|served| served.schema.clone()).collect(),
             parts: table.key.len(),
             log,
             columns,

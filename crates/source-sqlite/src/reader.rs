@@ -18,6 +18,7 @@ use super::error::{Fault, OpenError, fault};
 use super::file::{FILE_REPLACED, identify};
 use super::shared::{Counted, Plan, Shared};
 use super::{Hooks, SqliteSource};
+use hotrow_source::field_schema::FieldSchema;
 use hotrow_source::{BoxFuture, ReadSet, RowBudget, Source, SourceError};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
@@ -145,6 +146,11 @@ impl Source for SqliteSource {
 
     fn schemas(&self) -> &[KeySchema] {
         &self.schemas
+    }
+
+    fn fields(&self, CollectionId(id): CollectionId) -> Option<Arc<[FieldSchema]>> {
+        let plan = self.shared.published.plan().ok()?;
+        plan.collections.get(usize::from(id))?.as_ref().ok().map(|read| Arc::clone(&read.schemas))
     }
 
     fn queries_total(&self) -> u64 {

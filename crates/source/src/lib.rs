@@ -12,6 +12,8 @@ use hotrow_measure::clock::Nanos;
 use hotrow_types::key::{CollectionId, Key, KeySchema};
 use hotrow_types::version::{ChangeId, Position, Version};
 
+use field_schema::FieldSchema;
+
 pub use row_budget::{Room, RowBudget};
 
 /// Future that a trait object can return.
@@ -43,6 +45,12 @@ pub trait Source: Send + Sync + 'static {
     /// Returns the key schema of each collection as found in the database, in the order of the
     /// configuration.
     fn schemas(&self) -> &[KeySchema];
+
+    /// Returns the schemas of the fields of a collection's records, in order, as the catalogue was
+    /// seen last; `None` where it has none, or cannot be read now.
+    fn fields(&self, _: CollectionId) -> Option<Arc<[FieldSchema]>> {
+        None
+    }
 
     /// Returns the number of queries sent since the start.
     fn queries_total(&self) -> u64;
@@ -274,6 +282,7 @@ pub mod background;
 pub mod catalog_watermark;
 pub mod connection_string;
 pub mod feed_loop;
+pub mod field_schema;
 pub mod hooks;
 pub mod json;
 pub mod outage;

@@ -13,8 +13,13 @@ impl Columns {
     /// Takes columns by their names, in any order.
     #[must_use]
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let label = |name| format!("{}:", Value::from(name)).into_bytes().into_boxed_slice();
         Self::of_labels(names.into_iter().map(label).collect())
+    }
+
+    /// Returns whether the column of this name is one of them.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.contains(&label(name))
     }
 
     fn of_labels(mut labels: Vec<Box<[u8]>>) -> Self {
@@ -47,6 +52,10 @@ impl Columns {
             self.contains(label_of(member)).then_some(member)
         })
     }
+}
+
+fn label(name: &str) -> Box<[u8]> {
+    format!("{}:", Value::from(name)).into_bytes().into_boxed_slice()
 }
 
 /// Returns the label at the beginning of a member, with its colon.

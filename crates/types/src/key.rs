@@ -8,9 +8,12 @@ use std::hash::{Hash, Hasher};
 
 mod canonical;
 mod id;
+mod parse;
 
 pub use self::canonical::CanonicalForm;
 pub use self::id::percent_encode;
+pub use self::parse::percent_decode;
+use self::parse::{parse_hex, parse_integer, parse_unsigned, parse_uuid};
 
 /// Longest key in bytes as encoded, collection included: what a length of 16 bits can name. The
 /// server bounds ids by their URL form before (`limits.target_bytes`, at most 64 KiB).
@@ -20,6 +23,8 @@ pub const KEY_PARTS_MAX: usize = 4;
 const INLINE: usize = 22;
 const OBJECT_ID_BYTES: usize = 12;
 const UNSIGNED_BYTES: usize = 8;
+/// Collection, tag and value of a key of one integer.
+const INTEGER_KEY_BYTES: usize = 2 + 1 + 8;
 
 /// The number of a collection within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -260,14 +265,31 @@ impl KeySchema {
     ///
     /// # Errors
     /// For a text that cannot be a key of this collection.
+    #[inline]
     pub fn parse_url(&self, raw: &str) -> Result<Key, KeyError> {
-        if let [KeyType::Integer] = self.types[..]
-            && let Some(int) = parse_integer(raw)
-        {
-            let mut writer = self.writer(1)?;
-            writer.integer(int)?;
-            return Ok(writer.finish());
+        match self.parse_integer_key(raw) {
+            Some(key) => Ok(key),
+            None => self.parse_encoded(raw),
         }
+    }
+
+    /// Makes a key of one integer from its canonical spelling, which has no percent-encoding.
+    /// `None`: this collection's keys, or this text, need [`KeySchema::parse_url`].
+    #[must_use]
+    #[inline]
+    pub fn parse_integer_key(&self, raw: &str) -> Option<Key> {
+        let [KeyType::Integer] = self.types[..] else { return None };
+        let integer = parse_integer(raw)?;
+        // One word, because a load that spans several earlier stores waits for all of them.
+        let collection = u128::from(self.collection.0) << 72;
+        let tagged = u128::from(TAG_INTEGER) << 64 | u128::from(integer.cast_unsigned());
+        let word = (collection | tagged) << (8 * (size_of::<u128>() - INTEGER_KEY_BYTES));
+        let mut buf = [0; INLINE];
+        buf[..size_of::<u128>()].copy_from_slice(&word.to_be_bytes());
+        Some(Key(Repr::Inline { len: INTEGER_KEY_BYTES as u8, buf }))
+    }
+
+    fn parse_encoded(&self, raw: &str) -> Result<Key, KeyError> {
         if let [ty] = self.types[..] {
             let mut writer = self.writer(1)?;
             writer.parse(ty, &percent_decode(raw)?, 1)?;
@@ -406,79 +428,6 @@ impl Writer {
             Key(Repr::Heap(self.heap.into_boxed_slice()))
         }
     }
-}
-
-/// Parses the one canonical spelling of an integer: `-?(0|[1-9][0-9]*)`, no `-0`, within 64 bits.
-fn parse_integer(text: &str) -> Option<i64> {
-    let (digits, is_negative) = match text.as_bytes() {
-        [b'-', digits @ ..] => (digits, true),
-        digits => (digits, false),
-    };
-    match digits {
-        [b'0'] if !is_negative => return Some(0),
-        [b'1'..=b'9', ..] => {}
-        _ => return None,
-    }
-    // Downwards, because the least integer has no positive counterpart.
-    let negative = digits.iter().try_fold(0_i64, |number, byte| match byte {
-        b'0'..=b'9' => number.checked_mul(10)?.checked_sub(i64::from(byte - b'0')),
-        _ => None,
-    })?;
-    if is_negative { Some(negative) } else { negative.checked_neg() }
-}
-
-/// Parses the one canonical spelling of an unsigned integer: `0|[1-9][0-9]*`, within 64 bits.
-fn parse_unsigned(text: &str) -> Option<u64> {
-    let is_canonical = match text.as_bytes() {
-        [b'0'] => true,
-        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    if is_canonical { text.parse().ok() } else { None }
-}
-
-fn parse_uuid(text: &str) -> Option<Vec<u8>> {
-    let bytes = text.as_bytes();
-    let hyphens_right = bytes.len() == 36 && [8, 13, 18, 23].iter().all(|&i| bytes[i] == b'-');
-    match bytes.len() {
-        36 if hyphens_right => {
-            let plain: Vec<u8> = bytes.iter().copied().filter(|b| *b != b'-').collect();
-            if plain.len() == 32 { parse_hex(&plain) } else { None }
-        }
-        32 => parse_hex(bytes),
-        _ => None,
-    }
-}
-
-fn parse_hex(text: &[u8]) -> Option<Vec<u8>> {
-    let (pairs, []) = text.as_chunks::<2>() else { return None };
-    let digit = |b: u8| char::from(b).to_digit(16);
-    // Two hexadecimal digits fit a byte.
-    pairs.iter().map(|[high, low]| Some((digit(*high)? * 16 + digit(*low)?) as u8)).collect()
-}
-
-/// Decodes percent-encoding as in RFC 3986: every `%XX` is data, `+` is a plus.
-///
-/// # Errors
-/// [`KeyError::Encoding`] for a `%` without two hexadecimal digits, [`KeyError::Utf8`] when the
-/// result is not text.
-pub fn percent_decode(raw: &str) -> Result<std::borrow::Cow<'_, str>, KeyError> {
-    if !raw.contains('%') {
-        return Ok(raw.into());
-    }
-    let mut bytes = Vec::with_capacity(raw.len());
-    let mut rest = raw.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if first == b'%' {
-            let pair = tail.get(..2).ok_or(KeyError::Encoding)?;
-            bytes.extend(parse_hex(pair).ok_or(KeyError::Encoding)?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(first);
-            rest = tail;
-        }
-    }
-    String::from_utf8(bytes).map(Into::into).map_err(|_| KeyError::Utf8)
 }
 
 #[cfg(test)]

@@ -45,12 +45,21 @@ pub(crate) fn probe(
                 Ok(()) => "it serves nothing from memory".to_owned(),
                 Err(what) => format!("it serves the row {}, but {what}", schema.key_type.text(key)),
             },
+            Ok(response) if matches!(response.status(), 401 | 403) => format!(
+                "it returned {} for the row {}; give a credential that may read the collection \
+                 with --token-file or --header @FILE",
+                response.status(),
+                schema.key_type.text(key)
+            ),
             Ok(response) => format!(
                 "it returned {} for the row {}",
                 response.status(),
                 schema.key_type.text(key)
             ),
-            Err(lost) => format!("there was no response ({})", lost.name()),
+            Err(lost) => match client.failure() {
+                Some(why) => format!("no connection: {why}"),
+                None => format!("there was no response ({})", lost.name()),
+            },
         };
         if began.elapsed() > WAIT_MAX {
             return Err(wrong);

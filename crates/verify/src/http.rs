@@ -1,67 +1,105 @@
-//! A small HTTP/1.1 client: one connection, one request at a time, with the times of sending and
+//! A small HTTP client: one connection, one request at a time, with the times of sending and
 //! receipt.
 //!
-//! Reading order: [`Target`], [`Client`], then [`head`] (the head of a response) and [`chunked`]
-//! (chunked bodies from balancers).
+//! Reading order: [`Target`], [`Client`], [`http1`] with [`head`] (the head of a response) and
+//! [`chunked`] (chunked bodies from balancers), [`http2`].
 
 mod chunked;
 mod head;
+mod http1;
+mod http2;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hotrow_measure::clock::Nanos;
+use hotrow_transport::explain;
+use hotrow_transport::stream::BlockingStream;
+use hotrow_transport::target::{Address, Url};
+use hotrow_transport::tls::{HttpVersion, Tls};
 
-use self::head::{Framing, Head};
+use self::head::Head;
+use self::http1::Http1Connection;
+use self::http2::Http2Connection;
 use crate::history::Ns;
 
 /// Longest response head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest response body, in bytes; a batch of a thousand rows is far smaller.
 const BODY_BYTES_MAX: usize = 64 << 20;
-/// Bytes read from a socket at once.
-const PIECE_BYTES: usize = 32 << 10;
+/// Time limit of a connect to one address, TLS included.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Target of requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Target {
     /// The URL as given.
     pub url: String,
     host: String,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Address>,
     /// Path prefix before the collection; empty, or `/…` without a trailing slash.
     prefix: String,
+    tls: Option<Tls>,
+    version: HttpVersion,
+    headers: Vec<Header>,
+}
+
+/// A header of every request. Its value may be a secret, so `Debug` omits it.
+#[derive(Clone, PartialEq, Eq)]
+struct Header {
+    name: String,
+    value: String,
+}
+
+impl std::fmt::Debug for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: …", self.name)
+    }
 }
 
 impl Target {
-    /// Parses `http://HOST[:PORT][/PREFIX]` and resolves the host.
+    /// Resolves the host of `http://HOST[:PORT][/PREFIX]`, `https://…` or `unix:SOCKET[:/PREFIX]`;
+    /// `tls` is for `https://`.
     ///
     /// # Errors
-    /// An invalid URL, or an unknown host.
-    pub fn parse(url: &str) -> Result<Self, String> {
-        let rest =
-            url.strip_prefix("http://").ok_or("must begin with http:// (TLS is not supported)")?;
-        if rest.contains(['?', '#', '@', ' ']) {
-            return Err(
-                "must be http://HOST:PORT with an optional path, without ?, # and @".to_owned()
-            );
+    /// A query in the URL, or an unknown host.
+    pub fn new(text: &str, url: &Url, tls: Option<Tls>) -> Result<Self, String> {
+        if text.contains(['?', '#']) {
+            return Err("must have at most a path after the host, without ? and #".to_owned());
         }
-        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-        // A colon within brackets belongs to the address.
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        let with_port = if has_port { host.to_owned() } else { format!("{host}:80") };
-        let addresses = with_port
-            .to_socket_addrs()
-            .map_err(|error| format!("{host}: {error}"))?
-            .collect::<Vec<_>>();
-        if addresses.is_empty() {
-            return Err(format!("{host} has no address"));
+        let addresses = url.addresses().map_err(|error| error.to_string())?;
+        Ok(Self {
+            url: text.to_owned(),
+            host: url.host_header(),
+            addresses,
+            prefix: url.path.trim_end_matches('/').to_owned(),
+            tls,
+            version: HttpVersion::Http1,
+            headers: Vec::new(),
+        })
+    }
+
+    /// Adds headers to every request; [`crate::http::Target`] checks nothing about them.
+    ///
+    /// # Errors
+    /// A name or value that no request can carry; the text has only the name.
+    pub fn with_headers(mut self, headers: &[(String, String)]) -> Result<Self, String> {
+        for (name, value) in headers {
+            let fits = |byte: u8| byte == b'\t' || (b' '..0x7f).contains(&byte);
+            let token =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if name.is_empty() || !name.bytes().all(token) || !value.bytes().all(fits) {
+                return Err(format!("the header {name:?} is not valid"));
+            }
+            self.headers.push(Header { name: name.clone(), value: value.clone() });
         }
-        let path = path.trim_end_matches('/');
-        let prefix = if path.is_empty() { String::new() } else { format!("/{path}") };
-        Ok(Self { url: url.to_owned(), host: host.to_owned(), addresses, prefix })
+        Ok(self)
+    }
+
+    /// Uses this version of HTTP; `tls` must offer it.
+    #[must_use]
+    pub fn with_version(mut self, version: HttpVersion) -> Self {
+        self.version = version;
+        self
     }
 }
 
@@ -78,26 +116,6 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn get(path: String) -> Self {
         Self { method: "GET", path, headers: Vec::new(), body: None }
-    }
-
-    fn bytes(&self, target: &Target) -> Vec<u8> {
-        let Self { method, path, headers, body } = self;
-        let mut text =
-            format!("{method} {}{path} HTTP/1.1\r\nHost: {}\r\n", target.prefix, target.host);
-        for (name, value) in headers {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-        match body {
-            Some(body) => {
-                let length = body.len();
-                text.push_str(&format!(
-                    "Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-                ));
-            }
-            None if *method == "POST" => text.push_str("Content-Length: 0\r\n\r\n"),
-            None => text.push_str("\r\n"),
-        }
-        text.into_bytes()
     }
 }
 
@@ -162,20 +180,34 @@ impl RequestError {
 pub(crate) struct Client {
     target: Arc<Target>,
     timeout: Duration,
-    connection: Option<TcpStream>,
-    /// Bytes received beyond the last response: none from a correct server.
-    buffer: Vec<u8>,
+    connection: Option<Connection>,
+    /// Explanation of the last failure to connect.
+    failure: Option<String>,
 }
+
+#[derive(Debug)]
+enum Connection {
+    Http1(Http1Connection),
+    Http2(Box<Http2Connection>),
+}
+
+/// A failed request, and what the connection reported.
+type Failure = (RequestError, Option<std::io::Error>);
 
 impl Client {
     pub(crate) fn new(target: Arc<Target>, timeout: Duration) -> Self {
-        Self { target, timeout, connection: None, buffer: Vec::new() }
+        Self { target, timeout, connection: None, failure: None }
     }
 
     /// Makes the next request use a new connection, because the other end may have closed an idle
     /// one.
     pub(crate) fn connect_anew(&mut self) {
         self.connection = None;
+    }
+
+    /// Returns why the last attempt to connect failed, in words; `None` after a success.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     /// Sends a request and waits for its response. `on_send` receives the time just before sending.
@@ -185,142 +217,79 @@ impl Client {
         on_send: impl FnOnce(Ns),
     ) -> Result<Response, RequestError> {
         let asked = self.try_ask(request, on_send);
-        let keep =
-            asked.as_ref().is_ok_and(|response| response.head.keep) && self.buffer.is_empty();
-        if !keep {
+        let reusable = match (&asked, &self.connection) {
+            (Ok(response), Some(Connection::Http1(http1))) => {
+                response.head.keep && http1.is_clean()
+            }
+            (Ok(_), Some(Connection::Http2(_))) => true,
+            (Err(_), _) | (_, None) => false,
+        };
+        if !reusable {
             self.connection = None;
-            self.buffer.clear();
         }
-        asked
+        asked.map_err(|(lost, error)| {
+            if let (Some(error), Some(address)) = (error, self.target.addresses.first()) {
+                self.failure = Some(explain::socket(&error, address));
+            }
+            lost
+        })
     }
 
     fn try_ask(
         &mut self,
         request: &Request,
         on_send: impl FnOnce(Ns),
-    ) -> Result<Response, RequestError> {
-        let bytes = request.bytes(&self.target);
-        if self.connection.is_none() {
-            self.connection = Some(self.connect()?);
+    ) -> Result<Response, Failure> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => {
+                self.failure = None;
+                let opened = open(&self.target, self.timeout.min(CONNECT_TIME_MAX));
+                none.insert(opened.map_err(|error| (RequestError::Connect, Some(error)))?)
+            }
+        };
+        match connection {
+            Connection::Http1(http1) => http1.ask(&self.target, request, self.timeout, on_send),
+            Connection::Http2(http2) => http2.ask(&self.target, request, self.timeout, on_send),
         }
-        let stream = self.connection.as_mut().ok_or(RequestError::Connect)?;
-        stream.set_write_timeout(Some(self.timeout)).map_err(|_| RequestError::Closed)?;
-        let end = Instant::now() + self.timeout;
-        let sent_ns = Nanos::now().0;
-        on_send(sent_ns);
-        stream.write_all(&bytes).map_err(|error| lost(&error))?;
-        let mut incoming = Incoming { stream, buffer: &mut self.buffer, end };
-        let head = incoming.head()?;
-        let body = incoming.body(&head, request.method == "HEAD")?;
-        Ok(Response { head, body, sent_ns, received_ns: Nanos::now().0 })
-    }
-
-    fn connect(&self) -> Result<TcpStream, RequestError> {
-        let limit = self.timeout.min(CONNECT_TIME_MAX);
-        let mut tries =
-            self.target.addresses.iter().map(|address| TcpStream::connect_timeout(address, limit));
-        let stream = tries.find_map(Result::ok).ok_or(RequestError::Connect)?;
-        stream.set_nodelay(true).map_err(|_| RequestError::Connect)?;
-        Ok(stream)
     }
 }
 
-/// Time limit of a connect to one address.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// Connects to the first address that accepts; returns the last failure.
+fn open(target: &Target, limit: Duration) -> Result<Connection, std::io::Error> {
+    let mut failure = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+    for address in &target.addresses {
+        let opened = match target.version {
+            HttpVersion::Http1 => open_http1(address, target.tls.as_ref(), limit),
+            HttpVersion::Http2 => Http2Connection::open(address, target.tls.as_ref(), limit)
+                .map(|http2| Connection::Http2(Box::new(http2))),
+        };
+        match opened {
+            Ok(connection) => return Ok(connection),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
 
-fn lost(error: &std::io::Error) -> RequestError {
-    match error.kind() {
+fn open_http1(
+    address: &Address,
+    tls: Option<&Tls>,
+    limit: Duration,
+) -> Result<Connection, std::io::Error> {
+    let mut stream = BlockingStream::connect(address, tls, limit)?;
+    stream.handshake(limit)?;
+    Ok(Connection::Http1(Http1Connection::new(stream)))
+}
+
+fn lost(error: std::io::Error) -> Failure {
+    let kind = match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => RequestError::TimedOut,
         _ => RequestError::Closed,
-    }
-}
-
-/// Bytes being received.
-struct Incoming<'a> {
-    stream: &'a mut TcpStream,
-    buffer: &'a mut Vec<u8>,
-    end: Instant,
-}
-
-impl Incoming<'_> {
-    /// Receives more bytes; returns false at the end of the stream.
-    fn more(&mut self) -> Result<bool, RequestError> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(RequestError::TimedOut);
-        }
-        self.stream.set_read_timeout(Some(left)).map_err(|_| RequestError::Closed)?;
-        let had = self.buffer.len();
-        self.buffer.resize(had + PIECE_BYTES, 0);
-        let read = self.stream.read(&mut self.buffer[had..]);
-        self.buffer.truncate(had + *read.as_ref().unwrap_or(&0));
-        match read {
-            Ok(read) => Ok(read > 0),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err(lost(&error)),
-        }
-    }
-
-    /// Receives the head of the final response.
-    fn head(&mut self) -> Result<Head, RequestError> {
-        loop {
-            while let Some(end) = head::end(self.buffer) {
-                let head = Head::parse(&self.buffer[..end]).ok_or(RequestError::Malformed)?;
-                self.buffer.drain(..end);
-                // Interim responses (1xx) are skipped.
-                if head.status >= 200 {
-                    return Ok(head);
-                }
-            }
-            if self.buffer.len() > HEAD_BYTES_MAX {
-                return Err(RequestError::Malformed);
-            }
-            if !self.more()? {
-                return Err(RequestError::Closed);
-            }
-        }
-    }
-
-    fn body(&mut self, head: &Head, is_head: bool) -> Result<Vec<u8>, RequestError> {
-        if is_head || matches!(head.status, 204 | 304) {
-            return Ok(Vec::new());
-        }
-        match head.framing {
-            Framing::Length(length) => {
-                let length = usize::try_from(length)
-                    .ok()
-                    .filter(|n| *n <= BODY_BYTES_MAX)
-                    .ok_or(RequestError::Malformed)?;
-                while self.buffer.len() < length {
-                    if !self.more()? {
-                        return Err(RequestError::Closed);
-                    }
-                }
-                Ok(self.buffer.drain(..length).collect())
-            }
-            Framing::Chunked => loop {
-                match chunked::decode(self.buffer).ok_or(RequestError::Malformed)? {
-                    chunked::Decoded::Complete { body, used } => {
-                        self.buffer.drain(..used);
-                        return Ok(body);
-                    }
-                    chunked::Decoded::Partial if self.buffer.len() > BODY_BYTES_MAX => {
-                        return Err(RequestError::Malformed);
-                    }
-                    chunked::Decoded::Partial if self.more()? => {}
-                    chunked::Decoded::Partial => return Err(RequestError::Closed),
-                }
-            },
-            Framing::UntilClose => {
-                while self.more()? {
-                    if self.buffer.len() > BODY_BYTES_MAX {
-                        return Err(RequestError::Malformed);
-                    }
-                }
-                Ok(std::mem::take(self.buffer))
-            }
-        }
-    }
+    };
+    // TLS 1.3 reports a rejected client only after the handshake.
+    let is_tls = error.get_ref().is_some_and(|inner| inner.is::<hotrow_transport::tls::Error>());
+    (kind, is_tls.then_some(error))
 }
 
 #[cfg(test)]

@@ -41,12 +41,13 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns whether a response with this status is a refusal that the contract allows: too many
-    /// requests, unavailable, too late; and of a balancer that it reached no instance.
+    /// Returns whether a response with this status is a refusal that the contract allows: a missing
+    /// or expired credential, too many requests, unavailable, too late; and of a balancer that it reached no instance.
     #[must_use]
     pub fn may_refuse_with(self, status: u16) -> bool {
         match status {
-            429 | 503 | 504 => true,
+            // A credential may expire during the run.
+            401 | 403 | 429 | 503 | 504 => true,
             502 => matches!(self, Self::Balancer(_)),
             _ => false,
         }

@@ -26,6 +26,7 @@ fn grants() -> Grants {
         columns: Vec::new(),
         no_cache: false,
         min_position: false,
+        rate_classes: Default::default(),
     };
     Grants::new(&[role("reader"), role("writer")], 1).expect("two roles")
 }
@@ -276,4 +277,19 @@ proptest! {
         let _ = KeySet::from_jwks(&bytes);
         prop_assert!(crate::key::KeyTable::default().find(&bytes).is_none());
     }
+}
+
+#[test]
+fn all_tokens_of_a_subject_have_one_identity() {
+    let identity = |claims: &Value| outcome(claims, &policy()).expect("a valid token").identity;
+    let of = |subject: &str, exp: u64| {
+        let mut claims = with("sub", json!(subject));
+        claims["exp"] = json!(NOW.0 + exp);
+        identity(&claims)
+    };
+    assert_eq!(of("a", 60), of("a", 90));
+    assert_ne!(of("a", 60), of("b", 60));
+    // Without a subject, each token has its own.
+    assert_ne!(identity(&claims()), identity(&with("exp", json!(NOW.0 + 90))));
+    assert_eq!(identity(&claims()), identity(&claims()));
 }

@@ -57,7 +57,7 @@ impl<E: Clone> Cache<E> {
     ) -> Option<Lookup<E>> {
         let now = ask.at;
         if mode != ReadMode::Revalidate {
-            match self.served(key, mode, now) {
+            match self.served(key, mode, now, self.effective_staleness(now)) {
                 Served::Answer(record, freshness) => {
                     return Some(lookup::of_memory(record, freshness));
                 }

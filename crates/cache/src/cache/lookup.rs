@@ -8,6 +8,7 @@ use super::{Cache, Lookup, LookupError, ReadMode, Served};
 use crate::flight::Ask;
 use crate::freshness::Freshness;
 use crate::record::{Presence, Record};
+use crate::store::BATCH_MAX;
 use hotrow_types::key::{CollectionId, Key};
 
 impl<E: Clone> Cache<E> {
@@ -44,7 +45,7 @@ impl<E: Clone> Cache<E> {
     ) -> Result<Lookup<E>, R> {
         let mode = self.granted(mode);
         if self.config.enabled && mode != ReadMode::Revalidate {
-            match self.served(key, mode, now) {
+            match self.served(key, mode, now, self.effective_staleness(now)) {
                 Served::Answer(record, freshness) => return Ok(of_memory(record, freshness)),
                 Served::Refuse => return Ok(Lookup::Refused(LookupError::Behind)),
                 Served::No => {}
@@ -117,12 +118,25 @@ impl<E: Clone> Cache<E> {
         let from_memory = self.config.enabled && mode != ReadMode::Revalidate;
         let mut others = Vec::new();
         let mut cold: Vec<(usize, &Key)> = Vec::new();
-        for (place, key) in keys.iter().enumerate() {
-            let served = if from_memory { self.served(key, mode, now) } else { Served::No };
-            match served {
-                Served::Answer(record, freshness) => found(place, record, freshness),
-                Served::Refuse => others.push((place, Lookup::Refused(LookupError::Behind))),
-                Served::No => cold.push((place, key)),
+        // One reading for all: it is older than every look at an entry.
+        let staleness = self.effective_staleness(now);
+        let mut records = [const { None }; BATCH_MAX];
+        for (batch, keys) in keys.chunks(BATCH_MAX).enumerate() {
+            if from_memory {
+                self.store.get_some(keys, mode == ReadMode::NoAdmit, &mut records);
+            }
+            for (i, (key, record)) in keys.iter().zip(&mut records).enumerate() {
+                let place = batch * BATCH_MAX + i;
+                let served = if from_memory {
+                    self.judged(key, record.take(), mode, now, staleness)
+                } else {
+                    Served::No
+                };
+                match served {
+                    Served::Answer(record, freshness) => found(place, record, freshness),
+                    Served::Refuse => others.push((place, Lookup::Refused(LookupError::Behind))),
+                    Served::No => cold.push((place, key)),
+                }
             }
         }
         if !cold.is_empty() {

@@ -32,7 +32,6 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Ghosts {
-    #[cfg(all(test, not(feature = "shuttle")))]
     pub(super) fn len(&self) -> usize {
         self.live.len()
     }
@@ -65,6 +64,13 @@ impl Ghosts {
         live.find_entry(spread(hash), |number| order[number.wrapping_sub(*first) as usize] == hash)
             .map(hashbrown::hash_table::OccupiedEntry::remove)
             .is_ok()
+    }
+
+    /// Forgets the oldest keys until `capacity` are left, but at most `forgotten_max`.
+    pub(super) fn shrink(&mut self, capacity: usize, forgotten_max: usize) {
+        for _ in 0..self.live.len().saturating_sub(capacity).min(forgotten_max) {
+            self.forget_oldest();
+        }
     }
 
     /// Returns the memory in bytes.

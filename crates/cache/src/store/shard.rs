@@ -13,12 +13,18 @@
 //!   the room that it takes costs little (GDSF has the same idea). A use restores these passes.
 //!   Where small entries are used less often than others, `n` is smaller by that ratio.
 
+mod resize;
+
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
+#[cfg(all(test, not(feature = "shuttle")))]
+pub(super) use self::resize::EVICTED_PER_STEP_MAX;
+pub(super) use self::resize::ShardCapacity;
 use super::ghosts::Ghosts;
 use super::slab::{NONE, PASSES_MAX, Ring, Slab};
+use crate::cache::Attached;
 use crate::record::{Presence, Record};
 
 /// Share of a region for hot entries. Measured on the traces of `bench/hitratio`.
@@ -29,6 +35,8 @@ const GHOST_SHARE: f64 = 0.5;
 const LOOKS_MAX: u32 = 4096;
 /// Largest factor on the passes of small entries where they are used more often than others.
 const USEFULNESS_MAX: f64 = 2.0;
+/// Most keys that are looked up under one lock.
+pub(crate) const BATCH_MAX: usize = 32;
 /// Passes granted by one insertion; then the next unused entry is evicted whatever its size.
 pub(super) const PASSES_PER_INSERT_MAX: u32 = 64;
 
@@ -90,17 +98,22 @@ pub(super) struct Shard {
 
 impl Region {
     fn new(capacity_bytes: u64) -> Self {
-        // At least 1 byte, or else a small capacity would reject everything.
-        let hot = (capacity_bytes as f64 * HOT_SHARE) as u64;
         Self {
             hot: Ring::EMPTY,
             cold: Ring::EMPTY,
             ghosts: Ghosts::default(),
             capacity_bytes,
-            hot_bytes_max: hot.clamp(capacity_bytes.min(1), capacity_bytes),
+            hot_bytes_max: Self::hot_bytes(capacity_bytes),
             all: Looks::EMPTY,
             small: Looks::EMPTY,
         }
+    }
+
+    /// Returns the share of the capacity for hot entries.
+    fn hot_bytes(capacity_bytes: u64) -> u64 {
+        let hot = (capacity_bytes as f64 * HOT_SHARE) as u64;
+        // At least 1 byte, or else a small capacity would reject everything.
+        hot.clamp(capacity_bytes.min(1), capacity_bytes)
     }
 
     pub(super) fn weight_bytes(&self) -> u64 {
@@ -235,7 +248,7 @@ fn record_key(slab: &Slab, at: u32) -> &[u8] {
 }
 
 /// Hashes as [`hotrow_types::key::Key`] does.
-struct KeyBytes<'a>(&'a [u8]);
+pub(super) struct KeyBytes<'a>(pub(super) &'a [u8]);
 
 impl std::hash::Hash for KeyBytes<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -244,11 +257,11 @@ impl std::hash::Hash for KeyBytes<'_> {
 }
 
 impl Shard {
-    pub(super) fn new(found_bytes: u64, missing_bytes: u64, hasher: FixedState) -> Self {
+    pub(super) fn new(capacity: ShardCapacity, hasher: FixedState) -> Self {
         Self {
             slab: Slab::new(),
-            found: Region::new(found_bytes),
-            missing: Region::new(missing_bytes),
+            found: Region::new(capacity.found_bytes),
+            missing: Region::new(capacity.missing_bytes),
             hasher,
         }
     }
@@ -259,6 +272,30 @@ impl Shard {
         let at = self.slab.find(hash, key)?;
         self.slab.note_use(at);
         self.slab.record(at)
+    }
+
+    /// Looks up the keys of a batch that this shard holds, and counts a use of each unless `peek`.
+    /// First all are found and then all are cloned: looks at memory that do not wait for each
+    /// other, with the locked instructions behind them.
+    pub(super) fn get_some(
+        &self,
+        some: impl Iterator<Item = usize> + Clone,
+        wanted: &[(u64, &[u8])],
+        peek: bool,
+        found: &mut [Option<Record>],
+    ) {
+        let mut slots = [NONE; BATCH_MAX];
+        for i in some.clone() {
+            let (hash, key) = wanted[i];
+            slots[i] = self.slab.find(hash, key).unwrap_or(NONE);
+        }
+        for i in some {
+            let at = slots[i];
+            if at != NONE && !peek {
+                self.slab.note_use(at);
+            }
+            found[i] = self.slab.record(at).cloned();
+        }
     }
 
     /// Returns the entry without counting a use.
@@ -324,6 +361,40 @@ impl Shard {
         evictor.slab.link(evictor.region.ring_of(hot), at, weight_bytes);
         evictor.make_room(0);
         Inserted::Stored
+    }
+
+    /// Puts `new` in the place of `old`, a record of the same key and kind, if that is still the
+    /// entry. Appends what the policy evicts to `evicted`; that may be the entry itself.
+    pub(super) fn exchange(
+        &mut self,
+        hash: u64,
+        old: &Record,
+        new: Record,
+        evicted: &mut Vec<Record>,
+    ) -> Attached {
+        let found = self.slab.find(hash, old.key_bytes());
+        let Some(at) = found.filter(|at| self.slab.record(*at).is_some_and(|now| now.is(old)))
+        else {
+            return Attached::Superseded;
+        };
+        let presence = old.presence();
+        let (old_bytes, new_bytes) = (old.weight_bytes(), new.weight_bytes());
+        if new_bytes > self.region(presence).hot_bytes_max {
+            return Attached::TooLarge;
+        }
+        let Self { slab, found, missing, hasher } = self;
+        let region = match presence {
+            Presence::Found => found,
+            Presence::Missing => missing,
+        };
+        let passes_left = PASSES_PER_INSERT_MAX;
+        let mut evictor = Evictor { slab, region, hasher, evicted, passes_left };
+        // The caller has the old record, so that nothing is freed under the lock.
+        evictor.slab.replace(at, new);
+        let ring = evictor.region.ring_of(evictor.slab.is_hot(at));
+        ring.weight_bytes = ring.weight_bytes - old_bytes + new_bytes;
+        evictor.make_room(0);
+        Attached::Stored
     }
 
     /// Removes the key's entry, and forgets the key.

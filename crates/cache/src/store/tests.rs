@@ -89,6 +89,42 @@ fn every_cause_of_removal_is_counted_once() {
 }
 
 #[test]
+fn another_capacity_is_reached_step_by_step_in_every_shard() {
+    const LARGE: u64 = 256 << 20;
+    let bench = Bench::new(LARGE);
+    let config = Config { capacity_bytes: LARGE, ..config() };
+    assert!(bench.store.shards.len() > 1);
+    let body = [b'x'; 1_000];
+    for id in 0..4_000 {
+        bench.put(&key_of(FIRST, id), (id % 10 > 0).then_some(&body), 1);
+    }
+    assert_eq!(bench.removed(FIRST, Removal::Capacity), 0);
+    let is_found = |id: &i64| bench.store.peek(&key_of(FIRST, *id)).is_some();
+    let entries =
+        |found: bool| (0..4_000).filter(move |id| (id % 10 > 0) == found).filter(is_found);
+    let (mut steps, mut removed) = (0, 0);
+    while bench.store.step_to_capacity(&config, 1 << 20) {
+        steps += 1;
+        let evicted = bench.removed(FIRST, Removal::Capacity) - removed;
+        assert!(evicted <= 2 * shard::EVICTED_PER_STEP_MAX as u64, "{evicted}");
+        removed += evicted;
+        bench.check();
+    }
+    assert!(steps as u64 > removed / 256, "{steps} steps for {removed} entries");
+    let [found, missing] = capacities(&bench.store);
+    assert!(found <= (1 << 20) * 9 / 10 + 1 && missing <= (1 << 20) / 10, "{found}, {missing}");
+    assert_eq!(bench.store.capacity_bytes(), found + missing);
+    assert!((500..900).contains(&entries(true).count()), "as many as fit: {found} bytes");
+    assert_eq!(removed, 4_000 - (entries(true).count() + entries(false).count()) as u64);
+    // A larger capacity holds after one step of each shard.
+    for _ in 0..bench.store.shards.len() {
+        assert!(bench.store.step_to_capacity(&config, LARGE));
+    }
+    assert!(!bench.store.step_to_capacity(&config, LARGE));
+    assert_eq!(bench.store.capacity_bytes(), Store::new(&config, bench.stats).capacity_bytes());
+}
+
+#[test]
 fn an_entry_too_large_for_a_shard_removes_the_old_one() {
     let bench = Bench::new(100_000);
     let key = key_of(FIRST, 1);

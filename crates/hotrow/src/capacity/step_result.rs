@@ -126,8 +126,7 @@ pub(super) fn verdict(
 /// Rejections are responses: a server may reject excess load.
 pub(super) fn harmed(outcome: &Outcome, abort_share: f64) -> bool {
     let counts = &outcome.total.counts;
-    let errors = &counts.errors;
-    let lost = errors.reset + errors.closed + errors.malformed + counts.timeouts;
+    let lost = counts.errors.lost() + counts.timeouts;
     let stopped = matches!(outcome.end, RunEnd::StoppedAnswering { .. });
     stopped
         || (counts.ok == 0 && counts.scheduled > 0)

@@ -7,8 +7,9 @@ use hotrow_admission::shed::Priority;
 use hotrow_cache::config::CollectionPolicy;
 use hotrow_server::config::{Collection, Tenancy};
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
-use hotrow_types::key::{CollectionId, KEY_PARTS_MAX};
+use hotrow_types::key::KEY_PARTS_MAX;
 
+use super::compression::compression;
 use super::problem::shown;
 use super::reader::Section;
 use super::units::TTL;
@@ -49,8 +50,8 @@ pub(super) struct AccessTraits {
     pub(super) is_configured: bool,
     /// No credential names a tenant.
     pub(super) lacks_tenants: bool,
-    /// Collections of which a role reads some columns alone.
-    pub(super) with_views: Vec<CollectionId>,
+    /// The cache stores entries.
+    pub(super) is_cached: bool,
     /// Setting by which an answer may be older than the contract says, if there is one.
     pub(super) stale_by: Option<&'static str>,
 }
@@ -124,9 +125,11 @@ fn collection(
             TTL,
         ),
         has_tenants: tenant.is_some(),
-        has_views: access.with_views.iter().any(|id| usize::from(id.0) == all.cache.len()),
+        // `keep_members` sets it where roles are limited.
+        has_views: false,
     });
     let cache_control = cache_control(&mut section, access.is_configured);
+    let compression = compression(&mut section, access);
     let allow_no_cache = section.flag("allow_no_cache", false);
     let allow_min_position = section.flag("allow_min_position", false);
     let priority = section.choice(
@@ -150,6 +153,7 @@ fn collection(
         priority,
         allow_high_priority,
         tenancy,
+        compression,
     });
     all.source.push(CollectionConfig {
         name,

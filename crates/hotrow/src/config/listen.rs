@@ -20,6 +20,8 @@ pub(super) struct Listen {
     pub(super) admin: SocketAddr,
     pub(super) workers: usize,
     pub(super) transport: Transport,
+    /// The data listener serves `/openapi.json` too.
+    pub(super) describes_on_data: bool,
 }
 
 pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen {
@@ -38,8 +40,9 @@ pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen 
         );
     }
     let transport = transport(&mut section);
+    let describes_on_data = section.flag("openapi", false);
     section.finish();
-    Listen { data, admin, workers, transport }
+    Listen { data, admin, workers, transport, describes_on_data }
 }
 
 /// Returns whether two listeners need the same port. Port 0 means any free port and never collides.

@@ -1,8 +1,8 @@
 //! The configuration: one TOML file, parsed once into the settings of the subsystems.
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
-//! `admin`, `source`, `collections`, `rate`, `limits`, `warm`, `reader` (reading of a key),
-//! `problem` (messages), `units`, `expand`.
+//! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
+//! `reader` (reading of a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
@@ -10,6 +10,8 @@
 mod access;
 mod admin;
 mod collections;
+mod compression;
+mod cors;
 mod expand;
 mod limits;
 mod listen;
@@ -30,6 +32,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use hotrow_server::tls::files::Certificates;
+use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
 pub use expand::Env;
@@ -117,6 +120,19 @@ pub struct Overrides {
     pub admin: Option<SocketAddr>,
 }
 
+impl Resolved {
+    /// Lets entries keep the ends of their members where a role is limited to columns. A file of
+    /// grants may limit other collections later; their members are then searched for.
+    fn keep_members(&mut self) {
+        let roles = self.server.access.iter().flat_map(|access| &access.granted.roles);
+        for (CollectionId(id), _) in roles.flat_map(|role| &role.columns) {
+            if let Some(collection) = self.collections.get_mut(usize::from(*id)) {
+                collection.has_views = true;
+            }
+        }
+    }
+}
+
 /// Reads and checks a file.
 ///
 /// # Errors
@@ -124,7 +140,10 @@ pub struct Overrides {
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError> {
     let file = path.display().to_string();
     let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
-    parse(&text, &file, &|name| std::env::var(name), overrides)
+    let mut resolved = parse(&text, &file, &|name| std::env::var(name), overrides)?;
+    access::read_grants(&mut resolved.server.access, path)?;
+    resolved.keep_members();
+    Ok(resolved)
 }
 
 /// Checks the files that a configuration names: the certificates of `[listen.tls]`.
@@ -166,7 +185,10 @@ pub fn parse(
     let resolved = resolve::resolve(&ctx, table.get_ref(), overrides);
     let problems = ctx.problems.into_inner();
     match resolved {
-        Some(resolved) if problems.is_empty() => Ok(resolved),
+        Some(mut resolved) if problems.is_empty() => {
+            resolved.keep_members();
+            Ok(resolved)
+        }
         _ => Err(ConfigError::sorted(file, problems)),
     }
 }
@@ -175,7 +197,8 @@ pub fn parse(
 /// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any]\n[access.keys.any]";
+    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any]\n[access.keys.any]\n\
+        [access.certificates.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is read anyway.

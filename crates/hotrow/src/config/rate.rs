@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hotrow_access::grant::{RATE_CLASSES_MAX, RateClasses};
 use hotrow_admission::rate::limit::{Kind, Setting};
 use hotrow_admission::rate::value::Rate;
 use hotrow_server::config::rate::{
@@ -18,7 +19,10 @@ const NAME_BYTES_MAX: usize = 64;
 const PROXIES_MAX: usize = 64;
 /// Most keys of a rule, 16 bytes each: 1.6 GB.
 const KEYS_MAX: usize = 100_000_000;
-const PER_RULE: &str = "\"client\" or \"header:NAME\" or \"collection\" or \"global\"";
+/// Most classes of a rule.
+const CLASSES_MAX: usize = 16;
+const PER_RULE: &str =
+    "\"client\" or \"identity\" or \"header:NAME\" or \"collection\" or \"global\"";
 const RATE_RANGE: &str = "a number per second, minute or hour, such as \"100/s\"";
 
 /// Kind of a limiter before its `max_wait` is read.
@@ -33,6 +37,7 @@ pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits
     let keys_max = section.count("keys_max", 65_536, 8..=KEYS_MAX);
     let trusted = trusted_proxies(&mut section);
     let mut limits = RateLimits {
+        classes: Vec::new(),
         rules: Vec::new(),
         keys_max,
         trusted_proxies: trusted.networks,
@@ -66,7 +71,7 @@ pub(super) fn rate(mut section: Section<'_>, collections: &[&str]) -> RateLimits
                 .refuse_whole(&format!("there may be at most {RULES_MAX} rules; this is one more"));
             break;
         }
-        limits.rules.extend(rule(name, table, collections));
+        limits.rules.extend(rule(name, table, collections, &mut limits.classes));
     }
     limits
 }
@@ -110,7 +115,12 @@ pub(super) fn networks(section: &Section<'_>, name: &str, words: &[String]) -> V
 }
 
 /// Reads a rule; `None` only if a problem was recorded.
-fn rule(name: String, mut section: Section<'_>, collections: &[&str]) -> Option<RateRule> {
+fn rule(
+    name: String,
+    mut section: Section<'_>,
+    collections: &[&str],
+    all_classes: &mut Vec<String>,
+) -> Option<RateRule> {
     if !name_is_valid(&name) {
         section.refuse_whole(&format!(
             "the name of a rule must begin with a letter a to z and have at most {NAME_BYTES_MAX} \
@@ -139,6 +149,7 @@ fn rule(name: String, mut section: Section<'_>, collections: &[&str]) -> Option<
     let batch_cost =
         section.choice("batch_cost", [("ids", BatchCost::Ids), ("request", BatchCost::Request)]);
     let collections = names(&mut section, collections);
+    let classes = classes(&mut section, all_classes);
     check_kind(&section, kind);
     section.finish();
     let kind = match kind {
@@ -152,6 +163,7 @@ fn rule(name: String, mut section: Section<'_>, collections: &[&str]) -> Option<
         setting: Setting { kind, rate: rate?, burst, warm_up },
         batch_cost,
         collections,
+        classes,
     })
 }
 
@@ -195,6 +207,39 @@ fn names(section: &mut Section<'_>, collections: &[&str]) -> Option<Vec<String>>
         );
     }
     Some(names)
+}
+
+/// Reads the rate classes that the rule applies to; `None` for all. `all`: the names so far, whose
+/// places are their numbers.
+fn classes(section: &mut Section<'_>, all: &mut Vec<String>) -> Option<RateClasses> {
+    const RANGE: &str = "a list of names, for roles with such a rate_class";
+    let names = section.texts("classes", "all", RANGE)?;
+    if !(1..=CLASSES_MAX).contains(&names.len()) || !names.iter().all(|name| name_is_valid(name)) {
+        section.refuse(
+            "classes",
+            format!(
+                "must be 1 to {CLASSES_MAX} names of a letter a to z and at most \
+                 {NAME_BYTES_MAX} of a to z, 0 to 9, _ and -"
+            ),
+        );
+        return None;
+    }
+    let mut classes = RateClasses::default();
+    for name in names {
+        let number = all.iter().position(|known| *known == name).unwrap_or_else(|| {
+            all.push(name);
+            all.len() - 1
+        });
+        if number >= RATE_CLASSES_MAX {
+            section.refuse(
+                "classes",
+                format!("all rules together may name at most {RATE_CLASSES_MAX} classes"),
+            );
+            return None;
+        }
+        classes = classes.union(RateClasses::single(number));
+    }
+    Some(classes)
 }
 
 fn name_is_valid(name: &str) -> bool {

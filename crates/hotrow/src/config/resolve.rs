@@ -6,9 +6,9 @@ use std::time::Duration;
 use hotrow_cache::config::{InvalidationMode, WhenStale};
 use hotrow_server::config::access::Access;
 use hotrow_server::config::rate::RateLimits;
+use hotrow_server::config::transport::{ClientCertificates, Transport};
 use hotrow_server::config::{Limits, ReadyWhen};
 use hotrow_source::spec::Follow;
-use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
 use super::collections::{AccessTraits, Ttl};
@@ -31,13 +31,20 @@ pub(super) fn resolve<'a>(
     overrides: &Overrides,
 ) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
-    let Listen { data, admin, workers, transport } = listen(root.section("listen"), overrides);
+    let Listen { data, admin, workers, transport, describes_on_data } =
+        listen(root.section("listen"), overrides);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
         limits(root.section("limits"), &names_of_collections(table));
     let access_section = root.section("access");
     let requires_private = access_section.is_present();
-    let access = super::access::access(access_section, &names_of_collections(table));
+    let named = super::access::Named {
+        collections: &names_of_collections(table),
+        rate_classes: &rate.classes,
+        has_client_ca: takes_client_certificates(&transport),
+    };
+    let access = super::access::access(access_section, &named);
+    let cors = super::cors::cors(root.section("cors"));
     let (source_name, section) = super::source::named_section(&mut root);
     let source = source(section, limits.max_batch);
     let cache_section = cache(root.section("cache"), &shared, &source);
@@ -47,9 +54,9 @@ pub(super) fn resolve<'a>(
         &source.source_traits(&source_name),
         &AccessTraits {
             is_configured: requires_private,
+            is_cached: cache_section.config.enabled,
             // Without a value a problem was recorded.
             lacks_tenants: access.as_ref().is_some_and(|access| !names_tenants(access)),
-            with_views: access.iter().flat_map(with_views).collect(),
             stale_by: stale_by(&cache_section.config),
         },
     );
@@ -97,6 +104,8 @@ pub(super) fn resolve<'a>(
         concurrency: shared.concurrency,
         collections: collections.server,
         rate,
+        describes_on_data,
+        cors,
         access,
         transport,
         warm_start,
@@ -112,14 +121,15 @@ pub(super) fn resolve<'a>(
     })
 }
 
-/// Returns the collections of which a role reads some columns alone.
-fn with_views(access: &Access) -> impl Iterator<Item = CollectionId> {
-    access.roles.iter().flat_map(|role| role.columns.iter().map(|(id, _)| *id))
+fn takes_client_certificates(transport: &Transport) -> bool {
+    let clients = transport.tls.as_ref().map(|tls| &tls.clients);
+    clients.is_some_and(|clients| *clients != ClientCertificates::Ignored)
 }
 
-/// Returns whether a credential can name a tenant.
+/// Returns whether a credential can name a tenant. A file of grants can, at any time.
 fn names_tenants(access: &Access) -> bool {
-    access.keys.iter().any(|key| !key.tenants.is_empty())
+    access.grants_file.is_some()
+        || access.granted.keys.iter().any(|key| !key.tenants.is_empty())
         || access.tokens.as_ref().is_some_and(|tokens| !tokens.policy.tenant_claim.is_empty())
 }
 

@@ -272,16 +272,17 @@ fn access_is_resolved() {
     );
     let server = parse_text(&text).expect("valid").server;
     let access = server.access.expect("access");
+    let granted = &access.granted;
     // Roles and collections are numbered in the order of their names.
-    let [audit, reader] = &access.roles[..] else { panic!("{:?}", access.roles) };
+    let [audit, reader] = &granted.roles[..] else { panic!("{:?}", granted.roles) };
     assert_eq!((&audit.collections, audit.no_cache), (&Scope::All, true));
     let names: Vec<&str> = server.collections.iter().map(|c| c.name.as_str()).collect();
     let Scope::Listed(ids) = &reader.collections else { panic!("{reader:?}") };
     assert_eq!(names[usize::from(ids[0].0)], "products");
     assert_eq!(reader.claim_values, ["a", "b"]);
     assert_eq!(audit.claim_values, ["audit"]);
-    assert_eq!(access.keys[0].roles, Roles::single(0).union(Roles::single(1)));
-    assert!(access.anonymous.is_empty());
+    assert_eq!(granted.keys[0].roles, Roles::single(0).union(Roles::single(1)));
+    assert!(granted.anonymous.is_empty());
     let tokens = access.tokens.expect("tokens");
     assert_eq!((tokens.policy.leeway_s, tokens.policy.role_claim.len()), (5, 2));
     assert!(matches!(tokens.keys, TokenKeys::File { .. }));
@@ -292,6 +293,56 @@ fn access_is_resolved() {
     assert_eq!(cache_control("products"), Some("private, no-cache"));
     assert_eq!(cache_control("prices"), Some("no-store"));
     assert!(parse_text(GOOD).expect("valid").server.access.is_none());
+}
+
+#[test]
+fn grants_may_have_a_file_of_their_own() {
+    use hotrow_access::grant::{RateClasses, Roles};
+
+    let folder = tempfile::tempdir().unwrap();
+    let (config, grants) = (folder.path().join("hotrow.toml"), folder.path().join("grants.toml"));
+    let main = format!(
+        "{GOOD}[listen.tls]\ncert = 'c'\nkey = 'k'\nclient_ca = 'r'\n\
+         [limits.rate.few]\nrate = '1/s'\nper = 'identity'\nclasses = ['trial', 'free']\n\
+         [access]\ngrants_file = '{}'\nanonymous_role = 'free'\n",
+        grants.display()
+    );
+    std::fs::write(&config, main).unwrap();
+    let load = |text: &str| {
+        std::fs::write(&grants, text).unwrap();
+        load(&config, &Overrides::default()).map_err(|error| error.to_string())
+    };
+    let good = "[roles.free]\ncollections = '*'\nrate_class = 'free'\n\
+        [certificates.billing]\nsubject = 'CN=billing,O=Shop'\nroles = 'free'\n";
+    let access = load(good).unwrap().server.access.expect("access");
+    let granted = &access.granted;
+    assert_eq!((granted.anonymous, granted.roles.len()), (Roles::single(0), 1));
+    assert_eq!(granted.roles[0].rate_classes, RateClasses::single(1));
+    assert_eq!(granted.certificates[0].subject, "CN=billing,O=Shop");
+    let file = access.grants_file.expect("the file");
+    assert_eq!(file.text, good.as_bytes());
+    // The server uses the same parser.
+    assert_eq!((file.parse)(good.as_bytes()).unwrap().certificates, granted.certificates);
+    for (text, rule) in [
+        ("", "roles: must have a role"),
+        ("[roles", "this is not TOML"),
+        ("[roles.x]\ncollections = '*'", "roles: must have the role of access.anonymous_role"),
+        ("[roles.free]\ncollections = 'prices'", "roles.free.collections: must name collections"),
+        ("[roles.free]\ncollections = '*'\nrate_class = 'x'", "rate_class: must be in the list"),
+        ("[roles.free]\ncollections = '*'\n[jwt]\n", "jwt: unknown table"),
+        (
+            &format!("{good}[keys.a]\nsha256 = 'hrk_hunter2'\n"),
+            "keys.a.sha256: must be the SHA-256",
+        ),
+    ] {
+        for error in [(file.parse)(text.as_bytes()).unwrap_err(), load(text).unwrap_err()] {
+            assert!(error.contains(rule) && error.contains("grants.toml"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+    std::fs::remove_file(&grants).unwrap();
+    let error = super::load(&config, &Overrides::default()).unwrap_err().to_string();
+    assert!(error.contains("access.grants_file") && error.contains("cannot be read"), "{error}");
 }
 
 #[test]
@@ -314,6 +365,8 @@ fn known_keys_are_listed_once_and_accept_their_default() {
             "url",
             "random",
             "by the memory",
+            "by cache.when_stale",
+            "of a file 10s, of a URL 5m",
             "the control group's, or the machine's",
         ];
         if words.contains(&key.default.as_str()) {
@@ -324,6 +377,8 @@ fn known_keys_are_listed_once_and_accept_their_default() {
                 let base = match key.path.strip_prefix("access.") {
                     Some(rest) if rest.starts_with("jwt.") => ACCESS_WITH_TOKENS,
                     Some(_) => ACCESS,
+                    None if key.path.starts_with("cors.") => "cors.allowed_origins = '*'\n",
+                    None if key.path.starts_with("warm.") => "warm.file = '/x'\n",
                     None => "",
                 };
                 let text = format!(
@@ -351,7 +406,9 @@ fn nearly_a_configuration() -> impl Strategy<Value = String> {
         "access",
         "access.roles.a",
         "access.keys.a",
+        "access.certificates.a",
         "access.jwt",
+        "cors",
         "source",
         "cache",
         "collections.a",

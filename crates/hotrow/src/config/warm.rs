@@ -17,7 +17,8 @@ pub(super) fn warm(mut section: Section<'_>) -> Option<WarmStart> {
     let file_bytes_max = section.size("file_bytes", 16 * MIB, 4 * KIB..=1 << 30);
     let time_limit =
         section.duration("time_limit", Duration::from_mins(10), s(1)..=Duration::from_hours(24));
-    let others = ["interval", "max_age", "file_bytes", "time_limit"];
+    let before_ready = section.flag("before_ready", false);
+    let others = ["interval", "max_age", "file_bytes", "time_limit", "before_ready"];
     let Some(file) = file.map(PathBuf::from) else {
         for name in others.into_iter().filter(|name| section.has(name)) {
             section.refuse(name, "has no meaning without warm.file; name the file of hot keys");
@@ -30,7 +31,7 @@ pub(super) fn warm(mut section: Section<'_>) -> Option<WarmStart> {
         section.refuse("file", format!("{what} {}", shown(&file.to_string_lossy())));
     }
     section.finish();
-    Some(WarmStart { file, file_bytes_max, interval, age_max, time_limit })
+    Some(WarmStart { file, file_bytes_max, interval, age_max, time_limit, before_ready })
 }
 
 #[cfg(test)]

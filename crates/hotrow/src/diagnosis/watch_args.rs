@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::Args;
 use hotrow_diagnose::samples::Role;
 use hotrow_diagnose::{cgroup, listeners, process};
-use hotrow_load::target::Address;
+use hotrow_transport::target::Address;
 use hotrow_trial::observe::Observer;
 
 const PROC: &str = "/proc";

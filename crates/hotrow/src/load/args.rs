@@ -13,6 +13,7 @@ use hotrow_load::plan::Rate;
 
 use super::compare::CompareArgs;
 use crate::diagnosis::watch_args::WatchArgs;
+use crate::transport_args::TransportArgs;
 use crate::tui::terminal::ProgressArgs;
 
 /// Arguments of `load`.
@@ -101,15 +102,15 @@ pub(crate) struct TargetArgs {
     /// Open a new connection for each request
     #[arg(long)]
     pub(crate) no_keepalive: bool,
-    /// Requests in flight on one connection
-    #[arg(long, value_name = "N", default_value = "1")]
+    /// Requests in flight on one connection of HTTP/1.1
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "http2")]
     pub(crate) pipeline: NonZeroUsize,
+    /// With --http2: requests in flight on one connection, each on a stream of its own
+    #[arg(long, value_name = "N", default_value = "1", requires = "http2")]
+    pub(crate) streams: NonZeroUsize,
     /// Method [default: GET, or POST with a body]
     #[arg(short = 'm', long, value_name = "METHOD")]
     pub(crate) method: Option<String>,
-    /// A header, as in 'Accept: text/html'; may be repeated
-    #[arg(short = 'H', long, value_name = "HEADER", value_parser = header)]
-    pub(crate) header: Vec<(String, String)>,
     /// The body, or @FILE for the contents of a file
     #[arg(long, value_name = "TEXT", conflicts_with = "form")]
     pub(crate) body: Option<String>,
@@ -138,12 +139,8 @@ pub(crate) struct TargetArgs {
     /// Connect to this Unix socket; the URL still provides host and path
     #[arg(long, value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
-    /// HTTPS: trust the certificates of this PEM file
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    pub(crate) cacert: Option<PathBuf>,
-    /// HTTPS: verify nothing
-    #[arg(long)]
-    pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
 }
 
 /// Subcommands of `load`.
@@ -159,7 +156,7 @@ const COMPARE_EXAMPLES: &str = "Examples:
   hotrow load compare --a before-*.json --b after-*.json --html compare.html";
 
 /// Options about a target, which a calibration refuses.
-const NOT_CALIBRATED: [&str; 27] = [
+const NOT_CALIBRATED: [&str; 32] = [
     "urls",
     "duration",
     "requests",
@@ -167,6 +164,8 @@ const NOT_CALIBRATED: [&str; 27] = [
     "arrivals",
     "no_keepalive",
     "pipeline",
+    "streams",
+    "http2",
     "method",
     "header",
     "body",
@@ -179,8 +178,11 @@ const NOT_CALIBRATED: [&str; 27] = [
     "expect_status",
     "seed",
     "unix_socket",
+    "token_file",
     "cacert",
     "insecure",
+    "cert",
+    "key",
     "slo",
     "hdr",
     "csv",
@@ -239,12 +241,6 @@ fn distribution(text: &str) -> Result<Distribution, String> {
     }
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) =
-        text.split_once(':').ok_or("must have a colon, as in 'Accept: text/html'")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
-}
-
 fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be K=V")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -275,7 +271,6 @@ mod tests {
                 && distribution("zipf:-1").is_err()
                 && distribution("zipf:nan").is_err()
         );
-        assert_eq!(header("A:  b: c"), Ok(("A".to_owned(), "b: c".to_owned())));
-        assert!(header("A").is_err() && field("a").is_err());
+        assert!(field("a").is_err());
     }
 }

@@ -14,6 +14,7 @@ use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::LoadModel;
 use hotrow_load::run::Config;
 use hotrow_measure::calendar::iso_date;
+use hotrow_transport::tls::HttpVersion;
 use serde::{Deserialize, Serialize};
 
 use hotrow_load::format::counted;
@@ -101,7 +102,10 @@ impl Entry {
             LoadModel::Closed => &self.closed,
             LoadModel::Open { .. } => &self.open,
         };
-        let calibrated = config.keepalive && config.pipeline == 1 && config.tls.is_none();
+        let calibrated = config.keepalive
+            && config.depth == 1
+            && config.version == HttpVersion::Http1
+            && config.tls.is_none();
         let all_threads_rps = rates.ceiling_rps_per_thread * config.threads as f64;
         (calibrated && all_threads_rps > 0.0).then(|| Headroom {
             used_share: outcome.throughput_rps() / all_threads_rps,

@@ -8,6 +8,7 @@ use hotrow_load::plan::{Arrivals, LoadModel};
 use hotrow_load::run::Config;
 use hotrow_load::stats::{CensoredNs, OTHER_STATUS, Timing};
 use hotrow_measure::histogram::Histogram;
+use hotrow_transport::tls::HttpVersion;
 use serde::{Serialize, Serializer};
 
 use super::calibration::Headroom;
@@ -63,6 +64,10 @@ struct Target {
     rate: RateReport,
     arrivals: Option<&'static str>,
     keepalive: bool,
+    /// Version of HTTP.
+    http: &'static str,
+    /// Requests in flight per connection: the pipeline or the streams.
+    depth: usize,
 }
 
 /// Null in a closed loop, a number, or `"FROM..TO"`.
@@ -116,6 +121,9 @@ struct Errors {
     closed: u64,
     malformed: u64,
     unexpected_status: u64,
+    goaway: u64,
+    refused_stream: u64,
+    stream_reset: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -215,6 +223,9 @@ impl<'a> Report<'a> {
                 closed: counts.errors.closed,
                 malformed: counts.errors.malformed,
                 unexpected_status: counts.errors.unexpected_status,
+                goaway: counts.errors.goaway,
+                refused_stream: counts.errors.refused_stream,
+                stream_reset: counts.errors.stream_reset,
             },
             connections: Connections {
                 opened: counts.connections_opened,
@@ -258,6 +269,11 @@ impl Target {
             rate,
             arrivals: arrivals.map(name),
             keepalive: config.keepalive,
+            http: match config.version {
+                HttpVersion::Http1 => "1.1",
+                HttpVersion::Http2 => "2",
+            },
+            depth: config.depth,
         }
     }
 }

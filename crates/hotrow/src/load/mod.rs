@@ -80,9 +80,9 @@ impl LoadError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Arguments(ArgumentError::Target(
-                hotrow_load::target::TargetError::Unreachable { .. }
-                | hotrow_load::target::TargetError::UnknownHost { .. }
-                | hotrow_load::target::TargetError::NoAddress(_),
+                hotrow_transport::target::TargetError::Unreachable { .. }
+                | hotrow_transport::target::TargetError::UnknownHost { .. }
+                | hotrow_transport::target::TargetError::NoAddress(_),
             )) => Exit::Failed,
             Self::Arguments(_)
             | Self::Observer(_)

@@ -12,11 +12,12 @@ use hotrow_load::ids::Ids;
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, StopCondition};
 use hotrow_load::request::{FORM_MEDIA_TYPE, RequestError, RequestMix, RequestSpec, encode_form};
 use hotrow_load::run::{Config, ExpectedStatus, RunqueueWait};
-use hotrow_load::target::{Address, TargetError, Url};
-use hotrow_load::tls::{Tls, TlsError, Trust};
+use hotrow_transport::target::{Address, TargetError, Url};
+use hotrow_transport::tls::HttpVersion;
 
 use super::args::{ArrivalsArg, LoadArgs, TargetArgs};
 use crate::open_files::{self, Fit, OpenFileNeeds};
+use crate::transport_args::TransportError;
 use hotrow_cli::output::{OutputError, OutputFile};
 
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
@@ -37,9 +38,9 @@ pub enum ArgumentError {
     /// The plan.
     #[error(transparent)]
     Plan(#[from] hotrow_load::plan::PlanError),
-    /// TLS.
+    /// TLS, headers or credentials.
     #[error(transparent)]
-    Tls(#[from] TlsError),
+    Transport(#[from] TransportError),
     /// A weight is no number.
     #[error("the weight in {0:?} must be a whole number, as in '3*http://…'")]
     Weight(String),
@@ -111,22 +112,25 @@ pub(crate) fn target(
             other: other.to_string(),
         });
     }
-    if (args.insecure || args.cacert.is_some()) && !first.secure {
-        return Err(contradiction("--cacert and --insecure are for https:// URLs"));
-    }
     if args.timeout.is_zero() {
         return Err(contradiction("--timeout must be longer than nothing"));
     }
     let requests = requests(args, &urls)?;
     let connections = args.connections.get();
     let threads = threads(args)?;
-    if args.pipeline.get() > 1 && args.no_keepalive {
+    let version = args.transport.version();
+    let depth = match version {
+        HttpVersion::Http1 => args.pipeline.get(),
+        HttpVersion::Http2 => args.streams.get(),
+    };
+    if (depth > 1 || version == HttpVersion::Http2) && args.no_keepalive {
         return Err(contradiction(
-            "--pipeline needs connections that stay open; leave --no-keepalive out",
+            "--pipeline and --http2 need connections that stay open; leave --no-keepalive out",
         ));
     }
     fit_open_files(connections, threads)?;
-    let tls = first.secure.then(|| Tls::new(&first.host, &trust(args))).transpose()?;
+    args.transport.check(texts.iter())?;
+    let tls = args.transport.tls(first, version)?;
     let connect_timeout = args.timeout.min(CONNECT_TIMEOUT_MAX);
     let config = Config {
         address: address(args, first, connect_timeout)?,
@@ -136,7 +140,8 @@ pub(crate) fn target(
         connections,
         threads,
         keepalive: !args.no_keepalive,
-        pipeline: args.pipeline.get(),
+        version,
+        depth,
         timeout: args.timeout,
         connect_timeout,
         expect: match args.expect_status.as_slice() {
@@ -154,7 +159,7 @@ pub(crate) fn target(
 fn address(args: &TargetArgs, url: &Url, patience: Duration) -> Result<Address, ArgumentError> {
     let address = match &args.unix_socket {
         Some(path) => Address::Unix(path.clone()),
-        None => Address::Tcp(url.resolve(patience)?),
+        None => url.resolve(patience)?,
     };
     let connections = args.connections.get();
     match (&address, local_ports()) {
@@ -263,7 +268,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, ArgumentError> {
 }
 
 fn requests(args: &TargetArgs, urls: &[(u32, Url)]) -> Result<RequestMix, ArgumentError> {
-    let mut headers = args.header.clone();
+    let mut headers = args.transport.headers()?;
     let body = body(args, &mut headers)?;
     let method = args
         .method
@@ -330,14 +335,6 @@ fn read(path: &Path) -> Result<Vec<u8>, ArgumentError> {
         return Err(refuse(format!("it is larger than {FILE_BYTES_MAX} bytes")));
     }
     fs::read(path).map_err(|e| refuse(e.to_string()))
-}
-
-fn trust(args: &TargetArgs) -> Trust {
-    match (&args.cacert, args.insecure) {
-        (Some(path), _) => Trust::Authority(path.clone()),
-        (None, true) => Trust::Anyone,
-        (None, false) => Trust::System,
-    }
 }
 
 /// One thread saturates a server of several cores; more would take CPUs from a target on the same

@@ -429,6 +429,9 @@ fn failures(counts: &Counts, expect: &ExpectedStatus) -> Vec<(String, u64)> {
         ("reset", errors.reset),
         ("closed by the server", errors.closed),
         ("malformed", errors.malformed),
+        ("ended by GOAWAY", errors.goaway),
+        ("stream refused", errors.refused_stream),
+        ("stream reset", errors.stream_reset),
         ("never sent", counts.unsent),
         ("connections failed", counts.connect_errors),
     ];

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use hotrow_verify::plan::{KEYS_MAX, RATE_MAX, READERS_MAX, WRITERS_MAX};
 
+use crate::transport_args::TransportArgs;
 use hotrow_cli::duration;
 
 /// Arguments of `verify`.
@@ -16,7 +17,8 @@ pub struct VerifyArgs {
     /// staleness bound
     #[arg(long, value_name = "FILE")]
     pub(super) config: PathBuf,
-    /// Data API of an instance, as in http://127.0.0.1:8080; repeatable
+    /// Data API of an instance, as in http://127.0.0.1:8080, https://… or unix:/run/hotrow.sock;
+    /// repeatable
     #[arg(long = "url", value_name = "URL", required_unless_present_any = ["balancers", "create"])]
     pub(super) urls: Vec<String>,
     /// Balancer in front of several instances; the contract is checked except for point 1
@@ -63,6 +65,8 @@ pub struct VerifyArgs {
     /// Seed of the random choices
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) seed: u64,
+    #[command(flatten)]
+    pub(super) transport: TransportArgs,
     /// Continue after a violation, and count violations
     #[arg(long)]
     pub(super) keep_going: bool,

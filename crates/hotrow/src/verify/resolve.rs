@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use hotrow_source::spec::{CollectionConfig, KeyTypeName};
+use hotrow_transport::target::Url;
+use hotrow_transport::tls::HttpVersion;
 use hotrow_verify::database::{Database, Table};
 use hotrow_verify::http::Target;
 use hotrow_verify::plan::{Plan, TARGETS_MAX};
@@ -10,6 +12,7 @@ use hotrow_verify::row::KeyType;
 
 use super::args::VerifyArgs;
 use crate::config::{self, ConfigError, Overrides, Resolved, SourceConfig};
+use crate::transport_args::{TransportArgs, TransportError};
 
 /// Reason the command line and the configuration are refused.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +20,9 @@ pub enum PlanError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// TLS, headers or credentials.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
     /// A command-line value is invalid.
     #[error("--{option}: {what}")]
     Option {
@@ -48,15 +54,17 @@ pub(super) fn resolve(args: &VerifyArgs) -> Result<Plan, PlanError> {
             format!("there are {} of them for {} times --url", args.admins.len(), args.urls.len());
         return Err(invalid_option("admin", what));
     }
+    args.transport.check(args.urls.iter().chain(&args.balancers).chain(&args.admins))?;
+    let instances = DataTargets { transport: &args.transport, headers: args.transport.headers()? };
     Ok(Plan {
         database,
         table: table(spec)?,
         collection: spec.name.clone(),
         max_staleness: resolved.cache.max_staleness,
         batch_ids_max: resolved.server.limits.max_batch,
-        instances: targets("url", &args.urls)?,
-        balancers: targets("balancer", &args.balancers)?,
-        admins: targets("admin", &args.admins)?,
+        instances: instances.data("url", &args.urls)?,
+        balancers: instances.data("balancer", &args.balancers)?,
+        admins: targets("admin", &args.admins, &args.transport, HttpVersion::Http1)?,
         admin_token: resolved.server.admin_token.clone(),
         keys: args.keys,
         rate: args.rate,
@@ -128,15 +136,42 @@ fn table(spec: &CollectionConfig) -> Result<Table, PlanError> {
     Ok(Table { name: spec.table.clone(), key: key.clone(), key_type })
 }
 
-fn targets(option: &'static str, urls: &[String]) -> Result<Vec<Target>, PlanError> {
+/// What requests to the data API have in common. The admin API gets none of it but TLS: it has a
+/// token of its own.
+struct DataTargets<'a> {
+    transport: &'a TransportArgs,
+    headers: Vec<(String, String)>,
+}
+
+impl DataTargets<'_> {
+    fn data(&self, option: &'static str, urls: &[String]) -> Result<Vec<Target>, PlanError> {
+        let version = self.transport.version();
+        let add_headers = |target: Target| {
+            target
+                .with_version(version)
+                .with_headers(&self.headers)
+                .map_err(|what| invalid_option("header", what))
+        };
+        targets(option, urls, self.transport, version)?.into_iter().map(add_headers).collect()
+    }
+}
+
+fn targets(
+    option: &'static str,
+    urls: &[String],
+    transport: &TransportArgs,
+    version: HttpVersion,
+) -> Result<Vec<Target>, PlanError> {
     if urls.len() > TARGETS_MAX {
         return Err(invalid_option(option, format!("may be given at most {TARGETS_MAX} times")));
     }
-    urls.iter()
-        .map(|url| {
-            Target::parse(url).map_err(|what| invalid_option(option, format!("{url} {what}")))
-        })
-        .collect()
+    let target = |text: &String| {
+        let url = Url::parse(text).map_err(|what| invalid_option(option, what.to_string()))?;
+        let tls = transport.tls(&url, version)?;
+        Target::new(text, &url, tls)
+            .map_err(|what| invalid_option(option, format!("{text} {what}")))
+    };
+    urls.iter().map(target).collect()
 }
 
 fn invalid_option(option: &'static str, what: String) -> PlanError {

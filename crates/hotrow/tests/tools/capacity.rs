@@ -385,7 +385,7 @@ fn wrong_usage_is_refused_before_anything_is_sent() {
         ),
         (&["--html", "/nonexistent/f", &url], 2, "/nonexistent/f cannot be written"),
         (&["--timeout", "0s", &url], 2, "--timeout must be longer"),
-        (&["ftp://a"], 2, "only http:// and https://"),
+        (&["ftp://a"], 2, "only http://, https:// and unix:"),
         (&["http://127.0.0.1:1/"], 1, "no connection to 127.0.0.1:1"),
     ];
     for (arguments, status, words) in cases {

@@ -6,3 +6,4 @@ mod cli;
 mod demo;
 mod doctor;
 mod load;
+mod packaging;

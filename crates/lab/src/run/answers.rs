@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotrow_load::fetch::{self, FetchedResponse};
 use hotrow_load::request::{RequestError, RequestMix, RequestSpec};
-use hotrow_load::target::Address;
+use hotrow_transport::target::Address;
 
 use super::deployment::{Backend, Deployment};
 use super::metrics::Metrics;

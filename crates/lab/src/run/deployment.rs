@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hotrow_load::target::Address;
-use hotrow_load::tls::{Tls, Trust};
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::{Tls, TlsOptions};
 
 use super::proxy;
 use super::ready::{self, ReadyError};
@@ -96,7 +96,7 @@ pub(super) enum StartError {
     #[error("{name}: {{{placeholder}}} has no value here")]
     Placeholder { name: String, placeholder: String },
     #[error("TLS: {0}")]
-    Tls(#[from] hotrow_load::tls::TlsError),
+    Tls(#[from] hotrow_transport::tls::TlsError),
     #[error("preparing {name} failed ({command}): {how}")]
     Prepare { name: String, command: String, how: String },
     #[error("interrupted")]
@@ -169,7 +169,7 @@ impl Deployment {
             self.await_tcp(stage, port, proxy::READY_WITHIN, context.stop)?;
         }
         let tls = secure
-            .map(|certificate| Tls::new("localhost", &Trust::Authority(certificate)))
+            .map(|certificate| Tls::new("localhost", &TlsOptions::trusting(certificate)))
             .transpose()?;
         self.entry_point = EntryPoint {
             address: Address::Tcp(port),

@@ -10,6 +10,7 @@ use hotrow_diagnose::samples::Samples;
 use hotrow_load::outcome::{Outcome, RunEnd};
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, StopCondition};
 use hotrow_load::run::{self as generator, Config, ExpectedStatus, RunError};
+use hotrow_transport::tls::HttpVersion;
 
 use super::cpu_sample::CpuSample;
 use super::deployment::{Deployment, RunContext, stopped};
@@ -258,7 +259,8 @@ fn config(
         connections,
         threads: threads(load, connections),
         keepalive: load.keepalive,
-        pipeline: 1,
+        version: HttpVersion::Http1,
+        depth: 1,
         timeout: load.timeout,
         connect_timeout: load.timeout.min(CONNECT_WITHIN),
         expect: load

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hotrow_load::fetch;
-use hotrow_load::target::Address;
+use hotrow_transport::target::Address;
 
 use super::deployment::stopped;
 use crate::experiment::Service;

@@ -97,5 +97,5 @@ fn waiting_is_bounded() {
     assert!(matches!(late, Err(FetchError::Late(_))), "{late:?}");
     drop(listener);
     let refused = fetch(&address, None, &mix("GET"), 1, PATIENCE, 10);
-    assert!(matches!(refused, Err(FetchError::Socket(_))), "{refused:?}");
+    assert!(matches!(refused, Err(FetchError::NoConnection(_))), "{refused:?}");
 }

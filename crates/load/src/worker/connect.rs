@@ -2,6 +2,10 @@
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+use hotrow_transport::explain;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::HttpVersion;
+
 use super::{Events, Worker};
 use crate::connection::ConnectionPhase;
 use crate::stream::{self, StreamError};
@@ -85,25 +89,38 @@ impl Worker {
                 self.connecting += 1;
                 self.sweep_at_ns = self.sweep_at_ns.min(deadline_ns);
             }
-            Err(error) => self.back_off(index, &words(&error), now_ns),
+            Err(error) => self.back_off(index, &words(&error, &self.config.address), now_ns),
         }
     }
 
     /// Continues when the socket is writable, has failed, or received bytes during the handshake.
     pub(super) fn continue_connecting(&mut self, index: usize) {
-        let Some(stream) = &mut self.connections[index].stream else { return };
+        let connection = &mut self.connections[index];
+        let Some(stream) = &mut connection.stream else { return };
+        if connection.http2.is_some() {
+            // The server's settings complete it.
+            self.receive(index);
+            return;
+        }
         match stream.connected().and_then(|()| stream.continue_handshake()) {
+            Ok(true) if self.config.version == HttpVersion::Http2 => self.begin_http2(index),
             Ok(true) => self.opened(index),
             Ok(false) => {}
             Err(error) => {
-                self.connecting -= 1;
-                let now_ns = self.now_ns();
-                self.back_off(index, &words(&error), now_ns);
+                let words = words(&error, &self.config.address);
+                self.connect_failed(index, &words);
             }
         }
     }
 
-    fn opened(&mut self, index: usize) {
+    /// Handles a failure while the connection was being opened.
+    pub(super) fn connect_failed(&mut self, index: usize, words: &str) {
+        self.connecting -= 1;
+        let now_ns = self.now_ns();
+        self.back_off(index, words, now_ns);
+    }
+
+    pub(super) fn opened(&mut self, index: usize) {
         self.connecting -= 1;
         let now_ns = self.now_ns();
         let connection = &mut self.connections[index];
@@ -116,6 +133,10 @@ impl Worker {
         let again = connection.opened_before && self.config.keepalive;
         connection.opened_before = true;
         self.tally.connection_opened(again, took_ns);
+        if self.connections[index].http2.is_some() {
+            self.send_waiting(index);
+            return;
+        }
         while self.connections[index].phase == ConnectionPhase::Open
             && let Some(waiting) = self.connections[index].waiting.pop_front()
         {
@@ -166,45 +187,9 @@ impl Worker {
 }
 
 /// Returns an error as text for the user.
-fn words(error: &StreamError) -> String {
-    use rustls::CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, Other, UnknownIssuer,
-    };
-    use rustls::Error::{InvalidCertificate, InvalidMessage};
+pub(super) fn words(error: &StreamError, address: &Address) -> String {
     match error {
-        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
-            "the server closed the connection during the TLS handshake; does it speak TLS?"
-                .to_owned()
-        }
-        StreamError::Socket(e) if e.kind() == std::io::ErrorKind::AddrNotAvailable => {
-            "no local port is free for another connection; leave --no-keepalive out, use fewer \
-             connections, or widen net.ipv4.ip_local_port_range"
-                .to_owned()
-        }
-        StreamError::Tls(InvalidMessage(_)) => {
-            "the server does not speak TLS on this port; try an http:// URL".to_owned()
-        }
-        StreamError::Tls(InvalidCertificate(why)) => match why {
-            UnknownIssuer => "the server's certificate is not signed by a trusted authority; name \
-                              the authority with --cacert, or use --insecure"
-                .to_owned(),
-            NotValidForName | NotValidForNameContext { .. } => {
-                "the server's certificate is for another name; use that name in the URL, or \
-                 --insecure"
-                    .to_owned()
-            }
-            Expired | ExpiredContext { .. } => {
-                "the server's certificate has expired; renew it, or use --insecure".to_owned()
-            }
-            Other(_) => {
-                "the server's certificate is an authority's, or its chain is broken; if it is \
-                 self-signed, name it itself with --cacert, or use --insecure"
-                    .to_owned()
-            }
-            other => format!(
-                "the server's certificate is not valid ({other}); use --insecure to load it anyway"
-            ),
-        },
-        other => other.to_string(),
+        StreamError::Socket(error) => explain::socket(error, address),
+        StreamError::Tls(error) => explain::tls(error),
     }
 }

@@ -3,6 +3,7 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use super::connect::words;
 use super::{READS_MAX, Worker};
 use crate::connection::{ConnectionPhase, SentRequest, WaitingSlot};
 use crate::plan::Slot;
@@ -83,6 +84,10 @@ impl Worker {
         if now_ns >= self.schedule.warmup_ns() {
             self.tally.received(bytes.len());
         }
+        if self.connections[index].http2.is_some() {
+            self.consume_http2(index, bytes, now_ns);
+            return;
+        }
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
             let Some(sent) = connection.sent.front_mut() else {
@@ -158,7 +163,7 @@ impl Worker {
 
     /// Burns CPU time. Preemption reduces it, which matters little for such short times.
     #[cold]
-    fn burn(&self) {
+    pub(super) fn burn(&self) {
         let until_ns = self.now_ns().saturating_add(self.burn_ns);
         while self.now_ns() < until_ns {
             std::hint::spin_loop();
@@ -167,7 +172,7 @@ impl Worker {
 
     /// Frees a permit, or uses it for the next slot if one is due.
     #[inline]
-    fn release(&mut self, index: usize, now_ns: u64) {
+    pub(super) fn release(&mut self, index: usize, now_ns: u64) {
         self.occupied -= 1;
         // With free permits, slots are dispatched by the schedule.
         let slot = if self.free.is_empty() { self.schedule.take(now_ns) } else { None };
@@ -187,7 +192,7 @@ impl Worker {
             return;
         }
         let mut ready = std::mem::take(&mut self.ready);
-        self.gathering = self.config.pipeline > 1;
+        self.gathering = self.config.depth > 1;
         for (index, slot) in &ready {
             let now_ns = self.now_ns();
             self.begin_slot(*index as usize, *slot, now_ns);
@@ -229,6 +234,10 @@ impl Worker {
     /// a connection.
     #[inline]
     pub(super) fn send(&mut self, index: usize, waiting: WaitingSlot, now_ns: u64, own_lag: bool) {
+        if self.connections[index].http2.is_some() {
+            self.send_http2(index, waiting, now_ns, own_lag);
+            return;
+        }
         let prepared = self.requests.next();
         let connection = &mut self.connections[index];
         let Some(stream) = &mut connection.stream else { return };
@@ -276,26 +285,37 @@ impl Worker {
     }
 
     /// Writes the remaining bytes.
-    fn flush(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let Some(stream) = &mut connection.stream else { return };
-        let flushed = stream.flush().and_then(|()| {
-            while !connection.out.is_empty() {
-                match stream.write(connection.out.front())? {
-                    0 => break,
-                    n => _ = connection.out.wrote(n),
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = flushed {
+    pub(super) fn flush(&mut self, index: usize) {
+        if self.connections[index].http2.is_some() {
+            self.advance_http2(index);
+            return;
+        }
+        if let Err(error) = self.write_out(index) {
             self.failed(index, &error);
         }
+    }
+
+    /// Writes what the socket accepts of the remaining bytes.
+    pub(super) fn write_out(&mut self, index: usize) -> Result<(), StreamError> {
+        let connection = &mut self.connections[index];
+        let Some(stream) = &mut connection.stream else { return Ok(()) };
+        stream.flush()?;
+        while !connection.out.is_empty() {
+            match stream.write(connection.out.front())? {
+                0 => break,
+                n => _ = connection.out.wrote(n),
+            }
+        }
+        Ok(())
     }
 
     /// Handles the end of the server's side. `truncated`: it is no proof that all bytes arrived.
     fn stream_ended(&mut self, index: usize, truncated: bool) {
         let now_ns = self.now_ns();
+        if self.connections[index].http2.is_some() {
+            self.http2_ended(index);
+            return;
+        }
         let connection = &self.connections[index];
         if !connection.sent.is_empty() {
             match connection.parser.end() {
@@ -320,19 +340,26 @@ impl Worker {
     }
 
     /// Handles a failure of the socket or of TLS.
-    fn failed(&mut self, index: usize, error: &StreamError) {
-        if !self.connections[index].sent.is_empty() {
-            self.tally.failure_message(error.to_string());
+    pub(super) fn failed(&mut self, index: usize, error: &StreamError) {
+        if matches!(self.connections[index].phase, ConnectionPhase::Connecting { .. }) {
+            let words = words(error, &self.config.address);
+            self.connect_failed(index, &words);
+            return;
+        }
+        if self.connections[index].is_awaiting() {
+            self.tally.failure_message(words(error, &self.config.address));
         }
         let now_ns = self.now_ns();
         self.fail_connection(index, RequestFailure::Reset, now_ns);
     }
 
     /// Closes a connection. The oldest request on it fails with `loss`, those behind it as closed.
-    fn fail_connection(&mut self, index: usize, loss: RequestFailure, now_ns: u64) {
+    pub(super) fn fail_connection(&mut self, index: usize, loss: RequestFailure, now_ns: u64) {
+        let streams = self.connections[index].http2.is_some();
         let sent = self.connections[index].close();
         for (i, sent) in sent.iter().enumerate() {
-            self.tally.lost(sent, if i == 0 { loss } else { RequestFailure::Closed }, now_ns);
+            let own = i == 0 || streams;
+            self.tally.lost(sent, if own { loss } else { RequestFailure::Closed }, now_ns);
         }
         sent.iter().for_each(|_| self.release(index, now_ns));
     }

@@ -75,8 +75,7 @@ impl UnreadSampler {
         let mut found = Unread::default();
         let (later, earlier) = connections.split_at(self.next_index.min(connections.len()));
         let in_turn = earlier.iter().chain(later).take(SAMPLED_CONNECTIONS_MAX);
-        for connection in in_turn.filter(|c| c.phase == ConnectionPhase::Open && !c.sent.is_empty())
-        {
+        for connection in in_turn.filter(|c| c.phase == ConnectionPhase::Open && c.is_awaiting()) {
             if let Some(bytes) =
                 connection.stream.as_ref().and_then(|stream| unread_bytes(stream.socket()))
             {

@@ -15,7 +15,8 @@ use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::{Arrivals, LoadModel, Plan, Rate, StopCondition};
 use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, ExpectedStatus, RunError, run};
-use hotrow_load::target::Address;
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::HttpVersion;
 
 /// One action of the server for a request.
 pub enum Step {
@@ -186,7 +187,8 @@ pub fn config(address: SocketAddr, requests: u64) -> Config {
         connections: 1,
         threads: 1,
         keepalive: true,
-        pipeline: 1,
+        version: HttpVersion::Http1,
+        depth: 1,
         timeout: Duration::from_secs(10),
         connect_timeout: Duration::from_secs(5),
         expect: ExpectedStatus::Success,

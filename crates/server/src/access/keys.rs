@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hotrow_access::jwks::KeySet;
 use hotrow_access::key_refresh::{KeyRefresh, RefreshConfig};
@@ -30,8 +31,24 @@ pub(crate) struct TokenAccess {
 struct Refreshed {
     config: RefreshConfig,
     state: Mutex<KeyRefresh>,
+    /// Reads that gave keys, and reads that did not.
+    succeeded: AtomicU64,
+    failed: AtomicU64,
     /// Wakes the thread that reads the keys.
     wanted: Notify,
+}
+
+/// State of keys that are read again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeysView {
+    /// Keys in force.
+    pub(crate) keys: usize,
+    /// Time since they were last confirmed; `None`: there were never any.
+    pub(crate) age: Option<Duration>,
+    /// Reads that gave keys.
+    pub(crate) succeeded: u64,
+    /// Reads that did not.
+    pub(crate) failed: u64,
 }
 
 /// A set of keys. Generation 0 is the empty set before the first.
@@ -45,11 +62,15 @@ impl TokenAccess {
     pub(super) fn new(tokens: &Tokens, now: Nanos) -> Self {
         let (set, refresh) = match &tokens.keys {
             TokenKeys::Secret(set) => (Some(Arc::clone(set)), None),
-            TokenKeys::File { refresh, .. } => (None, Some(*refresh)),
+            TokenKeys::File { refresh, .. } | TokenKeys::Url { refresh, .. } => {
+                (None, Some(*refresh))
+            }
         };
         let refreshed = refresh.map(|config| Refreshed {
             config,
             state: Mutex::new(KeyRefresh::new(config)),
+            succeeded: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
             wanted: Notify::new(),
         });
         let access = Self {
@@ -126,7 +147,27 @@ impl TokenAccess {
     pub(super) fn was_read(&self, is_good: bool, now: Nanos, jitter: f64) {
         if let Some(refreshed) = &self.refreshed {
             let mut state = refreshed.state.lock();
-            if is_good { state.succeeded(now) } else { state.failed(now, jitter) }
+            let total = if is_good {
+                state.succeeded(now);
+                &refreshed.succeeded
+            } else {
+                state.failed(now, jitter);
+                &refreshed.failed
+            };
+            total.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the state of the keys; `None`: they are fixed.
+    pub(crate) fn view(&self, now: Nanos) -> Option<KeysView> {
+        let refreshed = self.refreshed.as_ref()?;
+        let keys = self.keys.lock();
+        let confirmed_at = Nanos(self.confirmed_at.load(Ordering::Relaxed));
+        Some(KeysView {
+            keys: keys.set.len(),
+            age: (keys.generation > 0).then(|| now.since(confirmed_at)),
+            succeeded: refreshed.succeeded.load(Ordering::Relaxed),
+            failed: refreshed.failed.load(Ordering::Relaxed),
+        })
     }
 }

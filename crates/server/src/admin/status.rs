@@ -49,6 +49,7 @@ impl View {
             },
             "connections": self.workers.iter().map(|w| w.open()).sum::<u64>(),
             "limits": self.limits(),
+            "access": self.shared.access.as_ref().map(|access| access.status(now)),
             "budgets": self.budgets(),
             "overload": self.overload_status(now),
             "concurrency": self.concurrency(),

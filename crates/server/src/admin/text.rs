@@ -80,13 +80,35 @@ impl View {
         self.expose_feed(now, &mut out);
         self.shared.admission.rate.expose(&mut out);
         metrics::expose_access(&self.workers, &mut out);
+        if let Some(access) = &self.shared.access {
+            access.expose(now, &mut out);
+        }
         self.expose_overload(now, &mut out);
         self.expose_budgets(&mut out);
+        self.expose_compression(&mut out);
         self.expose_certificates(&mut out);
         self.expose_warm_start(&mut out);
         self.expose_process(&mut out);
         self.expose_threads(&mut out);
         out.into_text()
+    }
+
+    fn expose_compression(&self, out: &mut Exposition) {
+        let compressor = &self.shared.compressor;
+        let counts = compressor.counts();
+        let labels = counts.map(|(label, _)| [("outcome", label)]);
+        let series: Vec<(Labels<'_>, u64)> =
+            labels.iter().zip(counts).map(|(labels, (_, count))| (&labels[..], count)).collect();
+        out.counter(
+            "hotrow_compressions_total",
+            "Variants of records that requests asked for, by what became of them.",
+            &series,
+        );
+        out.gauge(
+            "hotrow_compression_queue_bytes",
+            "Bytes of records that wait for compression or are being compressed.",
+            &[(&[], compressor.queued_bytes())],
+        );
     }
 
     fn expose_certificates(&self, out: &mut Exposition) {

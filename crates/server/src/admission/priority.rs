@@ -51,6 +51,7 @@ mod tests {
             priority,
             allow_high_priority,
             tenancy: None,
+            compression: None,
         }
     }
 

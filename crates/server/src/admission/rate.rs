@@ -1,9 +1,9 @@
 //! Rate limits: the rules that apply to a request, their decision, and the headers of the answer.
 //!
-//! A rule by client or header keeps its keys in a bounded table, one by collection has a cell for
-//! each, a global one a single cell. A decision is one compare-and-swap on the state of its key;
-//! for a global rule that is one cache line shared by all workers. Without rules all of this is one
-//! branch.
+//! A rule by client, identity or header keeps its keys in a bounded table, one by collection has a
+//! cell for each, a global one a single cell. A decision is one compare-and-swap on the state of
+//! its key; for a global rule that is one cache line shared by all workers. Without rules all of
+//! this is one branch.
 
 mod fields;
 mod pass;
@@ -13,6 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hotrow_access::grant::RateClasses;
 use hotrow_admission::rate::keyed::{KeyHash, Keyed};
 use hotrow_admission::rate::limit::Limit;
 use hotrow_admission::rate::{Cell, Decision, Policy};
@@ -23,6 +24,7 @@ use hotrow_types::key::CollectionId;
 pub(crate) use self::fields::{Fields, TooMany};
 pub(crate) use self::view::NotChanged;
 use super::client::Clients;
+use crate::access::Caller;
 use crate::collections::Collection;
 use crate::config::rate::{BatchCost, Per, RateLimits as Config, RateRule};
 use crate::context::{Peer, RequestContext};
@@ -45,6 +47,7 @@ struct Rule {
     limit: Limit,
     storage: RuleStorage,
     batch_cost: BatchCost,
+    classes: Option<RateClasses>,
     /// Requests refused and delayed. Shared by the workers, because neither is a hit.
     refused: AtomicU64,
     delayed: AtomicU64,
@@ -66,12 +69,14 @@ pub(crate) struct RateRequest<'a> {
     pub(crate) ids: u64,
     pub(crate) peer: Peer,
     pub(crate) headers: HeaderFields<'a>,
+    pub(crate) caller: Caller,
 }
 
 impl<'a> RateRequest<'a> {
     pub(crate) fn new(collection: CollectionId, ids: usize, request: &RequestContext<'a>) -> Self {
         let peer = request.connection.peer;
-        Self { collection, ids: ids as u64, peer, headers: request.headers }
+        let (headers, caller) = (request.headers, request.caller);
+        Self { collection, ids: ids as u64, peer, headers, caller }
     }
 }
 
@@ -111,7 +116,7 @@ impl RateLimits {
             per: rule.per.clone(),
             limit: Limit::new(&rule.setting, wall_lead_ns, now),
             storage: match rule.per {
-                Per::Client | Per::Header(_) => {
+                Per::Client | Per::Identity | Per::Header(_) => {
                     RuleStorage::Keyed(Keyed::new(config.keys_max, seed()))
                 }
                 Per::Collection => RuleStorage::PerCollection(
@@ -120,6 +125,7 @@ impl RateLimits {
                 Per::Global => RuleStorage::One(Cell::default()),
             },
             batch_cost: rule.batch_cost,
+            classes: rule.classes,
             refused: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
         };
@@ -162,12 +168,21 @@ impl RateLimits {
     /// Returns the decision of the first rule that would refuse the request now, if any. Takes
     /// nothing.
     pub(crate) fn refusal(&self, request: &RateRequest<'_>, now: Nanos) -> Option<RateDecision> {
-        let rules = &self.of_collection[usize::from(request.collection.0)];
-        rules.iter().map(|i| &self.rules[*i]).find_map(|rule| {
+        self.applying(request).find_map(|rule| {
             let state = rule.key_state(request, &self.clients).state();
             let decision = rule.limit.judge(state, rule.cost(request), now).0;
             (!decision.is_admitted()).then(|| rule.refuse(decision, request, &self.clients, now))
         })
+    }
+
+    /// Returns the rules that apply to a request.
+    fn applying(&self, request: &RateRequest<'_>) -> impl Iterator<Item = &Rule> {
+        let classes = request.caller.rate_classes;
+        let of_collection = &self.of_collection[usize::from(request.collection.0)];
+        of_collection
+            .iter()
+            .map(|i| &self.rules[*i])
+            .filter(move |rule| rule.classes.is_none_or(|of_rule| of_rule.intersects(classes)))
     }
 
     /// Asks all rules that apply. If one refuses, nothing is taken from any, except in a race with
@@ -183,7 +198,7 @@ impl RateLimits {
             return refusal;
         }
         let mut delay = Duration::ZERO;
-        for rule in rules.iter().map(|i| &self.rules[*i]) {
+        for rule in self.applying(request) {
             match rule.key_state(request, &self.clients).decide(
                 &rule.limit,
                 rule.cost(request),
@@ -197,7 +212,8 @@ impl RateLimits {
                 refused => return rule.refuse(refused, request, &self.clients, now),
             }
         }
-        let fields = (self.headers && !rules.is_empty()).then(|| self.fields(rules, request, now));
+        let fields = (self.headers && self.applying(request).next().is_some())
+            .then(|| self.fields(request, now));
         match (delay.is_zero(), fields) {
             (true, None) => RateDecision::Permit,
             (true, Some(fields)) => RateDecision::PermitWithFields(fields),
@@ -205,9 +221,9 @@ impl RateLimits {
         }
     }
 
-    fn fields(&self, rules: &[usize], request: &RateRequest<'_>, now: Nanos) -> Fields {
-        let rule_state = |i: &usize| self.rules[*i].rule_state(request, &self.clients, now);
-        Fields::of(rules.iter().map(rule_state))
+    fn fields(&self, request: &RateRequest<'_>, now: Nanos) -> Fields {
+        let rules = self.applying(request);
+        Fields::of(rules.map(|rule| rule.rule_state(request, &self.clients, now)))
     }
 }
 
@@ -221,8 +237,13 @@ impl Rule {
             (RuleStorage::Keyed(keyed), Per::Header(name)) => {
                 KeyState::Keyed(keyed, of_header(keyed, name.as_str(), request.headers))
             }
-            (RuleStorage::Keyed(keyed), _) => {
-                KeyState::Keyed(keyed, keyed.hash(&clients.key(request.peer, request.headers)))
+            (RuleStorage::Keyed(keyed), per) => {
+                let identity = request.caller.identity.filter(|_| *per == Per::Identity);
+                let hash = match identity {
+                    Some(identity) => keyed.hash(identity.as_bytes()),
+                    None => keyed.hash(&clients.key(request.peer, request.headers)),
+                };
+                KeyState::Keyed(keyed, hash)
             }
         }
     }

@@ -135,7 +135,7 @@ mod tests {
     use hotrow_http1::fields::FieldsBuf;
 
     use super::*;
-    use crate::access::Rights;
+    use crate::access::{Caller, Rights};
     use crate::admission::shed::ConnectionDisposition;
     use crate::context::RequestTimes;
     use crate::fuzzing::new_shared;
@@ -179,6 +179,7 @@ mod tests {
             connection: &connection,
             headers,
             times: RequestTimes::of_arrival(NOW),
+            caller: Caller::default(),
             rights: Rights::ALL,
             sight: Sight::All,
             columns: None,

@@ -64,20 +64,31 @@ impl Ids {
     }
 
     /// Adds an id whose name is in the text already. Returns `false` if it has been added before.
+    #[inline]
     fn add(
         &mut self,
         start: usize,
         end: usize,
         key: Result<Key, KeyError>,
     ) -> Result<bool, HttpError> {
+        match key {
+            Ok(key) if end - start <= self.name_bytes_max => Ok(self.add_key(start, end, key)),
+            unusable => Err(self.refusal(end - start, unusable.err())),
+        }
+    }
+
+    #[cold]
+    fn refusal(&self, name_bytes: usize, error: Option<KeyError>) -> HttpError {
         let number = self.named.len() + 1;
         let max = self.name_bytes_max;
-        if end - start > max {
-            return Err(HttpError::BadBatch(format!(
-                "id {number} is longer than {max} bytes in its URL form"
-            )));
-        }
-        let key = key.map_err(|error| HttpError::BadBatch(format!("id {number}: {error}")))?;
+        HttpError::BadBatch(match error {
+            Some(error) if name_bytes <= max => format!("id {number}: {error}"),
+            _ => format!("id {number} is longer than {max} bytes in its URL form"),
+        })
+    }
+
+    #[inline]
+    fn add_key(&mut self, start: usize, end: usize, key: Key) -> bool {
         let (keys, hasher) = (&self.keys, &self.hasher);
         let known = self.places.entry(
             hasher.hash_one(&key),
@@ -97,13 +108,13 @@ impl Ids {
                 let name = &self.names[start..end];
                 // Rare, and bounded by `max_batch`: two spellings of a key, or a repeated id.
                 if self.named().any(|(other, at)| at == place && other == name) {
-                    return Ok(false);
+                    return false;
                 }
                 place
             }
         };
         self.named.push(Name { start, end, key });
-        Ok(true)
+        true
     }
 
     /// Returns the number of distinct keys.

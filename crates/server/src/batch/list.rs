@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use hotrow_types::key::{KEY_PARTS_MAX, KeySchema, percent_encode};
+use hotrow_types::key::{KEY_PARTS_MAX, Key, KeySchema, percent_encode};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::error::Category;
 
@@ -123,6 +123,9 @@ impl<'a> List<'a> {
                 "the batch has more than {max} ids, which is the limit"
             )));
         }
+        if let Some((text, key)) = self.integer_id() {
+            return self.ids.push(text, Ok(key));
+        }
         let id: Id<'a> = self.value().map_err(|category| match category {
             Category::Data => bad(&format!(
                 "id {number} is neither a string nor an integer nor an array of these"
@@ -142,6 +145,22 @@ impl<'a> List<'a> {
                 )
             }
         }
+    }
+
+    /// Parses the usual id without the general parser: an integer in the spelling that is also its
+    /// URL form. `None`: it is something else, and nothing is consumed.
+    fn integer_id(&mut self) -> Option<(&'a str, Key)> {
+        self.skip_space();
+        let length = self.rest.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9'))?;
+        let (text, rest) = self.rest.split_at(length);
+        // Anything else continues the number, or is an error that the general parser names.
+        if !matches!(rest.first(), Some(b',' | b']' | b' ' | b'\t' | b'\n' | b'\r')) {
+            return None;
+        }
+        let text = std::str::from_utf8(text).ok()?;
+        let key = self.schema.parse_integer_key(text)?;
+        self.rest = rest;
+        Some((text, key))
     }
 
     /// Parses a member's name, which must be `ids`, and its colon.
@@ -234,6 +253,23 @@ impl<'a> Visitor<'a> for TextVisitor {
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text<'a>, E> {
         Ok(Text(Cow::Owned(number.to_string())))
     }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Text<'a>, E> {
+        let text = integral(number).map(|number| Text(Cow::Owned(number.to_string())));
+        text.ok_or_else(|| de::Error::invalid_type(de::Unexpected::Float(number), &self))
+    }
+}
+
+/// End of the numbers that become integers. The parser may be off by a unit in the last place, which
+/// is less than a half below it: a number becomes its own integer or none, never another.
+const FLOAT_INTEGERS_END: f64 = (1_u64 << 50) as f64;
+
+/// Returns the integer that a number with a fraction or an exponent is: some clients write `7.0`,
+/// which JSON Schema calls an integer. `None` if it is none, or not the only one.
+fn integral(number: f64) -> Option<i64> {
+    let is_negative_zero = number == 0.0 && number.is_sign_negative();
+    let is_integral = number.fract() == 0.0 && number.abs() < FLOAT_INTEGERS_END;
+    (is_integral && !is_negative_zero).then_some(number as i64)
 }
 
 impl<'a> Deserialize<'a> for Text<'a> {
@@ -265,6 +301,10 @@ impl<'a> Visitor<'a> for IdVisitor {
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Id<'a>, E> {
         TextVisitor.visit_u64(number).map(|Text(text)| Id::One(text))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Id<'a>, E> {
+        TextVisitor.visit_f64(number).map(|Text(text)| Id::One(text))
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut parts: A) -> Result<Id<'a>, A::Error> {
@@ -303,6 +343,27 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_is_one_integer_is_that_integer() {
+        for (number, id) in [
+            ("7.0", "7"),
+            ("1e2", "100"),
+            ("-3.0", "-3"),
+            ("0.0", "0"),
+            ("1125899906842623.0", "1125899906842623"),
+        ] {
+            assert_eq!(
+                ids(&format!("{{\"ids\":[{number}]}}")),
+                Ok(vec![id.to_owned()]),
+                "{number}"
+            );
+        }
+        for number in ["7.5", "-0", "-0.0", "1125899906842624.0", "9007199254740993.0", "1e300"] {
+            let refused = ids(&format!("{{\"ids\":[{number}]}}")).unwrap_err();
+            assert!(refused.contains("neither"), "{number}: {refused}");
+        }
+    }
+
+    #[test]
     fn ids_are_parsed_with_any_white_space() {
         let expected = Ok(vec!["1".to_owned(), "-2".to_owned(), "3".to_owned()]);
         for body in [
@@ -324,6 +385,11 @@ mod tests {
             (r#"{"ids":[]}"#, "a batch names its ids"),
             (r#"{"ids":[1"#, "not JSON"),
             (r#"{"ids":[1 2]}"#, "not JSON"),
+            (r#"{"ids":[01]}"#, "not JSON"),
+            (r#"{"ids":[1-2]}"#, "not JSON"),
+            (r#"{"ids":[-]}"#, "not JSON"),
+            (r#"{"ids":[7.5]}"#, "id 1 is neither"),
+            (r#"{"ids":[-0]}"#, "id 1 is neither"),
             (r#"{"ids":[1]"#, "not JSON"),
             (r#"{"ids":[1]}}"#, "not JSON"),
             (r#"{"ids":[1],}"#, "not JSON"),

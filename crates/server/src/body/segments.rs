@@ -5,13 +5,14 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
-use hotrow_cache::Record;
+
+use crate::record_form::RecordForm;
 
 /// Storage of a segment's bytes.
 #[derive(Debug)]
 enum Data {
     Text(Bytes),
-    Record(Record),
+    Record(RecordForm),
 }
 
 /// A range of these bytes.
@@ -30,7 +31,7 @@ impl Segment {
     fn bytes(&self) -> &[u8] {
         match &self.data {
             Data::Text(text) => &text[self.from..self.to],
-            Data::Record(record) => &record.body()[self.from..self.to],
+            Data::Record(form) => &form.bytes()[self.from..self.to],
         }
     }
 }
@@ -61,10 +62,11 @@ impl Segments {
         self.push(Segment { data: Data::Text(text), from: 0, to });
     }
 
-    /// Appends a record's body without a copy.
-    pub fn push_record(&mut self, record: Record) {
-        let to = record.body().len();
-        self.push(Segment { data: Data::Record(record), from: 0, to });
+    /// Appends a record's bytes without a copy.
+    pub fn push_record(&mut self, record: impl Into<RecordForm>) {
+        let form = record.into();
+        let to = form.bytes().len();
+        self.push(Segment { data: Data::Record(form), from: 0, to });
     }
 
     fn push(&mut self, segment: Segment) {

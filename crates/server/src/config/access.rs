@@ -1,28 +1,60 @@
 //! Configuration of access: credentials and what their holders may read.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use hotrow_access::certificate::CertificateHolder;
 use hotrow_access::grant::{Role, Roles};
 use hotrow_access::jwks::KeySet;
 use hotrow_access::key::StoredKey;
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_access::verify::TokenPolicy;
 use hotrow_admission::rate::value::Rate;
+use http::Uri;
 
 /// Credentials and grants.
 #[derive(Clone, Debug)]
 pub struct Access {
+    /// Roles, and the credentials that have them.
+    pub granted: Granted,
+    /// File of `granted`, which is read again when it changes.
+    pub grants_file: Option<GrantsFile>,
+    /// Tokens; `None`: they are refused.
+    pub tokens: Option<Tokens>,
+    /// Refused credentials per client, after which it has to wait.
+    pub failures: Rate,
+}
+
+/// Roles, and the credentials other than tokens that have them.
+#[derive(Clone, Debug, Default)]
+pub struct Granted {
     /// Roles, in the order of their numbers.
     pub roles: Vec<Role>,
     /// Roles of requests without a credential; none: they get 401.
     pub anonymous: Roles,
     /// API keys, each with an id of its own.
     pub keys: Vec<StoredKey>,
-    /// Tokens; `None`: they are refused.
-    pub tokens: Option<Tokens>,
-    /// Refused credentials per client, after which it has to wait.
-    pub failures: Rate,
+    /// Client certificates, each with a subject of its own.
+    pub certificates: Vec<CertificateHolder>,
+}
+
+/// File of roles, keys and certificates.
+#[derive(Clone)]
+pub struct GrantsFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its text when it was read last.
+    pub text: Vec<u8>,
+    /// Parses a text. The error names its problems.
+    pub parse: Arc<dyn Fn(&[u8]) -> Result<Granted, String> + Send + Sync>,
+}
+
+impl fmt::Debug for GrantsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrantsFile").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Access {
@@ -30,9 +62,8 @@ impl Access {
     #[must_use]
     pub fn closed() -> Self {
         Self {
-            roles: Vec::new(),
-            anonymous: Roles::default(),
-            keys: Vec::new(),
+            granted: Granted::default(),
+            grants_file: None,
             tokens: None,
             failures: Rate::ONE_PER_SECOND,
         }
@@ -60,4 +91,113 @@ pub enum TokenKeys {
         /// Times of the reads.
         refresh: RefreshConfig,
     },
+    /// A JWKS at a URL, which is fetched again at an interval.
+    Url {
+        /// Its address.
+        url: JwksUrl,
+        /// File of the roots to which the server's certificate must lead; `None`: the system's.
+        ca: Option<PathBuf>,
+        /// Times of the fetches.
+        refresh: RefreshConfig,
+    },
+}
+
+/// Address of a JWKS: `https`, or `http` to this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwksUrl {
+    /// `true`: over TLS.
+    pub is_tls: bool,
+    /// Name or address, without brackets.
+    pub host: String,
+    /// 443 or 80 where the URL has none.
+    pub port: u16,
+    /// Host, and port where the URL has one.
+    pub authority: String,
+    /// Path and query.
+    pub target: String,
+}
+
+/// Text that is no such address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JwksUrlError {
+    /// No URL with a host.
+    #[error("must be a URL such as \"https://id.example/jwks.json\"")]
+    Malformed,
+    /// Over a network without TLS.
+    #[error(
+        "must begin with https://: who can change the answer can sign tokens; http:// is for \
+         localhost, 127.0.0.1 and [::1] only"
+    )]
+    Cleartext,
+    /// With a user or a password.
+    #[error("must have no user and no password")]
+    Credentials,
+}
+
+impl FromStr for JwksUrl {
+    type Err = JwksUrlError;
+
+    fn from_str(text: &str) -> Result<Self, JwksUrlError> {
+        let url: Uri = text.parse().map_err(|_| JwksUrlError::Malformed)?;
+        let authority = url.authority().ok_or(JwksUrlError::Malformed)?;
+        let is_tls = match url.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(JwksUrlError::Malformed),
+        };
+        if authority.as_str().contains('@') {
+            return Err(JwksUrlError::Credentials);
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(JwksUrlError::Malformed);
+        }
+        if !is_tls && !matches!(host, "localhost" | "127.0.0.1" | "::1") {
+            return Err(JwksUrlError::Cleartext);
+        }
+        Ok(Self {
+            is_tls,
+            host: host.to_owned(),
+            port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            authority: authority.as_str().to_owned(),
+            target: url.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for JwksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_over_tls_or_from_this_machine() {
+        let parse = |text: &str| text.parse::<JwksUrl>();
+        let url = parse("https://id.example/a/jwks.json?x=1").unwrap();
+        assert_eq!((url.is_tls, &*url.host, url.port), (true, "id.example", 443));
+        assert_eq!(url.to_string(), "https://id.example/a/jwks.json?x=1");
+        let url = parse("http://[::1]:8000").unwrap();
+        assert_eq!((url.is_tls, &*url.host, url.port, &*url.target), (false, "::1", 8000, "/"));
+        assert_eq!(url.authority, "[::1]:8000");
+        for (text, error) in [
+            ("", JwksUrlError::Malformed),
+            ("/jwks.json", JwksUrlError::Malformed),
+            ("id.example", JwksUrlError::Malformed),
+            ("ftp://id.example/", JwksUrlError::Malformed),
+            ("https:///x", JwksUrlError::Malformed),
+            ("https://a b/", JwksUrlError::Malformed),
+            ("http://id.example/", JwksUrlError::Cleartext),
+            ("http://127.0.0.1.id.example/", JwksUrlError::Cleartext),
+            ("https://a:b@id.example/", JwksUrlError::Credentials),
+            ("http://localhost@id.example/", JwksUrlError::Credentials),
+        ] {
+            assert_eq!(parse(text), Err(error), "{text}");
+        }
+    }
 }

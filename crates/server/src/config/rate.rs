@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use hotrow_access::grant::RateClasses;
 use hotrow_admission::rate::limit::Setting;
 use http::HeaderName;
 
@@ -13,6 +14,8 @@ pub const BURST_MAX: u32 = 1_000_000_000;
 /// Rules, and the method of identifying clients. The default has no rule and costs nothing.
 #[derive(Clone, Debug)]
 pub struct RateLimits {
+    /// Names of the rate classes, in the order of their numbers.
+    pub classes: Vec<String>,
     /// All rules that apply to a request must admit it.
     pub rules: Vec<RateRule>,
     /// Most distinct keys per rule by client or header.
@@ -32,6 +35,7 @@ pub struct RateLimits {
 impl Default for RateLimits {
     fn default() -> Self {
         Self {
+            classes: Vec::new(),
             rules: Vec::new(),
             keys_max: 65_536,
             trusted_proxies: Vec::new(),
@@ -56,6 +60,8 @@ pub struct RateRule {
     pub batch_cost: BatchCost,
     /// Collections that share the budget; all if none are named.
     pub collections: Option<Vec<String>>,
+    /// Rate classes of the senders to whom it applies; `None`: it applies to all.
+    pub classes: Option<RateClasses>,
 }
 
 /// Key of a budget.
@@ -63,6 +69,8 @@ pub struct RateRule {
 pub enum Per {
     /// Each client address.
     Client,
+    /// Each holder of a credential; requests without one count by client address.
+    Identity,
     /// Each value of a request header; requests without it share one.
     Header(HeaderName),
     /// Each collection.
@@ -77,6 +85,7 @@ impl FromStr for Per {
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
             "client" => Ok(Self::Client),
+            "identity" => Ok(Self::Identity),
             "collection" => Ok(Self::Collection),
             "global" => Ok(Self::Global),
             _ => text
@@ -92,6 +101,7 @@ impl fmt::Display for Per {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client => f.write_str("client"),
+            Self::Identity => f.write_str("identity"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Collection => f.write_str("collection"),
             Self::Global => f.write_str("global"),

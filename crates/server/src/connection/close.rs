@@ -18,7 +18,7 @@ use crate::metrics::CacheOutcome;
 /// Longest time for which a closing connection's input is dropped.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 /// Most bytes of it that are dropped.
-const LINGER_BYTES: usize = 256 * 1024;
+pub(crate) const LINGER_BYTES: usize = 256 * 1024;
 /// Longest time for writing the last answer; it fits any socket's buffer unless the client stopped
 /// reading.
 const LAST_WRITE: Duration = Duration::from_secs(2);

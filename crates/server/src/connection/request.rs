@@ -1,6 +1,6 @@
 //! A request as a service receives it, and its body.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -46,25 +46,20 @@ enum BodySource {
     #[default]
     Empty,
     Pipe(Rc<BodyPipe>),
-    Stream(Box<StreamBody>),
+    Stream(StreamBody),
 }
 
-/// A body that comes over a stream of HTTP/2.
+/// A body that comes over a stream of HTTP/2. Its connection keeps one too, and drops the part that
+/// the service does not read.
+#[derive(Clone, Debug)]
+pub(super) struct StreamBody(Rc<RefCell<StreamState>>);
+
 #[derive(Debug)]
-struct StreamBody {
+struct StreamState {
     incoming: Incoming,
     bytes_left: usize,
-    arrival: Arrival,
-}
-
-/// Whether a body has arrived in full, as far as its service has read it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Arrival(Rc<Cell<bool>>);
-
-impl Arrival {
-    pub(super) fn is_complete(&self) -> bool {
-        self.0.get()
-    }
+    /// `true`: nothing more comes.
+    is_ended: bool,
 }
 
 /// One piece of a body, between the connection and the service that reads it.
@@ -88,21 +83,9 @@ impl RequestBody {
         Self(BodySource::Pipe(Rc::clone(pipe)))
     }
 
-    /// Returns the body of a stream of HTTP/2, which may have `bytes_max` bytes.
-    pub(super) fn of_stream(incoming: Incoming, bytes_max: usize) -> Self {
-        if incoming.is_end_stream() {
-            return Self::default();
-        }
-        let body = StreamBody { incoming, bytes_left: bytes_max, arrival: Arrival::default() };
-        Self(BodySource::Stream(Box::new(body)))
-    }
-
-    /// Returns whether a body of a stream has arrived; `None`: it had when the request began.
-    pub(super) fn arrival(&self) -> Option<Arrival> {
-        match &self.0 {
-            BodySource::Empty | BodySource::Pipe(_) => None,
-            BodySource::Stream(body) => Some(body.arrival.clone()),
-        }
+    /// Returns the body of a stream as its service reads it.
+    pub(super) fn of_stream(body: &StreamBody) -> Self {
+        if body.is_complete() { Self::default() } else { Self(BodySource::Stream(body.clone())) }
     }
 
     /// Returns the connection's side.
@@ -115,26 +98,53 @@ impl RequestBody {
 }
 
 impl StreamBody {
-    fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
-            None => {
-                self.arrival.0.set(true);
-                return Poll::Ready(None);
-            }
-            Some(Err(_)) => return Poll::Ready(Some(Err(BodyError::Ended))),
+    /// The service may read `bytes_max` bytes.
+    pub(super) fn new(incoming: Incoming, bytes_max: usize) -> Self {
+        let is_ended = incoming.is_end_stream();
+        Self(Rc::new(RefCell::new(StreamState { incoming, bytes_left: bytes_max, is_ended })))
+    }
+
+    /// Returns whether all of it has been read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.0.borrow().is_ended
+    }
+
+    /// Reads the next piece, whatever the service may still read.
+    pub(super) fn poll_piece(&self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut state = self.0.borrow_mut();
+        let frame = ready!(state.poll_frame(cx));
+        Poll::Ready(frame.and_then(Result::ok).map(|frame| frame.into_data().unwrap_or_default()))
+    }
+
+    fn poll_limited(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let mut state = self.0.borrow_mut();
+        let frame = match ready!(state.poll_frame(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
             Some(Ok(frame)) => frame,
         };
         let bytes = frame.data_ref().map_or(0, Bytes::len);
-        Poll::Ready(Some(match self.bytes_left.checked_sub(bytes) {
+        Poll::Ready(Some(match state.bytes_left.checked_sub(bytes) {
             Some(left) => {
-                self.bytes_left = left;
+                state.bytes_left = left;
                 Ok(frame)
             }
             None => Err(BodyError::Refused(ParseError::BodyBytes)),
         }))
+    }
+}
+
+impl StreamState {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        self.is_ended = !matches!(frame, Some(Ok(_))) || self.incoming.is_end_stream();
+        Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyError::Ended)))
     }
 }
 
@@ -189,7 +199,7 @@ impl http_body::Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let pipe = match &mut self.0 {
             BodySource::Empty => return Poll::Ready(None),
-            BodySource::Stream(body) => return body.poll_frame(cx),
+            BodySource::Stream(body) => return body.poll_limited(cx),
             BodySource::Pipe(pipe) => pipe,
         };
         let mut state = pipe.state.borrow_mut();
@@ -209,7 +219,7 @@ impl http_body::Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             BodySource::Empty => true,
-            BodySource::Stream(body) => body.incoming.is_end_stream(),
+            BodySource::Stream(body) => body.is_complete(),
             BodySource::Pipe(pipe) => {
                 let state = pipe.state.borrow();
                 state.piece.is_none() && state.end == Some(Ok(()))
@@ -223,7 +233,7 @@ impl http_body::Body for RequestBody {
             BodySource::Empty => SizeHint::with_exact(0),
             BodySource::Stream(body) => {
                 let mut hint = SizeHint::default();
-                hint.set_lower(body.incoming.size_hint().lower());
+                hint.set_lower(body.0.borrow().incoming.size_hint().lower());
                 hint
             }
             BodySource::Pipe(pipe) => {

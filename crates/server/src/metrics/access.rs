@@ -13,6 +13,8 @@ pub enum AccessOutcome {
     Anonymous,
     /// An API key.
     Key,
+    /// A client certificate.
+    Certificate,
     /// A token that was verified before.
     KnownToken,
     /// A token whose signature was checked.
@@ -29,9 +31,10 @@ pub enum AccessOutcome {
     Forbidden,
 }
 
-const LABELS: [&str; 9] = [
+const LABELS: [&str; 10] = [
     "anonymous",
     "key",
+    "certificate",
     "known_token",
     "token",
     "missing",

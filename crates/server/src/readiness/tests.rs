@@ -7,6 +7,7 @@ const WELL: Conditions = Conditions {
     is_source_reachable: true,
     breaker: State::Closed,
     has_token_keys: true,
+    is_warm: true,
 };
 
 const POLICIES: [WhenStale; 3] = [WhenStale::Bypass, WhenStale::Stale, WhenStale::Refuse];
@@ -18,7 +19,7 @@ fn table(conditions: Conditions) -> [[bool; 3]; 2] {
         .map(|rule| POLICIES.map(|policy| conditions.unmet(rule, policy).is_empty()))
 }
 
-/// The table of docs/production.md, row by row.
+/// The table of docs/rollout.md, row by row.
 #[test]
 fn readiness_follows_the_documented_table() {
     const NEVER: [bool; 3] = [false; 3];
@@ -47,6 +48,7 @@ fn readiness_follows_the_documented_table() {
             [false, true, false],
         ),
         ("no token keys", Conditions { has_token_keys: false, ..WELL }, NEVER, NEVER),
+        ("warming up", Conditions { is_warm: false, ..WELL }, NEVER, NEVER),
         ("draining", Conditions { is_running: false, ..WELL }, NEVER, NEVER),
     ] {
         assert_eq!(table(conditions), [fresh, serving], "{name}");
@@ -62,18 +64,25 @@ fn only_the_conditions_that_the_rule_requires_are_named() {
         is_source_reachable: false,
         breaker: State::Open,
         has_token_keys: false,
+        is_warm: false,
     };
     let names = |rule, policy| -> Vec<&str> {
         all_ill.unmet(rule, policy).into_iter().map(Condition::label).collect()
     };
-    let all = ["process", "feed", "source", "breaker", "token_keys"];
+    let all = ["process", "feed", "source", "breaker", "token_keys", "warm_start"];
     for policy in POLICIES {
         assert_eq!(names(ReadyWhen::Fresh, policy), all);
     }
-    assert_eq!(names(ReadyWhen::Serving, WhenStale::Stale), ["process", "token_keys"]);
+    assert_eq!(
+        names(ReadyWhen::Serving, WhenStale::Stale),
+        ["process", "token_keys", "warm_start"]
+    );
     assert_eq!(
         names(ReadyWhen::Serving, WhenStale::Bypass),
-        ["process", "source", "breaker", "token_keys"]
+        ["process", "source", "breaker", "token_keys", "warm_start"]
     );
-    assert_eq!(names(ReadyWhen::Serving, WhenStale::Refuse), ["process", "feed", "token_keys"]);
+    assert_eq!(
+        names(ReadyWhen::Serving, WhenStale::Refuse),
+        ["process", "feed", "token_keys", "warm_start"]
+    );
 }

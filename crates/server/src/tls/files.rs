@@ -1,7 +1,6 @@
 //! Certificate files, from bytes to checked certificates.
 
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +11,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_cert::der::Decode as _;
 
 use crate::config::transport::{ClientCertificates, Tls};
+use crate::file_watch;
 
 /// Largest file. A chain has a few certificates of at most some KiB each.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Certificates, key and accepted client certificates, read at one time.
 #[derive(Debug)]
@@ -186,37 +186,9 @@ fn roots(path: &Path, bytes: &[u8]) -> Result<RootCertStore, TlsError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let unreadable = |source| TlsError::Unreadable { path: path.to_owned(), source };
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(TlsError::malformed(path, "is larger than 1 MiB; is it the right file?"));
-    }
-    Ok(bytes)
-}
-
-/// State of the files, by which a change is noticed without reading them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamps([Option<Stamp>; 3]);
-
-/// Device, inode, size and time of the last change.
-type Stamp = (u64, u64, u64, i64, i64);
-
-impl Stamps {
-    pub(super) fn of(settings: &Tls) -> Self {
-        let stamp = |path: &Path| {
-            let file = std::fs::metadata(path).ok()?;
-            Some((file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec()))
-        };
-        let client_ca = match &settings.clients {
-            ClientCertificates::Ignored => None,
-            ClientCertificates::Optional(path) | ClientCertificates::Required(path) => Some(path),
-        };
-        Self([
-            stamp(&settings.certificate),
-            stamp(&settings.key),
-            client_ca.and_then(|path| stamp(path)),
-        ])
+    match file_watch::read(path, FILE_BYTES_MAX) {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(TlsError::malformed(path, "is larger than 1 MiB; is it the right file?")),
+        Err(source) => Err(TlsError::Unreadable { path: path.to_owned(), source }),
     }
 }

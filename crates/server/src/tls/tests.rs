@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
 
-use super::reload::Watch;
 use super::*;
+use crate::file_watch::Watch;
 
 /// Writes a certificate for `name` that ends at `end`, and its key.
 fn write_pair(folder: &Path, name: &str, end: SystemTime) {
@@ -85,34 +85,13 @@ fn files_that_do_not_fit_are_named_with_the_rule() {
 }
 
 #[test]
-fn files_are_read_when_they_have_come_to_rest() {
-    let folder = tempfile::tempdir().unwrap();
-    let tls = settings(folder.path());
-    write_pair(folder.path(), "a.test", late());
-    let taken = Stamps::of(&tls);
-    let mut watch = Watch::new(taken);
-    assert!(!watch.is_due(taken, taken), "nothing has changed");
-    replace(&tls.certificate, "half");
-    let half = Stamps::of(&tls);
-    assert!(!watch.is_due(taken, half), "it may still be changing");
-    replace(&tls.key, "whole");
-    let whole = Stamps::of(&tls);
-    assert!(!watch.is_due(taken, whole), "it was still changing");
-    assert!(watch.is_due(taken, whole));
-    assert!(!watch.is_due(whole, whole), "read, whatever the outcome");
-    std::fs::remove_file(&tls.key).unwrap();
-    let gone = Stamps::of(&tls);
-    assert!(!watch.is_due(whole, gone) && watch.is_due(whole, gone));
-}
-
-#[test]
 fn a_pair_is_replaced_as_one_and_a_broken_one_never() {
     let folder = tempfile::tempdir().unwrap();
     let tls = settings(folder.path());
     write_pair(folder.path(), "a.test", late());
     let endpoint = TlsEndpoint::load(&tls, true).unwrap();
-    let mut watch = Watch::new(Stamps::of(&tls));
-    let mut look = || (0..2).for_each(|_| reload::look(&endpoint, &mut watch));
+    let mut watch = Watch::new(stamps(&tls));
+    let mut look = || (0..2).for_each(|_| watch.look(&*endpoint));
     let first = endpoint.config();
     look();
     assert!(Arc::ptr_eq(&first, &endpoint.config()) && endpoint.reloads() == (0, 0));
@@ -145,7 +124,7 @@ fn sessions_end_when_other_client_certificates_are_accepted() {
     let first = endpoint.config();
     write_pair(folder.path(), "b.test", late());
     set_ca();
-    endpoint.reload(Stamps::of(&tls)).unwrap();
+    endpoint.take_over(stamps(&tls)).unwrap();
     assert!(!Arc::ptr_eq(&first.ticketer, &endpoint.config().ticketer));
 }
 

@@ -2,7 +2,9 @@
 // Each test binary uses some of this, and a failing helper fails its test.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+pub(crate) mod authority;
 pub(crate) mod frames;
+pub(crate) mod http2;
 pub(crate) mod service;
 pub(crate) mod tenants;
 
@@ -119,6 +121,8 @@ impl Server {
             shed: None,
             collections: Vec::new(),
             rate: hotrow_server::config::rate::RateLimits::default(),
+            describes_on_data: false,
+            cors: None,
             access: None,
             transport,
             warm_start: None,

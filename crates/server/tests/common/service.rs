@@ -14,7 +14,7 @@ use hotrow_admission::concurrency::{limit::Kind, queue};
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
 use hotrow_measure::clock::Nanos;
-use hotrow_server::config::access::Access;
+use hotrow_server::config::access::{Access, Granted};
 use hotrow_server::config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::Service;
@@ -93,17 +93,14 @@ pub(crate) fn access() -> (Access, String) {
         columns: Vec::new(),
         no_cache: false,
         min_position: false,
+        rate_classes: Default::default(),
     };
     let key = NewKey::new([1; 8], &[2; 32]);
     let (roles, tenants) = (Roles::single(0), Tenants::NONE);
     let stored = StoredKey { id: key.id, hash: key.hash, roles, tenants };
-    let access = Access {
-        roles: vec![reader],
-        anonymous: Roles::default(),
-        keys: vec![stored],
-        tokens: None,
-        failures: "1000/s".parse().unwrap(),
-    };
+    let granted = Granted { roles: vec![reader], keys: vec![stored], ..Granted::default() };
+    let access =
+        Access { granted, grants_file: None, tokens: None, failures: "1000/s".parse().unwrap() };
     (access, key.reveal().to_owned())
 }
 
@@ -171,9 +168,12 @@ pub(crate) fn config() -> Config {
                 priority: hotrow_admission::shed::Priority::Normal,
                 allow_high_priority: false,
                 tenancy: None,
+                compression: None,
             })
             .into(),
         rate: hotrow_server::config::rate::RateLimits::default(),
+        describes_on_data: false,
+        cors: None,
         access: None,
         transport: hotrow_server::config::transport::Transport::default(),
         warm_start: None,

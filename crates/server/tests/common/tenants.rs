@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use hotrow_access::grant::{Role, Roles, Scope};
 use hotrow_access::key::{NewKey, StoredKey};
-use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_cache::{Cache, ContentCoding};
 use hotrow_measure::clock::Nanos;
-use hotrow_server::config::access::Access;
-use hotrow_server::config::{Config, Tenancy};
+use hotrow_server::config::access::{Access, Granted};
+use hotrow_server::config::{Compression, Config, Tenancy};
+use hotrow_source::field_schema::{FieldSchema, JsonForm};
 use hotrow_source::{BoxFuture, ReadFailure, ReadSet, Row, RowBudget, Source, SourceError};
 use hotrow_types::columns::Columns;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
@@ -62,6 +63,11 @@ impl Source for Rows {
         &self.schemas
     }
 
+    fn fields(&self, id: CollectionId) -> Option<Arc<[FieldSchema]>> {
+        let field = |name: &str| FieldSchema::new(name, JsonForm::Any, false);
+        (id == ACCOUNTS).then(|| ["id", "price", "na\"me", "more"].map(field).into())
+    }
+
     fn queries_total(&self) -> u64 {
         self.reads.load(Ordering::SeqCst)
     }
@@ -91,12 +97,23 @@ pub(crate) struct Options {
     pub(crate) answer_bytes: Option<u64>,
     /// Columns that the client `narrow` of `acme` may read; none: it reads no column.
     pub(crate) columns: &'static [&'static str],
+    /// Entries keep the ends of their members.
+    pub(crate) keeps_members: bool,
+    /// Records are compressed.
+    pub(crate) is_compressed: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let tenancy = Tenancy { hides_existence: false };
-        Self { tenancy, when_stale: WhenStale::Bypass, answer_bytes: None, columns: &[] }
+        Self {
+            tenancy,
+            when_stale: WhenStale::Bypass,
+            answer_bytes: None,
+            columns: &[],
+            keeps_members: true,
+            is_compressed: false,
+        }
     }
 }
 
@@ -110,6 +127,15 @@ pub(crate) struct Raw {
 
 impl TenantService {
     pub(crate) fn start(rows: &[(i64, &str)], options: Options) -> Self {
+        Self::start_with(rows, options, |_| {})
+    }
+
+    /// Starts a service with changed access.
+    pub(crate) fn start_with(
+        rows: &[(i64, &str)],
+        options: Options,
+        change: impl FnOnce(&mut Access),
+    ) -> Self {
         let found = rows.iter().map(|(id, row)| (*id, Row::Found(row.as_bytes().to_vec())));
         let source = Arc::new(Rows {
             schemas: [0, 1]
@@ -124,7 +150,7 @@ impl TenantService {
             ttl: day,
             negative_ttl: day,
             has_tenants,
-            has_views: has_tenants,
+            has_views: has_tenants && options.keeps_members,
         };
         let cache_config = CacheConfig {
             invalidation_mode: InvalidationMode::Feed,
@@ -139,7 +165,13 @@ impl TenantService {
         config.collections[0].name = "accounts".to_owned();
         config.collections[0].tenancy = Some(options.tenancy);
         config.limits.bytes.answer = options.answer_bytes;
-        let (access, keys) = access(options.columns);
+        config.describes_on_data = true;
+        if options.is_compressed {
+            let codings = vec![ContentCoding::Gzip];
+            config.collections[0].compression = Some(Compression { codings, bytes_min: 1 });
+        }
+        let (mut access, keys) = access(options.columns);
+        change(&mut access);
         let config = Config { access: Some(access), ..config };
         let server = Running::start_over(&config, Arc::clone(&cache), source.clone());
         Self { server, source, cache, keys }
@@ -233,6 +265,7 @@ fn access(columns: &[&str]) -> (Access, HashMap<&'static str, String>) {
         columns: Vec::new(),
         no_cache: true,
         min_position: true,
+        rate_classes: Default::default(),
     };
     let narrow =
         Role { columns: vec![(ACCOUNTS, Columns::new(columns.iter().copied()))], ..whole.clone() };
@@ -263,12 +296,8 @@ fn access(columns: &[&str]) -> (Access, HashMap<&'static str, String>) {
         });
         keys.insert(client, key.reveal().to_owned());
     }
-    let access = Access {
-        roles: vec![whole, narrow],
-        anonymous: Roles::default(),
-        keys: stored,
-        tokens: None,
-        failures: "1000/s".parse().unwrap(),
-    };
+    let granted = Granted { roles: vec![whole, narrow], keys: stored, ..Granted::default() };
+    let access =
+        Access { granted, grants_file: None, tokens: None, failures: "1000/s".parse().unwrap() };
     (access, keys)
 }

@@ -52,6 +52,7 @@ pub(super) struct Column {
     pub(super) length: Option<u64>,
     pub(super) invisible: bool,
     pub(super) selectable: bool,
+    pub(super) not_null: bool,
 }
 
 /// Returns the catalogue's name of a collection's table.
@@ -126,7 +127,7 @@ fn table_row(row: &CatalogRow) -> Result<(String, String, String, String), Error
 async fn columns(conn: &mut Conn, at: &str) -> Result<Vec<Column>, Error> {
     let sql = format!(
         "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, \
-         CHARACTER_MAXIMUM_LENGTH, EXTRA, PRIVILEGES FROM information_schema.COLUMNS \
+         CHARACTER_MAXIMUM_LENGTH, EXTRA, PRIVILEGES, IS_NULLABLE FROM information_schema.COLUMNS \
          WHERE {at} ORDER BY ORDINAL_POSITION"
     );
     catalog_row::rows(conn, sql, column_row).await
@@ -142,6 +143,7 @@ fn column_row(row: &CatalogRow) -> Result<Column, Error> {
         length: row.nullable(5, "CHARACTER_MAXIMUM_LENGTH")?,
         invisible: row.text(6, "EXTRA")?.contains("INVISIBLE"),
         selectable: row.text(7, "PRIVILEGES")?.split(',').any(|p| p == "select"),
+        not_null: row.text(8, "IS_NULLABLE")? == "NO",
     })
 }
 

@@ -21,6 +21,26 @@ fn an_integer_has_one_spelling() {
 }
 
 #[test]
+fn integers_of_every_length_are_parsed_alike() {
+    let s = schema(&[KeyType::Integer]);
+    let digits = (1..=20).flat_map(|length| ["1", "9"].map(|digit| digit.repeat(length)));
+    for text in digits.flat_map(|digits| [digits.clone(), format!("-{digits}")]) {
+        let value = text.parse::<i64>().ok();
+        let expected = value.map(|value| s.key(&[KeyPart::Integer(value)]).unwrap());
+        assert_eq!(s.parse_url(&text).ok(), expected, "{text}");
+        assert_eq!(s.parse_integer_key(&text), expected, "{text}");
+        for at in 0..=text.len() {
+            for other in ["/", ":", "a", ",", "\u{1}", "\u{ff}"] {
+                let wrong = format!("{}{other}{}", &text[..at], &text[at..]);
+                assert_eq!(s.parse_integer_key(&wrong), None, "{wrong:?}");
+            }
+        }
+    }
+    assert_eq!(schema(&[TEXT]).parse_integer_key("7"), None);
+    assert_eq!(schema(&[KeyType::Integer, KeyType::Integer]).parse_integer_key("7"), None);
+}
+
+#[test]
 fn an_unsigned_integer_has_64_bits_and_one_spelling() {
     let s = schema(&[KeyType::Unsigned]);
     for (text, value) in

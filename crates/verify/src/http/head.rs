@@ -25,6 +25,12 @@ pub(super) fn end(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Head {
+    /// Creates the head of an HTTP/2 response, whose end the protocol shows; names are in lower
+    /// case.
+    pub(super) fn of(status: u16, headers: Vec<(String, String)>) -> Self {
+        Self { status, headers, framing: Framing::UntilClose, keep: true }
+    }
+
     /// Parses a complete head; `None` if it is not an HTTP/1 response.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;

@@ -1,3 +1,4 @@
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use super::*;
@@ -22,7 +23,11 @@ fn serve(pieces: Vec<Vec<u8>>) -> Arc<Target> {
             }
         }
     });
-    Arc::new(Target::parse(&url).expect("a URL"))
+    Arc::new(target(&url).expect("a URL"))
+}
+
+fn target(url: &str) -> Result<Target, String> {
+    Target::new(url, &Url::parse(url).map_err(|error| error.to_string())?, None)
 }
 
 fn ask(pieces: &[&str]) -> Result<Response, RequestError> {
@@ -69,8 +74,7 @@ fn failures_are_distinguished() {
         assert_eq!(ask(pieces).map(|response| response.status()), Err(lost), "{pieces:?}");
     }
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let target =
-        Target::parse(&format!("http://{}", silent.local_addr().expect("bound"))).expect("a URL");
+    let target = target(&format!("http://{}", silent.local_addr().expect("bound"))).expect("a URL");
     let mut client = Client::new(Arc::new(target.clone()), Duration::from_millis(50));
     assert_eq!(
         client.ask(&Request::get("/".to_owned()), |_| {}).map(|a| a.status()),
@@ -103,19 +107,34 @@ fn truncated_chunks_are_partial() {
 
 #[test]
 fn a_url_has_host_port_and_prefix() {
-    let good = Target::parse("http://127.0.0.1:8080/a/b/").expect("a URL");
-    let request =
-        String::from_utf8(Request::get("/items/1".to_owned()).bytes(&good)).expect("text");
-    assert_eq!(request, "GET /a/b/items/1 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n");
-    assert_eq!(Target::parse("http://[::1]").map(|t| t.addresses[0].port()), Ok(80));
-    for bad in [
-        "127.0.0.1:80",
-        "https://a",
-        "http://",
-        "http://127.0.0.1:8080/?a=b",
-        "http://u@127.0.0.1",
-        "http://127.0.0.1:x",
-    ] {
-        assert!(Target::parse(bad).is_err(), "{bad}");
+    let good = target("http://127.0.0.1:8080/a/b/").expect("a URL");
+    let headers = [("Authorization".to_owned(), "Bearer hush".to_owned())];
+    let good = good.with_headers(&headers).expect("a header");
+    let request = http1::bytes(&Request::get("/items/1".to_owned()), &good);
+    let expected = "GET /a/b/items/1 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\
+                    Authorization: Bearer hush\r\n\r\n";
+    assert_eq!(String::from_utf8(request).expect("text"), expected);
+    assert!(!format!("{good:?}").contains("hush"), "{good:?}");
+    let v6 = target("http://[::1]").expect("a URL");
+    assert_eq!(v6.addresses, [Address::Tcp("[::1]:80".parse().expect("an address"))]);
+    for bad in ["127.0.0.1:80", "http://127.0.0.1:8080/?a=b", "http://127.0.0.1:x"] {
+        assert!(target(bad).is_err(), "{bad}");
+    }
+    for (name, value) in [("a b", "1"), ("", "1"), ("a", "1\r\nb: 2")] {
+        let refused = v6.clone().with_headers(&[(name.to_owned(), value.to_owned())]);
+        assert!(refused.is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn a_refused_connection_is_explained() {
+    let missing = Arc::new(target("unix:/nonexistent/data.sock").expect("a URL"));
+    for version in [HttpVersion::Http1, HttpVersion::Http2] {
+        let target = Arc::new((*missing).clone().with_version(version));
+        let mut client = Client::new(target, Duration::from_secs(5));
+        let asked = client.ask(&Request::get("/a".to_owned()), |_| {}).map(|a| a.status());
+        assert_eq!(asked, Err(RequestError::Connect));
+        let why = client.failure().expect("a reason");
+        assert!(why.starts_with("there is no socket /nonexistent/data.sock"), "{why}");
     }
 }

@@ -33,12 +33,39 @@ struct Bench {
 impl Bench {
     fn new(found_bytes: u64, missing_bytes: u64) -> Self {
         let hasher = FixedState::with_seed(3);
-        Self { shard: Shard::new(found_bytes, missing_bytes, hasher.clone()), hasher, evicted: 0 }
+        let capacity = ShardCapacity { found_bytes, missing_bytes };
+        Self { shard: Shard::new(capacity, hasher.clone()), hasher, evicted: 0 }
+    }
+
+    /// Takes one step towards a capacity. Returns whether it has been reached.
+    fn step_to(&mut self, found_bytes: u64, missing_bytes: u64) -> bool {
+        let capacity = ShardCapacity { found_bytes, missing_bytes };
+        let mut evicted = Vec::new();
+        let before = self.shard.records().count();
+        self.shard.step_to(capacity, &mut evicted);
+        assert_eq!(self.shard.records().count() + evicted.len(), before);
+        self.evicted += evicted.len();
+        self.check_entries();
+        self.shard.is_at(capacity)
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.shard.found.capacity_bytes + self.shard.missing.capacity_bytes
+    }
+
+    fn hash(&self, id: i64) -> u64 {
+        self.hasher.hash_one(key_of(FIRST, id))
     }
 
     fn put(&mut self, id: i64, body_bytes: Option<usize>) -> Inserted {
+        let inserted = self.insert(id, body_bytes);
+        self.check();
+        inserted
+    }
+
+    fn insert(&mut self, id: i64, body_bytes: Option<usize>) -> Inserted {
         let key = key_of(FIRST, id);
-        let hash = self.hasher.hash_one(&key);
+        let hash = self.hash(id);
         let mut replaced = None;
         let mut evicted = Vec::new();
         let before = self.shard.records().count();
@@ -48,7 +75,6 @@ impl Bench {
         let left = usize::from(replaced.is_some()) + evicted.len();
         assert_eq!(self.shard.records().count() + left, before + stored);
         self.evicted += evicted.len();
-        self.check();
         inserted
     }
 
@@ -64,8 +90,17 @@ impl Bench {
         removed
     }
 
-    /// Checks weights, counts, rings and bounds against the slots.
+    /// Checks everything.
     fn check(&self) {
+        self.check_entries();
+        for region in [&self.shard.found, &self.shard.missing] {
+            let least = ENTRY_OVERHEAD_BYTES + 11;
+            assert!(region.ghosts.len() as u64 <= region.capacity_bytes / least / 2 + 1);
+        }
+    }
+
+    /// Checks weights, counts, rings and bounds against the slots.
+    fn check_entries(&self) {
         let slab = &self.shard.slab;
         slab.check();
         let mut in_rings = 0;
@@ -89,8 +124,6 @@ impl Bench {
                 in_rings += walked.len();
             }
             assert!(region.weight_bytes() <= region.capacity_bytes, "over the capacity");
-            let least = ENTRY_OVERHEAD_BYTES + 11;
-            assert!(region.ghosts.len() as u64 <= region.capacity_bytes / least / 2 + 1);
         }
         assert_eq!(in_rings, slab.records().count());
     }
@@ -113,6 +146,49 @@ proptest! {
                 _ => { bench.put(id, Some(1 << size)); }
             }
         }
+    }
+}
+
+/// Most entries that one step may evict, of both kinds; and most that an insertion may evict for
+/// the room of one record. A promotion may evict several small hot entries.
+const EVICTED_MAX: [usize; 2] = [2 * resize::EVICTED_PER_STEP_MAX + 60, 60];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Work goes on between the steps; the entries never exceed the capacity in force, and it
+    /// becomes the one that was set, whatever the work was.
+    #[test]
+    fn another_capacity_is_reached_in_bounded_steps(
+        before in (0_u64..200_000, 0_u64..20_000),
+        after in (0_u64..200_000, 0_u64..20_000),
+        steps in proptest::collection::vec((0_u8..12, 0_i64..1_000, 0_u32..10), 1..80),
+    ) {
+        let mut bench = Bench::new(before.0, before.1);
+        (0..1_000).for_each(|id| { bench.insert(id, (id % 8 > 0).then_some(40)); });
+        for (what, id, size) in steps {
+            let (evicted, capacity) = (bench.evicted, bench.capacity_bytes());
+            match what {
+                0 => { bench.shard.remove(bench.hash(id), key_of(FIRST, id).as_bytes()); }
+                1 | 2 => { bench.insert(id, None); }
+                3..=5 => { bench.get(id); }
+                6..=8 => { bench.insert(id, Some(1 << size)); }
+                _ => { bench.step_to(after.0, after.1); }
+            }
+            bench.check_entries();
+            let evicted_max = EVICTED_MAX[usize::from(what < 9)];
+            prop_assert!(bench.evicted - evicted <= evicted_max, "{}", bench.evicted - evicted);
+            if after.0 <= before.0 && after.1 <= before.1 {
+                prop_assert!(bench.capacity_bytes() <= capacity, "it only falls");
+            }
+        }
+        let mut steps_left = 100;
+        while !bench.step_to(after.0, after.1) {
+            steps_left -= 1;
+            prop_assert!(steps_left > 0, "it is never reached");
+        }
+        prop_assert_eq!(bench.capacity_bytes(), after.0 + after.1);
+        bench.check();
     }
 }
 

@@ -73,9 +73,9 @@ pub(super) const BAD: &[(&str, &str)] = &[
     ("[access.keys.a]\nsha256 = 'hrk_x'", "must be the SHA-256 of the key, not the key itself"),
     ("[access.keys.a]\nroles = 'x'", "access.keys.a.roles: must name a role of this file"),
     ("[access.keys.a]", "access.keys.a.roles: is required"),
-    ("[access.jwt]", "access.jwt: must have jwks_file or hs256_secret"),
-    ("[access.jwt]\njwks_file = 'f'", "access.jwt.audience: is required with jwks_file"),
-    ("[access.jwt]\njwks_file = 'f'", "access.jwt.issuer: is required with jwks_file"),
+    ("[access.jwt]", "access.jwt: must have jwks_url, jwks_file or hs256"),
+    ("[access.jwt]\njwks_file = 'f'", "access.jwt.audience: is required with a JWKS"),
+    ("[access.jwt]\njwks_file = 'f'", "access.jwt.issuer: is required with a JWKS"),
     ("[access.jwt]\nhs256_secret = 'x'", "access.jwt.hs256_secret: must have 32 to 1024 bytes"),
     (
         "[access.jwt]\nhs256_secret = '-----BEGIN PUBLIC KEY----- of 2048 bits'",
@@ -89,10 +89,50 @@ pub(super) const BAD: &[(&str, &str)] = &[
         "[access.jwt]\nhs256_secret = 'x'\nrefresh = '5s'",
         "access.jwt.refresh: has no meaning with hs256_secret",
     ),
+    (
+        "[access.jwt]\njwks_url = 'https://id.example/'\njwks_file = 'f'",
+        "access.jwt.jwks_url: cannot be combined with jwks_file",
+    ),
+    (
+        "[access.jwt]\njwks_url = 'http://id.example/'",
+        "access.jwt.jwks_url: must begin with https://",
+    ),
+    ("[access.jwt]\njwks_ca = 'f'", "access.jwt.jwks_ca: has no meaning without jwks_url"),
+    ("[access.certificates.a]\nsubject = 'CN=a'", "access.certificates: need listen.tls.client_ca"),
+    ("[access.certificates.a]\nsubject = ''", "access.certificates.a.subject: must have 1 to 1024"),
+    ("[access.certificates.a]", "access.certificates.a.subject: is required"),
+    (
+        "[access]\ngrants_file = 'f'\n[access.roles.a]\ncollections = '*'",
+        "access.roles: must be in grants_file",
+    ),
+    (
+        "[access.roles.a]\ncollections = '*'\nrate_class = 'x'",
+        "access.roles.a.rate_class: must be in the list `classes` of a rule",
+    ),
+    ("[limits.rate.a]\nclasses = []", "limits.rate.a.classes: must be 1 to 16 names"),
+    ("[limits.rate.a]\nclasses = 'A'", "limits.rate.a.classes: must be 1 to 16 names"),
+    ("[cors]", "cors.allowed_origins: is required"),
+    ("[cors]\nallowed_origins = []", "cors.allowed_origins: is required"),
+    (
+        "[cors]\nallowed_origins = 'https://shop.example/'",
+        "cors.allowed_origins: must be origins as browsers write them",
+    ),
+    (
+        "[cors]\nallowed_origins = ['*', 'https://shop.example']",
+        "cors.allowed_origins: must be origins as browsers write them",
+    ),
+    (
+        "[cors]\nallowed_origins = '*'\nallow_credentials = true",
+        "cors.allow_credentials: cannot be combined with allowed_origins = \"*\"",
+    ),
     ("[access.jwt]\nrole_claim = []", "access.jwt.role_claim: must name 1 to 64 claims"),
     (
         "[access.roles.a]\ncollections = '*'\n[access.roles.a.columns.prices]\nnames = 'id'",
         "access.roles.a.columns.prices: must be named after a collection of this file",
+    ),
+    (
+        "[access.roles.a]\ncollections = []\n[access.roles.a.columns.products]\nnames = 'id'",
+        "access.roles.a.columns.products: must be one of the role's collections",
     ),
     (
         "[access.roles.a]\ncollections = '*'\n[access.roles.a.columns.products]",

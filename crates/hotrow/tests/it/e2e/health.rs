@@ -93,7 +93,7 @@ fn a_service_that_does_not_answer_in_time_is_not_healthy() {
     let _listener = UnixListener::bind(&socket).expect("a socket");
     let socket = socket.to_str().expect("UTF-8");
     fails(&["--unix", socket, "--timeout", "50ms"], 1, "within 50ms");
-    fails(&["--unix", "/nowhere/data.sock"], 1, "No such file");
+    fails(&["--unix", "/nowhere/data.sock"], 1, "there is no socket /nowhere/data.sock");
 }
 
 #[test]

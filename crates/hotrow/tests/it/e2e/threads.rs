@@ -68,6 +68,19 @@ fn assert_answers_checked(_: &Database, server: &Server) {
     });
 }
 
+fn get_gzip(client: &mut Client, path: &str) -> hotrow_testkit::harness::Answer {
+    client.get_with(path, &[("Accept-Encoding", "gzip")])
+}
+
+fn assert_compresses(database: &Database, server: &Server) {
+    database
+        .execute("UPDATE products SET name = replace(hex(zeroblob(500)), '0', 'a') WHERE id = 2");
+    let mut client = server.client();
+    await_until("a compressed answer", SOON, || {
+        get_gzip(&mut client, "/products/2").header("content-encoding") == Some("gzip")
+    });
+}
+
 fn assert_lines_written(_: &Database, server: &Server) {
     let before = server.log().matches("purged by request").count();
     await_until("a line", SOON, || {
@@ -76,7 +89,7 @@ fn assert_lines_written(_: &Database, server: &Server) {
     });
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case { thread: "feed", settings: &[], turn: by_itself, works: assert_changes_visible },
     Case {
         thread: "sqlite-read-0",
@@ -96,6 +109,16 @@ const CASES: [Case; 8] = [
         settings: &[("limits.checks_per_s", "100")],
         turn: |server| _ = server.get("/products/1"),
         works: assert_answers_checked,
+    },
+    Case {
+        thread: "compress",
+        settings: &[("collections.products.compression_min", "0")],
+        turn: |server| {
+            purge(server);
+            // The second request offers the record.
+            (0..2).for_each(|_| _ = get_gzip(&mut server.client(), "/products/1"));
+        },
+        works: assert_compresses,
     },
     Case { thread: "pressure", settings: &[], turn: by_itself, works: reads },
     Case { thread: "hotrow-http-0", settings: &[], turn: by_itself, works: reads },

@@ -34,7 +34,7 @@ fn a_missing_or_foreign_table_is_refused() {
     assert_refused(&run(&config, &url), "1 foreign rows");
     let ended = run(&config, &[&url[..], &["--reuse-table", "--keys", "20"]].concat());
     assert!(
-        ended.status == Some(1) && ended.log.contains("127.0.0.1:1: there was no response"),
+        ended.status == Some(1) && ended.log.contains("127.0.0.1:1: no connection"),
         "{ended:?}"
     );
     let rows: i64 = database

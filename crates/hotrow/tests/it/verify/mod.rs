@@ -5,7 +5,7 @@
 //! and its service), [`faults`] and [`traps`] (common to all engines), [`sqlite`] (its own faults
 //! and traps), [`network`] (those of the other engines: [`postgres`], [`mariadb`], [`mongo`]),
 //! [`clock`] (an adjustable clock), [`balancer`] (two instances behind one address), [`writers`]
-//! (the checker's database access).
+//! (the checker's database access), [`transports`] (TLS, HTTP/2, Unix sockets, credentials).
 mod balancer;
 mod checker;
 mod clock;
@@ -17,5 +17,6 @@ mod network;
 mod postgres;
 mod sqlite;
 mod stage;
+mod transports;
 mod traps;
 mod writers;

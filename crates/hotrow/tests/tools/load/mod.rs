@@ -99,7 +99,13 @@ fn assert_conserved(report: &Value) {
     let wrong = error("unexpected_status");
     assert_eq!(
         of("errors"),
-        error("reset") + error("closed") + error("malformed") + wrong,
+        error("reset")
+            + error("closed")
+            + error("malformed")
+            + error("goaway")
+            + error("refused_stream")
+            + error("stream_reset")
+            + wrong,
         "{report:#}"
     );
     let statuses: u64 = report["status"]

@@ -11,19 +11,8 @@ fn a_result_is_written_as_a_self_contained_page() {
     let file = page.to_str().expect("UTF-8");
     let (address, _) = server(OK);
     let url = format!("http://{address}/<b>?x='&y=\"");
-    let run = [
-        "-n",
-        "500",
-        "-c",
-        "2",
-        "--html",
-        file,
-        "--slo",
-        "p99<60s",
-        "-H",
-        "Authorization: Bearer secret",
-        &url,
-    ];
+    let run =
+        ["-n", "500", "-c", "2", "--html", file, "--slo", "p99<60s", "-H", "X-Trace: secret", &url];
     let (status, out, err) = load(&run);
     assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
     let text = std::fs::read_to_string(&page).expect("the page");

@@ -16,8 +16,8 @@ fn invalid_arguments_are_refused_with_a_reason() {
     std::fs::write(&empty, "\n").expect("writable");
     let empty = empty.to_str().expect("UTF-8");
     let cases: &[(&[&str], &str)] = &[
-        (&["ftp://a/"], "only http:// and https://"),
-        (&["127.0.0.1"], "must begin with http:// or https://"),
+        (&["ftp://a/"], "only http://, https:// and unix:"),
+        (&["127.0.0.1"], "must begin with http://, https:// or unix:"),
         (&["http://a:99999/"], "port must be between 1 and 65535"),
         (&["--rate", "0", &url], "0 requests per second is not possible"),
         (&["--rate", "1e12", &url], "is not possible"),
@@ -37,7 +37,16 @@ fn invalid_arguments_are_refused_with_a_reason() {
         (&["-m", "GE T", &url], "no HTTP method"),
         (&["-H", "Content-Length: 5", &url], "cannot be set by hand"),
         (&["-H", "no colon", &url], "must have a colon"),
+        (&["-H", "Authorization: Bearer hush", &url], "--token-file"),
+        (&["--token-file", "/nonexistent/file", &url], "/nonexistent/file cannot be read"),
+        (&["--token-file", empty, &url], "must hold one token"),
+        (&["--streams", "2", &url], "--http2"),
+        (&["--http2", "--pipeline", "2", &url], "cannot be used with"),
+        (&["--http2", "--streams", "1001", &url], "--streams must be between 1 and 1000"),
+        (&["--http2", "--no-keepalive", &url], "leave --no-keepalive out"),
+        (&["unix:a.sock", &url], "an absolute path"),
         (&["--insecure", &url], "for https:// URLs"),
+        (&["--cert", "/nonexistent/file", &secure], "--key"),
         (&["--cacert", "/nonexistent/file", &secure], "/nonexistent/file has no certificates"),
         (&[&url, "http://127.0.0.2/"], "not the same server"),
         (&["x*http://a/", &url], "weight"),
@@ -84,7 +93,7 @@ fn an_unreachable_target_is_reported_within_seconds() {
                 "/nonexistent/socket".to_owned(),
                 "http://a/".to_owned(),
             ],
-            "No such file",
+            "there is no socket /nonexistent/socket",
         ),
         (vec!["--insecure".to_owned(), format!("https://{plain}/")], "does not speak TLS"),
     ] {

@@ -28,7 +28,7 @@ fn the_report_is_the_documented_one() {
         names
     };
     for (pointer, names) in [
-        ("/target", "url connections threads rate arrivals keepalive"),
+        ("/target", "url connections threads rate arrivals keepalive http depth"),
         ("/requests", "scheduled unsent sent resent ok errors timeouts in_flight_at_end"),
         ("/latency_us", "mean p50 p75 p90 p95 p99 p999 max"),
         ("/answered_us", "mean p50 p75 p90 p95 p99 p999 max"),
@@ -37,7 +37,10 @@ fn the_report_is_the_documented_one() {
         ("/service_us", "mean p50 p75 p90 p95 p99 p999 max"),
         ("/schedule_lag_us", "mean p50 p75 p90 p95 p99 p999 max"),
         ("/bytes", "sent received"),
-        ("/errors", "connect reset closed malformed unexpected_status"),
+        (
+            "/errors",
+            "connect reset closed malformed unexpected_status goaway refused_stream stream_reset",
+        ),
         ("/connections", "opened reconnects"),
         (
             "/seconds/0",

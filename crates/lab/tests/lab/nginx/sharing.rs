@@ -13,8 +13,8 @@ use hotrow_load::outcome::Outcome;
 use hotrow_load::plan::{LoadModel, Plan, StopCondition};
 use hotrow_load::request::{RequestMix, RequestSpec};
 use hotrow_load::run::{Config, ExpectedStatus};
-use hotrow_load::target::Address;
-use hotrow_load::tls::{Tls, Trust};
+use hotrow_transport::target::Address;
+use hotrow_transport::tls::{Tls, TlsOptions, Trust};
 
 use super::harness::{Nginx, PROFILES, Service, WAIT_MAX, proxy, receive, send, until};
 
@@ -251,7 +251,8 @@ fn https_works_with_a_self_signed_certificate() {
         let trust = Trust::Authority(tls.certificate.clone());
         proxy.tls = Some(tls);
         let nginx = Nginx::start(proxy);
-        let outcome = load(nginx.address(), Tls::new("127.0.0.1", &trust).unwrap(), 20);
+        let options = TlsOptions { trust: trust.clone(), ..TlsOptions::default() };
+        let outcome = load(nginx.address(), Tls::new("127.0.0.1", &options).unwrap(), 20);
         assert_eq!(
             (outcome.total.counts.ok, service.requests()),
             (20, 20),
@@ -283,7 +284,8 @@ fn load(address: std::net::SocketAddr, tls: Tls, requests: u64) -> Outcome {
         connections: 2,
         threads: 1,
         keepalive: false,
-        pipeline: 1,
+        version: hotrow_transport::tls::HttpVersion::Http1,
+        depth: 1,
         timeout: WAIT_MAX,
         connect_timeout: WAIT_MAX,
         expect: ExpectedStatus::Success,

@@ -18,6 +18,7 @@ fn rule(name: &str, per: &str, rate: &str, burst: u32) -> RateRule {
         },
         batch_cost: BatchCost::Ids,
         collections: None,
+        classes: None,
     }
 }
 
@@ -34,6 +35,7 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
         priority: hotrow_admission::shed::Priority::Normal,
         allow_high_priority: false,
         tenancy: None,
+        compression: None,
     };
     let config = Config { rules, keys_max: 1000, headers, ..Config::default() };
     RateLimits::new(&config, &[collection("a"), collection("b")], 0, NOW)
@@ -42,7 +44,7 @@ fn limits(rules: Vec<RateRule>, headers: bool) -> RateLimits {
 fn request<'a>(collection: u16, ids: u64, peer: &str, headers: &'a FieldsBuf) -> RateRequest<'a> {
     let (collection, headers) = (CollectionId(collection), headers.as_fields());
     let peer = Peer::Address(peer.parse().unwrap());
-    RateRequest { collection, ids, peer, headers }
+    RateRequest { collection, ids, peer, headers, caller: Caller::default() }
 }
 
 fn passes(limits: &RateLimits, request: &RateRequest<'_>) -> bool {
@@ -185,4 +187,40 @@ fn rules_can_be_changed_in_operation() {
     for line in ["hotrow_rate_limited_total{rule=\"r\"} 2", "hotrow_rate_keys{rule=\"r\"} 1"] {
         assert!(page.contains(line), "{page}");
     }
+}
+
+#[test]
+fn a_holder_has_one_budget_on_all_its_addresses() {
+    use hotrow_access::identity::Identity;
+
+    let limits = limits(vec![rule("r", "identity", "1/s", 2)], false);
+    let none = FieldsBuf::default();
+    let of = |identity: Option<&str>, peer| RateRequest {
+        caller: Caller { identity: identity.map(Identity::of_certificate), ..Caller::default() },
+        ..request(0, 1, peer, &none)
+    };
+    let (one, two) = ("192.0.2.1", "192.0.2.2");
+    assert!(passes(&limits, &of(Some("a"), one)) && passes(&limits, &of(Some("a"), two)));
+    assert!(!passes(&limits, &of(Some("a"), one)), "both addresses have used it up");
+    assert!(passes(&limits, &of(Some("b"), one)));
+    // Without a credential, the address counts.
+    assert!((0..2).all(|_| passes(&limits, &of(None, one))) && !passes(&limits, &of(None, one)));
+    assert!(passes(&limits, &of(None, two)));
+}
+
+#[test]
+fn a_rule_for_classes_applies_to_their_members_alone() {
+    let (gold, trial) = (RateClasses::single(0), RateClasses::single(1));
+    let of_trial = RateRule { classes: Some(trial), ..rule("trial", "client", "1/s", 1) };
+    let limits = limits(vec![of_trial, rule("all", "client", "1/s", 3)], true);
+    let none = FieldsBuf::default();
+    let of = |rate_classes, peer| RateRequest {
+        caller: Caller { rate_classes, ..Caller::default() },
+        ..request(0, 1, peer, &none)
+    };
+    let member = |classes, peer| (0..4).filter(|_| passes(&limits, &of(classes, peer))).count();
+    assert_eq!(member(gold, "192.0.2.1"), 3);
+    assert_eq!(member(RateClasses::default(), "192.0.2.2"), 3);
+    assert_eq!(member(trial, "192.0.2.3"), 1);
+    assert_eq!(member(trial.union(gold), "192.0.2.4"), 1, "a member of both");
 }

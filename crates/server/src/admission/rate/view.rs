@@ -64,7 +64,7 @@ impl RateLimits {
         let kept = series(&|rule| Some(rule.table()?.counts().kept));
         out.gauge(
             "hotrow_rate_keys",
-            "Keys tracked by rules per client or header; used slots are reused.",
+            "Keys tracked by rules per client, identity or header; used slots are reused.",
             &kept,
         );
         let displaced = series(&|rule| Some(rule.table()?.counts().displaced));

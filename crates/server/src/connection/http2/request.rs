@@ -2,23 +2,26 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hotrow_http1::error::{Malformed, ParseError};
 use hotrow_measure::clock::Nanos;
+use hotrow_supervisor::TaskGuard;
 use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response};
+use http::{HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::answer::{AnswerBody, answer, rejected};
 use super::streams::{OpenRequest, Streams};
+use crate::connection::close::{LINGER, LINGER_BYTES};
 use crate::connection::rejection::Rejection;
-use crate::connection::request::{Request, RequestBody};
+use crate::connection::request::{Request, RequestBody, StreamBody};
 use crate::connection::serve::{Serve, Served};
 use crate::context::ConnectionContext;
 use crate::metrics::CacheOutcome;
@@ -89,6 +92,7 @@ impl<S: Serve> Inner<S> {
     fn serve(self: &Rc<Self>, head: &[u8], to_head: bool, body: Incoming) -> Answering<S::Body> {
         let open = self.streams.begin();
         let worker = self.streams.worker();
+        let body = StreamBody::new(body, worker.parse_limits.body_bytes);
         let mut parser = worker.parser.take();
         let served = match parser.parse(head, &worker.parse_limits) {
             Err(error) => Err(error.into()),
@@ -98,41 +102,54 @@ impl<S: Serve> Inner<S> {
                 Err(error) => Err(Rejection::from(error)),
                 Ok(head) => {
                     let connection = &self.connection;
-                    let body_bytes_max = worker.parse_limits.body_bytes;
-                    let body = RequestBody::of_stream(body, body_bytes_max);
-                    let pending = body.arrival();
+                    let body = RequestBody::of_stream(&body);
                     let request = Request { head, body, connection, now: Nanos::now() };
-                    Ok((self.service.serve(request), pending))
+                    Ok(self.service.serve(request))
                 }
             },
         };
         parser.reset();
         worker.parser.set(parser);
-        match served {
-            Err(rejection) => Answering::Now(Some(self.reject(rejection, to_head, open))),
-            Ok((Served::Malformed, _)) => {
-                Answering::Now(Some(self.reject(malformed(), to_head, open)))
-            }
-            Ok((Served::Now(ready), _)) => Answering::Now(Some(self.answer(ready, to_head, open))),
-            Ok((Served::Later(future), arrival)) => {
+        let answer = match served {
+            Ok(Served::Later(future)) => {
                 let inner = Rc::clone(self);
-                Answering::Later(Box::pin(async move {
-                    let mut future = future;
-                    if let Some(arrival) = arrival {
-                        let limit = inner.streams.worker().limits.body_timeout;
-                        match timeout(limit, future.as_mut()).await {
-                            Ok(ready) => return inner.answer(ready, to_head, open),
-                            Err(_) if !arrival.is_complete() => {
-                                return inner.reject(Rejection::BodyTime, to_head, open);
-                            }
-                            Err(_) => {}
-                        }
-                    }
-                    let ready = future.await;
-                    inner.answer(ready, to_head, open)
-                }))
+                return Answering::Later(Box::pin(inner.answer_later(future, to_head, open, body)));
+            }
+            Ok(Served::Now(ready)) => self.answer(ready, to_head, open),
+            Ok(Served::Malformed) => self.reject(malformed(), to_head, open),
+            Err(rejection) => self.reject(rejection, to_head, open),
+        };
+        drop_rest(body, answer.status());
+        Answering::Now(Some(answer))
+    }
+
+    async fn answer_later(
+        self: Rc<Self>,
+        mut future: Pin<Box<dyn Future<Output = S::Answer>>>,
+        to_head: bool,
+        open: OpenRequest,
+        body: StreamBody,
+    ) -> Response<AnswerBody<S::Body>> {
+        if !body.is_complete() {
+            let limit = self.streams.worker().limits.body_timeout;
+            match timeout(limit, future.as_mut()).await {
+                Ok(ready) => {
+                    let answer = self.answer(ready, to_head, open);
+                    drop_rest(body, answer.status());
+                    return answer;
+                }
+                Err(_) if !body.is_complete() => {
+                    drop(future);
+                    let answer = self.reject(Rejection::BodyTime, to_head, open);
+                    drop_rest(body, answer.status());
+                    return answer;
+                }
+                Err(_) => {}
             }
         }
+        let answer = self.answer(future.await, to_head, open);
+        drop_rest(body, answer.status());
+        answer
     }
 
     fn answer(
@@ -163,6 +180,31 @@ impl<S: Serve> Inner<S> {
         worker.metrics.answered(rejection.status(), CacheOutcome::None);
         rejected(rejection, &worker.limits, to_head, open)
     }
+}
+
+/// Reads and drops what still comes of a body behind an error, for a bounded time. Otherwise the
+/// stream is reset behind the answer, and clients that still send may take the reset for it. Behind
+/// any other answer it is reset at once: curl 7.88 would wait without end for a stream that it has
+/// no reason to give up.
+fn drop_rest(body: StreamBody, status: StatusCode) {
+    if body.is_complete() || status.as_u16() < 400 {
+        return;
+    }
+    spawn_local(async move {
+        let _guard = TaskGuard::new();
+        let mut left = LINGER_BYTES;
+        let drop_pieces = poll_fn(|cx| {
+            while left > 0 {
+                match ready!(body.poll_piece(cx)) {
+                    Some(piece) => left = left.saturating_sub(piece.len()),
+                    None => break,
+                }
+            }
+            Poll::Ready(())
+        });
+        // In both cases the stream ends now.
+        let _ = timeout(LINGER, drop_pieces).await;
+    });
 }
 
 fn malformed() -> Rejection {

@@ -1,4 +1,5 @@
-//! TLS configuration: trusted certificates and the server name.
+//! TLS configuration: trusted certificates, the server name, the client's certificate, and the
+//! protocol inside.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,22 +8,64 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
-    SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct,
+    RootCertStore, SignatureScheme,
 };
 
+/// An error of TLS, also inside one of a socket.
+pub use rustls::Error;
+
 /// The trusted certificates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Those that the system trusts.
+    #[default]
     System,
     /// Those signed by a certificate of this PEM file, and the certificates in the file themselves.
     Authority(PathBuf),
     /// Any: nothing is verified.
     Anyone,
+}
+
+/// The client's certificate: PEM files of the chain and of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// The chain, the client's own certificate first.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// The protocol on a connection. TLS offers it alone, so that a server without it is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2; without TLS with prior knowledge.
+    Http2,
+}
+
+/// The user's choices for TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Trusted certificates.
+    pub trust: Trust,
+    /// The certificate for servers that ask for one.
+    pub identity: Option<ClientIdentity>,
+    /// The protocol that is offered (ALPN).
+    pub version: HttpVersion,
+}
+
+impl TlsOptions {
+    /// Trusts the certificates of a PEM file; the rest is as by default.
+    #[must_use]
+    pub fn trusting(path: PathBuf) -> Self {
+        Self { trust: Trust::Authority(path), ..Self::default() }
+    }
 }
 
 /// Reasons why TLS cannot be configured.
@@ -42,6 +85,16 @@ pub enum TlsError {
         /// The defect.
         why: String,
     },
+    /// The client's certificate or key is missing or invalid.
+    #[error("{path} cannot be used as the client's {what}: {why}")]
+    Identity {
+        /// The file.
+        path: PathBuf,
+        /// `certificate` or `key`.
+        what: &'static str,
+        /// The defect.
+        why: String,
+    },
     /// The host is no valid TLS server name.
     #[error("{0:?} is no host name that TLS can ask for")]
     Name(String),
@@ -58,33 +111,85 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Configures TLS for a host; ALPN offers only `http/1.1`.
+    /// Configures TLS for a host.
     ///
     /// # Errors
     /// Fails when certificates cannot be read or the host is no valid name.
-    pub fn new(host: &str, trust: &Trust) -> Result<Self, TlsError> {
+    pub fn new(host: &str, options: &TlsOptions) -> Result<Self, TlsError> {
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()?;
-        let mut config = match trust {
-            Trust::System => builder.with_root_certificates(system_roots()?).with_no_client_auth(),
-            Trust::Authority(path) => {
-                let verifier = Arc::new(CaFileVerifier::new(path, provider)?);
-                builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-            }
-            Trust::Anyone => {
-                let verifier = Arc::new(NoVerification(provider));
-                builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-            }
+        let builder = match &options.trust {
+            Trust::System => builder.with_root_certificates(system_roots()?),
+            Trust::Authority(path) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(CaFileVerifier::new(path, provider)?)),
+            Trust::Anyone => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(NoVerification(provider))),
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let mut config = with_identity(builder, options.identity.as_ref())?;
+        config.alpn_protocols = vec![options.version.alpn().to_vec()];
         Ok(Self { config: Arc::new(config), name })
     }
 
-    pub(crate) fn connect(&self) -> Result<ClientConnection, rustls::Error> {
+    /// Begins a connection.
+    ///
+    /// # Errors
+    /// Fails when the library cannot begin a handshake.
+    pub fn connect(&self) -> Result<ClientConnection, rustls::Error> {
         ClientConnection::new(self.config.clone(), self.name.clone())
+    }
+
+    /// Returns the configuration and the server's name, for asynchronous connections.
+    #[must_use]
+    pub fn parts(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
+        (self.config.clone(), self.name.clone())
+    }
+}
+
+impl HttpVersion {
+    /// Returns the name in ALPN.
+    #[must_use]
+    pub const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
+
+fn with_identity(
+    builder: ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>,
+    identity: Option<&ClientIdentity>,
+) -> Result<ClientConfig, TlsError> {
+    let Some(ClientIdentity { certificate, key }) = identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let wrong = |path: &Path, what, why: String| {
+        Err(TlsError::Identity { path: path.to_owned(), what, why })
+    };
+    let read: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain = match read {
+        Ok(chain) if chain.is_empty() => {
+            return wrong(certificate, "certificate", "it holds none in PEM form".to_owned());
+        }
+        Ok(chain) => chain,
+        Err(error) => return wrong(certificate, "certificate", error.to_string()),
+    };
+    let private = match PrivateKeyDer::from_pem_file(key) {
+        Ok(private) => private,
+        Err(error) => return wrong(key, "key", error.to_string()),
+    };
+    match builder.with_client_auth_cert(chain, private) {
+        Ok(config) => Ok(config),
+        Err(error) => {
+            let why = format!("it does not belong to {} ({error})", certificate.display());
+            wrong(key, "key", why)
+        }
     }
 }
 

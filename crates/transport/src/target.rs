@@ -9,8 +9,11 @@ use std::time::Duration;
 /// Longest host name, RFC 1035 section 2.3.4.
 const HOST_BYTES_MAX: usize = 255;
 
-/// The parts of a URL that a load generator needs: `http` or `https`, no user information; a
-/// fragment is dropped.
+/// Hosts of `unix:` URLs, for the `Host` header.
+const UNIX_HOST: &str = "localhost";
+
+/// The parts of a URL that a tool needs: `http`, `https`, or `unix:SOCKET:/PATH`; no user
+/// information; a fragment is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// True if the connection is encrypted.
@@ -19,6 +22,8 @@ pub struct Url {
     pub host: String,
     /// The port; the scheme's default when the URL names none.
     pub port: u16,
+    /// The Unix socket to connect to instead of host and port.
+    pub socket: Option<PathBuf>,
     /// Path and query, beginning with `/`.
     pub path: String,
 }
@@ -36,7 +41,7 @@ pub enum Address {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// The URL is invalid.
-    #[error("{url:?} is not a URL that can be loaded: {why}")]
+    #[error("{url:?} is not a URL that can be used: {why}")]
     Url {
         /// The text.
         url: String,
@@ -70,22 +75,27 @@ impl Url {
     /// Parses a URL.
     ///
     /// # Errors
-    /// Fails unless it is `http://` or `https://` with a host and a valid port.
+    /// Fails unless it is `http://` or `https://` with a host and a valid port, or `unix:` with the
+    /// path of a socket.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let wrong = |why| TargetError::Url { url: text.to_owned(), why };
+        if let Some(rest) = text.strip_prefix("unix:") {
+            return Self::parse_unix(rest).map_err(wrong);
+        }
         let (scheme, rest) = text
             .split_once("://")
-            .ok_or_else(|| wrong("it must begin with http:// or https://"))?;
+            .ok_or_else(|| wrong("it must begin with http://, https:// or unix:"))?;
         let secure = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
-            _ => return Err(wrong("only http:// and https:// are possible")),
+            _ => return Err(wrong("only http://, https:// and unix: are possible")),
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
             return Err(wrong(
-                "a user name in it is not supported; send an Authorization header with -H",
+                "a user name in it is not supported; send credentials with --token-file or \
+                 --header @FILE",
             ));
         }
         let (host, port) =
@@ -106,7 +116,24 @@ impl Url {
         };
         let path = path.split('#').next().unwrap_or_default();
         let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Self { secure, host: host.to_owned(), port, path: format!("{slash}{path}") })
+        let path = format!("{slash}{path}");
+        Ok(Self { secure, host: host.to_owned(), port, socket: None, path })
+    }
+
+    /// Parses `SOCKET[:/PATH]`. The socket's own path ends at the first colon.
+    fn parse_unix(rest: &str) -> Result<Self, &'static str> {
+        let (socket, path) = rest.split_once(':').unwrap_or((rest, "/"));
+        if !socket.starts_with('/') {
+            return Err(
+                "the socket must be an absolute path, as in unix:/run/hotrow/data.sock:/a/1",
+            );
+        }
+        if !path.starts_with('/') {
+            return Err("after the socket and a colon the path must begin with /");
+        }
+        let path = path.split('#').next().unwrap_or_default().to_owned();
+        let socket = Some(PathBuf::from(socket));
+        Ok(Self { secure: false, host: UNIX_HOST.to_owned(), port: 80, socket, path })
     }
 
     /// Returns the value of the `Host` header: without the port when it is the scheme's default.
@@ -124,7 +151,7 @@ impl Url {
     /// Returns whether connections to one URL serve the other.
     #[must_use]
     pub fn same_origin(&self, other: &Self) -> bool {
-        (self.secure, self.port) == (other.secure, other.port)
+        (self.secure, self.port, &self.socket) == (other.secure, other.port, &other.socket)
             && self.host.eq_ignore_ascii_case(&other.host)
     }
 
@@ -133,28 +160,43 @@ impl Url {
     /// That connection is closed unused. A single address is not tested here.
     /// # Errors
     /// Fails when the name is unknown, or none of several addresses accepts a connection.
-    pub fn resolve(&self, timeout: Duration) -> Result<SocketAddr, TargetError> {
-        let unknown = |error| TargetError::UnknownHost { host: self.host.clone(), error };
-        let mut addresses: Vec<SocketAddr> =
-            (self.host.as_str(), self.port).to_socket_addrs().map_err(unknown)?.collect();
-        addresses.dedup();
+    pub fn resolve(&self, timeout: Duration) -> Result<Address, TargetError> {
+        let addresses = self.addresses()?;
         match addresses.as_slice() {
-            [] => Err(TargetError::NoAddress(self.host.clone())),
-            [only] => Ok(*only),
+            [only] => Ok(only.clone()),
             several => self.first_reachable(several, timeout),
         }
     }
 
+    /// Returns the socket, or all addresses of the host: at least one.
+    ///
+    /// # Errors
+    /// Fails when the name is unknown or has no address.
+    pub fn addresses(&self) -> Result<Vec<Address>, TargetError> {
+        if let Some(socket) = &self.socket {
+            return Ok(vec![Address::Unix(socket.clone())]);
+        }
+        let unknown = |error| TargetError::UnknownHost { host: self.host.clone(), error };
+        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(unknown)?;
+        let mut addresses: Vec<Address> = found.map(Address::Tcp).collect();
+        addresses.dedup();
+        if addresses.is_empty() {
+            return Err(TargetError::NoAddress(self.host.clone()));
+        }
+        Ok(addresses)
+    }
+
     fn first_reachable(
         &self,
-        addresses: &[SocketAddr],
+        addresses: &[Address],
         timeout: Duration,
-    ) -> Result<SocketAddr, TargetError> {
+    ) -> Result<Address, TargetError> {
         let mut tried = Vec::new();
         for address in addresses {
-            match TcpStream::connect_timeout(address, timeout) {
-                Ok(_) => return Ok(*address),
-                Err(error) => tried.push(format!("{}: {error}", address.ip())),
+            let Address::Tcp(tcp) = address else { continue };
+            match TcpStream::connect_timeout(tcp, timeout) {
+                Ok(_) => return Ok(address.clone()),
+                Err(error) => tried.push(format!("{}: {error}", tcp.ip())),
             }
         }
         Err(TargetError::Unreachable {
@@ -167,6 +209,9 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(socket) = &self.socket {
+            return write!(f, "unix:{}:{}", socket.display(), self.path);
+        }
         write!(
             f,
             "{}://{}{}",
@@ -253,6 +298,26 @@ mod tests {
     }
 
     #[test]
+    fn unix_sockets_have_a_path_of_their_own() {
+        for (text, socket, path) in [
+            ("unix:/run/a.sock:/p/{id}?x=1#y", "/run/a.sock", "/p/{id}?x=1"),
+            ("unix:/run/a.sock", "/run/a.sock", "/"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.socket.as_deref(), url.path.as_str()), (Some(socket.as_ref()), path));
+            assert_eq!(url.host_header(), "localhost");
+            assert_eq!(url.addresses().unwrap(), [Address::Unix(socket.into())]);
+            assert_eq!(Url::parse(&url.to_string()).unwrap(), url);
+        }
+        for bad in ["unix:", "unix:a.sock:/", "unix://run/a:b", "unix:/run/a.sock:p"] {
+            assert_eq!(parts(bad), None, "{bad}");
+        }
+        let same = |a, b| Url::parse(a).unwrap().same_origin(&Url::parse(b).unwrap());
+        assert!(same("unix:/a:/x", "unix:/a:/y") && !same("unix:/a:/x", "unix:/b:/x"));
+        assert!(!same("unix:/a:/x", "http://localhost/x"));
+    }
+
+    #[test]
     fn the_host_header_omits_the_usual_port() {
         for (url, host) in
             [("http://a:80", "a"), ("http://a:81", "a:81"), ("https://[::1]:443/", "[::1]")]
@@ -286,7 +351,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let url = Url::parse(&format!("http://localhost:{port}/")).unwrap();
-        assert_eq!(url.resolve(Duration::from_secs(5)).unwrap(), listener.local_addr().unwrap());
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        assert_eq!(url.resolve(Duration::from_secs(5)).unwrap(), address);
         let unknown =
             Url::parse("http://unknown.invalid/").unwrap().resolve(Duration::from_secs(5));
         assert!(matches!(unknown, Err(TargetError::UnknownHost { .. })), "{unknown:?}");

@@ -1,10 +1,13 @@
-//! Keys of tokens from a file: read at the start, and again at an interval or when a token names an
-//! unknown key. A file that cannot be used leaves the earlier keys in force until they are too old.
+//! Keys of tokens from a file or a URL: read at the start, and again at an interval or when a token
+//! names an unknown key. A set that cannot be used leaves the earlier keys in force until they are
+//! too old.
+
+mod fetch;
 
 use std::convert::Infallible;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -13,15 +16,28 @@ use hotrow_measure::clock::Nanos;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
 
+use self::fetch::{FetchError, fetch};
 use super::keys::TokenAccess;
+use crate::config::access::{JwksUrl, TokenKeys};
+use crate::file_watch;
 
-/// Reason for which a file has no keys to use.
+/// Where the keys come from.
+#[derive(Clone, Debug)]
+pub(crate) enum KeySource {
+    File(PathBuf),
+    Url { url: JwksUrl, ca: Option<PathBuf> },
+}
+
+/// Reason for which a source has no keys to use.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum JwksFileError {
+pub(crate) enum KeySourceError {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// It is no JWKS.
+    /// The URL has no answer to use.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The text is no JWKS.
     #[error(transparent)]
     Jwks(#[from] JwksError),
     /// No key of it can be used.
@@ -29,10 +45,38 @@ pub(crate) enum JwksFileError {
     NoKeys,
 }
 
-/// Starts the thread that reads the file until everything must end.
+impl KeySource {
+    /// Returns the source; `None`: the keys are fixed.
+    pub(crate) fn of(keys: &TokenKeys) -> Option<Self> {
+        match keys {
+            TokenKeys::Secret(_) => None,
+            TokenKeys::File { path, .. } => Some(Self::File(path.clone())),
+            TokenKeys::Url { url, ca, .. } => Some(Self::Url { url: url.clone(), ca: ca.clone() }),
+        }
+    }
+
+    async fn read(&self) -> Result<Vec<u8>, KeySourceError> {
+        match self {
+            Self::File(path) => Ok(file_watch::read(path, JWKS_BYTES_MAX)?
+                .ok_or(KeySourceError::Jwks(JwksError::TooLarge))?),
+            Self::Url { url, ca } => Ok(fetch(url, ca.as_deref()).await?),
+        }
+    }
+}
+
+impl std::fmt::Display for KeySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Url { url, .. } => url.fmt(f),
+        }
+    }
+}
+
+/// Starts the thread that reads the keys until everything must end.
 pub(crate) fn start(
     tokens: Arc<TokenAccess>,
-    path: PathBuf,
+    source: KeySource,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
 ) -> io::Result<JoinHandle<Option<()>>> {
@@ -47,71 +91,72 @@ pub(crate) fn start(
             runtime.block_on(async {
                 tokio::select! {
                     () = shutdown.ending() => {}
-                    never = keep_current(&tokens, &path) => match never {},
+                    never = keep_current(&tokens, &source) => match never {},
                 }
             });
+            // A resolution of a name that hangs must not delay the end.
+            runtime.shutdown_background();
             Ok(())
         },
     )
 }
 
-async fn keep_current(tokens: &TokenAccess, path: &Path) -> Infallible {
+async fn keep_current(tokens: &TokenAccess, source: &KeySource) -> Infallible {
     let mut in_force = None;
     loop {
         tokens.due().await;
         supervisor::turn();
-        let read = reread(tokens, path, &mut in_force);
+        let read = reread(tokens, source, &mut in_force).await;
         if let Err(error) = &read {
             tracing::warn!(
-                path = %path.display(),
+                %source,
                 %error,
                 "the keys of tokens were not read; earlier ones are used until access.jwt.\
                  jwks_max_age"
             );
         }
-        tokens.was_read(read.is_ok(), Nanos::now(), 1.0);
+        tokens.was_read(read.is_ok(), Nanos::now(), random_share());
     }
 }
 
-/// Reads the file and puts its keys in force if they are not those of `in_force`, its last text.
-fn reread(
+/// Returns a random number from 0 to 1. The standard library seeds its hashers from the system.
+fn random_share() -> f64 {
+    RandomState::new().hash_one(()) as f64 / u64::MAX as f64
+}
+
+/// Reads the source and puts its keys in force if they are not those of `in_force`, its last text.
+async fn reread(
     tokens: &TokenAccess,
-    path: &Path,
+    source: &KeySource,
     in_force: &mut Option<Vec<u8>>,
-) -> Result<(), JwksFileError> {
-    let text = read(path)?;
+) -> Result<(), KeySourceError> {
+    let text = source.read().await?;
     let now = Nanos::now();
     if in_force.as_ref() == Some(&text) {
         tokens.confirm(now);
         return Ok(());
     }
-    let keys = parse(path, &text)?;
+    let keys = parse(source, &text)?;
     let count = keys.len();
     tokens.replace(Arc::new(keys), now);
     *in_force = Some(text);
-    tracing::info!(path = %path.display(), keys = count, "the keys of tokens are in force");
+    tracing::info!(%source, keys = count, "the keys of tokens are in force");
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, JwksFileError> {
-    let mut text = Vec::new();
-    // One byte more shows that the file is too large.
-    File::open(path)?.take(JWKS_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
-    Ok(text)
-}
-
-fn parse(path: &Path, text: &[u8]) -> Result<KeySet, JwksFileError> {
+fn parse(source: &KeySource, text: &[u8]) -> Result<KeySet, KeySourceError> {
     let parsed = KeySet::from_jwks(text)?;
     for skipped in &parsed.skipped {
         let (index, kid) = (skipped.index, skipped.kid.as_deref().unwrap_or("none"));
         let why = skipped.why;
-        tracing::warn!(path = %path.display(), index, kid, why, "a key of the JWKS is not used");
+        tracing::warn!(%source, index, kid, why, "a key of the JWKS is not used");
     }
-    if parsed.keys.is_empty() { Err(JwksFileError::NoKeys) } else { Ok(parsed.keys) }
+    if parsed.keys.is_empty() { Err(KeySourceError::NoKeys) } else { Ok(parsed.keys) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use hotrow_access::key_refresh::RefreshConfig;
@@ -145,13 +190,15 @@ mod tests {
     fn only_a_usable_file_changes_the_keys() {
         let path = std::env::temp_dir().join(format!("hotrow-{}-unit.jwks", std::process::id()));
         let tokens = tokens(&path);
+        let source = KeySource::File(path.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (mut text, mut keys) = (None, KeysInForce::default());
         let mut read = |content: Option<&str>| {
             match content {
                 Some(content) => std::fs::write(&path, content).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),
             }
-            let is_good = reread(&tokens, &path, &mut text).is_ok();
+            let is_good = runtime.block_on(reread(&tokens, &source, &mut text)).is_ok();
             tokens.update(&mut keys);
             (is_good, keys.generation, keys.set.len())
         };

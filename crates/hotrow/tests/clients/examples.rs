@@ -1,0 +1,114 @@
+//! The clients in `examples`, with a credential and session tokens.
+
+use std::path::Path;
+use std::process::Command;
+
+use hotrow_testkit::harness::{Config, Database, Ended, SOON, Server};
+
+use crate::programs::{output, repository, succeed};
+
+/// A server that needs a credential, and a key for it.
+struct Shop {
+    _database: Database,
+    server: Server,
+    key: String,
+}
+
+impl Shop {
+    fn start() -> Self {
+        let database = Database::with_products(3);
+        let made =
+            Ended::run(&["key", "new", "--name", "client", "--role", "reader", "--json"], SOON);
+        let made: serde_json::Value = serde_json::from_str(&made.output).expect("JSON");
+        let text = |name: &str| made[name].to_string();
+        let config = Config::new(database.path()).collection("products").with(&[
+            ("collections.products.allow_min_position", "true"),
+            ("collections.products.compression", "\"gzip\""),
+            ("collections.products.compression_min", "0"),
+            ("access.roles.reader.collections", r#"["products"]"#),
+            ("access.roles.reader.allow_min_position", "true"),
+            ("access.keys.client.id", &text("id")),
+            ("access.keys.client.sha256", &text("sha256")),
+            ("access.keys.client.roles", r#"["reader"]"#),
+        ]);
+        let key = made["key"].as_str().expect("a key").to_owned();
+        Self { server: Server::start(&config), _database: database, key }
+    }
+
+    /// Runs a client on `products/ID` with this key.
+    fn command(&self, program: &Path, id: &str, key: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(["products", id]).env("HOTROW_KEY", key).env("no_proxy", "*");
+        command.env("HOTROW_URL", format!("http://{}", self.server.data));
+        command
+    }
+
+    /// Checks what every client does. `fix` adds what the language needs before the arguments.
+    fn check(&self, program: &Path, fix: impl Fn(Command) -> Command) {
+        let command = |id: &str, key: &str| fix(self.command(program, id, key));
+        let printed = succeed(&mut command("1", &self.key));
+        let lines: Vec<&str> = printed.lines().collect();
+        let [record, position, unchanged] = lines[..] else { panic!("{printed}") };
+        let record: serde_json::Value = serde_json::from_str(record).expect("a record");
+        assert_eq!(record, serde_json::json!({"id": 1, "name": "p1", "price": 100}));
+        let (_, at) = position.strip_prefix("position ").unwrap().split_once('-').unwrap();
+        assert!(at.parse::<u64>().is_ok(), "{position}");
+        assert_eq!(unchanged, "unchanged");
+        for (id, key, status) in
+            [("99", &*self.key, "404"), ("x", &self.key, "400"), ("1", "hrk_wrong", "401")]
+        {
+            let done = output(&mut command(id, key));
+            let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(1), "{id}: {errors}");
+            assert!(errors.contains(status), "{id}: {errors}");
+            assert!(!errors.contains(&self.key), "a key is a secret");
+        }
+    }
+}
+
+fn example(path: &str) -> std::path::PathBuf {
+    repository().join("examples").join(path)
+}
+
+#[test]
+fn curl() {
+    Shop::start().check(&example("curl/read.sh"), |command| command);
+}
+
+#[test]
+fn python() {
+    Shop::start().check(&example("python/read.py"), |command| command);
+}
+
+#[test]
+#[ignore = "long: needs Go"]
+fn go() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("read");
+    let go = std::env::var("HOTROW_GO").unwrap_or_else(|_| "/usr/local/go/bin/go".to_owned());
+    let mut build = Command::new(go);
+    build.current_dir(example("go")).args(["build", "-o"]).arg(&program).arg("read.go");
+    succeed(build.env("GOCACHE", folder.path().join("cache")));
+    Shop::start().check(&program, |command| command);
+}
+
+#[test]
+#[ignore = "long: npm fetches the compiler of TypeScript"]
+fn typescript() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["read.ts", "tsconfig.json", "package.json"] {
+        std::fs::copy(example("typescript").join(file), folder.path().join(file)).unwrap();
+    }
+    let mut install = Command::new("npm");
+    succeed(install.current_dir(folder.path()).args(["install", "--no-audit", "--no-fund"]));
+    succeed(Command::new("npx").current_dir(folder.path()).arg("tsc"));
+    let script = folder.path().join("read.js");
+    Shop::start().check(Path::new("node"), |command| {
+        let mut node = Command::new("node");
+        node.arg(&script).args(command.get_args());
+        command.get_envs().for_each(|(name, value)| {
+            node.env(name, value.unwrap_or_default());
+        });
+        node
+    });
+}

@@ -1,0 +1,60 @@
+//! Compressed answers of single records.
+//!
+//! A worker sends what the entry has: it never compresses. The second request that would take a
+//! coding puts the record into a bounded queue; a background thread compresses it, and the entry
+//! keeps the variant within the cache's capacity until it ends.
+
+mod compressor;
+mod encode;
+mod negotiation;
+
+use hotrow_cache::{Presence, Record};
+use hotrow_http1::fields::Fields;
+
+pub(crate) use self::compressor::{Compressor, start};
+use crate::config::Compression;
+use crate::handle::Handler;
+use crate::record_form::RecordForm;
+
+const ACCEPT_ENCODING: &str = "accept-encoding";
+
+impl Handler {
+    /// Returns the form of a record that a request gets, and has a better one made if requests keep
+    /// asking for it. Small records, and those of collections without compression, cost two
+    /// comparisons.
+    #[inline]
+    pub(crate) fn form(&self, record: Record, headers: Fields<'_>) -> RecordForm {
+        match &self.shared.collections.get(record.collection()).compression {
+            Some(compression)
+                if record.body().len() as u64 >= compression.bytes_min
+                    && headers.contains(ACCEPT_ENCODING) =>
+            {
+                self.negotiated(record, compression, headers)
+            }
+            _ => record.into(),
+        }
+    }
+
+    #[cold]
+    fn negotiated(
+        &self,
+        record: Record,
+        compression: &Compression,
+        headers: Fields<'_>,
+    ) -> RecordForm {
+        if record.presence() == Presence::Missing {
+            return record.into();
+        }
+        let accepted = negotiation::Accepted::parse(headers.get_all(ACCEPT_ENCODING));
+        let mut best = accepted.best(&compression.codings, |_| true);
+        if let Some(coding) = best
+            && record.variant(coding).is_none()
+        {
+            if record.ask_for_variant(coding) {
+                self.shared.compressor.offer(&record, coding);
+            }
+            best = accepted.best(&compression.codings, |coding| record.variant(coding).is_some());
+        }
+        RecordForm::new(record, best)
+    }
+}

@@ -1,0 +1,3 @@
+module example.com/hotrow-read
+
+go 1.22
