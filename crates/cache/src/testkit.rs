@@ -87,6 +87,7 @@ pub(crate) fn record_of(key: &Key, body: Option<&[u8]>) -> Record {
         key,
         body,
         owner: Owner::Everybody,
+        has_views: false,
         read_at: START,
         expires_at: Nanos::MAX,
         version: &log(1),
