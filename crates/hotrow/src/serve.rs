@@ -251,9 +251,11 @@ fn compose(
         if let Some(predecessor) = predecessor {
             predecessor.succeed();
         }
-        if let (Some(offer), Some(path)) = (offer, server.transport.handover.clone()) {
+        if let (Some(offer), Some(path)) = (offer, &server.transport.handover) {
             let ended = move || end.by_handover();
-            let started = give::start(offer, path, &shutdown, &host.supervisor, ended);
+            let started = give::listen(path).map_err(subsystem).and_then(|endpoint| {
+                give::start(offer, endpoint, &shutdown, &host.supervisor, ended).map_err(subsystem)
+            });
             if let Err(error) = started {
                 tracing::error!(%error, "no process can take over from this one");
             }

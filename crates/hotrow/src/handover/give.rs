@@ -1,14 +1,14 @@
 //! The process before: gives its sockets to the next one, and ends when that one is ready.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hotrow_server::config::transport::UnixSocket;
 use hotrow_server::listen::inherited::ListenerKind;
 use hotrow_server::listen::offered::Offered;
-use hotrow_server::listen::unix::UnixEndpoint;
+use hotrow_server::listen::unix::{UnixEndpoint, UnixListenError};
 use hotrow_server::service::HANDOVER_WAIT_MAX;
 use hotrow_supervisor::shutdown::Shutdown;
 use hotrow_supervisor::{self as supervisor, Supervisor};
@@ -47,28 +47,39 @@ impl Offer {
     }
 }
 
-/// Starts the thread that listens at `path` for the next process, until the end is announced.
+/// Begins to listen for the next process at `path`.
+///
+/// # Errors
+/// The path is used, or cannot be.
+pub fn listen(path: &Path) -> Result<UnixEndpoint, UnixListenError> {
+    UnixEndpoint::bind(&UnixSocket { path: path.to_owned(), mode: MODE })
+}
+
+/// Starts the thread that waits at `endpoint` for the next process, until the end is announced.
 /// `succeeded` runs on that thread when the next process accepts.
 ///
 /// # Errors
 /// The thread cannot be started.
 pub fn start(
     offer: Offer,
-    path: PathBuf,
+    endpoint: UnixEndpoint,
     shutdown: &Shutdown,
     supervisor: &Supervisor,
     succeeded: impl Fn() + Send + 'static,
 ) -> io::Result<()> {
     let ending = shutdown.clone();
     let shutdown = shutdown.clone();
+    let mut endpoint = Some(endpoint);
     let body = move || {
         supervisor::turn();
+        // After a failure no process can take over; this one serves all the same.
+        let Some(endpoint) = endpoint.take() else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let is_succeeded = runtime.block_on(async {
             tokio::select! {
                 biased;
                 () = shutdown.leaving() => Ok(false),
-                given = give(&offer, &path) => given.map(|()| true),
+                given = give(&offer, endpoint) => given.map(|()| true),
             }
         })?;
         if is_succeeded {
@@ -81,9 +92,8 @@ pub fn start(
 }
 
 /// Offers the sockets until a process has taken them and accepts.
-async fn give(offer: &Offer, path: &Path) -> io::Result<()> {
-    let socket = UnixSocket { path: path.to_owned(), mode: MODE };
-    let (listener, file) = UnixEndpoint::bind(&socket).map_err(io::Error::other)?.into_listener();
+async fn give(offer: &Offer, endpoint: UnixEndpoint) -> io::Result<()> {
+    let (listener, file) = endpoint.into_listener();
     let listener = UnixListener::from_std(listener)?;
     loop {
         let mut next = listener.accept().await?.0;

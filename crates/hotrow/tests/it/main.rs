@@ -131,11 +131,11 @@ mod overload {
     mod differential;
     mod flood;
     mod forwarding;
-    mod fronts;
+    pub(crate) mod fronts;
     mod memory;
     mod penetration;
     mod rate;
-    mod routing;
+    pub(crate) mod routing;
     #[cfg(feature = "failpoints")]
     mod saturation;
     mod scan;

@@ -120,6 +120,7 @@ fn restart_under_load(restarts: usize, start_front: impl FnOnce(&Server) -> Fron
     let front = start_front(&server);
     let load = Load::default();
     let unix = succession.database.folder().join("data.sock");
+    let admin = server.admin;
     std::thread::scope(|scope| {
         let _stop = StopOnDrop(&load);
         for keeps in [true, true, false] {
@@ -127,7 +128,7 @@ fn restart_under_load(restarts: usize, start_front: impl FnOnce(&Server) -> Fron
             scope.spawn(move || load.run(address, keeps));
         }
         scope.spawn(|| load.run_unix(&unix));
-        scope.spawn(|| load.run_admin(server_admin(&succession)));
+        scope.spawn(|| load.run_admin(admin));
         for _ in 0..restarts {
             load.await_more(200);
             server = succession.replace(server);
@@ -138,12 +139,6 @@ fn restart_under_load(restarts: usize, start_front: impl FnOnce(&Server) -> Fron
     assert_eq!(server.ended(SOON).code(), 0);
     assert!(!unix.exists(), "the last process removes the socket's file");
     load.answers.into_inner()
-}
-
-fn server_admin(succession: &Succession) -> SocketAddr {
-    let text = succession.config.text();
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("admin = \""));
-    line.and_then(|rest| rest.trim_end_matches('"').parse().ok()).expect("an admin address")
 }
 
 /// Address that clients use, and the proxy there.
