@@ -116,12 +116,13 @@ impl Drop for StopOnDrop<'_> {
 /// Replaces the process `restarts` times while clients ask at `front`, or directly. Returns the
 /// number of answers.
 fn restart_under_load(restarts: usize, start_front: impl FnOnce(&Server) -> Front) -> u64 {
-    let (succession, mut server) = Succession::start();
+    let (succession, server) = Succession::start();
     let front = start_front(&server);
     let load = Load::default();
     let unix = succession.database.folder().join("data.sock");
     let admin = server.admin;
-    std::thread::scope(|scope| {
+    let last = std::thread::scope(|scope| {
+        let mut server = server;
         let _stop = StopOnDrop(&load);
         for keeps in [true, true, false] {
             let (load, address) = (&load, front.address);
@@ -134,9 +135,10 @@ fn restart_under_load(restarts: usize, start_front: impl FnOnce(&Server) -> Fron
             server = succession.replace(server);
         }
         load.await_more(200);
+        server
     });
-    server.signal(Signal::TERM);
-    assert_eq!(server.ended(SOON).code(), 0);
+    last.signal(Signal::TERM);
+    assert_eq!(last.ended(SOON).code(), 0);
     assert!(!unix.exists(), "the last process removes the socket's file");
     load.answers.into_inner()
 }
