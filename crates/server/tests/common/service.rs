@@ -59,7 +59,7 @@ impl Running {
         let (started, is_started) = channel();
         let thread = std::thread::spawn(move || {
             let feed = Arc::new(FeedCounts::default());
-            service.run(&config, &shared, feed, &ending, move || started.send(()).unwrap())
+            service.run(&config, &shared, feed, &ending, move |_| started.send(()).unwrap())
         });
         is_started.recv_timeout(super::DEADLINE).unwrap();
         Self { address, admin, shutdown, thread: Some(thread) }
