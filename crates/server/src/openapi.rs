@@ -84,8 +84,8 @@ impl ApiDescription {
         let credentials = match &config.access {
             None => Credentials::Ignored,
             Some(access) => Credentials::Checked {
-                has_keys: !access.keys.is_empty(),
-                is_optional: !access.anonymous.is_empty(),
+                has_keys: !access.granted.keys.is_empty(),
+                is_optional: !access.granted.anonymous.is_empty(),
             },
         };
         let facts = Facts {

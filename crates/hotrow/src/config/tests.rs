@@ -365,6 +365,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
             "url",
             "random",
             "by the memory",
+            "by cache.when_stale",
             "of a file 10s, of a URL 5m",
             "the control group's, or the machine's",
         ];
@@ -377,6 +378,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
                     Some(rest) if rest.starts_with("jwt.") => ACCESS_WITH_TOKENS,
                     Some(_) => ACCESS,
                     None if key.path.starts_with("cors.") => "cors.allowed_origins = '*'\n",
+                    None if key.path.starts_with("warm.") => "warm.file = '/x'\n",
                     None => "",
                 };
                 let text = format!(
