@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -85,9 +84,15 @@ impl OpenListeners {
         Ok(WorkerSockets { tcp, tcp_holder, unix, unix_holder })
     }
 
-    /// Returns whether the next process accepts already.
-    fn are_succeeded(&self) -> bool {
-        [&self.tcp_holder, &self.unix_holder].iter().any(|h| h.get() == Holder::Successor)
+    /// Closes those from which the next process accepts. Returns whether some are left.
+    fn close_succeeded(&mut self) -> bool {
+        if self.tcp_holder.get() == Holder::Successor {
+            self.tcp.clear();
+        }
+        if self.unix_holder.get() == Holder::Successor {
+            self.unix = None;
+        }
+        !self.tcp.is_empty() || self.unix.is_some()
     }
 
     async fn accept(&self) -> io::Result<Accepted> {
@@ -175,21 +180,17 @@ impl<S: Serve> Acceptor<S> {
         // An earlier run has drained, and panicked during the drain.
         let Some(open) = sockets.take() else { return Ok(()) };
         let mut listening = Listening { listeners: Some(OpenListeners::new(open)?), home: sockets };
-        {
-            let mut accepting = pin!(self.accept(&listening));
+        tokio::select! {
+            biased;
+            () = shutdown.leaving() => {}
+            () = self.accept(&listening) => {}
+        }
+        self.registry.leave();
+        if listening.listeners.as_mut().is_some_and(OpenListeners::close_succeeded) {
             tokio::select! {
                 biased;
-                () = shutdown.leaving() => {}
-                () = &mut accepting => {}
-            }
-            self.registry.leave();
-            // The next process accepts what comes now.
-            if !listening.listeners.as_ref().is_some_and(OpenListeners::are_succeeded) {
-                tokio::select! {
-                    biased;
-                    () = shutdown.draining() => {}
-                    () = &mut accepting => {}
-                }
+                () = shutdown.draining() => {}
+                () = self.accept(&listening) => {}
             }
         }
         if let Some(listeners) = listening.listeners.take() {

@@ -119,10 +119,15 @@ impl Service {
         };
         let Transport { tls, http2, .. } = &config.transport;
         let tls = tls.as_ref().map(|tls| TlsEndpoint::load(tls, *http2)).transpose()?;
-        let start = (!data.is_empty()).then_some(start);
-        let data = match start.is_some() {
-            true => Listeners::taken_over(data, holder).map_err(failed(config.data))?,
-            false => Listeners::bind(config.data, config.workers)?,
+        let start = match start {
+            // The process before goes on until then, whatever is taken over.
+            Start::WhenReady => Some(start),
+            // Nobody else serves an address that is opened here.
+            Start::WhenReadyOrLate => (!data.is_empty()).then_some(start),
+        };
+        let data = match data.is_empty() {
+            false => Listeners::taken_over(data, holder).map_err(failed(config.data))?,
+            true => Listeners::bind(config.data, config.workers)?,
         };
         let data = data.with_unix(unix).with_tls(tls);
         let admin = match admin {
@@ -198,6 +203,10 @@ impl Service {
             shutdown.clone(),
             self.admin.holder(),
         );
+        let supervisor = self.process.supervisor.clone();
+        let failed = |source| WorkerError::Start { index: config.workers, source };
+        let helpers = start_before_ready(config, shared, shutdown, &supervisor);
+        let mut helpers = helpers.map_err(failed)?;
         if let Some(start) = self.start {
             await_readiness(&readiness, start)?;
         }
@@ -245,24 +254,15 @@ impl Service {
                 return Err(error);
             }
         };
-        let supervisor = &self.process.supervisor;
-        let helpers =
-            start_background_threads(shared, (workers.metrics(), tls), shutdown, supervisor)
-                .and_then(|mut helpers| {
-                    start_credential_readers(config, shared, shutdown, supervisor, &mut helpers)
-                        .inspect_err(|_| shutdown.now())?;
-                    let warmer = start_warmer(config, shared, shutdown, supervisor);
-                    helpers.extend(warmer.inspect_err(|_| shutdown.now())?);
-                    Ok(helpers)
-                });
-        let helpers = match helpers {
-            Ok(helpers) => helpers,
+        let threads = (workers.metrics(), tls);
+        match start_background_threads(shared, threads, shutdown, &supervisor) {
+            Ok(started) => helpers.extend(started),
             Err(source) => {
                 admin_shutdown.now();
                 let _ = workers.join();
-                return admin.join().and(Err(WorkerError::Start { index: config.workers, source }));
+                return admin.join().and(Err(failed(source)));
             }
-        };
+        }
         let all_workers = [workers.metrics(), admin.metrics()].concat();
         started(Served { workers: all_workers, readiness });
         let result = workers.join();
@@ -287,6 +287,34 @@ fn await_readiness(readiness: &Readiness, start: Start) -> Result<(), WorkerErro
         }
         (Err(unmet), Start::WhenReady) => {
             Err(WorkerError::NotReady { unmet: unmet.join(", "), limit })
+        }
+    }
+}
+
+/// Starts the threads that readiness may wait for: readers of credentials, warm start, probes of the
+/// breaker. If one cannot be started, everything ends.
+fn start_before_ready(
+    config: &Config,
+    shared: &Shared,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<Vec<BackgroundThread>> {
+    let mut helpers = Vec::new();
+    let mut start = || {
+        start_credential_readers(config, shared, shutdown, supervisor, &mut helpers)?;
+        helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);
+        if shared.fetcher.breaker.is_enabled() {
+            let fetcher = shared.fetcher.clone();
+            helpers.push(breaker_probe::start(fetcher, shutdown, supervisor)?);
+        }
+        Ok(())
+    };
+    match start() {
+        Ok(()) => Ok(helpers),
+        Err(error) => {
+            shutdown.now();
+            helpers.into_iter().for_each(|thread| _ = thread.join());
+            Err(error)
         }
     }
 }
@@ -335,9 +363,8 @@ fn start_warmer(
 /// A supervised thread; it ends on request.
 type BackgroundThread = JoinHandle<Option<()>>;
 
-/// Starts the configured background threads: reload of certificates, prefetch,
-/// probes of the breaker, consistency check and overload detection. If
-/// one cannot be started, everything ends.
+/// Starts the other configured background threads: reload of certificates, prefetch, compression,
+/// consistency check and overload detection. If one cannot be started, everything ends.
 fn start_background_threads(
     shared: &Shared,
     (workers, tls): (&[Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>),
@@ -363,10 +390,6 @@ fn start_each(
 ) -> io::Result<()> {
     if let Some(tls) = tls {
         helpers.push(tls::start(tls, shutdown, supervisor)?);
-    }
-    if shared.fetcher.breaker.is_enabled() {
-        let fetcher = shared.fetcher.clone();
-        helpers.push(breaker_probe::start(fetcher, shutdown, supervisor)?);
     }
     let cache = shared.cache.config();
     if cache.prefetch_on_change {

@@ -1,5 +1,5 @@
-//! Worker threads: each has listeners, usually of its own, its own single-threaded runtime and its own
-//! connections, and shares nothing per request with the others.
+//! Worker threads: each has listeners, usually of its own, its own single-threaded runtime and its
+//! own connections, and shares nothing per request with the others.
 
 use std::convert::Infallible;
 use std::io;
@@ -95,8 +95,8 @@ pub enum WorkerError {
     },
     /// The listeners of the process before this one were not taken over.
     #[error(
-        "not ready within {limit:?}: {unmet}; the process before this one goes on serving, see \
-         /readyz and the log for the cause"
+        "not ready within {limit:?}: {unmet}; the process before this one goes on serving, see the \
+         log for the cause"
     )]
     NotReady {
         /// Conditions that do not hold.
@@ -112,11 +112,12 @@ pub enum WorkerError {
     },
 }
 
-/// Starts `config.workers` threads that serve the sockets of `listeners`. Each makes its service with `make_service`, on its
-/// own thread. They run until `shutdown`: when it is announced, each answer
-/// becomes the last of its connection; when the drain begins, they stop accepting, take the
-/// connections that the kernel still holds, finish requests in flight within `drain_timeout` and
-/// then cut off the rest; at its last stage everything is cut off.
+/// Starts `config.workers` threads that serve the sockets of `listeners`. Each makes its service
+/// with `make_service`, on its own thread. They run until `shutdown`: when it is announced, each
+/// answer becomes the last of its connection, and listeners from which the next process accepts are
+/// closed; when the drain begins, they stop accepting, take the connections that the kernel still
+/// holds, finish requests in flight within `drain_timeout` and then cut off the rest; at its last
+/// stage everything is cut off.
 ///
 /// A worker that panics loses its connections and restarts on its listener; the others continue.
 pub fn run_workers<F, S>(

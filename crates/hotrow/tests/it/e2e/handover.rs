@@ -179,6 +179,21 @@ fn no_request_fails_in_twenty_restarts_directly_and_behind_proxies() {
     }
 }
 
+#[test]
+fn a_process_that_warms_up_before_it_is_ready_takes_over() {
+    let (mut succession, first) = Succession::start();
+    let keys = succession.database.folder().join("hot-keys");
+    succession.config = succession
+        .config
+        .set("warm.file", &format!("\"{}\"", keys.display()))
+        .set("warm.before_ready", "true");
+    let second = succession.replace(first);
+    assert_eq!(second.get("/products/1").status, 200);
+    // The second one writes the keys at its end; the third reads them.
+    let third = succession.replace(second);
+    assert_eq!(third.status()["warm_start"]["stage"], "complete");
+}
+
 /// Connects as the next process does, and returns the first line.
 fn greeting(stream: &mut UnixStream) -> String {
     stream.set_read_timeout(Some(SOON)).expect("a time-out");

@@ -89,7 +89,8 @@ fn a_real_manager_passes_sockets_and_receives_notifications() {
         .arg("--setenv=WATCHDOG_USEC=300000")
         .arg(binary())
         .args(["serve", "--config"])
-        .arg(place.file(&[]));
+        .arg(place.file(&[("limits.drain_delay", "\"100ms\"")]))
+        .stdin(Stdio::null());
     // The first connection starts the service, and waits for it.
     let first = std::thread::spawn(move || {
         let mut client = None;
@@ -100,12 +101,12 @@ fn a_real_manager_passes_sockets_and_receives_notifications() {
         client.map(|mut client| client.get("/products/1").status)
     });
     let server = Server::start_command(command);
+    receiver.await_line("READY=1");
     assert_eq!((server.data, server.admin), (data, admin));
     assert_eq!(first.join().expect("no panic"), Some(200));
     assert_eq!(server.admin_client().get("/readyz").status, 200);
     let stream = std::os::unix::net::UnixStream::connect(&unix);
     assert!(stream.is_ok(), "the Unix socket too: {stream:?}");
-    receiver.await_line("READY=1");
     receiver.await_line("WATCHDOG=1");
     receiver.await_line("WATCHDOG=1");
     server.signal(Signal::TERM);
@@ -132,12 +133,16 @@ fn no_request_fails_while_the_manager_restarts_the_service() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let data = listener.local_addr().expect("an address");
     let file = place.file(&[("limits.drain_delay", "\"100ms\"")]);
-    let start = || Server::start_command(passing(&listener, "data", &file, &receiver.path));
+    let notify = receiver.path.clone();
+    let start = || Server::start_command(passing(&listener, "data", &file, &notify));
     let mut server = start();
     assert_eq!(server.data, data);
     for _ in 0..2 {
+        // The kernel keeps few messages; more would block the service.
+        receiver.await_line("READY=1");
         assert_eq!(server.get("/products/1").status, 200);
         server.signal(Signal::TERM);
+        receiver.await_line("STOPPING=1");
         assert_eq!(server.ended(SOON).code(), 0);
         // Nobody accepts; the manager's socket holds the connection.
         let mut waiting = Client::connect(data);
