@@ -29,12 +29,19 @@ const READ_FIELDS: &str = "Age, ETag, Hotrow-Cache, Hotrow-Position, RateLimit, 
 /// Allowed origins, with the fields of their answers.
 #[derive(Debug)]
 pub(crate) struct Cors {
-    /// With the fields of an answer to a page of this origin.
-    origins: Box<[(Box<str>, Box<[u8]>)]>,
+    origins: Box<[AllowedOrigin]>,
     /// Fields of every other answer.
     others: Box<[u8]>,
     max_age: HeaderValue,
     allows_any: bool,
+}
+
+/// One allowed origin.
+#[derive(Debug)]
+struct AllowedOrigin {
+    origin: Box<str>,
+    /// Fields of an answer to a page of this origin.
+    fields: Box<[u8]>,
 }
 
 /// Origin of a request.
@@ -66,9 +73,9 @@ impl Cors {
             // Equal for all: caches need not distinguish.
             Origins::Any => (Box::default(), fields("*").into()),
             Origins::Listed(origins) => {
-                let listed = origins.iter().map(|origin| {
-                    let fields = [&fields(origin.as_str()), VARY].concat();
-                    (origin.as_str().into(), fields.into_boxed_slice())
+                let listed = origins.iter().map(|origin| AllowedOrigin {
+                    origin: origin.as_str().into(),
+                    fields: [&fields(origin.as_str()), VARY].concat().into(),
                 });
                 (listed.collect(), VARY.into())
             }
@@ -90,7 +97,7 @@ impl Cors {
         let (Some(value), None) = (values.next(), values.next()) else {
             return RequestOrigin::Other;
         };
-        let found = self.origins.iter().position(|(origin, _)| origin.as_bytes() == value);
+        let found = self.origins.iter().position(|allowed| allowed.origin.as_bytes() == value);
         // The configuration bounds their number.
         found.map_or(RequestOrigin::Other, |index| RequestOrigin::Listed(index as u16))
     }
@@ -100,7 +107,7 @@ impl Cors {
         let fields = match origin {
             RequestOrigin::Other => &self.others,
             RequestOrigin::Listed(index) => {
-                self.origins.get(usize::from(index)).map_or(&self.others, |(_, fields)| fields)
+                self.origins.get(usize::from(index)).map_or(&self.others, |allowed| &allowed.fields)
             }
         };
         out.extend_from_slice(fields);

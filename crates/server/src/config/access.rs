@@ -40,6 +40,9 @@ pub struct Granted {
     pub certificates: Vec<CertificateHolder>,
 }
 
+/// Parser of a file of grants. Its error names the problems of the text.
+pub type ParseGrants = dyn Fn(&[u8]) -> Result<Granted, String> + Send + Sync;
+
 /// File of roles, keys and certificates.
 #[derive(Clone)]
 pub struct GrantsFile {
@@ -47,8 +50,8 @@ pub struct GrantsFile {
     pub path: PathBuf,
     /// Its text when it was read last.
     pub text: Vec<u8>,
-    /// Parses a text. The error names its problems.
-    pub parse: Arc<dyn Fn(&[u8]) -> Result<Granted, String> + Send + Sync>,
+    /// Parses a text.
+    pub parse: Arc<ParseGrants>,
 }
 
 impl fmt::Debug for GrantsFile {
