@@ -25,8 +25,8 @@ mod contract;
 /// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`], [`dead_log`], [`health`], `threads`,
-/// [`demo`]).
+/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
+/// [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod admin;
     mod admin_access;
