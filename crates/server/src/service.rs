@@ -291,8 +291,8 @@ fn await_readiness(readiness: &Readiness, start: Start) -> Result<(), WorkerErro
     }
 }
 
-/// Starts the threads that readiness may wait for: readers of credentials, warm start, probes of the
-/// breaker. If one cannot be started, everything ends.
+/// Starts the threads that readiness may wait for: readers of credentials, warm start, probes of
+/// the breaker. If one cannot be started, everything ends.
 fn start_before_ready(
     config: &Config,
     shared: &Shared,

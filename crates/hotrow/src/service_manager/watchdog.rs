@@ -27,8 +27,8 @@ impl Watchdog {
         self.timeout.map_or(Duration::MAX, |timeout| (timeout / 3).max(INTERVAL_MIN))
     }
 
-    /// Returns whether to feed it now: every worker has made progress since the last time. `progress`
-    /// is the time up to which all have.
+    /// Returns whether to feed it now: every worker has made progress since the last time.
+    /// `progress` is the time up to which all have.
     pub(super) fn is_due(&mut self, progress: Nanos) -> bool {
         let is_due = self.timeout.is_some() && progress > self.fed_at_progress;
         if is_due {
