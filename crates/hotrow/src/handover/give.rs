@@ -21,7 +21,8 @@ use super::{HandoverError, check_user};
 
 /// Permissions of the handover socket: who connects gets the listening sockets.
 const MODE: u32 = 0o600;
-/// Longest wait for the next process, which itself waits until it is ready.
+/// Longest time from the connection of the next process, which waits until it is ready, to its
+/// report.
 const READY_TIMEOUT: Duration = HANDOVER_WAIT_MAX.saturating_add(Duration::from_secs(60));
 
 /// The offered sockets. Emptied by the handover, and before the drain closes the originals: a
@@ -98,11 +99,11 @@ async fn give(offer: &Offer, endpoint: UnixEndpoint) -> io::Result<()> {
     loop {
         let mut next = listener.accept().await?.0;
         let given = {
-            let session = session(&mut next, offer);
+            let session = timeout(READY_TIMEOUT, session(&mut next, offer));
             tokio::pin!(session);
             loop {
                 tokio::select! {
-                    given = &mut session => break given,
+                    given = &mut session => break given.unwrap_or_else(|_| Err(late())),
                     other = listener.accept() => refuse(other?.0).await,
                 }
             }
@@ -144,10 +145,11 @@ async fn session(next: &mut UnixStream, offer: &Offer) -> Result<Vec<ListenerKin
         })
         .await?;
     }
-    let line = timeout(READY_TIMEOUT, read_line(next)).await.map_err(|_| {
-        HandoverError::Io(io::Error::new(io::ErrorKind::TimedOut, "it was not ready in time"))
-    })??;
-    wire::parse_ready(&line)
+    wire::parse_ready(&read_line(next).await?)
+}
+
+fn late() -> HandoverError {
+    HandoverError::Io(io::Error::new(io::ErrorKind::TimedOut, "it was not ready in time"))
 }
 
 async fn read_line(next: &mut UnixStream) -> io::Result<String> {
