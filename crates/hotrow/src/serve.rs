@@ -27,7 +27,7 @@ use hotrow_source_mysql::{self as mysql, Mysql};
 #[cfg(feature = "postgres")]
 use hotrow_source_postgres::{self as postgres, Postgres};
 use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
-use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::sync::watch;
 
@@ -250,9 +250,12 @@ fn compose(
     let end = End::new(&server.limits, offer.clone(), shutdown.clone());
     drain_on(host.phase, end.clone(), &host.supervisor).map_err(subsystem)?;
     let started = |served| {
-        if let Some(predecessor) = predecessor {
+        // A stop requested earlier ended the wait for readiness: the process before goes on.
+        let is_running = shutdown.stage() == Stage::Running;
+        if let Some(predecessor) = predecessor.filter(|_| is_running) {
             predecessor.succeed();
         }
+        let offer = offer.filter(|_| is_running);
         if let (Some(offer), Some(path)) = (offer, &server.transport.handover) {
             let ended = move || end.by_handover();
             let started = give::listen(path).map_err(subsystem).and_then(|endpoint| {

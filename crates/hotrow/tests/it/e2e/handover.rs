@@ -1,13 +1,16 @@
 //! Handover: the next process takes the listening sockets, and no request fails.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
+use hotrow_testkit::harness::server::binary;
 use hotrow_testkit::harness::{Client, Config, Database, Ended, SOON, Server, await_until};
 
 /// Restarts of the short test.
@@ -218,6 +221,50 @@ fn a_next_process_that_ends_before_it_is_ready_changes_nothing() {
     // The next one after it takes over.
     let second = succession.replace(first);
     assert_eq!(second.get("/products/1").status, 200);
+}
+
+#[test]
+fn a_next_process_that_is_stopped_before_it_is_ready_changes_nothing() {
+    let (succession, first) = Succession::start();
+    let folder = succession.database.folder();
+    // Nobody answers there: without keys it is never ready.
+    let config = succession
+        .config
+        .clone()
+        .set("access.jwt.jwks_url", "\"http://127.0.0.1:1/\"")
+        .set("access.jwt.issuer", "\"hotrow\"")
+        .set("access.jwt.audience", "\"hotrow\"")
+        .set("access.roles.reader.collections", "\"*\"");
+    let (file, log) = (folder.join("next.toml"), folder.join("next.log"));
+    std::fs::write(&file, config.text()).expect("write the configuration");
+    let mut command = Command::new(binary());
+    command.args(["serve", "--config"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(File::create(&log).expect("a file"));
+    let mut next = Running(command.spawn().expect("start the binary"));
+    await_until("the sockets to be taken", SOON, || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        assert!(next.0.try_wait().expect("wait").is_none(), "it ended: {text}");
+        text.contains("taking over listening sockets")
+    });
+    kill_process(Pid::from_child(&next.0), Signal::TERM).expect("signal");
+    await_until("its end", SOON, || next.0.try_wait().expect("wait").is_some());
+    let text = std::fs::read_to_string(&log).unwrap_or_default();
+    assert!(next.0.wait().expect("wait").success() && text.contains("draining"), "{text}");
+    await_until("the warning", SOON, || first.log().contains("this one goes on serving"));
+    assert_eq!(first.get("/products/1").status, 200);
+    assert_eq!(first.admin_client().get("/readyz").status, 200);
+    succession.replace(first);
+}
+
+/// A process; killed when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
