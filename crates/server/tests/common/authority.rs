@@ -26,7 +26,7 @@ impl Authority {
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let authority = Self { folder, issuer };
         authority.write("ca.pem", &authority.issuer.pem());
-        authority.sign("server", CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap());
+        authority.sign("server", &CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap());
         authority
     }
 
@@ -36,7 +36,7 @@ impl Authority {
 
     /// Replaces the server's certificate and its key.
     pub(crate) fn renew_server(&self) {
-        self.sign("server", CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap());
+        self.sign("server", &CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap());
     }
 
     /// Writes `{name}.pem` and `{name}.key` for a client with the subject `CN={name},O=Shop`.
@@ -45,10 +45,10 @@ impl Authority {
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, "Shop");
         params.distinguished_name.push(DnType::CommonName, name);
-        self.sign(name, params);
+        self.sign(name, &params);
     }
 
-    fn sign(&self, name: &str, params: CertificateParams) {
+    fn sign(&self, name: &str, params: &CertificateParams) {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         self.write(&format!("{name}.pem"), &certificate.pem());
