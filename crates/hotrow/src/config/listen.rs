@@ -54,6 +54,9 @@ fn collide(a: SocketAddr, b: SocketAddr) -> bool {
 fn transport(section: &mut Section<'_>) -> Transport {
     let unix = unix(section);
     let handover = handover(section);
+    if handover.as_ref().is_some_and(|at| unix.as_ref().is_some_and(|unix| unix.path == *at)) {
+        section.refuse("handover_socket", "must not be the path of the data API's socket, unix");
+    }
     const RANGE: &str = "a list of up to 64 addresses and networks";
     let proxies = section.texts("proxy_protocol_from", "none", RANGE).unwrap_or_default();
     let tls = tls(section.section("tls"));
@@ -195,6 +198,8 @@ mod tests {
             ("unix = \"/\"", "must be an absolute path"),
             (&long, "must have at most 99 bytes"),
             ("unix_mode = \"0600\"", "has no meaning without unix"),
+            ("handover_socket = \"x\"", "must be an absolute path"),
+            ("unix = \"/x\"\nhandover_socket = \"/x\"", "must not be the path of the data API's"),
             ("unix = \"/x\"\nunix_mode = \"0680\"", "octal digits such as"),
             ("unix = \"/x\"\nunix_mode = \"1777\"", "octal digits such as"),
         ] {
