@@ -59,7 +59,7 @@ def by_worker(pid, port):
             fields = line.split()
             if int(fields[1].split(":")[1], 16) == port and fields[3] == "01":
                 inodes.add(fields[9])
-    counts = []
+    instances = set()
     folder = f"/proc/{pid}/fd"
     sockets = {}
     for descriptor in os.listdir(folder):
@@ -72,10 +72,9 @@ def by_worker(pid, port):
             continue
         with open(f"/proc/{pid}/fdinfo/{descriptor}") as file:
             watched = set(re.findall(r"^tfd:\s+(\d+)", file.read(), re.M))
-        own = len(watched & set(sockets))
-        if own:
-            counts.append(own)
-    return sorted(counts)
+        # A runtime holds its instance by two descriptors, which watch the same.
+        instances.add(frozenset(watched & set(sockets)))
+    return sorted(len(instance) for instance in instances if instance)
 
 
 def measure(binary, workers, connections, seconds, is_shared):
