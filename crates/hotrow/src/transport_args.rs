@@ -43,7 +43,8 @@ pub(crate) enum HeaderArg {
     Given(String, String),
     /// A file of headers.
     File(PathBuf),
-    /// A credential of this name. Not a failure of the parser, whose message would repeat its value.
+    /// A credential of this name. Not a failure of the parser, because its message would repeat the
+    /// value.
     Credential(String),
 }
 

@@ -48,8 +48,9 @@ pub(crate) enum ReadRequirement {
 pub(crate) enum Origin {
     /// Memory, if it has an entry.
     Memory,
-    /// The database alone: see [`Sight::must_read_again`](crate::sight::Sight::must_read_again). In all other respects the request counts
-    /// as one whose key is not in memory.
+    /// The database alone: see
+    /// [`Sight::must_read_again`](crate::sight::Sight::must_read_again). In all other respects the
+    /// request counts as one whose key is not in memory.
     Database,
 }
 

@@ -122,7 +122,7 @@ impl Service {
         let start = match start {
             // The process before goes on until then, whatever is taken over.
             Start::WhenReady => Some(start),
-            // Nobody else serves an address that is opened here.
+            // No other process serves an address that is opened here.
             Start::WhenReadyOrLate => (!data.is_empty()).then_some(start),
         };
         let data = match data.is_empty() {

@@ -26,7 +26,7 @@ const MODE: u32 = 0o600;
 const READY_TIMEOUT: Duration = HANDOVER_WAIT_MAX.saturating_add(Duration::from_secs(60));
 
 /// The offered sockets. Emptied by the handover, and before the drain closes the originals: a
-/// duplicate would keep a queue alive that nobody accepts from.
+/// duplicate would keep a queue alive from which no process accepts.
 #[derive(Clone, Debug)]
 pub struct Offer(Arc<std::sync::Mutex<Option<Offered>>>);
 

@@ -19,7 +19,8 @@ const FRAME_BYTES: usize = 32;
 /// Largest answer whose records are copied.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
-/// Renders the answer. A record that is none counts as missing. Names and punctuation are written once.
+/// Renders the answer. A record that is none counts as missing. Names and punctuation are written
+/// once.
 ///
 /// # Errors
 /// If the system has no memory for the text.

@@ -8,8 +8,8 @@ use hotrow_supervisor::shutdown::Shutdown;
 use super::inherited::{Holder, ListenerKind, SharedHolder};
 
 /// Duplicates of all listening sockets. Dropping them closes nothing that the workers hold; they
-/// must be dropped before the workers close theirs, for a queue that nobody accepts from would
-/// outlive its worker.
+/// must be dropped before the workers close theirs, for a queue from which no process accepts
+/// would outlive its worker.
 #[derive(Debug)]
 pub struct Offered {
     sockets: Vec<(ListenerKind, OwnedFd)>,

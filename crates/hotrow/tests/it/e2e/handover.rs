@@ -227,7 +227,7 @@ fn a_next_process_that_ends_before_it_is_ready_changes_nothing() {
 fn a_next_process_that_is_stopped_before_it_is_ready_changes_nothing() {
     let (succession, first) = Succession::start();
     let folder = succession.database.folder();
-    // Nobody answers there: without keys it is never ready.
+    // No server answers there: without keys it is never ready.
     let config = succession
         .config
         .clone()

@@ -144,7 +144,7 @@ fn no_request_fails_while_the_manager_restarts_the_service() {
         server.signal(Signal::TERM);
         receiver.await_line("STOPPING=1");
         assert_eq!(server.ended(SOON).code(), 0);
-        // Nobody accepts; the manager's socket holds the connection.
+        // No process accepts; the manager's socket holds the connection.
         let mut waiting = Client::connect(data);
         waiting.send("GET /products/2 HTTP/1.1\r\nHost: h\r\n\r\n");
         server = start();
