@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the time of an answer from memory tells another tenant's record from a missing one.
+"""Time of an answer from memory: another tenant's record and a missing one.
 
 Both kinds of ids are in memory. One client asks for them one after the other, in random order, and
 measures each exchange; a third kind, its own records, shows that a difference would be seen.
@@ -127,7 +127,11 @@ def main():
     medians = {kind: stats.median(values) for kind, values in times.items()}
     rows = [
         [kind, f"{medians[kind]:,.0f}"]
-        + ([f"{cases[kind]['p']:.3g}", f"{cases[kind]['share_slower_than_absent']:.4f}"] if kind in cases else ["", ""])
+        + (
+            [f"{cases[kind]['p']:.3g}", f"{cases[kind]['share_slower_than_absent']:.4f}"]
+            if kind in cases
+            else ["", ""]
+        )
         for kind in KINDS
     ]
     name = f"p of foreign and absent, {args.requests:,} requests each"

@@ -212,8 +212,8 @@ def main():
     )
     markdown = "\n".join(
         [
-            f"Hit ratio before the stop: {100 * ratio:.1f} %. File of hot keys: {file_bytes:,} bytes."
-            f" {args.rate:,} requests/s.",
+            f"Hit ratio before the stop: {100 * ratio:.1f} %. File of hot keys: "
+            f"{file_bytes:,} bytes. {args.rate:,} requests/s.",
             "",
             table,
             "",

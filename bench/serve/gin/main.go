@@ -81,6 +81,7 @@ func (s *service) get(c *gin.Context) {
 	}
 	c.Header("ETag", found.etag)
 	c.Header("Cache-Control", "no-cache")
+	c.Header("Vary", "Accept-Encoding")
 	c.Header("Age", "0")
 	c.Header("Hotrow-Cache", outcome)
 	c.Header("Hotrow-Position", s.position)

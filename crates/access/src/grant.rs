@@ -106,51 +106,43 @@ pub struct Grants {
 #[error("there may be at most {ROLES_MAX} roles, not {0}")]
 pub struct TooManyRoles(pub usize);
 
+/// Defines the operations of a set whose members are bits of one number.
+macro_rules! bit_set {
+    ($set:ident) => {
+        impl $set {
+            /// Returns the set of one member. A number of 64 or more is no member.
+            #[must_use]
+            pub fn single(number: usize) -> Self {
+                u32::try_from(number)
+                    .ok()
+                    .and_then(|bit| 1_u64.checked_shl(bit))
+                    .map_or(Self(0), Self)
+            }
+
+            /// Returns the members of both sets.
+            #[must_use]
+            pub fn union(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
+            /// Returns whether the sets have a member in common.
+            #[inline]
+            #[must_use]
+            pub fn intersects(self, other: Self) -> bool {
+                self.0 & other.0 != 0
+            }
+        }
+    };
+}
+
+bit_set!(Roles);
+bit_set!(RateClasses);
+
 impl Roles {
-    /// Returns the set of one role. A number of [`ROLES_MAX`] or more is no role.
-    #[must_use]
-    pub fn single(number: usize) -> Self {
-        u32::try_from(number).ok().and_then(|bit| 1_u64.checked_shl(bit)).map_or(Self(0), Self)
-    }
-
-    /// Returns the roles of both sets.
-    #[must_use]
-    pub fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns whether the sets have a role in common.
-    #[inline]
-    #[must_use]
-    pub fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
     /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
-    }
-}
-
-impl RateClasses {
-    /// Returns the set of one class. A number of [`RATE_CLASSES_MAX`] or more is no class.
-    #[must_use]
-    pub fn single(number: usize) -> Self {
-        u32::try_from(number).ok().and_then(|bit| 1_u64.checked_shl(bit)).map_or(Self(0), Self)
-    }
-
-    /// Returns the classes of both sets.
-    #[must_use]
-    pub fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns whether the sets have a class in common.
-    #[inline]
-    #[must_use]
-    pub fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
     }
 }
 

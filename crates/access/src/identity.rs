@@ -7,7 +7,7 @@ use ring::digest::{Context, SHA256};
 
 use crate::key::KeyId;
 
-/// Bytes of an identity. Half of a SHA-256: nobody can find two holders with the same.
+/// Bytes of an identity. Half of a SHA-256: two holders with the same cannot be found.
 const BYTES: usize = 16;
 
 /// Holder of a credential.

@@ -21,8 +21,8 @@ use hotrow_types::version::{Position, Version};
 
 /// Average cost of one record beyond key and body, in bytes. 57 in the record itself by its layout
 /// (reference count, header, length, hash and position); 15 for the allocator's header and
-/// rounding; 33 for the store's tables, measured by `cargo bench -p hotrow-cache`: 29 per entry, and
-/// 37 when evicted keys are remembered.
+/// rounding; 33 for the store's tables, measured by `cargo bench -p hotrow-cache`: 29 per entry,
+/// and 37 when evicted keys are remembered.
 pub const ENTRY_OVERHEAD_BYTES: u64 = 105;
 
 /// Presence of the record in the database.
@@ -158,7 +158,7 @@ pub(crate) struct RecordParts<'a> {
 pub(crate) enum Owner {
     /// Its collection has no tenant column.
     Everybody,
-    /// It belongs to this tenant, or to nobody.
+    /// It belongs to this tenant, or to none.
     Tenant(Option<Tenant>),
 }
 
@@ -278,7 +278,7 @@ impl Record {
     }
 
     /// Returns the tenant to which the record belongs, as [`Tenant::as_bytes`]. `None`: it belongs
-    /// to nobody, or its collection has no tenant column.
+    /// to none, or its collection has no tenant column.
     #[must_use]
     pub fn tenant(&self) -> Option<&[u8]> {
         let at = self.tenant_at()?;

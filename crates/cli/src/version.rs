@@ -6,7 +6,7 @@
 /// The commit in an archive; in a work tree the placeholder of `git archive`.
 const ARCHIVED: &str = include_str!("commit.txt");
 
-/// Returns the commit that this program was built from, if the build was told.
+/// Returns the commit that this program was built from, if the build had it.
 #[must_use]
 pub fn commit() -> Option<&'static str> {
     known(option_env!("HOTROW_COMMIT"), ARCHIVED)

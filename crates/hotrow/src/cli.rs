@@ -31,7 +31,8 @@ use crate::verify::args::VerifyArgs;
 
 /// Records by id over HTTP, at memory speed, never staler than promised.
 #[derive(Debug, Parser)]
-#[command(name = "hotrow", version, long_version = LONG_VERSION.as_str(), arg_required_else_help = true)]
+#[command(name = "hotrow", version, long_version = LONG_VERSION.as_str())]
+#[command(arg_required_else_help = true)]
 #[command(after_help = EXIT_STATUS)]
 pub struct Cli {
     /// Command to run.

@@ -1,8 +1,9 @@
 //! Library part of the `hotrow` binary, so that tests can reach its modules.
 //!
-//! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`], [`demo`],
-//! [`load`], [`capacity`], [`diagnosis`], `tui` (the live display of both), [`lab`], [`verify`],
-//! [`doctor`], [`health`], [`signals`], [`open_files`], [`logging`], [`log_writer`].
+//! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`],
+//! [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`], [`diagnosis`], `tui` (the
+//! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`signals`], [`open_files`],
+//! [`logging`], [`log_writer`].
 
 pub mod capacity;
 pub mod cli;
@@ -14,6 +15,7 @@ mod doc_sync;
 pub mod doctor;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
+pub mod handover;
 pub mod health;
 pub mod key;
 pub mod lab;
@@ -23,6 +25,7 @@ pub mod logging;
 mod machine;
 pub mod open_files;
 pub mod serve;
+pub mod service_manager;
 mod transport_args;
 mod tui;
 pub mod uninstall_triggers;

@@ -13,6 +13,8 @@ use hotrow_cache::Cache;
 use hotrow_cache::Safeguard;
 use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
+use hotrow_server::config::{Config, Limits};
+use hotrow_server::listen::inherited::{Holder, Inherited};
 use hotrow_server::lookups::Calendar;
 use hotrow_server::service::{Process, Service};
 use hotrow_server::shared::Shared;
@@ -25,7 +27,7 @@ use hotrow_source_mysql::{self as mysql, Mysql};
 #[cfg(feature = "postgres")]
 use hotrow_source_postgres::{self as postgres, Postgres};
 use hotrow_source_sqlite::{self as sqlite, Hooks, Sqlite};
-use hotrow_supervisor::shutdown::Shutdown;
+use hotrow_supervisor::shutdown::{Shutdown, Stage};
 use hotrow_supervisor::{self as supervisor, Supervisor};
 use tokio::sync::watch;
 
@@ -33,9 +35,15 @@ use crate::config::{Resolved, SourceConfig};
 use crate::doctor;
 #[cfg(feature = "failpoints")]
 use crate::failpoints::{self, Failpoints};
+use crate::handover::give::{self, Offer};
+use crate::handover::take::{self, Predecessor};
 use crate::logging;
 use crate::open_files::{self, Fit, OpenFileNeeds};
+use crate::service_manager;
 use hotrow_cli::signals::{self, Hangup, OnAbort, Phase};
+
+/// Time beyond the limits of the drain until the process has ended.
+const STOP_SLACK: Duration = Duration::from_secs(5);
 
 /// Addresses that the service listens on. With port 0 the system chooses a free port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,22 +84,26 @@ pub struct Host {
     pub phase: watch::Receiver<Phase>,
     /// Supervisor of all background threads.
     pub supervisor: Supervisor,
+    /// Listening sockets of the service manager.
+    pub inherited: Inherited,
     /// Faults requested by a test.
     #[cfg(feature = "failpoints")]
     pub failpoints: Failpoints,
 }
 
 impl Host {
-    /// Installs the signal handlers.
+    /// Takes the sockets of the service manager and installs the signal handlers.
     ///
     /// # Errors
-    /// Fails if the system refuses a handler or a thread.
+    /// Fails if the system refuses a handler or a thread, or if the service manager passed a socket
+    /// that cannot be served.
     #[cfg(not(feature = "failpoints"))]
     pub fn start(on_abort: OnAbort) -> Result<Self, ServeError> {
+        let inherited = service_manager::passed_sockets().map_err(subsystem)?;
         let supervisor = Supervisor::default();
         let phase =
             signals::listen(Hangup::Ignored, on_abort, &supervisor).map_err(ServeError::Signals)?;
-        Ok(Self { phase, supervisor })
+        Ok(Self { phase, supervisor, inherited })
     }
 
     /// Installs the signal handlers and reads the failpoints of the environment.
@@ -100,12 +112,13 @@ impl Host {
     /// Fails if the system refuses a handler or a thread, or if a failpoint does not exist.
     #[cfg(feature = "failpoints")]
     pub fn start(on_abort: OnAbort) -> Result<Self, ServeError> {
+        let inherited = service_manager::passed_sockets().map_err(subsystem)?;
         let mut failpoints = Failpoints::from_environment().map_err(subsystem)?;
         let supervisor =
             Supervisor::with_panic_points(std::mem::take(&mut failpoints.panic_points));
         let phase =
             signals::listen(Hangup::Ignored, on_abort, &supervisor).map_err(ServeError::Signals)?;
-        Ok(Self { phase, supervisor, failpoints })
+        Ok(Self { phase, supervisor, inherited, failpoints })
     }
 }
 
@@ -197,13 +210,19 @@ fn fit_cache(resolved: &mut Resolved) {
 
 fn compose(
     resolved: Resolved,
-    host: Host,
+    mut host: Host,
     process: Process,
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
     let Resolved { mut server, cache, collections, source, .. } = resolved;
     // Listeners first: a port in use is reported before anything is added to the database.
-    let service = Service::bind(&server).map_err(subsystem)?.within(process);
+    let inherited = std::mem::replace(&mut host.inherited, Inherited::new(Holder::None));
+    let (inherited, predecessor) = take_over(inherited, &server)?;
+    let service = Service::bind_or_take(&server, inherited).map_err(subsystem)?.within(process);
+    let offer = match server.transport.handover {
+        Some(_) => Some(Offer::new(service.offer().map_err(subsystem)?)),
+        None => None,
+    };
     let addresses = Addresses { data: service.data(), admin: service.admin() };
     // With the port that was taken: the description of the API names it.
     server.data = addresses.data;
@@ -228,10 +247,30 @@ fn compose(
     let shutdown = Shutdown::new();
     let following =
         start_feed(follow, sink, shutdown.clone(), &host.supervisor).map_err(subsystem)?;
-    drain_on(host.phase, server.limits.drain_delay, shutdown.clone(), &host.supervisor)
-        .map_err(subsystem)?;
-    let served =
-        service.run(&server, &shared, counts, &shutdown, || ready(addresses)).map_err(subsystem);
+    let end = End::new(&server.limits, offer.clone(), shutdown.clone());
+    drain_on(host.phase, end.clone(), &host.supervisor).map_err(subsystem)?;
+    let started = |served| {
+        // A stop requested earlier ended the wait for readiness: the process before goes on.
+        let is_running = shutdown.stage() == Stage::Running;
+        if let Some(predecessor) = predecessor.filter(|_| is_running) {
+            predecessor.succeed();
+        }
+        let offer = offer.filter(|_| is_running);
+        if let (Some(offer), Some(path)) = (offer, &server.transport.handover) {
+            let ended = move || end.by_handover();
+            let started = give::listen(path).map_err(subsystem).and_then(|endpoint| {
+                give::start(offer, endpoint, &shutdown, &host.supervisor, ended).map_err(subsystem)
+            });
+            if let Err(error) = started {
+                tracing::error!(%error, "no process can take over from this one");
+            }
+        }
+        if let Err(error) = service_manager::report(served, &shutdown, &host.supervisor) {
+            tracing::error!(%error, "cannot notify the service manager");
+        }
+        ready(addresses);
+    };
+    let served = service.run(&server, &shared, counts, &shutdown, started).map_err(subsystem);
     shutdown.now();
     // The supervisor catches panics; the shutdown applies between two runs too.
     _ = following.join();
@@ -294,11 +333,62 @@ fn open(
     }
 }
 
-/// Announces the end when the process receives a stop signal, and begins the drain `delay` later.
+/// Takes the sockets of the process before this one, unless the service manager passed some.
+fn take_over(
+    passed: Inherited,
+    server: &Config,
+) -> Result<(Inherited, Option<Predecessor>), ServeError> {
+    let Some(path) = &server.transport.handover else { return Ok((passed, None)) };
+    if !passed.is_empty() {
+        return Ok((passed, None));
+    }
+    match take::take(path, server).map_err(subsystem)? {
+        Some((inherited, predecessor)) => Ok((inherited, Some(predecessor))),
+        None => Ok((passed, None)),
+    }
+}
+
+/// Orderly end of the service: it is announced, then the drain begins after the delay.
+#[derive(Clone)]
+struct End {
+    delay: Duration,
+    limit: Duration,
+    offer: Option<Offer>,
+    shutdown: Shutdown,
+}
+
+impl End {
+    fn new(limits: &Limits, offer: Option<Offer>, shutdown: Shutdown) -> Self {
+        let delay = limits.drain_delay;
+        Self { delay, limit: delay + limits.drain_timeout + STOP_SLACK, offer, shutdown }
+    }
+
+    fn by_signal(&self) {
+        tracing::info!(delay = ?self.delay, "stop requested: not ready; later the drain begins");
+        self.shutdown.leave();
+        service_manager::stopping(self.limit);
+        self.drain_after_delay();
+    }
+
+    fn by_handover(&self) {
+        self.shutdown.leave();
+        self.drain_after_delay();
+    }
+
+    fn drain_after_delay(&self) {
+        if self.shutdown.pause(self.delay) {
+            // Before the workers take their queues and close.
+            drop(self.offer.as_ref().map(Offer::take));
+            tracing::info!("draining: finishing requests in flight");
+            self.shutdown.drain();
+        }
+    }
+}
+
+/// Ends the service when the process receives a stop signal.
 fn drain_on(
     mut phase: watch::Receiver<Phase>,
-    delay: Duration,
-    shutdown: Shutdown,
+    end: End,
     supervisor: &Supervisor,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -306,12 +396,7 @@ fn drain_on(
         supervisor::turn();
         // An error means that the sender is gone: no stop request can arrive.
         if runtime.block_on(phase.wait_for(|phase| *phase == Phase::Draining)).is_ok() {
-            tracing::info!(?delay, "stop requested: not ready; the drain begins after the delay");
-            shutdown.leave();
-            if shutdown.pause(delay) {
-                tracing::info!("draining: finishing requests in flight");
-                shutdown.drain();
-            }
+            end.by_signal();
         }
         Ok(())
     };

@@ -43,6 +43,9 @@ pub(crate) enum HeaderArg {
     Given(String, String),
     /// A file of headers.
     File(PathBuf),
+    /// A credential of this name. Not a failure of the parser, because its message would repeat the
+    /// value.
+    Credential(String),
 }
 
 /// Reasons why these options cannot be used.
@@ -54,6 +57,12 @@ pub enum TransportError {
     /// A file of credentials or headers.
     #[error(transparent)]
     Credential(#[from] CredentialError),
+    /// A credential on the command line.
+    #[error(
+        "{0} is a credential, which every user of this machine could read on the command line; use \
+         --token-file FILE, or --header @FILE"
+    )]
+    CredentialOnCommandLine(String),
     /// TLS options without TLS.
     #[error("--cacert, --insecure, --cert and --key are for https:// URLs")]
     NotEncrypted,
@@ -116,6 +125,9 @@ impl TransportArgs {
             match argument {
                 HeaderArg::Given(name, value) => headers.push((name.clone(), value.clone())),
                 HeaderArg::File(path) => headers.extend(credential::headers(path)?),
+                HeaderArg::Credential(name) => {
+                    return Err(TransportError::CredentialOnCommandLine(name.clone()));
+                }
             }
         }
         if let Some(path) = &self.token_file {
@@ -137,10 +149,7 @@ fn header(text: &str) -> Result<HeaderArg, String> {
         text.split_once(':').ok_or("must have a colon, as in 'Accept: text/html', or be @FILE")?;
     let name = name.trim();
     if credential::is_credential(name) {
-        return Err(format!(
-            "{name} is a credential, which every user of this machine could read here; use \
-             --token-file FILE, or --header @FILE"
-        ));
+        return Ok(HeaderArg::Credential(name.to_owned()));
     }
     Ok(HeaderArg::Given(name.to_owned(), value.trim().to_owned()))
 }
@@ -165,8 +174,9 @@ mod tests {
     #[test]
     fn credentials_are_refused_on_the_command_line_and_read_from_files() {
         for name in ["Authorization", "cookie", "X-API-Key"] {
-            let refused = parse(&["-H", &format!("{name}: hush")]).unwrap_err().to_string();
-            assert!(refused.contains("--token-file"), "{refused}");
+            let parsed = parse(&["-H", &format!("{name}: hush")]).unwrap();
+            let refused = parsed.headers().unwrap_err().to_string();
+            assert!(refused.contains("--token-file") && !refused.contains("hush"), "{refused}");
         }
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {

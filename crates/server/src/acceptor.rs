@@ -1,11 +1,13 @@
 //! Acceptance of a worker's connections, up to the first byte of their requests.
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
 use std::time::Duration;
 
 use hotrow_measure::clock::Nanos;
@@ -31,6 +33,7 @@ use crate::connection::{
 };
 use crate::context::Peer;
 use crate::listen::WorkerSockets;
+use crate::listen::inherited::{Holder, SharedHolder};
 use crate::metrics::CloseCause;
 use crate::tls::files::subject;
 use crate::tls::{HTTP2, TlsEndpoint};
@@ -52,8 +55,12 @@ struct Listening<'a> {
 }
 
 struct OpenListeners {
-    tcp: TcpListener,
+    tcp: Vec<TcpListener>,
+    tcp_holder: SharedHolder,
     unix: Option<UnixListener>,
+    unix_holder: SharedHolder,
+    /// Listener that is asked first next time.
+    next: Cell<usize>,
 }
 
 impl Drop for Listening<'_> {
@@ -64,25 +71,49 @@ impl Drop for Listening<'_> {
 
 impl OpenListeners {
     fn new(sockets: WorkerSockets) -> io::Result<Self> {
-        let unix = sockets.unix.map(UnixListener::from_std).transpose()?;
-        Ok(Self { tcp: TcpListener::from_std(sockets.tcp)?, unix })
+        let WorkerSockets { tcp, tcp_holder, unix, unix_holder } = sockets;
+        let tcp = tcp.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>()?;
+        let unix = unix.map(UnixListener::from_std).transpose()?;
+        Ok(Self { tcp, tcp_holder, unix, unix_holder, next: Cell::new(0) })
     }
 
     fn into_sockets(self) -> io::Result<WorkerSockets> {
-        let unix = self.unix.map(UnixListener::into_std).transpose()?;
-        Ok(WorkerSockets { tcp: self.tcp.into_std()?, unix })
+        let Self { tcp, tcp_holder, unix, unix_holder, .. } = self;
+        let tcp = tcp.into_iter().map(TcpListener::into_std).collect::<io::Result<_>>()?;
+        let unix = unix.map(UnixListener::into_std).transpose()?;
+        Ok(WorkerSockets { tcp, tcp_holder, unix, unix_holder })
+    }
+
+    /// Closes those from which the next process accepts. Returns whether some are left.
+    fn close_succeeded(&mut self) -> bool {
+        if self.tcp_holder.get() == Holder::Successor {
+            self.tcp.clear();
+        }
+        if self.unix_holder.get() == Holder::Successor {
+            self.unix = None;
+        }
+        !self.tcp.is_empty() || self.unix.is_some()
     }
 
     async fn accept(&self) -> io::Result<Accepted> {
-        let tcp = async {
-            let (stream, peer) = self.tcp.accept().await?;
-            Ok(Accepted::Tcp(stream, peer.ip()))
-        };
-        let Some(unix) = &self.unix else { return tcp.await };
-        tokio::select! {
-            accepted = tcp => accepted,
-            accepted = unix.accept() => Ok(Accepted::Unix(accepted?.0)),
-        }
+        poll_fn(|cx| {
+            let count = self.tcp.len() + usize::from(self.unix.is_some());
+            let first = self.next.get();
+            for at in (first..first + count).map(|at| at % count) {
+                let accepted = match (self.tcp.get(at), &self.unix) {
+                    (Some(tcp), _) => tcp.poll_accept(cx).map_ok(|(s, p)| Accepted::Tcp(s, p.ip())),
+                    (None, Some(unix)) => unix.poll_accept(cx).map_ok(|(s, _)| Accepted::Unix(s)),
+                    (None, None) => Poll::Pending,
+                };
+                if accepted.is_ready() {
+                    // No listener waits for another that always has a connection.
+                    self.next.set((at + 1) % count);
+                    return accepted;
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -149,23 +180,23 @@ impl<S: Serve> Acceptor<S> {
         // An earlier run has drained, and panicked during the drain.
         let Some(open) = sockets.take() else { return Ok(()) };
         let mut listening = Listening { listeners: Some(OpenListeners::new(open)?), home: sockets };
-        {
-            let mut accepting = pin!(self.accept(&listening));
-            tokio::select! {
-                biased;
-                () = shutdown.leaving() => {}
-                () = &mut accepting => {}
-            }
-            self.registry.leave();
+        tokio::select! {
+            biased;
+            () = shutdown.leaving() => {}
+            () = self.accept(&listening) => {}
+        }
+        self.registry.leave();
+        if listening.listeners.as_mut().is_some_and(OpenListeners::close_succeeded) {
             tokio::select! {
                 biased;
                 () = shutdown.draining() => {}
-                () = &mut accepting => {}
+                () = self.accept(&listening) => {}
             }
         }
         if let Some(listeners) = listening.listeners.take() {
             self.take_queues(&listeners.into_sockets()?);
         }
+        shutdown.draining().await;
         self.registry.drain(Nanos::now());
         let drained = async {
             while !self.registry.is_empty() || Rc::strong_count(&self.turned_away) > 1 {
@@ -346,15 +377,20 @@ impl<S: Serve> Acceptor<S> {
         });
     }
 
-    /// Accepts every connection that the kernel has completed. The listeners are closed at once
-    /// afterwards: the kernel resets connections completed after that.
+    /// Accepts every connection that the kernel has completed, unless another process will: the
+    /// listeners are closed at once afterwards, and the kernel resets connections completed after
+    /// the last process has closed a listener.
     fn take_queues(self: &Rc<Self>, sockets: &WorkerSockets) {
-        let next_tcp = || sockets.tcp.accept().map(|(stream, peer)| (stream, peer.ip()));
-        self.take_queue(next_tcp, |(stream, peer)| {
-            stream.set_nonblocking(true)?;
-            Ok(Accepted::Tcp(TcpStream::from_std(stream)?, peer))
-        });
-        let Some(unix) = &sockets.unix else { return };
+        let are_ours = sockets.tcp_holder.get() == Holder::None;
+        for tcp in sockets.tcp.iter().filter(|_| are_ours) {
+            let next_tcp = || tcp.accept().map(|(stream, peer)| (stream, peer.ip()));
+            self.take_queue(next_tcp, |(stream, peer)| {
+                stream.set_nonblocking(true)?;
+                Ok(Accepted::Tcp(TcpStream::from_std(stream)?, peer))
+            });
+        }
+        let is_ours = sockets.unix_holder.get() == Holder::None;
+        let Some(unix) = sockets.unix.as_ref().filter(|_| is_ours) else { return };
         self.take_queue(
             || unix.accept(),
             |(stream, _)| {

@@ -1,15 +1,21 @@
 //! Listening sockets: one per worker on the same address (`SO_REUSEPORT`), so that the kernel
-//! distributes connections and no worker waits for another.
+//! distributes connections and no worker waits for another. Or those of another process
+//! ([`inherited`]).
 
+pub mod inherited;
+pub mod offered;
 pub mod unix;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use self::inherited::{Holder, ListenerKind, SharedHolder, distribute};
+use self::offered::duplicate;
 use self::unix::{SocketFile, UnixEndpoint, UnixListenError};
 use crate::tls::TlsEndpoint;
 use crate::tls::files::TlsError;
@@ -23,6 +29,7 @@ pub const BACKLOG: i32 = 4096;
 pub struct Listeners {
     address: SocketAddr,
     sockets: Vec<TcpListener>,
+    holder: SharedHolder,
     unix: Option<UnixEndpoint>,
     tls: Option<Arc<TlsEndpoint>>,
 }
@@ -30,10 +37,12 @@ pub struct Listeners {
 /// Listening sockets of one worker; they are non-blocking.
 #[derive(Debug)]
 pub(crate) struct WorkerSockets {
-    /// Its own.
-    pub(crate) tcp: TcpListener,
+    /// Its own, or shared with other workers if there are fewer than workers.
+    pub(crate) tcp: Vec<TcpListener>,
+    pub(crate) tcp_holder: SharedHolder,
     /// Shared by all workers: the one that looks first accepts.
     pub(crate) unix: Option<UnixListener>,
+    pub(crate) unix_holder: SharedHolder,
 }
 
 /// Reason for which the process cannot listen on an address.
@@ -98,7 +107,23 @@ impl Listeners {
         for _ in 1..count {
             sockets.push(open(bound, Sharing::Workers).and_then(listen).map_err(failed)?);
         }
-        Ok(Self { address: bound, sockets, unix: None, tls: None })
+        Ok(Self {
+            address: bound,
+            sockets,
+            holder: SharedHolder::new(Holder::None),
+            unix: None,
+            tls: None,
+        })
+    }
+
+    /// Takes over sockets that listen, at least one, and that `holder` keeps open.
+    ///
+    /// # Errors
+    /// The address of the first is unknown.
+    pub(crate) fn taken_over(sockets: Vec<TcpListener>, holder: Holder) -> io::Result<Self> {
+        let first = sockets.first().ok_or(io::ErrorKind::NotFound)?;
+        let address = first.local_addr()?;
+        Ok(Self { address, sockets, holder: SharedHolder::new(holder), unix: None, tls: None })
     }
 
     /// Listens on a Unix socket too.
@@ -113,6 +138,31 @@ impl Listeners {
         Self { tls, ..self }
     }
 
+    /// Returns the holder of the TCP sockets.
+    pub(crate) fn holder(&self) -> SharedHolder {
+        self.holder.clone()
+    }
+
+    /// Returns a duplicate of each TCP socket, as `kind`, and their holder.
+    ///
+    /// # Errors
+    /// No more files can be opened.
+    pub(crate) fn duplicates(
+        &self,
+        kind: ListenerKind,
+    ) -> io::Result<(Vec<(ListenerKind, OwnedFd)>, SharedHolder)> {
+        let duplicates = self.sockets.iter().map(|socket| Ok((kind, duplicate(socket)?)));
+        Ok((duplicates.collect::<io::Result<_>>()?, self.holder.clone()))
+    }
+
+    /// Returns a duplicate of the Unix socket, and its holder.
+    ///
+    /// # Errors
+    /// No more files can be opened.
+    pub(crate) fn unix_duplicate(&self) -> io::Result<Option<(OwnedFd, SharedHolder)>> {
+        self.unix.as_ref().map(UnixEndpoint::duplicate).transpose()
+    }
+
     /// Returns the TLS of the TCP sockets.
     pub(crate) fn tls(&self) -> Option<Arc<TlsEndpoint>> {
         self.tls.clone()
@@ -124,17 +174,28 @@ impl Listeners {
         self.address
     }
 
-    /// Returns the sockets of each worker, and the file of the Unix socket.
+    /// Returns the sockets of each of `workers` (at least 1), and the file of the Unix socket.
     ///
     /// # Errors
     /// No more files can be opened.
-    pub(crate) fn into_parts(self) -> io::Result<(Vec<WorkerSockets>, Option<SocketFile>)> {
-        let (unix, file) = self.unix.map(UnixEndpoint::into_parts).unzip();
+    pub(crate) fn into_parts(
+        self,
+        workers: usize,
+    ) -> io::Result<(Vec<WorkerSockets>, Option<SocketFile>)> {
+        let unix = self.unix.map(UnixEndpoint::into_parts);
+        let (unix, file, unix_holder) = match unix {
+            Some((unix, file, holder)) => (Some(unix), file, holder),
+            None => (None, None, SharedHolder::new(Holder::None)),
+        };
         let of_worker = |tcp| {
             let unix = unix.as_ref().map(UnixListener::try_clone).transpose()?;
-            Ok(WorkerSockets { tcp, unix })
+            let (tcp_holder, unix_holder) = (self.holder.clone(), unix_holder.clone());
+            Ok(WorkerSockets { tcp, tcp_holder, unix, unix_holder })
         };
-        let sockets = self.sockets.into_iter().map(of_worker).collect::<io::Result<_>>()?;
+        let sockets = distribute(self.sockets, workers)?
+            .into_iter()
+            .map(of_worker)
+            .collect::<io::Result<_>>()?;
         Ok((sockets, file))
     }
 }
@@ -186,9 +247,9 @@ mod tests {
             let listeners = Listeners::bind(any(ip), 3).unwrap();
             let address = listeners.address();
             assert_ne!(address.port(), 0);
-            let (sockets, _) = listeners.into_parts().unwrap();
+            let (sockets, _) = listeners.into_parts(3).unwrap();
             assert_eq!(sockets.len(), 3);
-            assert!(sockets.iter().all(|s| s.tcp.local_addr().unwrap() == address));
+            assert!(sockets.iter().all(|s| s.tcp[0].local_addr().unwrap() == address));
         }
     }
 
@@ -211,8 +272,8 @@ mod tests {
         // A connection closed by us first leaves the port in TIME_WAIT, which must not prevent
         // taking it.
         let client = std::net::TcpStream::connect(address).unwrap();
-        let (sockets, _) = first.into_parts().unwrap();
-        let accepted = sockets.iter().find_map(|s| s.tcp.accept().ok());
+        let (sockets, _) = first.into_parts(2).unwrap();
+        let accepted = sockets.iter().find_map(|s| s.tcp[0].accept().ok());
         drop(sockets);
         drop(accepted);
         drop(client);

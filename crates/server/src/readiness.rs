@@ -13,7 +13,11 @@ use serde_json::{Value, json};
 
 use crate::admin::millis;
 use crate::config::ReadyWhen;
+use crate::listen::inherited::{Holder, SharedHolder};
 use crate::shared::Shared;
+
+/// Interval of looking while readiness is awaited.
+const WAIT_INTERVAL: Duration = Duration::from_millis(5);
 
 /// State of the change feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,11 +117,23 @@ pub(crate) struct Readiness {
     shared: Shared,
     ready_when: ReadyWhen,
     shutdown: Shutdown,
+    /// Holder of the admin listener. After a handover this address answers for the next process,
+    /// which is ready: a request that this one still receives must not say otherwise.
+    admin_holder: SharedHolder,
 }
 
 impl Readiness {
-    pub(crate) fn new(shared: Shared, ready_when: ReadyWhen, shutdown: Shutdown) -> Self {
-        Self { shared, ready_when, shutdown }
+    pub(crate) fn new(
+        shared: Shared,
+        ready_when: ReadyWhen,
+        shutdown: Shutdown,
+        admin_holder: SharedHolder,
+    ) -> Self {
+        Self { shared, ready_when, shutdown, admin_holder }
+    }
+
+    fn is_handed_over(&self) -> bool {
+        self.admin_holder.get() == Holder::Successor
     }
 
     /// Returns the conditions at `now`.
@@ -132,13 +148,41 @@ impl Readiness {
             (true, true) => FeedState::Behind,
         };
         Conditions {
-            is_running: self.shutdown.stage() == Stage::Running,
+            is_running: self.shutdown.stage() == Stage::Running || self.is_handed_over(),
             feed,
             staleness: has_started.then(|| cache.staleness(now)),
             is_source_reachable: self.shared.fetcher.source.health().is_ok(),
             breaker: self.shared.fetcher.breaker.state(now),
             has_token_keys: self.shared.access.as_ref().is_none_or(|access| access.is_ready(now)),
             is_warm: self.shared.warm_start.as_ref().is_none_or(|warm| warm.allows_readiness()),
+        }
+    }
+
+    /// Returns the names of the conditions that do not hold at `now`.
+    pub(crate) fn unmet(&self, now: Nanos) -> Vec<&'static str> {
+        let when_stale = self.shared.cache.config().when_stale;
+        let unmet = self.conditions(now).unmet(self.ready_when, when_stale);
+        unmet.into_iter().map(Condition::label).collect()
+    }
+
+    /// Waits until the instance is ready, for at most `limit`, or until a stop is requested.
+    ///
+    /// # Errors
+    /// The names of the conditions that do not hold when the time is over.
+    pub(crate) fn wait(&self, limit: Duration) -> Result<(), Vec<&'static str>> {
+        let until = Nanos::now().after(limit);
+        loop {
+            let now = Nanos::now();
+            let unmet = self.unmet(now);
+            if unmet.is_empty() || self.shutdown.stage() > Stage::Running {
+                return Ok(());
+            }
+            if now >= until {
+                return Err(unmet);
+            }
+            if !self.shutdown.pause(WAIT_INTERVAL) {
+                return Ok(());
+            }
         }
     }
 
@@ -151,7 +195,11 @@ impl Readiness {
             "ready": is_ready,
             "ready_when": self.ready_when.label(),
             "unmet": unmet.iter().map(|condition| condition.label()).collect::<Vec<_>>(),
-            "process": if conditions.is_running { "running" } else { "draining" },
+            "process": match conditions.is_running {
+                true if self.is_handed_over() => "handed over",
+                true => "running",
+                false => "draining",
+            },
             "feed": conditions.feed.label(),
             "staleness_ms": conditions.staleness.map(millis),
             "source": if conditions.is_source_reachable { "reachable" } else { "unreachable" },

@@ -133,7 +133,7 @@ impl RecordHeads {
         Written { status, closes: false, has_length: false, body }
     }
 
-    /// Writes the head of an answer without a record that tells nothing of the entry behind it.
+    /// Writes the head of an answer without a record. It shows nothing of the entry behind it.
     pub(crate) fn write_absent(&self, answer: AbsentAnswer, out: &mut Vec<u8>) -> Written<Body> {
         let AbsentAnswer { collection, position, rate_limit } = answer;
         out.extend_from_slice(&self.fixed[usize::from(collection.0)].missing);

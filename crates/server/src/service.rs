@@ -23,6 +23,8 @@ use crate::config::{Config, Limits};
 use crate::consistency_check::{self, Checker};
 use crate::file_watch;
 use crate::handle::Handler;
+use crate::listen::inherited::{Holder, Inherited, ListenerKind, SharedHolder, Start};
+use crate::listen::offered::Offered;
 use crate::listen::unix::UnixEndpoint;
 use crate::listen::{ListenError, Listeners};
 use crate::lookups::WorkerLookups;
@@ -35,6 +37,37 @@ use crate::tls::{self, TlsEndpoint};
 use crate::warm_start::{self, Warmer};
 use crate::worker::{WorkerError, WorkerName, WorkerThreads, run_workers};
 
+/// Longest wait for readiness before listeners of another process are served.
+pub const READY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Longest wait for readiness before the listeners of the process before this one are served.
+pub const HANDOVER_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A service that is served: its progress and its readiness.
+#[derive(Clone)]
+pub struct Served {
+    workers: Vec<Arc<WorkerMetrics>>,
+    readiness: Readiness,
+}
+
+impl Served {
+    /// Returns the time up to which every worker has made progress; zero while one has no event
+    /// loop.
+    #[must_use]
+    pub fn progress(&self) -> Nanos {
+        self.workers.iter().map(|worker| worker.pace.swept_at()).min().unwrap_or(Nanos(0))
+    }
+
+    /// Returns a line for operators: whether the instance is ready, or why not.
+    #[must_use]
+    pub fn status(&self, now: Nanos) -> String {
+        match self.readiness.unmet(now) {
+            unmet if unmet.is_empty() => "ready".to_owned(),
+            unmet => format!("not ready: {}", unmet.join(", ")),
+        }
+    }
+}
+
 /// Most connections of the admin side.
 pub const ADMIN_CONNECTIONS: usize = 64;
 
@@ -42,6 +75,9 @@ pub const ADMIN_CONNECTIONS: usize = 64;
 pub struct Service {
     data: Listeners,
     admin: Listeners,
+    /// Begin of serving the listeners of another process, if they are.
+    start: Option<Start>,
+    admin_shutdown: Shutdown,
     process: Process,
 }
 
@@ -61,12 +97,52 @@ impl Service {
     /// # Errors
     /// The unavailable address, with a remedy.
     pub fn bind(config: &Config) -> Result<Self, ListenError> {
-        let unix = config.transport.unix.as_ref().map(UnixEndpoint::bind).transpose();
-        let unix = unix.map_err(ListenError::from)?;
+        Self::bind_or_take(config, Inherited::new(Holder::None))
+    }
+
+    /// Serves the listeners of another process, and opens those that it lacks.
+    ///
+    /// # Errors
+    /// The unavailable address, with a remedy.
+    pub fn bind_or_take(config: &Config, inherited: Inherited) -> Result<Self, ListenError> {
+        let Inherited { data, admin, unix, holder, start } = inherited;
+        let failed = |address| move |source| ListenError::Other { address, source };
+        let unix = match (unix, &config.transport.unix) {
+            (Some(unix), configured) => {
+                // The service manager removes its own.
+                let own = configured.as_ref().filter(|_| holder == Holder::None);
+                let path = own.map(|unix| unix.path.as_path());
+                Some(UnixEndpoint::taken_over(unix, holder, path))
+            }
+            (None, Some(configured)) => Some(UnixEndpoint::bind(configured)?),
+            (None, None) => None,
+        };
         let Transport { tls, http2, .. } = &config.transport;
         let tls = tls.as_ref().map(|tls| TlsEndpoint::load(tls, *http2)).transpose()?;
-        let data = Listeners::bind(config.data, config.workers)?.with_unix(unix).with_tls(tls);
-        Ok(Self { data, admin: Listeners::bind(config.admin, 1)?, process: Process::default() })
+        let start = match start {
+            // The process before goes on until then, whatever is taken over.
+            Start::WhenReady => Some(start),
+            // No other process serves an address that is opened here.
+            Start::WhenReadyOrLate => (!data.is_empty()).then_some(start),
+        };
+        let data = match data.is_empty() {
+            false => Listeners::taken_over(data, holder).map_err(failed(config.data))?,
+            true => Listeners::bind(config.data, config.workers)?,
+        };
+        let data = data.with_unix(unix).with_tls(tls);
+        let admin = match admin {
+            Some(admin) => {
+                Listeners::taken_over(vec![admin], holder).map_err(failed(config.admin))?
+            }
+            None => Listeners::bind(config.admin, 1)?,
+        };
+        Ok(Self {
+            data,
+            admin,
+            start,
+            admin_shutdown: Shutdown::new(),
+            process: Process::default(),
+        })
     }
 
     /// Returns the service as a part of `process`.
@@ -87,8 +163,29 @@ impl Service {
         self.admin.address()
     }
 
+    /// Returns duplicates of all listening sockets, for the process after this one.
+    ///
+    /// # Errors
+    /// No more files can be opened.
+    pub fn offer(&self) -> io::Result<Offered> {
+        let (mut sockets, data) = self.data.duplicates(ListenerKind::Data)?;
+        let (admin_sockets, admin) = self.admin.duplicates(ListenerKind::Admin)?;
+        sockets.extend(admin_sockets);
+        let unix = match self.data.unix_duplicate()? {
+            Some((socket, holder)) => {
+                sockets.push((ListenerKind::Unix, socket));
+                holder
+            }
+            None => SharedHolder::new(Holder::None),
+        };
+        Ok(Offered::new(sockets, [data, admin, unix], self.admin_shutdown.clone()))
+    }
+
     /// Serves until `shutdown`, then drains. The admin side answers until the data side has ended.
     /// `started` is called when both are served.
+    ///
+    /// Listeners of another process are served when this one is ready, or after
+    /// [`READY_WAIT_MAX`]: until then connections wait in their queues instead of being refused.
     ///
     /// # Errors
     /// A thread that cannot be started, or a failed worker.
@@ -98,8 +195,21 @@ impl Service {
         shared: &Shared,
         feed: Arc<FeedCounts>,
         shutdown: &Shutdown,
-        started: impl FnOnce(),
+        started: impl FnOnce(Served),
     ) -> Result<(), WorkerError> {
+        let readiness = Readiness::new(
+            shared.clone(),
+            config.ready_when,
+            shutdown.clone(),
+            self.admin.holder(),
+        );
+        let supervisor = self.process.supervisor.clone();
+        let failed = |source| WorkerError::Start { index: config.workers, source };
+        let helpers = start_before_ready(config, shared, shutdown, &supervisor);
+        let mut helpers = helpers.map_err(failed)?;
+        if let Some(start) = self.start {
+            await_readiness(&readiness, start)?;
+        }
         let lookups: Vec<_> = (0..config.workers)
             .map(|_| Arc::new(WorkerLookups::new(shared.collections.count())))
             .collect();
@@ -122,11 +232,11 @@ impl Service {
             token: config.admin_token.clone(),
             hosts: config.admin_hosts.clone(),
             process: self.process.clone(),
-            readiness: Readiness::new(shared.clone(), config.ready_when, shutdown.clone()),
+            readiness: readiness.clone(),
             tls: tls.clone(),
             started_at: Nanos::now(),
         });
-        let admin_shutdown = Shutdown::new();
+        let admin_shutdown = self.admin_shutdown;
         let admin = move |_| Admin(view.clone());
         let config_of_admin = admin_config(config);
         let admin = run_workers(
@@ -144,30 +254,68 @@ impl Service {
                 return Err(error);
             }
         };
-        let supervisor = &self.process.supervisor;
-        let helpers =
-            start_background_threads(shared, (workers.metrics(), tls), shutdown, supervisor)
-                .and_then(|mut helpers| {
-                    start_credential_readers(config, shared, shutdown, supervisor, &mut helpers)
-                        .inspect_err(|_| shutdown.now())?;
-                    let warmer = start_warmer(config, shared, shutdown, supervisor);
-                    helpers.extend(warmer.inspect_err(|_| shutdown.now())?);
-                    Ok(helpers)
-                });
-        let helpers = match helpers {
-            Ok(helpers) => helpers,
+        let threads = (workers.metrics(), tls);
+        match start_background_threads(shared, threads, shutdown, &supervisor) {
+            Ok(started) => helpers.extend(started),
             Err(source) => {
                 admin_shutdown.now();
                 let _ = workers.join();
-                return admin.join().and(Err(WorkerError::Start { index: config.workers, source }));
+                return admin.join().and(Err(failed(source)));
             }
-        };
-        started();
+        }
+        let all_workers = [workers.metrics(), admin.metrics()].concat();
+        started(Served { workers: all_workers, readiness });
         let result = workers.join();
         shutdown.now();
         helpers.into_iter().for_each(|thread| _ = thread.join());
         admin_shutdown.drain();
         result.and(admin.join())
+    }
+}
+
+/// Waits until the instance is ready, as `start` says.
+fn await_readiness(readiness: &Readiness, start: Start) -> Result<(), WorkerError> {
+    let limit = match start {
+        Start::WhenReadyOrLate => READY_WAIT_MAX,
+        Start::WhenReady => HANDOVER_WAIT_MAX,
+    };
+    match (readiness.wait(limit), start) {
+        (Ok(()), _) => Ok(()),
+        (Err(unmet), Start::WhenReadyOrLate) => {
+            tracing::warn!(?unmet, ?limit, "serving although not ready: the wait is over");
+            Ok(())
+        }
+        (Err(unmet), Start::WhenReady) => {
+            Err(WorkerError::NotReady { unmet: unmet.join(", "), limit })
+        }
+    }
+}
+
+/// Starts the threads that readiness may wait for: readers of credentials, warm start, probes of
+/// the breaker. If one cannot be started, everything ends.
+fn start_before_ready(
+    config: &Config,
+    shared: &Shared,
+    shutdown: &Shutdown,
+    supervisor: &Supervisor,
+) -> io::Result<Vec<BackgroundThread>> {
+    let mut helpers = Vec::new();
+    let mut start = || {
+        start_credential_readers(config, shared, shutdown, supervisor, &mut helpers)?;
+        helpers.extend(start_warmer(config, shared, shutdown, supervisor)?);
+        if shared.fetcher.breaker.is_enabled() {
+            let fetcher = shared.fetcher.clone();
+            helpers.push(breaker_probe::start(fetcher, shutdown, supervisor)?);
+        }
+        Ok(())
+    };
+    match start() {
+        Ok(()) => Ok(helpers),
+        Err(error) => {
+            shutdown.now();
+            helpers.into_iter().for_each(|thread| _ = thread.join());
+            Err(error)
+        }
     }
 }
 
@@ -215,9 +363,8 @@ fn start_warmer(
 /// A supervised thread; it ends on request.
 type BackgroundThread = JoinHandle<Option<()>>;
 
-/// Starts the configured background threads: reload of certificates, prefetch,
-/// probes of the breaker, consistency check and overload detection. If
-/// one cannot be started, everything ends.
+/// Starts the other configured background threads: reload of certificates, prefetch, compression,
+/// consistency check and overload detection. If one cannot be started, everything ends.
 fn start_background_threads(
     shared: &Shared,
     (workers, tls): (&[Arc<WorkerMetrics>], Option<Arc<TlsEndpoint>>),
@@ -243,10 +390,6 @@ fn start_each(
 ) -> io::Result<()> {
     if let Some(tls) = tls {
         helpers.push(tls::start(tls, shutdown, supervisor)?);
-    }
-    if shared.fetcher.breaker.is_enabled() {
-        let fetcher = shared.fetcher.clone();
-        helpers.push(breaker_probe::start(fetcher, shutdown, supervisor)?);
     }
     let cache = shared.cache.config();
     if cache.prefetch_on_change {

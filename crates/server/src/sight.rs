@@ -5,7 +5,7 @@
 //! conditions of the request, so that the entity tag of another tenant's record means nothing.
 //!
 //! A record that the sender does not see and a record that does not exist get the same answer, made
-//! by the same code. It tells nothing of the entry behind it: neither its age nor where it came
+//! by the same code. It shows nothing of the entry behind it: neither its age nor where it came
 //! from, and its position is the feed's.
 
 use std::rc::Rc;
@@ -57,13 +57,13 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Returns whether the sender sees the record. Where there are tenants, nobody sees one that
-    /// does not exist.
+    /// Returns whether the sender sees the record. Where there are tenants, no sender sees one
+    /// that does not exist.
     #[inline]
     pub(crate) fn sees(self, record: &Record) -> bool {
         match self {
             Self::All => true,
-            // No tenant has an empty name, so that a record of nobody takes the same steps.
+            // No tenant has an empty name, so that a record of no tenant takes the same steps.
             Self::OfTenants { own, .. } => own.contains(record.tenant().unwrap_or_default()),
         }
     }

@@ -28,7 +28,7 @@ use crate::config;
 use crate::lookups::Calendar;
 use crate::read::{Fetcher, run_batches};
 
-/// Most keys of one query: a request that comes meanwhile waits for no more.
+/// Most keys of one query: a request that arrives during it waits for no more.
 const QUERY_KEYS: usize = 100;
 /// Keys of the file that are put in the order of their collections, so that queries are full.
 const WINDOW_KEYS: usize = 8_192;

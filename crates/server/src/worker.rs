@@ -1,5 +1,5 @@
-//! Worker threads: each has its own listener, its own single-threaded runtime and its own
-//! connections, and shares nothing per request with the others.
+//! Worker threads: each has listeners, usually of its own, its own single-threaded runtime and its
+//! own connections, and shares nothing per request with the others.
 
 use std::convert::Infallible;
 use std::io;
@@ -93,6 +93,17 @@ pub enum WorkerError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The listeners of the process before this one were not taken over.
+    #[error(
+        "not ready within {limit:?}: {unmet}; the process before this one goes on serving, see the \
+         log for the cause"
+    )]
+    NotReady {
+        /// Conditions that do not hold.
+        unmet: String,
+        /// The time allowed.
+        limit: std::time::Duration,
+    },
     /// An unsupervised worker thread panicked: a bug. The other workers drain.
     #[error("worker {index} panicked; this is a bug in Hotrow")]
     Panic {
@@ -101,11 +112,12 @@ pub enum WorkerError {
     },
 }
 
-/// Starts one thread per socket of `listeners`. Each makes its service with `make_service`, on its
-/// own thread. They run until `shutdown`: when it is announced, each answer
-/// becomes the last of its connection; when the drain begins, they stop accepting, take the
-/// connections that the kernel still holds, finish requests in flight within `drain_timeout` and
-/// then cut off the rest; at its last stage everything is cut off.
+/// Starts `config.workers` threads that serve the sockets of `listeners`. Each makes its service
+/// with `make_service`, on its own thread. They run until `shutdown`: when it is announced, each
+/// answer becomes the last of its connection, and listeners from which the next process accepts are
+/// closed; when the drain begins, they stop accepting, take the connections that the kernel still
+/// holds, finish requests in flight within `drain_timeout` and then cut off the rest; at its last
+/// stage everything is cut off.
 ///
 /// A worker that panics loses its connections and restarts on its listener; the others continue.
 pub fn run_workers<F, S>(
@@ -123,8 +135,9 @@ where
     let open = Arc::new(AtomicUsize::new(0));
     let clients = Clients::new(config.limits.connections_per_client);
     let endpoint = Endpoint::new(&config.transport, listeners.tls());
-    let (sockets, socket_file) =
-        listeners.into_parts().map_err(|source| WorkerError::Start { index: 0, source })?;
+    let (sockets, socket_file) = listeners
+        .into_parts(config.workers)
+        .map_err(|source| WorkerError::Start { index: 0, source })?;
     let mut workers = Workers { threads: Vec::new(), metrics: Vec::new(), socket_file };
     for (index, sockets) in sockets.into_iter().enumerate() {
         let worker = Worker { index, metrics: Arc::default() };

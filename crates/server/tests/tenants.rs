@@ -12,14 +12,14 @@ use hotrow_source::Row;
 
 /// Record of `acme`.
 const OWN: i64 = 1;
-/// Record of nobody: its tenant is NULL.
-const NOBODY: i64 = 3;
+/// Record of no tenant: its tenant is NULL.
+const UNOWNED: i64 = 3;
 /// No record.
 const ABSENT: i64 = 4;
 const ROWS: [(i64, &str); 5] = [
     (OWN, r#""acme"{"id":1,"tenant":"acme"}"#),
     (2, r#""other"{"id":2}"#),
-    (NOBODY, r#"null{"id":3}"#),
+    (UNOWNED, r#"null{"id":3}"#),
     (5, r#"7{"id":5}"#),
     (6, r#""Acme"{"id":6}"#),
 ];
@@ -29,7 +29,7 @@ const PASSED: u64 = 500;
 /// A kind of request: its name, method, target and header fields.
 type Kind = (&'static str, &'static str, &'static str, &'static str);
 
-/// Kinds of requests for one record; `ID` stands for its id, `TAG` for the entity tag of record
+/// Kinds of requests for one record; `ID` is replaced by its id, `TAG` for the entity tag of record
 /// [`OWN`].
 const KINDS: [Kind; 10] = [
     ("plain", "GET", "/accounts/ID", ""),
@@ -240,7 +240,7 @@ fn with_hidden_existence_the_database_is_read_for_what_is_not_seen() {
         service.queries() - before
     };
     for position in ["", "Hotrow-Min-Position: 0000000000000001-5\r\n"] {
-        for id in [OWN, NOBODY, ABSENT] {
+        for id in [OWN, UNOWNED, ABSENT] {
             let target = format!("/accounts/{id}");
             assert_eq!(reads("other", &target, position), 1, "{target} {position}");
         }

@@ -29,8 +29,8 @@ pub struct CollectionConfig {
 impl CollectionConfig {
     /// Returns the columns to serve: those of `columns`, or else `all`, without those of `exclude`,
     /// each once. The tenant's column is the first, whether it is served as well or not. `find`
-    /// finds a column by its name, and `no_column` makes the finding of a setting and a name without
-    /// a column.
+    /// finds a column by its name, and `no_column` makes the finding of a setting and a name
+    /// without a column.
     pub fn chosen_columns<'a, C>(
         &self,
         all: impl Iterator<Item = &'a C>,

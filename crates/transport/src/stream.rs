@@ -33,7 +33,7 @@ impl BlockingStream {
     /// [`BlockingStream::handshake`].
     ///
     /// # Errors
-    /// Fails when nobody accepts the connection in time.
+    /// Fails when the connection is not accepted in time.
     pub fn connect(
         address: &Address,
         tls: Option<&Tls>,

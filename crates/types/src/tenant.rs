@@ -3,7 +3,7 @@
 //! The tenant of a record is the value of one column, that of a client a claim of its token or a
 //! setting of its API key. Both become a [`Tenant`] in one place, so that they can be compared byte
 //! by byte: no collation of the database applies, and the integer 7 is the text `7`. A value that
-//! cannot be a tenant belongs to nobody, and nobody sees its record.
+//! cannot be a tenant belongs to none, and no client sees its record.
 
 use std::sync::Arc;
 
@@ -107,14 +107,14 @@ impl Tenants {
 /// JSON, and behind it the record, a JSON object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantRow<'a> {
-    /// Owner of the record; `None`: nobody.
+    /// Owner of the record; `None`: no tenant.
     pub tenant: Option<Tenant>,
     /// The record.
     pub record: &'a [u8],
 }
 
 impl<'a> TenantRow<'a> {
-    /// Splits a row. One that has another form belongs to nobody.
+    /// Splits a row. One that has another form belongs to no tenant.
     #[must_use]
     pub fn split(row: &'a [u8]) -> Self {
         let mut values = Deserializer::from_slice(row).into_iter::<Value>();

@@ -42,7 +42,8 @@ pub enum Origin {
 
 impl Origin {
     /// Returns whether a response with this status is a refusal that the contract allows: a missing
-    /// or expired credential, too many requests, unavailable, too late; and of a balancer that it reached no instance.
+    /// or expired credential, too many requests, unavailable, too late; and from a balancer that it
+    /// reached no instance.
     #[must_use]
     pub fn may_refuse_with(self, status: u16) -> bool {
         match status {

@@ -45,7 +45,7 @@ const TRAILER: usize = LENGTH * ContentCoding::ALL.len();
 pub(super) struct Uses(AtomicU8);
 
 const HITS: u8 = 0b11;
-/// Nobody asked for the variant.
+/// No request asked for the variant.
 const UNASKED: u8 = 0;
 /// One request did.
 const ASKED: u8 = 1;

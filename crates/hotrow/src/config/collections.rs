@@ -181,8 +181,8 @@ fn tenant(section: &mut Section<'_>, access: &AccessTraits) -> Option<(String, T
     if !access.is_configured {
         section.refuse("tenant", "needs [access]: only a credential names the tenant of a client");
     } else if access.lacks_tenants {
-        let what = "needs access.jwt.tenant_claim, or an API key with tenant: no credential names a \
-                    tenant, and nobody would see a record";
+        let what = "needs access.jwt.tenant_claim, or an API key with tenant: no credential names \
+                    a tenant, and no client would see a record";
         section.refuse("tenant", what);
     }
     if let Some(setting) = access.stale_by.filter(|_| !allow_stale) {

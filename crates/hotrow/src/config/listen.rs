@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hotrow_server::config::transport::{ClientCertificates, Tls, Transport, UnixSocket};
@@ -53,11 +53,16 @@ fn collide(a: SocketAddr, b: SocketAddr) -> bool {
 
 fn transport(section: &mut Section<'_>) -> Transport {
     let unix = unix(section);
+    let handover = handover(section);
+    if handover.as_ref().is_some_and(|at| unix.as_ref().is_some_and(|unix| unix.path == *at)) {
+        section.refuse("handover_socket", "must not be the path of the data API's socket, unix");
+    }
     const RANGE: &str = "a list of up to 64 addresses and networks";
     let proxies = section.texts("proxy_protocol_from", "none", RANGE).unwrap_or_default();
     let tls = tls(section.section("tls"));
     Transport {
         unix,
+        handover,
         tls,
         http2: section.flag("http2", false),
         proxies: networks(section, "proxy_protocol_from", &proxies),
@@ -78,14 +83,26 @@ fn unix(section: &mut Section<'_>) -> Option<UnixSocket> {
         }
         return None;
     };
+    check_socket_path(section, "unix", &path);
+    Some(UnixSocket { path, mode })
+}
+
+/// Reads the path at which the next process takes over.
+fn handover(section: &mut Section<'_>) -> Option<PathBuf> {
+    let path = section.text("handover_socket", "none", "an absolute path")?;
+    let path = PathBuf::from(path.value);
+    check_socket_path(section, "handover_socket", &path);
+    Some(path)
+}
+
+fn check_socket_path(section: &Section<'_>, name: &str, path: &Path) {
     let bytes = path.as_os_str().as_bytes().len();
     if !path.is_absolute() || path.file_name().is_none() {
         let what = "must be an absolute path such as \"/run/hotrow/data.sock\", not";
-        section.refuse("unix", format!("{what} {}", shown(&path.to_string_lossy())));
+        section.refuse(name, format!("{what} {}", shown(&path.to_string_lossy())));
     } else if bytes > PATH_BYTES_MAX {
-        section.refuse("unix", format!("must have at most {PATH_BYTES_MAX} bytes, not {bytes}"));
+        section.refuse(name, format!("must have at most {PATH_BYTES_MAX} bytes, not {bytes}"));
     }
-    Some(UnixSocket { path, mode })
 }
 
 /// Reads permissions in octal digits, as `chmod` takes them.
@@ -181,6 +198,8 @@ mod tests {
             ("unix = \"/\"", "must be an absolute path"),
             (&long, "must have at most 99 bytes"),
             ("unix_mode = \"0600\"", "has no meaning without unix"),
+            ("handover_socket = \"x\"", "must be an absolute path"),
+            ("unix = \"/x\"\nhandover_socket = \"/x\"", "must not be the path of the data API's"),
             ("unix = \"/x\"\nunix_mode = \"0680\"", "octal digits such as"),
             ("unix = \"/x\"\nunix_mode = \"1777\"", "octal digits such as"),
         ] {

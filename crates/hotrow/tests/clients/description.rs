@@ -94,7 +94,7 @@ fn it_describes_every_collection_and_all_references_lead_somewhere() {
 }
 
 #[test]
-fn it_tells_the_types_that_the_catalogue_promises() {
+fn it_has_the_types_that_the_catalogue_promises() {
     let database = database();
     let server = Server::start(&config(&database));
     let document = document(&server);

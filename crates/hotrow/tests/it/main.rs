@@ -25,8 +25,8 @@ mod contract;
 /// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`readiness`], [`drain`], [`warm_start`], [`dead_log`], [`health`], `threads`,
-/// [`demo`]).
+/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
+/// [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod admin;
     mod admin_access;
@@ -43,6 +43,7 @@ mod e2e {
     mod expiry;
     mod foreign_page;
     mod fresh;
+    mod handover;
     mod head;
     mod health;
     mod keys;
@@ -55,6 +56,7 @@ mod e2e {
     mod readiness;
     mod record;
     mod start;
+    mod systemd;
     #[cfg(feature = "failpoints")]
     mod threads;
     mod timeouts;
@@ -129,11 +131,11 @@ mod overload {
     mod differential;
     mod flood;
     mod forwarding;
-    mod fronts;
+    pub(crate) mod fronts;
     mod memory;
     mod penetration;
     mod rate;
-    mod routing;
+    pub(crate) mod routing;
     #[cfg(feature = "failpoints")]
     mod saturation;
     mod scan;

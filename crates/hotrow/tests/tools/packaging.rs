@@ -94,20 +94,25 @@ fn completions_name_the_commands_and_options() {
     }
 }
 
+fn unit_files() -> Vec<PathBuf> {
+    let folder = |name| fs::read_dir(repository(name)).expect("a folder");
+    let entries = folder("packaging/service").chain(folder("packaging/sockets"));
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
 /// Copies the units into a folder, with the built program in place of the installed one.
 fn units() -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let built = program("hotrow");
     let mut copies = Vec::new();
-    for entry in fs::read_dir(repository("packaging/service")).expect("a folder") {
-        let unit = entry.expect("an entry").path();
+    for unit in unit_files() {
         let text = fs::read_to_string(&unit).expect("a unit");
         let copy = folder.path().join(unit.file_name().expect("a name"));
         let text = text.replace("/usr/bin/hotrow", built.to_str().expect("UTF-8"));
         fs::write(&copy, text).expect("writable");
         copies.push(copy);
     }
-    assert!(!copies.is_empty(), "no unit was found");
+    assert_eq!(copies.len(), 3, "{copies:?}");
     (folder, copies)
 }
 
@@ -137,6 +142,19 @@ fn confinement_leaves_the_probes_their_files() {
         assert!(!settings.iter().any(|line| line.starts_with(blinding)), "{blinding}: {hidden}");
     }
     assert!(settings.contains(&"RestartPreventExitStatus=2"), "a wrong file is no reason to retry");
+}
+
+#[test]
+fn sockets_have_the_addresses_of_the_shipped_configuration() {
+    let configuration = fs::read_to_string(repository("packaging/hotrow.toml")).expect("it");
+    for name in ["data", "admin"] {
+        let file = repository(&format!("packaging/sockets/hotrow-{name}.socket"));
+        let unit = fs::read_to_string(file).expect("a unit");
+        let address = unit.lines().find_map(|line| line.strip_prefix("ListenStream="));
+        let setting = format!("\n{name} = \"{}\"\n", address.expect("an address"));
+        assert!(configuration.contains(&setting), "{setting}");
+        assert!(unit.contains(&format!("\nFileDescriptorName={name}\n")), "{unit}");
+    }
 }
 
 #[test]

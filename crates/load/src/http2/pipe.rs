@@ -44,7 +44,7 @@ impl Pipe {
     }
 }
 
-/// The protocol's end. It wakes nobody: the worker polls after each change.
+/// The protocol's end. It wakes no task: the worker polls after each change.
 #[derive(Debug)]
 pub(super) struct PipeEnd(pub(super) Arc<Mutex<Pipe>>);
 

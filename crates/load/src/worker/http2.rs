@@ -1,7 +1,7 @@
 //! Requests and responses on HTTP/2 connections.
 //!
-//! A permit is room for one stream. If the server allows fewer streams than there are permits, slots
-//! wait on their connection, unsent, and their latency counts from their intended time.
+//! A permit is room for one stream. If the server allows fewer streams than there are permits,
+//! slots wait on their connection, unsent, and their latency counts from their intended time.
 
 use hotrow_transport::explain::NO_HTTP2;
 use hotrow_transport::tls::HttpVersion;

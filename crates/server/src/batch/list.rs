@@ -260,8 +260,8 @@ impl<'a> Visitor<'a> for TextVisitor {
     }
 }
 
-/// End of the numbers that become integers. The parser may be off by a unit in the last place, which
-/// is less than a half below it: a number becomes its own integer or none, never another.
+/// End of the numbers that become integers. The parser may be off by a unit in the last place,
+/// which is less than a half below it: a number becomes its own integer or none, never another.
 const FLOAT_INTEGERS_END: f64 = (1_u64 << 50) as f64;
 
 /// Returns the integer that a number with a fraction or an exponent is: some clients write `7.0`,

@@ -61,7 +61,7 @@ impl fmt::Debug for GrantsFile {
 }
 
 impl Access {
-    /// Returns access for nobody.
+    /// Returns access for no client.
     #[must_use]
     pub fn closed() -> Self {
         Self {

@@ -10,6 +10,8 @@ use super::rate::Network;
 pub struct Transport {
     /// Unix socket that is listened on too.
     pub unix: Option<UnixSocket>,
+    /// Unix socket at which the next process takes over the listeners; `None`: it cannot.
+    pub handover: Option<PathBuf>,
     /// TLS on the TCP listener; `None`: cleartext.
     pub tls: Option<Tls>,
     /// `true`: HTTP/2 may be spoken, over TLS and in cleartext.
@@ -25,6 +27,7 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             unix: None,
+            handover: None,
             tls: None,
             http2: false,
             proxies: Vec::new(),

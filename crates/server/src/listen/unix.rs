@@ -5,6 +5,7 @@
 //! one that another process still listens on is not.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::BACKLOG;
+use super::inherited::{Holder, SharedHolder};
+use super::offered::duplicate;
 use crate::config::transport::UnixSocket;
 
 /// Longest path of a socket in bytes: the kernel's 107, less the suffix of the temporary name.
@@ -23,15 +26,19 @@ const SUFFIX_BYTES_MAX: usize = 8;
 #[derive(Debug)]
 pub struct UnixEndpoint {
     listener: UnixListener,
-    file: SocketFile,
+    /// `None`: another process removes it.
+    file: Option<SocketFile>,
+    holder: SharedHolder,
 }
 
-/// The file of a socket. Removed when dropped, unless another process has replaced it.
+/// The file of a socket. Removed when dropped, unless another process has replaced it or accepts
+/// from its socket.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
+    holder: SharedHolder,
 }
 
 /// Reason for which the process cannot listen on a Unix socket.
@@ -82,13 +89,39 @@ impl UnixEndpoint {
             Err(source) => return Err(UnixListenError::Other { path, source }),
         }
         match open(&path, socket.mode) {
-            Ok((listener, identity)) => Ok(Self { listener, file: SocketFile { path, identity } }),
+            Ok((listener, identity)) => {
+                let holder = SharedHolder::new(Holder::None);
+                let file = Some(SocketFile { path, identity, holder: holder.clone() });
+                Ok(Self { listener, file, holder })
+            }
             Err(source) => Err(UnixListenError::Other { path, source }),
         }
     }
 
-    pub(super) fn into_parts(self) -> (UnixListener, SocketFile) {
+    /// Takes over a socket that listens and that `holder` keeps open. `path` is its file if this
+    /// process must remove it.
+    pub(crate) fn taken_over(listener: UnixListener, holder: Holder, path: Option<&Path>) -> Self {
+        let holder = SharedHolder::new(holder);
+        let file = path.and_then(|path| {
+            let file = std::fs::symlink_metadata(path).ok()?;
+            let identity = (file.dev(), file.ino());
+            Some(SocketFile { path: path.to_owned(), identity, holder: holder.clone() })
+        });
+        Self { listener, file, holder }
+    }
+
+    pub(super) fn duplicate(&self) -> io::Result<(OwnedFd, SharedHolder)> {
+        Ok((duplicate(&self.listener)?, self.holder.clone()))
+    }
+
+    /// Returns the socket and its file, for a listener that is served elsewhere than by workers.
+    #[must_use]
+    pub fn into_listener(self) -> (UnixListener, Option<SocketFile>) {
         (self.listener, self.file)
+    }
+
+    pub(super) fn into_parts(self) -> (UnixListener, Option<SocketFile>, SharedHolder) {
+        (self.listener, self.file, self.holder)
     }
 }
 
@@ -151,6 +184,9 @@ fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, (u64, u64))> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if self.holder.get() != Holder::None {
+            return;
+        }
         let is_ours = std::fs::symlink_metadata(&self.path)
             .is_ok_and(|file| (file.dev(), file.ino()) == self.identity);
         if is_ours && let Err(error) = std::fs::remove_file(&self.path) {

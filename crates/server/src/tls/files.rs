@@ -134,7 +134,8 @@ impl Certificates {
         (at(self.expires.as_secs()) - at(unix_s)).div_euclid(DAY_S)
     }
 
-    /// Logs a certificate that clients will refuse. It is used: refusing to serve would end all service.
+    /// Logs a certificate that clients will refuse. It is used: without it no client would be
+    /// served.
     pub(super) fn warn_if_expired(&self, unix_s: u64) {
         if self.days_left(unix_s) < 0 {
             tracing::error!(

@@ -1,4 +1,4 @@
-//! A client for HTTP/2 that knows only what it is told: one connection, one request at a time.
+//! A client for HTTP/2 that sends only what a test names: one connection, one request at a time.
 
 use std::net::SocketAddr;
 

@@ -33,15 +33,20 @@ use super::limits;
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
-    shutdown: Shutdown,
+    pub(crate) shutdown: Shutdown,
     thread: Option<JoinHandle<Result<(), WorkerError>>>,
 }
 
 impl Running {
     pub(crate) fn start(config: &Config) -> Self {
+        Self::serve(config, Service::bind(config).unwrap())
+    }
+
+    /// Runs a service with listeners of the test's own.
+    pub(crate) fn serve(config: &Config, service: Service) -> Self {
         let schema = |id| KeySchema::new(CollectionId(id), vec![KeyType::Integer]);
         let source = OneRow(vec![schema(0), schema(1)]);
-        Self::start_over(config, cache(), Arc::new(source))
+        Self::run(config, service, cache(), Arc::new(source))
     }
 
     /// Starts a service over a source and a cache of the test's own.
@@ -50,7 +55,15 @@ impl Running {
         cache: Arc<Cache<hotrow_source::ReadFailure>>,
         source: Arc<dyn Source>,
     ) -> Self {
-        let service = Service::bind(config).unwrap();
+        Self::run(config, Service::bind(config).unwrap(), cache, source)
+    }
+
+    fn run(
+        config: &Config,
+        service: Service,
+        cache: Arc<Cache<hotrow_source::ReadFailure>>,
+        source: Arc<dyn Source>,
+    ) -> Self {
         let (address, admin) = (service.data(), service.admin());
         let calendar = Calendar::new(Nanos::now(), 0);
         let shared = Shared::new(config, cache, source, calendar).unwrap();
@@ -59,7 +72,7 @@ impl Running {
         let (started, is_started) = channel();
         let thread = std::thread::spawn(move || {
             let feed = Arc::new(FeedCounts::default());
-            service.run(&config, &shared, feed, &ending, move || started.send(()).unwrap())
+            service.run(&config, &shared, feed, &ending, move |_| started.send(()).unwrap())
         });
         is_started.recv_timeout(super::DEADLINE).unwrap();
         Self { address, admin, shutdown, thread: Some(thread) }

@@ -294,7 +294,7 @@ mod tests {
         let text = |text: &str| Value::Bytes(text.into());
         survives_hostile_rows(&["shop", "t", "BASE TABLE", "InnoDB"].map(text), table_row);
         let column =
-            ["id", "int", "int(11)", "utf8mb4", "utf8mb4_bin", "40", "", "select"].map(text);
+            ["id", "int", "int(11)", "utf8mb4", "utf8mb4_bin", "40", "", "select", "NO"].map(text);
         survives_hostile_rows(&column, column_row);
         survives_hostile_rows(&[text("PRIMARY"), text("id"), text("0")], index_row);
         survives_hostile_rows(&[text("hotrow@%"), text("1")], privilege_row);

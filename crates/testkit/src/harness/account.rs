@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -69,6 +69,7 @@ impl Account {
         let mut command = Command::new(&self.program);
         // Without root's groups too.
         command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID).arg("serve").arg("--config").arg(file);
+        command.stdin(Stdio::null());
         command
     }
 }

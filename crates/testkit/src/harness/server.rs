@@ -103,10 +103,11 @@ impl Server {
         server
     }
 
-    /// Does as [`Self::start_unready`], by a command that finally executes `hotrow serve`.
+    /// Does as [`Self::start_unready`], by a command that finally executes `hotrow serve`. The
+    /// command sets its standard input.
     #[track_caller]
     pub fn start_command(command: Command) -> Self {
-        Self::listening(Process::spawn_command(command, None))
+        Self::listening(Process::spawn_piped(command, None))
     }
 
     /// Starts `hotrow serve --demo` with more arguments, on free ports, with `TMPDIR` at `folder`.
@@ -275,10 +276,10 @@ impl Ended {
         Self::run(&["serve", "--config", file.to_str().expect("UTF-8")], within)
     }
 
-    /// Runs a command until it ends by itself.
+    /// Runs a command until it ends by itself. The command sets its standard input.
     #[track_caller]
     pub fn run_command(command: Command, within: Duration) -> Self {
-        Process::spawn_command(command, None).ended(within)
+        Process::spawn_piped(command, None).ended(within)
     }
 
     #[track_caller]
@@ -317,7 +318,12 @@ impl Process {
     }
 
     fn spawn_command(mut command: Command, folder: Option<TempDir>) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null());
+        Self::spawn_piped(command, folder)
+    }
+
+    fn spawn_piped(mut command: Command, folder: Option<TempDir>) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start the binary");
         let stdout = Captured::start(child.stdout.take().expect("piped"));
         let stderr = Captured::start(child.stderr.take().expect("piped"));

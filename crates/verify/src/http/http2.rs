@@ -140,7 +140,7 @@ async fn receive(response: ResponseFuture) -> Result<(Head, Vec<u8>), Failure> {
         if body.len() + piece.len() > BODY_BYTES_MAX {
             return Err((RequestError::Malformed, None));
         }
-        // The connection may have ended meanwhile, which the next piece reports.
+        // The connection may have ended in between, which the next piece reports.
         let _ = stream.flow_control().release_capacity(piece.len());
         body.extend_from_slice(&piece);
     }

@@ -85,7 +85,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "[limits.rate.r]\nrate = '1/s'\nper = 'ip'",
-        "limits.rate.r.per: must be \"client\" or \"header:NAME\" or",
+        "limits.rate.r.per: must be \"client\" or \"identity\" or \"header:NAME\"",
     ),
     ("[limits.rate.r]\nrate = '1/s'\nper = 'header:a b'", "limits.rate.r.per: must be"),
     (

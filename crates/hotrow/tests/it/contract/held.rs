@@ -98,7 +98,7 @@ impl InProcessService {
             let counts = counts.clone();
             let shared = shared.clone();
             std::thread::spawn(move || {
-                service.run(&server, &shared, counts, &shutdown, || ()).expect("serve")
+                service.run(&server, &shared, counts, &shutdown, |_| ()).expect("serve")
             })
         };
         await_until("the feed", SOON, || shared.cache.is_current(Nanos::now()));

@@ -120,6 +120,7 @@ fn status_has_its_documented_shape() {
     assert_eq!(products["hit_ratio"], 0.5);
     let top: BTreeSet<&str> = status.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
+        "access",
         "budgets",
         "cache",
         "collections",
@@ -131,6 +132,7 @@ fn status_has_its_documented_shape() {
         "sources",
         "uptime_s",
         "version",
+        "warm_start",
     ];
     assert_eq!(top, BTreeSet::from(expected));
 }

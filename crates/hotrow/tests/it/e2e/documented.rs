@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hotrow_testkit::harness::metrics::Metrics;
 use hotrow_testkit::harness::{Config, Database, Server};
+use hotrow_testkit::tokens::{SigningKey, jwks};
 
 use super::carriers::Carriers;
 
@@ -63,13 +64,25 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     assert_eq!(server.get("/products/1").status, 200);
     let documented = documented();
     let mut exposed = exposed(&server.metrics());
-    // Some exist with TLS alone.
-    let secure = Server::start(&Carriers::new(&database).config);
-    exposed.extend(
-        self::exposed(&secure.metrics())
-            .into_iter()
-            .filter(|(name, _)| name.starts_with("hotrow_tls_")),
-    );
+    // Some exist only with TLS, credentials from files, or a warm start.
+    let carriers = Carriers::new(&database);
+    let file = |name: &str, text: &str| {
+        let path = carriers.text(name);
+        std::fs::write(&path, text).unwrap();
+        format!("{path:?}")
+    };
+    let secure = carriers
+        .config
+        .clone()
+        .set("access.grants_file", &file("grants", "[roles.reader]\ncollections = \"*\"\n"))
+        .set("access.jwt.jwks_file", &file("jwks", &jwks(&[&SigningKey::ed25519("a", 1)])))
+        .set("access.jwt.issuer", "\"https://issuer.test\"")
+        .set("access.jwt.audience", "\"hotrow\"")
+        .set("warm.file", &format!("{:?}", carriers.text("hot-keys")));
+    let secure = Server::start(&secure);
+    for (name, shape) in self::exposed(&secure.metrics()) {
+        exposed.entry(name).or_insert(shape);
+    }
     let missing: Vec<&String> =
         exposed.keys().filter(|name| !documented.contains_key(*name)).collect();
     assert!(missing.is_empty(), "exposed and not in docs/metrics.md: {missing:?}");

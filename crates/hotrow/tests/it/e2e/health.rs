@@ -98,7 +98,7 @@ fn a_service_that_does_not_answer_in_time_is_not_healthy() {
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    fails(&["localhost:8081"], 2, "must begin with http:// or https://");
+    fails(&["localhost:8081"], 2, "must begin with http://, https:// or unix:");
     fails(&["--config", "/nowhere/hotrow.toml"], 2, "/nowhere/hotrow.toml: cannot be read");
     fails(&["http://127.0.0.1/{id}"], 2, "{id}");
 }

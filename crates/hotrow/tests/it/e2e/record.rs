@@ -28,6 +28,7 @@ fn a_record_is_answered_with_exactly_the_headers_of_the_contract() {
             "etag",
             "hotrow-cache",
             "hotrow-position",
+            "vary",
         ];
         assert_eq!(names, expected);
         assert_eq!(answer.version, "HTTP/1.1");

@@ -29,7 +29,7 @@ fn recipe(language: &str, front: SocketAddr, servers: [&Server; 2]) -> String {
     text
 }
 
-fn haproxy(servers: [&Server; 2]) -> Running {
+pub(crate) fn haproxy(servers: [&Server; 2]) -> Running {
     Running::start(|folder, address| {
         let file = folder.join("haproxy.cfg");
         let text = format!(
@@ -45,7 +45,7 @@ fn haproxy(servers: [&Server; 2]) -> Running {
     })
 }
 
-fn nginx(servers: [&Server; 2]) -> Running {
+pub(crate) fn nginx(servers: [&Server; 2]) -> Running {
     Running::start(|folder: &Path, address| {
         let places = nginx_places(folder);
         let recipe = recipe("nginx", address, servers);

@@ -29,6 +29,11 @@ impl LoopPace {
         self.swept_at_ns.store(0, Relaxed);
     }
 
+    /// Returns the time of the last sweep; zero while no loop runs.
+    pub(crate) fn swept_at(&self) -> Nanos {
+        Nanos(self.swept_at_ns.load(Relaxed))
+    }
+
     /// Returns how late the last sweep was, or how late the next one already is.
     pub(crate) fn delay(&self, now: Nanos) -> Duration {
         match self.swept_at_ns.load(Relaxed) {

@@ -87,7 +87,7 @@ fn the_file_of_a_successor_is_not_removed() {
     let socket = folder.socket();
     let first = UnixEndpoint::bind(&socket).unwrap();
     // The first has stopped listening and still finishes requests.
-    let (listener, file) = first.into_parts();
+    let (listener, file) = first.into_listener();
     drop(listener);
     let _second = UnixEndpoint::bind(&socket).unwrap();
     drop(file);
