@@ -21,6 +21,8 @@ pub struct Roles(u64);
 /// A role as configured.
 #[derive(Clone, Debug)]
 pub struct Role {
+    /// Its name in the configuration.
+    pub name: String,
     /// Values of the token's role claim that name it.
     pub claim_values: Vec<String>,
     /// Collections whose records it may read.
@@ -272,7 +274,8 @@ mod tests {
     fn role(values: &[&str], collections: Scope, no_cache: bool, min_position: bool) -> Role {
         let claim_values = values.iter().map(|value| (*value).to_owned()).collect();
         let (columns, rate_classes) = (Vec::new(), RateClasses::default());
-        Role { claim_values, collections, columns, no_cache, min_position, rate_classes }
+        let name = "reader".to_owned();
+        Role { name, claim_values, collections, columns, no_cache, min_position, rate_classes }
     }
 
     #[test]

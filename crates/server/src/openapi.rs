@@ -233,7 +233,7 @@ fn server_url(data: SocketAddr, is_tls: bool) -> String {
 
 impl Handler {
     /// Answers with the description for a sender of these roles. All collections are shown to every
-    /// sender that has been authenticated, and their fields, unless its roles are limited to others.
+    /// sender that has been authenticated, and of their fields those that it may read.
     pub(crate) fn description(&self, roles: Roles) -> Step {
         let authenticator = self.authenticator.as_ref();
         let columns = |id| authenticator.and_then(|authenticator| authenticator.columns(id, roles));

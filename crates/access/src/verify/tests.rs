@@ -21,6 +21,7 @@ fn policy() -> TokenPolicy {
 
 fn grants() -> Grants {
     let role = |value: &str| Role {
+        name: value.to_owned(),
         claim_values: vec![value.to_owned()],
         collections: Scope::All,
         columns: Vec::new(),

@@ -22,7 +22,8 @@ mod contract;
 /// End-to-end tests: the real binary, real sockets, a real SQLite file with other writers.
 ///
 /// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
-/// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
+/// [`position`], [`column_grants`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
+/// load ([`merging`]);
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
@@ -33,6 +34,7 @@ mod e2e {
     mod batch;
     mod behind;
     mod carriers;
+    mod column_grants;
     mod conditional;
     mod conduct;
     mod curl;

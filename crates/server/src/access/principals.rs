@@ -174,6 +174,7 @@ mod tests {
     fn parse(text: &[u8]) -> Result<Granted, String> {
         let roles = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         let role = Role {
+            name: "reader".to_owned(),
             claim_values: Vec::new(),
             collections: Scope::All,
             columns: Vec::new(),

@@ -101,6 +101,7 @@ pub(crate) fn policy() -> TokenPolicy {
 /// Returns a role `reader` of `products` alone, and an API key with that role.
 pub(crate) fn access() -> (Access, String) {
     let reader = Role {
+        name: "reader".to_owned(),
         claim_values: vec!["reader".to_owned()],
         collections: Scope::Listed(vec![CollectionId(0)]),
         columns: Vec::new(),

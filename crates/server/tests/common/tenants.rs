@@ -260,6 +260,7 @@ impl Raw {
 /// Returns access for clients of several tenants, and their keys by name.
 fn access(columns: &[&str]) -> (Access, HashMap<&'static str, String>) {
     let whole = Role {
+        name: "reader".to_owned(),
         claim_values: vec!["reader".to_owned()],
         collections: Scope::All,
         columns: Vec::new(),

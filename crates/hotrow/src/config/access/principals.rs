@@ -34,19 +34,14 @@ pub(super) fn principals(
     collections: &[&str],
     classes: &[String],
 ) -> Principals {
-    let (names, roles): (Vec<String>, Vec<Role>) =
-        roles(section.section("roles"), collections, classes).into_iter().unzip();
+    let roles = roles(section.section("roles"), collections, classes);
+    let names: Vec<String> = roles.iter().map(|role| role.name.clone()).collect();
     let keys = keys(section.section("keys"), &names);
     let certificates = certificates(section.section("certificates"), &names);
     Principals { names, roles, keys, certificates }
 }
 
-/// Reads the roles with their names.
-fn roles(
-    mut section: Section<'_>,
-    collections: &[&str],
-    classes: &[String],
-) -> Vec<(String, Role)> {
+fn roles(mut section: Section<'_>, collections: &[&str], classes: &[String]) -> Vec<Role> {
     let tables = section.sections();
     if tables.len() > ROLES_MAX {
         section.refuse_whole(&format!("may have at most {ROLES_MAX} roles, not {}", tables.len()));
@@ -60,12 +55,13 @@ fn roles(
             collections: scope,
             claim_values: list(&mut table, "claim_values", "the name of the role")
                 .unwrap_or_else(|| vec![name.clone()]),
+            name,
             no_cache: table.flag("allow_no_cache", false),
             min_position: table.flag("allow_min_position", false),
             rate_classes: rate_class(&mut table, classes),
         };
         table.finish();
-        roles.push((name, role));
+        roles.push(role);
     }
     roles
 }
