@@ -212,8 +212,10 @@ impl Authenticator {
             Ok(Credential::None) => {
                 let subject = request.connection.certificate_subject.as_deref();
                 match subject.and_then(|subject| principals.certificates.find(subject)) {
-                    Some((roles, identity)) => {
-                        (AccessOutcome::Certificate, Ok(caller(roles, Some(identity)).into()))
+                    Some((holder, identity)) => {
+                        let caller = caller(holder.roles, Some(identity));
+                        let tenants = holder.tenants.clone();
+                        (AccessOutcome::Certificate, Ok(Sender { caller, tenants }))
                     }
                     None if principals.anonymous.is_empty() => {
                         (AccessOutcome::Missing, Err(HttpError::Unauthorized(Denial::Missing)))

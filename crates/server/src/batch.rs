@@ -4,6 +4,7 @@
 mod answers;
 mod ids;
 mod list;
+mod number;
 mod render;
 
 use std::rc::Rc;

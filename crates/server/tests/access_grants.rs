@@ -136,7 +136,8 @@ fn a_certificate_is_a_credential_where_no_other_is_sent() {
     }
     let (mut access, key) = access();
     let subject = "CN=billing,O=Shop".to_owned();
-    access.granted.certificates.push(CertificateHolder { subject, roles: Roles::single(0) });
+    let (roles, tenants) = (Roles::single(0), Tenants::NONE);
+    access.granted.certificates.push(CertificateHolder { subject, roles, tenants });
     let clients = ClientCertificates::Optional(authority.path("ca.pem"));
     let tls = Some(authority.tls(clients));
     let server = start(access, Transport { tls, ..http2() });

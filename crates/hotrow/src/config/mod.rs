@@ -197,8 +197,8 @@ pub fn parse(
 /// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any]\n[access.keys.any]\n\
-        [access.certificates.any]";
+    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any.columns.any]\n\
+        [access.keys.any]\n[access.certificates.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is read anyway.

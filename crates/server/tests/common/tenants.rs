@@ -21,8 +21,9 @@ use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::http2::Http2Connection;
 use super::service::{Running, cache_config, config};
-use super::{Client, wait_until};
+use super::{Answer, Client, wait_until};
 
 /// The collection with tenants.
 pub(crate) const ACCOUNTS: CollectionId = CollectionId(0);
@@ -136,6 +137,15 @@ impl TenantService {
         options: Options,
         change: impl FnOnce(&mut Access),
     ) -> Self {
+        Self::start_configured(rows, options, |config| change(config.access.as_mut().unwrap()))
+    }
+
+    /// Starts a service with a changed configuration.
+    pub(crate) fn start_configured(
+        rows: &[(i64, &str)],
+        options: Options,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let found = rows.iter().map(|(id, row)| (*id, Row::Found(row.as_bytes().to_vec())));
         let source = Arc::new(Rows {
             schemas: [0, 1]
@@ -170,9 +180,10 @@ impl TenantService {
             let codings = vec![ContentCoding::Gzip];
             config.collections[0].compression = Some(Compression { codings, bytes_min: 1 });
         }
-        let (mut access, keys) = access(options.columns);
-        change(&mut access);
-        let config = Config { access: Some(access), ..config };
+        let (access, keys) = access(options.columns);
+        config.access = Some(access);
+        config.transport.http2 = true;
+        change(&mut config);
         let server = Running::start_over(&config, Arc::clone(&cache), source.clone());
         Self { server, source, cache, keys }
     }
@@ -191,12 +202,21 @@ impl TenantService {
         self.send(client, method, target, fields).received()
     }
 
+    /// Like [`TenantService::ask`], on an open connection of HTTP/2.
+    pub(crate) fn ask_http2(
+        &self,
+        connection: &mut Http2Connection,
+        client: &str,
+        (method, target, fields): (&str, &str, &str),
+    ) -> Raw {
+        let (target, body) = target_and_body(method, target);
+        let fields = format!("{}{fields}", self.credential(client));
+        let Answer { status, head, body } = connection.ask(method, target, &fields, &body);
+        Raw { status, head: without_date(&head), body }
+    }
+
     pub(crate) fn send(&self, client: &str, method: &str, target: &str, fields: &str) -> Sent {
-        let body = match (method, target.split_once('#')) {
-            ("POST", Some((_, ids))) => format!("{{\"ids\":[{ids}]}}"),
-            _ => String::new(),
-        };
-        let target = target.split('#').next().unwrap();
+        let (target, body) = target_and_body(method, target);
         let credential = self.credential(client);
         let length = body.len();
         let request = format!(
@@ -234,6 +254,18 @@ impl TenantService {
     }
 }
 
+/// Returns target and body of a request; ids after `#` are the body of a batch.
+fn target_and_body<'a>(method: &str, target: &'a str) -> (&'a str, String) {
+    match (method, target.split_once('#')) {
+        ("POST", Some((target, ids))) => (target, format!("{{\"ids\":[{ids}]}}")),
+        _ => (target, String::new()),
+    }
+}
+
+fn without_date(head: &str) -> String {
+    head.lines().filter(|line| !line.starts_with("date: ")).collect::<Vec<_>>().join("\n")
+}
+
 /// A request whose answer has not been read.
 pub(crate) struct Sent(Client);
 
@@ -242,15 +274,19 @@ impl Sent {
         use std::io::Read;
         let mut text = String::new();
         self.0.0.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let head = head.to_ascii_lowercase();
-        let lines: Vec<&str> = head.lines().filter(|line| !line.starts_with("date: ")).collect();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Raw { status, head: lines.join("\n"), body: body.to_owned() }
+        Raw::parse(&text)
     }
 }
 
 impl Raw {
+    /// Parses an answer with its status line.
+    pub(crate) fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let head = head.to_ascii_lowercase();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head: without_date(&head), body: body.to_owned() }
+    }
+
     /// Returns the value of a header field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))

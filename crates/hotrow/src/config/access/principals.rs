@@ -177,8 +177,10 @@ fn certificates(mut section: Section<'_>, roles: &[String]) -> Vec<CertificateHo
             }
         });
         let roles = roles_of(&mut table, roles);
+        let tenants = tenants(&mut table);
         table.finish();
-        certificates.extend(subject.map(|subject| CertificateHolder { subject, roles }));
+        let holder = subject.map(|subject| CertificateHolder { subject, roles, tenants });
+        certificates.extend(holder);
     }
     if let Err(error) = CertificateTable::new(certificates.clone()) {
         section.refuse_whole(&format!("{error}; keep one table, with all roles"));
@@ -198,7 +200,7 @@ fn roles_of(table: &mut Section<'_>, known: &[String]) -> Roles {
         .fold(Roles::default(), |all, role| all.union(role_of(table, "roles", role, known)))
 }
 
-/// Reads the tenants of a key.
+/// Reads the tenants of a key or a certificate.
 fn tenants(table: &mut Section<'_>) -> Tenants {
     let named = table.texts("tenant", "none", "a text or a list of up to 64, of 1 to 255 bytes");
     let named = named.unwrap_or_default();
