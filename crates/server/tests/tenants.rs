@@ -29,8 +29,8 @@ const ROWS: [(i64, &str); 5] = [
     (5, r#"7{"id":5}"#),
     (6, r#""Acme"{"id":6}"#),
 ];
-/// The feed has passed this point when the answers are compared.
-const PASSED: u64 = 500;
+/// The feed has passed this point when the answers are compared. No test reads so often.
+const PASSED: u64 = 50_000;
 
 /// A kind of request: its name, method, target and header fields.
 type Kind = (&'static str, &'static str, &'static str, &'static str);

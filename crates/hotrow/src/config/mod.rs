@@ -13,6 +13,8 @@ mod collections;
 mod compression;
 mod cors;
 mod expand;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod limits;
 mod listen;
 mod problem;

@@ -23,11 +23,11 @@ mod contract;
 ///
 /// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
 /// [`position`], [`column_grants`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
-/// load ([`merging`]);
-/// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
+/// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
+/// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
-/// [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`systemd`],
+/// [`warm_start`], [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod admin;
     mod admin_access;
@@ -46,6 +46,7 @@ mod e2e {
     mod foreign_page;
     mod fresh;
     mod handover;
+    mod handover_tls;
     mod head;
     mod health;
     mod keys;
