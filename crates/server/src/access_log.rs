@@ -20,8 +20,8 @@ use std::time::{Duration, SystemTime};
 use hotrow_measure::clock::Nanos;
 use parking_lot::{Condvar, Mutex};
 
-use self::output::Output;
 pub use self::output::OpenError;
+use self::output::Output;
 use self::queue::{Bell, LineQueue};
 use crate::access::Caller;
 use crate::config::access::Names;

@@ -173,8 +173,7 @@ impl Handler {
             return Step::Now(self.render(request.connection, id, &ids, answers));
         }
         let first = waiters.first().map(|((place, _), _)| &ids.keys[*place]);
-        let trace =
-            first.and_then(|key| self.shared.fetcher.query_log.enter(key, request.headers));
+        let trace = first.and_then(|key| self.shared.fetcher.query_log.enter(key, request.headers));
         let reads = (PendingReads::new(waiters).traced(trace), deadline);
         self.batch_later(request.connection, id, ids, mode, answers, reads)
     }

@@ -45,7 +45,8 @@ impl Observer {
         };
         let access_log = shared.access_log.clone().map(of_worker);
         let has_server_timing = shared.has_server_timing;
-        (access_log.is_some() || has_server_timing).then_some(Self { access_log, has_server_timing })
+        (access_log.is_some() || has_server_timing)
+            .then_some(Self { access_log, has_server_timing })
     }
 }
 

@@ -51,10 +51,9 @@ impl ServerTiming {
             (None, _) | (_, CacheOutcome::Stale | CacheOutcome::None) => {
                 Parts::Total(now.since(since))
             }
-            (Some(read_at), _) => Parts::Read {
-                queue: read_at.since(since),
-                database: now.since(read_at.max(since)),
-            },
+            (Some(read_at), _) => {
+                Parts::Read { queue: read_at.since(since), database: now.since(read_at.max(since)) }
+            }
         };
         Self { outcome, parts }
     }

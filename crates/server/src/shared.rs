@@ -114,10 +114,7 @@ impl Shared {
                     Arc::clone(&collections),
                 ),
                 budgets: Arc::clone(&budgets),
-                query_log: QueryLog::new(
-                    config.observability.slow_query,
-                    collections.count(),
-                ),
+                query_log: QueryLog::new(config.observability.slow_query, collections.count()),
             }),
             feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
             access: access(config)

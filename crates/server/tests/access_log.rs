@@ -27,7 +27,10 @@ fn logged(config: Config, path: &Path, sample: f64, has_ids: bool) -> Config {
         slow: Duration::from_hours(1),
         has_ids,
     };
-    Config { observability: Observability { access_log: Some(log), ..Observability::default() }, ..config }
+    Config {
+        observability: Observability { access_log: Some(log), ..Observability::default() },
+        ..config
+    }
 }
 
 /// Returns the lines without the members that differ from run to run, which it checks.

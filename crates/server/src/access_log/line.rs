@@ -189,11 +189,8 @@ mod tests {
     fn the_longest_line_has_its_bound() {
         let names = Names {
             roles: (0..64).map(|number| format!("{number:064}")).collect(),
-            holders: [(
-                Identity::of_certificate("CN=a"),
-                HolderName::Certificate("c".repeat(64)),
-            )]
-            .into(),
+            holders: [(Identity::of_certificate("CN=a"), HolderName::Certificate("c".repeat(64)))]
+                .into(),
         };
         let roles = (0..64).map(Roles::single).fold(Roles::default(), Roles::union);
         let identity = Some(Identity::of_certificate("CN=a"));

@@ -25,8 +25,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It cannot be opened.
-    #[error("access_log.output {path}: cannot be opened: {source}; name a file in a folder that \
-             this process may write to")]
+    #[error(
+        "access_log.output {path}: cannot be opened: {source}; name a file in a folder that \
+             this process may write to"
+    )]
     Open {
         /// The path.
         path: String,
@@ -34,8 +36,10 @@ pub enum OpenError {
         source: io::Error,
     },
     /// It is a device, a pipe or a folder.
-    #[error("access_log.output {path}: must be a regular file; use \"stdout\" or \"stderr\" for \
-             the process's own outputs")]
+    #[error(
+        "access_log.output {path}: must be a regular file; use \"stdout\" or \"stderr\" for \
+             the process's own outputs"
+    )]
     NotAFile {
         /// The path.
         path: String,

@@ -432,8 +432,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         }
     }
 
-    /// Writes an answer. `is_read`: the request's body has arrived in full, and may be followed by
-    /// another request.
+    /// Writes an answer. `is_read`: the body has arrived in full; another request may follow.
     fn answer(
         &mut self,
         answer: S::Answer,

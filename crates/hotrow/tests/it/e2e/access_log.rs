@@ -35,7 +35,7 @@ fn rotation_and_end_lose_no_line() {
     assert_eq!(metrics.sum("hotrow_access_log_dropped_total", &[]), 0.0);
     server.signal(Signal::TERM);
     assert_eq!(server.ended(SOON).code(), 0);
-    let files = (0..3).map(rotated).chain([path.clone()]);
+    let files = (0..3).map(rotated).chain([path]);
     let text: String = files.map(|file| fs::read_to_string(file).unwrap_or_default()).collect();
     let lines = text.lines().map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
