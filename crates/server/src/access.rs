@@ -36,6 +36,7 @@ pub(crate) use self::keys::TokenAccess;
 pub(crate) use self::principals::PrincipalsInForce;
 use self::principals::Version;
 use crate::config;
+use crate::config::access::Names;
 use crate::context::RequestContext;
 use crate::handle::Handler;
 use crate::http_error::HttpError;
@@ -183,6 +184,12 @@ impl Authenticator {
             may_bypass_cache: grants.may_bypass_cache(roles),
             may_require_position: grants.may_require_position(roles),
         })
+    }
+
+    /// Returns the names of the roles, keys and certificates by which the request that was checked
+    /// last was judged.
+    pub(crate) fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.known.borrow().principals.principals.names)
     }
 
     fn check(&self, handler: &Handler, request: &RequestContext<'_>) -> Checked {

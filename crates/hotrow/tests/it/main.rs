@@ -26,8 +26,9 @@ mod contract;
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
-/// [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`access_log`], `slow_queries`, [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
+    mod access_log;
     mod admin;
     mod admin_access;
     mod batch;
@@ -55,6 +56,8 @@ mod e2e {
     mod position;
     mod readiness;
     mod record;
+    #[cfg(feature = "failpoints")]
+    mod slow_queries;
     mod start;
     mod systemd;
     #[cfg(feature = "failpoints")]

@@ -131,6 +131,8 @@ impl TenantService {
         config.collections[0].name = "accounts".to_owned();
         config.collections[0].tenancy = Some(options.tenancy);
         config.limits.bytes.answer = options.answer_bytes;
+        // Must not add to an answer of a collection with tenants.
+        config.observability.has_server_timing = true;
         let (access, keys) = access();
         let config = Config { access: Some(access), ..config };
         let server = Running::start_over(&config, Arc::clone(&cache), source.clone());

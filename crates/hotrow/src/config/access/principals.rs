@@ -1,10 +1,14 @@
 //! Roles, API keys and client certificates: tables of `[access]`, or of a file of their own.
 
+use std::collections::HashMap;
+
 use hotrow_access::certificate::{
     CERTIFICATES_MAX, CertificateHolder, CertificateTable, SUBJECT_BYTES_MAX,
 };
 use hotrow_access::grant::{ROLES_MAX, RateClasses, Role, Roles, Scope};
+use hotrow_access::identity::Identity;
 use hotrow_access::key::{KEYS_MAX, KeyHash, KeyId, KeyTable, StoredKey};
+use hotrow_server::config::access::HolderName;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
 
@@ -24,6 +28,8 @@ pub(super) struct Principals {
     pub(super) roles: Vec<Role>,
     pub(super) keys: Vec<StoredKey>,
     pub(super) certificates: Vec<CertificateHolder>,
+    /// Names of the holders of keys and certificates.
+    pub(super) holders: HashMap<Identity, HolderName>,
 }
 
 /// Reads the tables `roles`, `keys` and `certificates` of `section`. `classes`: names of the rate
@@ -35,9 +41,10 @@ pub(super) fn principals(
 ) -> Principals {
     let (names, roles): (Vec<String>, Vec<Role>) =
         roles(section.section("roles"), collections, classes).into_iter().unzip();
-    let keys = keys(section.section("keys"), &names);
-    let certificates = certificates(section.section("certificates"), &names);
-    Principals { names, roles, keys, certificates }
+    let mut holders = HashMap::new();
+    let keys = keys(section.section("keys"), &names, &mut holders);
+    let certificates = certificates(section.section("certificates"), &names, &mut holders);
+    Principals { names, roles, keys, certificates, holders }
 }
 
 /// Reads the roles with their names.
@@ -106,7 +113,11 @@ fn scope(table: &mut Section<'_>, collections: &[&str]) -> Scope {
     Scope::Listed(ids)
 }
 
-fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
+fn keys(
+    mut section: Section<'_>,
+    roles: &[String],
+    holders: &mut HashMap<Identity, HolderName>,
+) -> Vec<StoredKey> {
     let tables = section.sections();
     if tables.len() > KEYS_MAX {
         section.refuse_whole(&format!("may have at most {KEYS_MAX} keys, not {}", tables.len()));
@@ -124,6 +135,7 @@ fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
         let tenants = tenants(&mut table);
         table.finish();
         if let (Some(id), Some(hash)) = (id, hash) {
+            holders.insert(Identity::of_key(id), HolderName::Key(name));
             keys.push(StoredKey { id, hash, roles: of_key, tenants });
         }
     }
@@ -133,7 +145,11 @@ fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
     keys
 }
 
-fn certificates(mut section: Section<'_>, roles: &[String]) -> Vec<CertificateHolder> {
+fn certificates(
+    mut section: Section<'_>,
+    roles: &[String],
+    holders: &mut HashMap<Identity, HolderName>,
+) -> Vec<CertificateHolder> {
     let tables = section.sections();
     if tables.len() > CERTIFICATES_MAX {
         let count = tables.len();
@@ -150,7 +166,10 @@ fn certificates(mut section: Section<'_>, roles: &[String]) -> Vec<CertificateHo
         });
         let roles = roles_of(&mut table, roles);
         table.finish();
-        certificates.extend(subject.map(|subject| CertificateHolder { subject, roles }));
+        let Some(subject) = subject else { continue };
+        let identity = Identity::of_certificate(&subject);
+        holders.insert(identity, HolderName::Certificate(name));
+        certificates.push(CertificateHolder { subject, roles });
     }
     if let Err(error) = CertificateTable::new(certificates.clone()) {
         section.refuse_whole(&format!("{error}; keep one table, with all roles"));
