@@ -13,6 +13,7 @@ use hotrow_cache::Cache;
 use hotrow_cache::Safeguard;
 use hotrow_cache::config::InvalidationMode;
 use hotrow_measure::clock::Nanos;
+use hotrow_server::access_log::AccessLog;
 use hotrow_server::config::{Config, Limits};
 use hotrow_server::listen::inherited::{Holder, Inherited};
 use hotrow_server::lookups::Calendar;
@@ -224,6 +225,9 @@ fn compose(
         Some(_) => Some(Offer::new(service.offer().map_err(subsystem)?)),
         None => None,
     };
+    let access_log = server.observability.access_log.as_ref();
+    let access_log = access_log.map(|config| AccessLog::open(config, server.workers));
+    let access_log = access_log.transpose().map_err(subsystem)?;
     let addresses = Addresses { data: service.data(), admin: service.admin() };
     // With the port that was taken: the description of the API names it.
     server.data = addresses.data;
@@ -239,6 +243,7 @@ fn compose(
     #[cfg(feature = "failpoints")]
     disable_safeguards(&host.failpoints, &cache);
     let shared = Shared::new(&server, cache, source, calendar()).map_err(subsystem)?;
+    let shared = shared.with_access_log(access_log);
     let counts = Arc::new(FeedCounts::default());
     let sink: Arc<dyn Sink> = match shared.cache.config().invalidation_mode {
         InvalidationMode::Feed => Arc::new(CacheSink::new(&shared, counts.clone())),

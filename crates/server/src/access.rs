@@ -37,6 +37,7 @@ pub(crate) use self::keys::TokenAccess;
 pub(crate) use self::principals::PrincipalsInForce;
 use self::principals::Version;
 use crate::config;
+use crate::config::access::Names;
 use crate::context::RequestContext;
 use crate::handle::Handler;
 use crate::http_error::HttpError;
@@ -197,6 +198,12 @@ impl Authenticator {
     /// read; `None`: all.
     pub(crate) fn columns(&self, id: CollectionId, roles: Roles) -> Option<Arc<Columns>> {
         self.known.borrow().principals.principals.grants.columns(id, roles)
+    }
+
+    /// Returns the names of the roles, keys and certificates by which the request that was checked
+    /// last was judged.
+    pub(crate) fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.known.borrow().principals.principals.names)
     }
 
     fn check(&self, handler: &Handler, request: &RequestContext<'_>) -> Checked {

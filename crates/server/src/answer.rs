@@ -1,11 +1,14 @@
 //! An answer before it is written.
 
+use hotrow_measure::clock::Nanos;
 use http::Response;
 
 use crate::admission::rate::Fields as RateLimitFields;
 use crate::body::Body;
 use crate::metrics::CacheOutcome;
 use crate::record_answer::RecordAnswer;
+use crate::respond::MISSING;
+use crate::server_timing::ReadAt;
 use crate::sight::AbsentAnswer;
 
 /// An answer and its outcome for the metrics.
@@ -35,6 +38,28 @@ impl Answer {
             Self::Record(answer) => answer.status(),
             Self::Absent(_) => 404,
             Self::Http(response) => response.status().as_u16(),
+        }
+    }
+
+    /// Returns the time at which its record was read, or the last of its records.
+    pub(crate) fn read_at(&self) -> Option<Nanos> {
+        match self {
+            Self::Record(answer) => Some(answer.form.record().read_at()),
+            Self::Absent(_) => None,
+            Self::Http(response) => response.extensions().get().map(|ReadAt(at)| *at),
+        }
+    }
+
+    /// Returns the bytes of its body, for a request that is not HEAD.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        match self {
+            Self::Record(answer) => match answer.status() {
+                304 => 0,
+                404 => MISSING.len() as u64,
+                _ => answer.form.bytes().len() as u64,
+            },
+            Self::Absent(_) => MISSING.len() as u64,
+            Self::Http(response) => response.body().len() as u64,
         }
     }
 

@@ -174,7 +174,9 @@ impl Handler {
         if waiters.is_empty() {
             return Step::Now(self.render(request.connection, id, &ids, answers));
         }
-        let reads = (PendingReads::new(waiters), deadline);
+        let first = waiters.first().map(|((place, _), _)| &ids.keys[*place]);
+        let trace = first.and_then(|key| self.shared.fetcher.query_log.enter(key, request.headers));
+        let reads = (PendingReads::new(waiters).traced(trace), deadline);
         self.batch_later(request.connection, id, ids, mode, answers, reads)
     }
 
@@ -361,6 +363,7 @@ impl Handler {
         let Ok(segments) = render::render(ids, &items) else {
             return (budgets::NO_ROOM.response().into(), CacheOutcome::None);
         };
+        let read_at = records.iter().flatten().map(Record::read_at).max();
         // From here on the answer alone holds the records, and releases each when it is written.
         drop(items);
         let bytes = segments.len() as u64;
@@ -372,6 +375,7 @@ impl Handler {
                 return (problem.response().into(), CacheOutcome::None);
             }
         };
+        self.note_read(&mut response, read_at);
         let headers = response.headers_mut();
         headers.reserve(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

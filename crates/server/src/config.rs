@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod cors;
+pub mod observability;
 pub mod rate;
 pub mod transport;
 
@@ -50,6 +51,8 @@ pub struct Config {
     pub transport: transport::Transport,
     /// Reads of hot records after a start; `None`: none.
     pub warm_start: Option<WarmStart>,
+    /// What operators see of single requests and queries.
+    pub observability: observability::Observability,
 }
 
 /// Settings of the warm start.

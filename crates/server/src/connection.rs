@@ -35,6 +35,7 @@ use self::activity::Expiry;
 use self::close::{answer_and_close, close, linger};
 use self::exchange::Exchange;
 use self::rejection::Rejection;
+use self::request::Protocol;
 use self::serve::Serve;
 use self::stream::Stream;
 use self::worker_context::WorkerContext;
@@ -95,7 +96,9 @@ pub(crate) async fn serve<T: Stream, S: Serve>(
         return Box::pin(served).await;
     }
     // Of its own memory: a connection that waits must not have room for its end.
-    let cause = Box::pin(finish(stream, end, leftover, message, registered.worker())).await;
+    let rejected = |rejection| service.rejected(rejection, &connection, Protocol::Http11);
+    let worker = registered.worker();
+    let cause = Box::pin(finish(stream, end, leftover, message, worker, &rejected)).await;
     registered.close(cause);
 }
 
@@ -155,9 +158,11 @@ async fn finish<T: Stream>(
     leftover: Leftover,
     message: LastMessage,
     worker: &WorkerContext,
+    rejected: &impl Fn(Rejection),
 ) -> CloseCause {
     let last_answer = |stream: T, rejection| async move {
         if message.all_sent {
+            rejected(rejection);
             answer_and_close(stream, worker, rejection, message.to_head).await;
         } else {
             // Behind a part of an earlier answer it would be read as its body.

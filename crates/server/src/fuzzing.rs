@@ -195,6 +195,7 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
         access: None,
         transport: crate::config::transport::Transport::default(),
         warm_start: None,
+        observability: Default::default(),
     };
     let day = Duration::from_hours(24);
     let cache = Cache::new(

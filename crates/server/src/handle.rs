@@ -28,6 +28,7 @@ use crate::header_writer::{self, HeaderWriter};
 use crate::http_error::HttpError;
 use crate::lookups::{LookupKind, WorkerLookups};
 use crate::metrics::{AccessOutcome, CacheOutcome, WorkerMetrics};
+use crate::observer::{Notes, Observer};
 use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
@@ -49,6 +50,8 @@ pub struct Handler {
     pub lookups: Arc<WorkerLookups>,
     /// Check of credentials, if there is one.
     pub(crate) authenticator: Option<Authenticator>,
+    /// Notes for operators of each request, if any are configured.
+    pub(crate) observer: Option<Observer>,
     /// Writer of the heads of most answers.
     heads: RecordHeads,
     /// Writer of other header values.
@@ -70,6 +73,7 @@ impl Handler {
             metrics,
             lookups,
             authenticator,
+            observer: None,
             heads,
             header_writer: HeaderWriter::default(),
             hits_of_turn: Cell::default(),
@@ -97,8 +101,16 @@ impl Step {
 }
 
 impl Handler {
-    fn route(self: &Rc<Self>, request: Request<'_>) -> Step {
-        let Request { head, body, connection, now } = request;
+    /// Makes the notes that are configured. `worker`: the worker's index.
+    #[must_use]
+    pub fn observed(mut self, worker: usize) -> Self {
+        self.observer = Observer::new(&self.shared, worker);
+        self
+    }
+
+    /// Begins to answer a request. `notes` is filled in as far as it gets.
+    fn route(self: &Rc<Self>, request: Request<'_>, notes: &mut Notes) -> Step {
+        let Request { head, body, connection, now, .. } = request;
         let mut context = RequestContext {
             connection,
             headers: head.fields(),
@@ -119,9 +131,9 @@ impl Handler {
         let method = Method::from_bytes(head.method()).unwrap_or(Method::TRACE);
         let (path, query) = head.path_and_query();
         let routed = self.shared.collections.router.route(&method, path, query);
-        if let (Some(authenticator), Some(id)) =
-            (&self.authenticator, routed.as_ref().ok().and_then(Route::collection))
-        {
+        let collection = routed.as_ref().ok().and_then(Route::collection);
+        *notes = Notes { caller: sender.caller, collection };
+        if let (Some(authenticator), Some(id)) = (&self.authenticator, collection) {
             context.caller = sender.caller;
             match authenticator.rights(id, sender.caller.roles) {
                 Ok((rights, own)) => {
@@ -288,9 +300,10 @@ impl Handler {
             Err(problem) => return Step::problem(&problem),
         };
         let handler = Rc::clone(self);
+        let trace = self.shared.fetcher.query_log.enter(&key, request.headers);
         let request = request.to_pending();
         Step::Later(Box::pin(async move {
-            let _place = place;
+            let _place = (place, trace);
             let request = request.context();
             let result = handler.wait_for(key.collection(), waiter, deadline).await;
             handler.waited(arrived, &result);
@@ -406,7 +419,9 @@ impl Handler {
             return (Answer::Record(answer), provenance.outcome);
         }
         let collection = self.shared.collections.get(form.record().collection());
-        let response = large_record(form, provenance, collection, &self.header_writer);
+        let read_at = form.record().read_at();
+        let mut response = large_record(form, provenance, collection, &self.header_writer);
+        self.note_read(&mut response, Some(read_at));
         let response = self.shared.budgets.hold(response, size, request.connection);
         let is_refused = response.status().is_server_error()
             || response.status() == StatusCode::PAYLOAD_TOO_LARGE;

@@ -3,7 +3,8 @@
 //! Reading order: [`service`] (puts it together), [`shared`] and [`collections`] (what threads
 //! share), [`worker`], `acceptor`, `accept_budget`, [`listen`], [`tls`], [`connection`] and
 //! [`context`] (from socket to request), `route`, `access` (credentials), [`handle`], `batch`,
-//! `position` (from request to answer), `read` (to the database and back), `breaker_probe`,
+//! `position` (from request to answer), `observer`,
+//! [`access_log`], `trace_context`, `query_log`, `server_timing` (what operators see), `read` (to the database and back), `breaker_probe`,
 //! `precondition`, `read_requirement`, `answer`, `record_form`, `record_answer`, `compression`,
 //! `respond`, `header_writer`, `http_error`, `body` (the answer), [`budgets`] (memory of all of
 //! them), [`sink`] (delivery of the feed), `warm_start` (hot records after a start), [`admin`],
@@ -12,6 +13,7 @@
 mod accept_budget;
 mod acceptor;
 mod access;
+pub mod access_log;
 pub mod admin;
 mod admission;
 mod answer;
@@ -36,9 +38,11 @@ pub mod listen;
 pub mod lookups;
 pub mod metrics;
 mod narrow;
+mod observer;
 mod openapi;
 mod position;
 mod precondition;
+mod query_log;
 mod read;
 mod read_requirement;
 mod readiness;
@@ -49,11 +53,13 @@ mod refresh;
 mod respond;
 mod route;
 mod scan_detector;
+mod server_timing;
 pub mod service;
 pub mod shared;
 mod sight;
 pub mod sink;
 mod throttle;
 pub mod tls;
+mod trace_context;
 mod warm_start;
 pub mod worker;

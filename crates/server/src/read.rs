@@ -21,6 +21,7 @@ use crate::admission::shed::LoadShedder;
 use crate::budgets::Budgets;
 use crate::collections::{Collection, Collections};
 use crate::http_error::HttpError;
+use crate::query_log::{EndedQuery, QueryLog, Traces, WaitingTrace};
 
 /// Reads of the database: its source, what protects it, and the cache that gets the rows.
 pub(crate) struct Fetcher {
@@ -36,6 +37,8 @@ pub(crate) struct Fetcher {
     pub(crate) breaker: SourceBreaker,
     /// Memory of rows, and their mean sizes.
     pub(crate) budgets: Arc<Budgets>,
+    /// Log of slow queries, and traces that wait.
+    pub(crate) query_log: QueryLog,
 }
 
 impl Fetcher {
@@ -77,16 +80,28 @@ pub(crate) async fn run_batches(fetcher: &Fetcher, mut loader: BatchLoader<ReadF
         let Some(keys) = loader.next_batch(now) else { return };
         let count = keys.len();
         let first_key = keys.first().cloned();
+        let traces = fetcher.query_log.traces_of(&keys);
         let query = limiter_permit.send(id, count, loader.waited(), now);
         let interest = loader.interest();
         let rows = fetcher.budgets.query(move || interest.is_wanted());
         let result = fetcher.source.read_within(id, keys, rows.clone()).await;
+        let sent_at = now;
         let now = Nanos::now();
+        let ended = EndedQuery {
+            collection: id,
+            keys: count,
+            waited: loader.waited(),
+            took: now.since(sent_at),
+            has_failed: result.is_err(),
+            traces: &traces,
+        };
+        fetcher.query_log.ended(&ended, &fetcher.collections);
         fetcher.breaker.note_failed_key(first_key, &result);
         breaker_permit.record(&result, now);
         record(query, &result, now);
         result.iter().for_each(|read| learn_sizes(&fetcher.budgets, id, read));
-        loader.arrived(convert_result(result, count, fetcher.collections.get(id)), now);
+        let collection = fetcher.collections.get(id);
+        loader.arrived(convert_result(result, count, collection, &traces), now);
         while loader.answer_some(RECORD_BYTES_PER_TURN, now) {
             tokio::task::yield_now().await;
         }
@@ -125,11 +140,13 @@ fn convert_result(
     result: Result<ReadSet, SourceError>,
     keys: usize,
     collection: &Collection,
+    traces: &Traces,
 ) -> Result<Answers<ReadFailure>, ReadFailure> {
     let Collection { name: collection, tenancy, .. } = collection;
     let read = result.map_err(|error| {
         crate::throttle::QUERY_FAILED.warn(|suppressed| {
-            tracing::warn!(collection, keys, suppressed, %error, "query failed");
+            let trace_ids = traces.text();
+            tracing::warn!(collection, keys, suppressed, trace_ids, %error, "query failed");
         });
         ReadFailure::from(&error)
     })?;
@@ -141,7 +158,14 @@ fn convert_result(
         Row::NoRoom => Fetched::Failed(ReadFailure::NoRoom),
         Row::Unreadable(cause) => {
             crate::throttle::ROW_UNREADABLE.warn(|suppressed| {
-                tracing::warn!(collection, suppressed, cause, "record cannot be turned into JSON");
+                let trace_ids = traces.text();
+                tracing::warn!(
+                    collection,
+                    suppressed,
+                    trace_ids,
+                    cause,
+                    "record cannot be turned into JSON"
+                );
             });
             match tenancy {
                 None => Fetched::Failed(ReadFailure::Unreadable),
@@ -175,12 +199,19 @@ type FinishedRead<T, E> = (T, Result<Record, E>);
 pub(crate) struct PendingReads<T> {
     pending: Vec<(T, Waiter<ReadFailure>)>,
     done: VecDeque<FinishedRead<T, LookupError<ReadFailure>>>,
+    /// Trace of their request.
+    _trace: Option<WaitingTrace>,
 }
 
 impl<T> PendingReads<T> {
     /// Takes reads in the order in which they were queued.
     pub(crate) fn new(reads: Vec<(T, Waiter<ReadFailure>)>) -> Self {
-        Self { pending: reads, done: VecDeque::new() }
+        Self { pending: reads, done: VecDeque::new(), _trace: None }
+    }
+
+    /// Keeps the trace of their request until all are done.
+    pub(crate) fn traced(self, trace: Option<WaitingTrace>) -> Self {
+        Self { _trace: trace, ..self }
     }
 
     /// Returns the next finished read, or a time-out for all unfinished ones at the deadline;

@@ -207,6 +207,9 @@ impl Service {
         let failed = |source| WorkerError::Start { index: config.workers, source };
         let helpers = start_before_ready(config, shared, shutdown, &supervisor);
         let mut helpers = helpers.map_err(failed)?;
+        if let Some(access_log) = &shared.access_log {
+            access_log.start(&supervisor).map_err(failed)?;
+        }
         if let Some(start) = self.start {
             await_readiness(&readiness, start)?;
         }
@@ -217,7 +220,8 @@ impl Service {
             let shared = shared.clone();
             let lookups = lookups.clone();
             move |worker: crate::worker::Worker| {
-                Handler::new(shared.clone(), worker.metrics, lookups[worker.index].clone())
+                let lookups = lookups[worker.index].clone();
+                Handler::new(shared.clone(), worker.metrics, lookups).observed(worker.index)
             }
         };
         let threads = |name| WorkerThreads { name, supervisor: self.process.supervisor.clone() };
@@ -268,6 +272,9 @@ impl Service {
         let result = workers.join();
         shutdown.now();
         helpers.into_iter().for_each(|thread| _ = thread.join());
+        if let Some(access_log) = &shared.access_log {
+            access_log.close();
+        }
         admin_shutdown.drain();
         result.and(admin.join())
     }

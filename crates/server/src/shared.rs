@@ -11,6 +11,7 @@ use hotrow_source::{ReadFailure, Source};
 use http::header::InvalidHeaderValue;
 
 use crate::access::Access;
+use crate::access_log::AccessLog;
 use crate::admission::Admission;
 use crate::admission::breaker::SourceBreaker;
 use crate::admission::concurrency::ConcurrencyLimiter;
@@ -26,6 +27,7 @@ use crate::cors::Cors;
 use crate::lookups::Calendar;
 use crate::openapi::ApiDescription;
 use crate::position::FeedProgress;
+use crate::query_log::QueryLog;
 use crate::read::Fetcher;
 use crate::refresh::Refresh;
 use crate::scan_detector::BaselineHitRatio;
@@ -64,6 +66,10 @@ pub struct Shared {
     pub(crate) limits: Arc<Limits>,
     /// Progress of the warm start, if one is configured.
     pub(crate) warm_start: Option<Arc<WarmProgress>>,
+    /// Whether answers have `Server-Timing`.
+    pub(crate) has_server_timing: bool,
+    /// Access log, if one is configured.
+    pub(crate) access_log: Option<Arc<AccessLog>>,
     /// Maps clock readings to days.
     pub(crate) calendar: Calendar,
 }
@@ -111,6 +117,7 @@ impl Shared {
                     Arc::clone(&collections),
                 ),
                 budgets: Arc::clone(&budgets),
+                query_log: QueryLog::new(config.observability.slow_query, collections.count()),
             }),
             feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
             access,
@@ -129,10 +136,18 @@ impl Shared {
             consistency_check: Arc::default(),
             limits: Arc::new(config.limits.clone()),
             warm_start: config.warm_start.as_ref().map(|warm| Arc::new(WarmProgress::new(warm))),
+            has_server_timing: config.observability.has_server_timing,
+            access_log: None,
             calendar,
             collections,
             cache,
         })
+    }
+
+    /// Adds the access log.
+    #[must_use]
+    pub fn with_access_log(self, access_log: Option<Arc<AccessLog>>) -> Self {
+        Self { access_log, ..self }
     }
 }
 

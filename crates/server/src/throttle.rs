@@ -10,8 +10,12 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Queries that failed as a whole.
 pub(crate) static QUERY_FAILED: Throttle = Throttle::new();
+/// Queries over the threshold.
+pub(crate) static SLOW_QUERY: Throttle = Throttle::new();
 /// Answers found inconsistent.
 pub(crate) static INCONSISTENT: Throttle = Throttle::new();
+/// Failures of the access log's output.
+pub(crate) static ACCESS_LOG: Throttle = Throttle::new();
 /// Records without a JSON form.
 pub(crate) static ROW_UNREADABLE: Throttle = Throttle::new();
 

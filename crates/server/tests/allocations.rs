@@ -9,12 +9,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use common::Client;
 use common::service::{Running, access, config};
 use hotrow_access::jwks::KeySet;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{TokenKeys, Tokens};
+use hotrow_server::config::observability::{AccessLog, AccessLogOutput, Observability};
 use hotrow_testkit::tokens::SigningKey;
 use serde_json::json;
 
@@ -73,6 +75,15 @@ fn hits_do_not_allocate() {
     IS_CLIENT.set(true);
     // One after the other: the count is that of the whole process.
     count_hits(&Running::start(&config()), "without access", "");
+    let log = AccessLog {
+        output: AccessLogOutput::Stderr,
+        sample: 0.0,
+        slow: Duration::from_hours(1),
+        has_ids: true,
+    };
+    let observability = Observability { access_log: Some(log), ..Observability::default() };
+    let server = Running::start(&Config { observability, ..config() });
+    count_hits(&server, "an access log without a line of it", "");
     let secret = [7; 32];
     let (mut access, key) = access();
     access.tokens = Some(Tokens {

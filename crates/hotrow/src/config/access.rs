@@ -8,7 +8,7 @@ mod principals;
 mod tokens;
 
 use hotrow_access::grant::Roles;
-use hotrow_server::config::access::{Access, Granted};
+use hotrow_server::config::access::{Access, Granted, Names};
 
 pub(super) use self::file::read_grants;
 use self::principals::{Principals, principals, role_of};
@@ -37,7 +37,7 @@ pub(super) fn access(mut section: Section<'_>, named: &Named<'_>) -> Option<Acce
         section.text("grants_file", "none", "path of a file of roles, keys and certificates");
     let anonymous = section.text("anonymous_role", "none", "the name of a role");
     let failures = failures(&mut section);
-    let Principals { names, roles, keys, certificates } =
+    let Principals { names, roles, keys, certificates, holders } =
         principals(&mut section, named.collections, named.rate_classes);
     let tokens = tokens(section.section("jwt"));
     if !is_present {
@@ -82,7 +82,8 @@ pub(super) fn access(mut section: Section<'_>, named: &Named<'_>) -> Option<Acce
     };
     section.finish();
     let failures = failures?;
-    let granted = Granted { roles, anonymous, keys, certificates };
+    let names = Names { roles: names, holders };
+    let granted = Granted { roles, anonymous, keys, certificates, names };
     Some(Access { granted, grants_file, tokens, failures })
 }
 

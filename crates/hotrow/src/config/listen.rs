@@ -22,6 +22,8 @@ pub(super) struct Listen {
     pub(super) transport: Transport,
     /// The data listener serves `/openapi.json` too.
     pub(super) describes_on_data: bool,
+    /// Answers have `Server-Timing`.
+    pub(super) has_server_timing: bool,
 }
 
 pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen {
@@ -41,8 +43,9 @@ pub(super) fn listen(mut section: Section<'_>, overrides: &Overrides) -> Listen 
     }
     let transport = transport(&mut section);
     let describes_on_data = section.flag("openapi", false);
+    let has_server_timing = section.flag("server_timing", false);
     section.finish();
-    Listen { data, admin, workers, transport, describes_on_data }
+    Listen { data, admin, workers, transport, describes_on_data, has_server_timing }
 }
 
 /// Returns whether two listeners need the same port. Port 0 means any free port and never collides.

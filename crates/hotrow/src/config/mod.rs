@@ -2,12 +2,13 @@
 //!
 //! Reading order: here (the result), [`resolve`] (every key with its default and range), `listen`,
 //! `admin`, `access`, `cors`, `source`, `collections`, `compression`, `rate`, `limits`, `warm`,
-//! `reader` (reading of a key), `problem` (messages), `units`, `expand`.
+//! `access_log`, `reader` (reading of a key), `problem` (messages), `units`, `expand`.
 //!
 //! All values are checked at start. All problems are reported at once, with file, line, path, rule
 //! and value.
 
 mod access;
+mod access_log;
 mod admin;
 mod collections;
 mod compression;

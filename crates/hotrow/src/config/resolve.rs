@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hotrow_cache::config::{InvalidationMode, WhenStale};
 use hotrow_server::config::access::Access;
+use hotrow_server::config::observability::Observability;
 use hotrow_server::config::rate::RateLimits;
 use hotrow_server::config::transport::{ClientCertificates, Transport};
 use hotrow_server::config::{Limits, ReadyWhen};
@@ -31,7 +32,7 @@ pub(super) fn resolve<'a>(
     overrides: &Overrides,
 ) -> Option<Resolved> {
     let mut root = Section::root(ctx, table);
-    let Listen { data, admin, workers, transport, describes_on_data } =
+    let Listen { data, admin, workers, transport, describes_on_data, has_server_timing } =
         listen(root.section("listen"), overrides);
     let admin_access = super::admin::admin(root.section("admin"));
     let Limited { limits, rate, shared, breaker, shed } =
@@ -61,6 +62,7 @@ pub(super) fn resolve<'a>(
         },
     );
     let warm_start = super::warm::warm(root.section("warm"));
+    let access_log = super::access_log::access_log(root.section("access_log"));
     let log = log(root.section("log"));
     root.finish();
 
@@ -109,6 +111,11 @@ pub(super) fn resolve<'a>(
         access,
         transport,
         warm_start,
+        observability: Observability {
+            access_log,
+            slow_query: source.slow_query,
+            has_server_timing,
+        },
     };
     let source = source.with(collections.source, cache_section.config.max_staleness)?;
     Some(Resolved {

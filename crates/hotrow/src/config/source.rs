@@ -52,6 +52,8 @@ pub(super) struct Source {
     pub(super) query_keys: usize,
     pub(super) query_bytes: usize,
     read_timeout: Duration,
+    /// Duration from which a query is slow; zero: none is.
+    pub(super) slow_query: Duration,
 }
 
 enum Engine {
@@ -118,6 +120,7 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
     let query_keys = section.count("query_keys", 1_000, 1..=QUERY_KEYS_MAX);
     let query_bytes = section.size_in_memory("query_bytes", 8 * MIB, 64 * KIB..=1024 * MIB);
     let read_timeout = section.duration("read_timeout", s(2), ms(10)..=Duration::from_mins(10));
+    let slow_query = section.duration("slow_query", s(1), ms(0)..=Duration::from_mins(10));
     if merge && query_keys < max_batch {
         section.refuse(
             "query_keys",
@@ -129,7 +132,7 @@ pub(super) fn source(mut section: Section<'_>, max_batch: usize) -> Source {
     }
     section.finish();
     let query_keys = if merge { query_keys } else { 1 };
-    Source { engine, follow, reads_in_flight, query_keys, query_bytes, read_timeout }
+    Source { engine, follow, reads_in_flight, query_keys, query_bytes, read_timeout, slow_query }
 }
 
 /// Reads the keys of all engines, so that all are known, and refuses those of other engines than

@@ -379,6 +379,7 @@ fn known_keys_are_listed_once_and_accept_their_default() {
                     Some(_) => ACCESS,
                     None if key.path.starts_with("cors.") => "cors.allowed_origins = '*'\n",
                     None if key.path.starts_with("warm.") => "warm.file = '/x'\n",
+                    None if key.path.starts_with("access_log.") => "access_log.output = '/x'\n",
                     None => "",
                 };
                 let text = format!(

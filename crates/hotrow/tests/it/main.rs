@@ -27,8 +27,9 @@ mod contract;
 /// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`systemd`],
-/// [`warm_start`], [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`warm_start`], [`access_log`], `slow_queries`, [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
+    mod access_log;
     mod admin;
     mod admin_access;
     mod batch;
@@ -58,6 +59,8 @@ mod e2e {
     mod position;
     mod readiness;
     mod record;
+    #[cfg(feature = "failpoints")]
+    mod slow_queries;
     mod start;
     mod systemd;
     #[cfg(feature = "failpoints")]

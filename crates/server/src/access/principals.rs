@@ -11,7 +11,7 @@ use hotrow_access::key::KeyTable;
 use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
-use crate::config::access::{Access as Config, Granted, GrantsFile};
+use crate::config::access::{Access as Config, Granted, GrantsFile, Names};
 use crate::file_watch::{self, Stamps, Watched};
 
 /// Largest file of grants: 10,000 keys have about 2 MB.
@@ -25,6 +25,8 @@ pub(super) struct Principals {
     pub(super) certificates: CertificateTable,
     /// Roles of a request without a credential.
     pub(super) anonymous: Roles,
+    /// Names of all of them.
+    pub(super) names: Arc<Names>,
 }
 
 /// A version of them. Generation 0 is before the first.
@@ -62,6 +64,7 @@ impl Principals {
             keys: KeyTable::new(granted.keys.clone()).unwrap_or_default(),
             certificates: CertificateTable::new(granted.certificates.clone()).unwrap_or_default(),
             anonymous: granted.anonymous,
+            names: Arc::new(granted.names.clone()),
         }
     }
 }

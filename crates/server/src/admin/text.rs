@@ -76,6 +76,8 @@ impl View {
         let mut out = Exposition::default();
         metrics::expose(&self.workers, self.shared.calendar.day(now), &mut out);
         self.expose_collections(&mut out);
+        let fetcher = &self.shared.fetcher;
+        fetcher.query_log.expose(&fetcher.collections, &mut out);
         self.expose_gate(&mut out);
         self.expose_feed(now, &mut out);
         self.shared.admission.rate.expose(&mut out);
@@ -90,6 +92,9 @@ impl View {
         self.expose_warm_start(&mut out);
         self.expose_process(&mut out);
         self.expose_threads(&mut out);
+        if let Some(access_log) = &self.shared.access_log {
+            access_log.expose(&mut out);
+        }
         out.into_text()
     }
 

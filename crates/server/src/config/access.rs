@@ -1,5 +1,6 @@
 //! Configuration of access: credentials and what their holders may read.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use hotrow_access::certificate::CertificateHolder;
 use hotrow_access::grant::{Role, Roles};
+use hotrow_access::identity::Identity;
 use hotrow_access::jwks::KeySet;
 use hotrow_access::key::StoredKey;
 use hotrow_access::key_refresh::RefreshConfig;
@@ -38,6 +40,40 @@ pub struct Granted {
     pub keys: Vec<StoredKey>,
     /// Client certificates, each with a subject of its own.
     pub certificates: Vec<CertificateHolder>,
+    /// Names of all of them, for the access log.
+    pub names: Names,
+}
+
+/// Names of roles, keys and certificates in the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Names of the roles, in the order of their numbers.
+    pub roles: Vec<String>,
+    /// Names of the holders of keys and certificates.
+    pub holders: HashMap<Identity, HolderName>,
+}
+
+/// Name of the holder of a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HolderName {
+    /// `NAME` of `[access.keys.NAME]`.
+    Key(String),
+    /// `NAME` of `[access.certificates.NAME]`.
+    Certificate(String),
+}
+
+impl Names {
+    /// Returns the names of roles.
+    pub(crate) fn roles_of(&self, roles: Roles) -> impl Iterator<Item = &str> {
+        let has = move |number| roles.intersects(Roles::single(number));
+        let named = self.roles.iter().enumerate();
+        named.filter(move |(number, _)| has(*number)).map(|(_, name)| name.as_str())
+    }
+
+    /// Returns the name of a holder; a token's has none.
+    pub(crate) fn holder(&self, identity: &Identity) -> Option<&HolderName> {
+        self.holders.get(identity)
+    }
 }
 
 /// Parser of a file of grants. Its error names the problems of the text.

@@ -321,7 +321,8 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         let chunks = if head.body == BodyLength::Chunked { body.pipe() } else { None };
         let phase = if incoming.is_some() { Phase::Body } else { Phase::Handling };
         self.activity.request(phase, self.worker.now.get());
-        let request = Request { head, body, connection: &self.connection, now };
+        let protocol = head.version.into();
+        let request = Request { head, body, connection: &self.connection, now, protocol };
         match self.service.serve(request) {
             Served::Now(answer) => {
                 let is_read = incoming.is_none() && are_read(chunks.as_deref());
@@ -431,8 +432,7 @@ impl<T: Stream, S: Serve> Exchange<T, S> {
         }
     }
 
-    /// Writes an answer. `is_read`: the request's body has arrived in full, and may be followed by
-    /// another request.
+    /// Writes an answer. `is_read`: the body has arrived in full; another request may follow.
     fn answer(
         &mut self,
         answer: S::Answer,

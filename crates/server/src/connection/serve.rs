@@ -11,7 +11,9 @@ use http::response::Parts;
 use http::{Method, Response, Uri};
 use http_body::Body;
 
-use super::request::{Request, RequestBody};
+use super::rejection::Rejection;
+use super::request::{Protocol, Request, RequestBody};
+use crate::context::ConnectionContext;
 
 /// Service of a worker. Made on the worker's thread; neither it nor its futures leave that thread.
 pub trait Serve: 'static {
@@ -26,6 +28,9 @@ pub trait Serve: 'static {
     /// Writes the answer's status line and header fields to `out`, except for those that belong to
     /// the connection: `Content-Length`, `Date` and `Connection`.
     fn write_head(&self, answer: Self::Answer, out: &mut Vec<u8>) -> Written<Self::Body>;
+
+    /// Called when a request is answered without the service, which did not see it.
+    fn rejected(&self, _: Rejection, _: &Rc<ConnectionContext>, _: Protocol) {}
 
     /// Called when all requests that arrived together have been passed to [`Serve::serve`].
     fn turn_ended(&self) {}

@@ -8,16 +8,21 @@ use hotrow_measure::clock::Nanos;
 use super::{Handler, Step};
 use crate::answer::{Answer, Outcome};
 use crate::body::Body;
-use crate::connection::request::Request;
+use crate::connection::rejection::Rejection;
+use crate::connection::request::{Protocol, Request};
 use crate::connection::serve::{Serve, Served, Written, write_response};
+use crate::context::ConnectionContext;
 use crate::cors::RequestOrigin;
 use crate::metrics::CacheOutcome;
+use crate::observer::{Arrived, Notes};
+use crate::server_timing::ServerTiming;
 
-/// An answer, and the origin of the page that asked for it.
+/// An answer, the origin of the page that asked for it, and the parts of its time.
 #[derive(Debug)]
 pub struct AnswerTo {
     answer: Answer,
     origin: RequestOrigin,
+    timing: Option<ServerTiming>,
 }
 
 impl Serve for Handler {
@@ -25,26 +30,40 @@ impl Serve for Handler {
     type Body = Body;
 
     fn serve(self: &Rc<Self>, request: Request<'_>) -> Served<AnswerTo> {
-        let now = request.now;
+        let arrived = Arrived::of(&request);
+        let now = arrived.since;
+        let mut notes = Notes::default();
         let cors = self.shared.cors.as_deref();
         let origin =
             cors.map_or(RequestOrigin::Other, |cors| cors.origin_of(request.head.fields()));
         let step = match cors.and_then(|cors| cors.preflight(&request.head)) {
             Some(answer) => Step::Now((answer.into(), CacheOutcome::None)),
-            None => self.route(request),
+            None => self.route(request, &mut notes),
         };
         match step {
             Step::Now(outcome) => {
+                let cache_outcome = outcome.1;
                 let answer = self.counted(outcome, now);
-                Served::Now(AnswerTo { answer, origin })
+                let note =
+                    |observer| self.note(observer, &arrived, notes, (&answer, cache_outcome));
+                let timing = self.observer.as_ref().and_then(note);
+                Served::Now(AnswerTo { answer, origin, timing })
             }
             Step::Later(future) => {
+                let pending = self.observer.as_ref().map(|_| self.pending_note(&arrived, notes));
                 let handler = Rc::clone(self);
                 Served::Later(Box::pin(async move {
                     let outcome = future.await;
+                    let cache_outcome = outcome.1;
                     let answer = handler.counted(outcome, now);
+                    let timing = match (&handler.observer, &pending) {
+                        (Some(observer), Some(pending)) => {
+                            handler.note_pending(observer, pending, (&answer, cache_outcome))
+                        }
+                        _ => None,
+                    };
                     handler.turn_ended();
-                    AnswerTo { answer, origin }
+                    AnswerTo { answer, origin, timing }
                 }))
             }
         }
@@ -52,7 +71,7 @@ impl Serve for Handler {
 
     fn write_head(
         &self,
-        AnswerTo { answer, origin }: AnswerTo,
+        AnswerTo { answer, origin, timing }: AnswerTo,
         out: &mut Vec<u8>,
     ) -> Written<Body> {
         let written = match answer {
@@ -63,7 +82,21 @@ impl Serve for Handler {
         if let Some(cors) = &self.shared.cors {
             cors.write(origin, out);
         }
+        if let Some(timing) = timing {
+            timing.write(out);
+        }
         written
+    }
+
+    fn rejected(
+        &self,
+        rejection: Rejection,
+        connection: &Rc<ConnectionContext>,
+        protocol: Protocol,
+    ) {
+        if let Some(observer) = &self.observer {
+            self.note_rejected(observer, rejection, (connection, protocol));
+        }
     }
 
     /// Hits that arrived together took the same time: one reading of the clock covers them.

@@ -127,6 +127,7 @@ impl Server {
             access: None,
             transport,
             warm_start: None,
+            observability: Default::default(),
         };
         let limiter = ConcurrencyLimiter {
             open: Arc::new(watch::Sender::new(false)),

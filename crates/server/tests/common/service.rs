@@ -14,6 +14,7 @@ use hotrow_admission::concurrency::{limit::Kind, queue};
 use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
 use hotrow_measure::clock::Nanos;
+use hotrow_server::access_log::AccessLog;
 use hotrow_server::config::access::{Access, Granted};
 use hotrow_server::config::{Collection, Concurrency, Config, ReadyWhen};
 use hotrow_server::lookups::Calendar;
@@ -66,7 +67,9 @@ impl Running {
     ) -> Self {
         let (address, admin) = (service.data(), service.admin());
         let calendar = Calendar::new(Nanos::now(), 0);
-        let shared = Shared::new(config, cache, source, calendar).unwrap();
+        let log = config.observability.access_log.as_ref();
+        let log = log.map(|log| AccessLog::open(log, config.workers).unwrap());
+        let shared = Shared::new(config, cache, source, calendar).unwrap().with_access_log(log);
         let shutdown = Shutdown::new();
         let (ending, config) = (shutdown.clone(), config.clone());
         let (started, is_started) = channel();
@@ -191,6 +194,7 @@ pub(crate) fn config() -> Config {
         access: None,
         transport: hotrow_server::config::transport::Transport::default(),
         warm_start: None,
+        observability: Default::default(),
     }
 }
 

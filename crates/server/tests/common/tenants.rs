@@ -176,6 +176,8 @@ impl TenantService {
         config.collections[0].tenancy = Some(options.tenancy);
         config.limits.bytes.answer = options.answer_bytes;
         config.describes_on_data = true;
+        // Must not add to an answer of a collection with tenants.
+        config.observability.has_server_timing = true;
         if options.is_compressed {
             let codings = vec![ContentCoding::Gzip];
             config.collections[0].compression = Some(Compression { codings, bytes_min: 1 });

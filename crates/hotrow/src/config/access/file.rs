@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hotrow_access::grant::Roles;
-use hotrow_server::config::access::{Access, Granted, GrantsFile};
+use hotrow_server::config::access::{Access, Granted, GrantsFile, Names};
 use toml::de::DeTable;
 
 use super::principals::{Principals, principals};
@@ -69,7 +69,7 @@ fn parse(text: &str, file: &str, named: &Named) -> Result<Granted, ConfigError> 
     let ctx = context(text, &env);
     let mut root = Section::root(&ctx, table.get_ref());
     let collections: Vec<&str> = named.collections.iter().map(String::as_str).collect();
-    let Principals { names, roles, keys, certificates } =
+    let Principals { names, roles, keys, certificates, holders } =
         principals(&mut root, &collections, &named.rate_classes);
     let anonymous = match &named.anonymous_role {
         None => Roles::default(),
@@ -97,5 +97,6 @@ fn parse(text: &str, file: &str, named: &Named) -> Result<Granted, ConfigError> 
     if !problems.is_empty() {
         return Err(ConfigError::sorted(file, problems));
     }
-    Ok(Granted { roles, anonymous, keys, certificates })
+    let names = Names { roles: names, holders };
+    Ok(Granted { roles, anonymous, keys, certificates, names })
 }

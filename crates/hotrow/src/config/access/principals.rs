@@ -1,10 +1,14 @@
 //! Roles, API keys and client certificates: tables of `[access]`, or of a file of their own.
 
+use std::collections::HashMap;
+
 use hotrow_access::certificate::{
     CERTIFICATES_MAX, CertificateHolder, CertificateTable, SUBJECT_BYTES_MAX,
 };
 use hotrow_access::grant::{ROLES_MAX, RateClasses, Role, Roles, Scope};
+use hotrow_access::identity::Identity;
 use hotrow_access::key::{KEYS_MAX, KeyHash, KeyId, KeyTable, StoredKey};
+use hotrow_server::config::access::HolderName;
 use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
@@ -25,6 +29,8 @@ pub(super) struct Principals {
     pub(super) roles: Vec<Role>,
     pub(super) keys: Vec<StoredKey>,
     pub(super) certificates: Vec<CertificateHolder>,
+    /// Names of the holders of keys and certificates.
+    pub(super) holders: HashMap<Identity, HolderName>,
 }
 
 /// Reads the tables `roles`, `keys` and `certificates` of `section`. `classes`: names of the rate
@@ -36,9 +42,10 @@ pub(super) fn principals(
 ) -> Principals {
     let roles = roles(section.section("roles"), collections, classes);
     let names: Vec<String> = roles.iter().map(|role| role.name.clone()).collect();
-    let keys = keys(section.section("keys"), &names);
-    let certificates = certificates(section.section("certificates"), &names);
-    Principals { names, roles, keys, certificates }
+    let mut holders = HashMap::new();
+    let keys = keys(section.section("keys"), &names, &mut holders);
+    let certificates = certificates(section.section("certificates"), &names, &mut holders);
+    Principals { names, roles, keys, certificates, holders }
 }
 
 fn roles(mut section: Section<'_>, collections: &[&str], classes: &[String]) -> Vec<Role> {
@@ -134,7 +141,11 @@ fn scope(table: &mut Section<'_>, collections: &[&str]) -> Scope {
     Scope::Listed(ids)
 }
 
-fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
+fn keys(
+    mut section: Section<'_>,
+    roles: &[String],
+    holders: &mut HashMap<Identity, HolderName>,
+) -> Vec<StoredKey> {
     let tables = section.sections();
     if tables.len() > KEYS_MAX {
         section.refuse_whole(&format!("may have at most {KEYS_MAX} keys, not {}", tables.len()));
@@ -152,6 +163,7 @@ fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
         let tenants = tenants(&mut table);
         table.finish();
         if let (Some(id), Some(hash)) = (id, hash) {
+            holders.insert(Identity::of_key(id), HolderName::Key(name));
             keys.push(StoredKey { id, hash, roles: of_key, tenants });
         }
     }
@@ -161,7 +173,11 @@ fn keys(mut section: Section<'_>, roles: &[String]) -> Vec<StoredKey> {
     keys
 }
 
-fn certificates(mut section: Section<'_>, roles: &[String]) -> Vec<CertificateHolder> {
+fn certificates(
+    mut section: Section<'_>,
+    roles: &[String],
+    holders: &mut HashMap<Identity, HolderName>,
+) -> Vec<CertificateHolder> {
     let tables = section.sections();
     if tables.len() > CERTIFICATES_MAX {
         let count = tables.len();
@@ -179,8 +195,10 @@ fn certificates(mut section: Section<'_>, roles: &[String]) -> Vec<CertificateHo
         let roles = roles_of(&mut table, roles);
         let tenants = tenants(&mut table);
         table.finish();
-        let holder = subject.map(|subject| CertificateHolder { subject, roles, tenants });
-        certificates.extend(holder);
+        let Some(subject) = subject else { continue };
+        let identity = Identity::of_certificate(&subject);
+        holders.insert(identity, HolderName::Certificate(name));
+        certificates.push(CertificateHolder { subject, roles, tenants });
     }
     if let Err(error) = CertificateTable::new(certificates.clone()) {
         section.refuse_whole(&format!("{error}; keep one table, with all roles"));

@@ -72,7 +72,10 @@ fn purge_until_lines_drop(server: &Server, output: &Output) {
 
 fn assert_service_continues(mut output: Output) {
     let database = Database::with_products(10);
-    let config = Config::new(database.path()).collection("products").set("log.level", "\"debug\"");
+    let config = Config::new(database.path())
+        .collection("products")
+        .set("log.level", "\"debug\"")
+        .with(&[("access_log.output", "\"stderr\""), ("access_log.sample", "1")]);
     let server = start(&config, &mut output);
     server.await_ready();
     let mut client = server.client();
@@ -81,6 +84,12 @@ fn assert_service_continues(mut output: Output) {
         database.execute(&format!("UPDATE products SET price = {price} WHERE id = 1"));
         await_until("the change", SOON, || client.get("/products/1").json()["price"] == price);
         await_until("a hit", SOON, || client.get("/products/1").cache() == "hit");
+    }
+    if !matches!(output, Output::Closed) {
+        await_until("lines of the access log to be lost", Duration::from_secs(60), || {
+            (0..PURGES_PER_CHECK).for_each(|_| assert_eq!(client.get("/products/1").status, 200));
+            server.metrics().sum("hotrow_access_log_dropped_total", &[]) > 0.0
+        });
     }
     assert_eq!(server.metrics().sum("hotrow_thread_panics_total", &[]), 0.0);
     server.signal(Signal::TERM);

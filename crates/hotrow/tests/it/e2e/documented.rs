@@ -74,6 +74,7 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
     let secure = carriers
         .config
         .clone()
+        .set("access_log.output", "\"stderr\"")
         .set("access.grants_file", &file("grants", "[roles.reader]\ncollections = \"*\"\n"))
         .set("access.jwt.jwks_file", &file("jwks", &jwks(&[&SigningKey::ed25519("a", 1)])))
         .set("access.jwt.issuer", "\"https://issuer.test\"")

@@ -21,7 +21,7 @@ use super::answer::{AnswerBody, answer, rejected};
 use super::streams::{OpenRequest, Streams};
 use crate::connection::close::{LINGER, LINGER_BYTES};
 use crate::connection::rejection::Rejection;
-use crate::connection::request::{Request, RequestBody, StreamBody};
+use crate::connection::request::{Protocol, Request, RequestBody, StreamBody};
 use crate::connection::serve::{Serve, Served};
 use crate::context::ConnectionContext;
 use crate::metrics::CacheOutcome;
@@ -103,7 +103,8 @@ impl<S: Serve> Inner<S> {
                 Ok(head) => {
                     let connection = &self.connection;
                     let body = RequestBody::of_stream(&body);
-                    let request = Request { head, body, connection, now: Nanos::now() };
+                    let (now, protocol) = (Nanos::now(), Protocol::Http2);
+                    let request = Request { head, body, connection, now, protocol };
                     Ok(self.service.serve(request))
                 }
             },
@@ -178,6 +179,7 @@ impl<S: Serve> Inner<S> {
         let worker = self.streams.worker();
         worker.metrics.refused(rejection);
         worker.metrics.answered(rejection.status(), CacheOutcome::None);
+        self.service.rejected(rejection, &self.connection, Protocol::Http2);
         rejected(rejection, &worker.limits, to_head, open)
     }
 }

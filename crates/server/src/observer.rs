@@ -1,0 +1,222 @@
+//! Notes for operators of each request: lines of the access log, and `Server-Timing`.
+//!
+//! A request that is answered at once is looked at where it lies; one that waits takes along a copy
+//! of what its note needs. Without a note to make, the one branch on [`Handler`]'s observer is all
+//! that a request pays.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use hotrow_http1::fields::Fields;
+use hotrow_http1::head::Head;
+use hotrow_measure::clock::Nanos;
+use hotrow_types::key::CollectionId;
+use http::Response;
+
+use crate::access::Caller;
+use crate::access_log::{Entry, RequestLine, WorkerAccessLog};
+use crate::admission::rate::seed;
+use crate::answer::Answer;
+use crate::body::Body;
+use crate::config::access::Names;
+use crate::connection::rejection::Rejection;
+use crate::connection::request::{Protocol, Request};
+use crate::context::{ConnectionContext, Peer};
+use crate::handle::Handler;
+use crate::metrics::CacheOutcome;
+use crate::server_timing::{ReadAt, ServerTiming};
+use crate::shared::Shared;
+use crate::trace_context::TraceId;
+
+/// Notes of one worker.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    access_log: Option<WorkerAccessLog>,
+    has_server_timing: bool,
+}
+
+impl Observer {
+    /// Creates the notes that are configured; `None`: none are.
+    pub(crate) fn new(shared: &Shared, worker: usize) -> Option<Self> {
+        let of_worker = |log| {
+            let [seed, _] = seed();
+            WorkerAccessLog::new(log, worker, seed)
+        };
+        let access_log = shared.access_log.clone().map(of_worker);
+        let has_server_timing = shared.has_server_timing;
+        (access_log.is_some() || has_server_timing)
+            .then_some(Self { access_log, has_server_timing })
+    }
+}
+
+impl Observer {
+    /// Returns the access log if it has a line for such a request.
+    fn access_log_of(&self, status: u16, took: Duration, now: Nanos) -> Option<&WorkerAccessLog> {
+        self.access_log.as_ref().filter(|log| log.is_due(status, took, now))
+    }
+}
+
+/// What the handling of a request has learned about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Notes {
+    pub(crate) caller: Caller,
+    /// `None`: the path names none.
+    pub(crate) collection: Option<CollectionId>,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrived<'a> {
+    head: Head<'a>,
+    connection: &'a Rc<ConnectionContext>,
+    protocol: Protocol,
+    pub(crate) since: Nanos,
+}
+
+impl<'a> Arrived<'a> {
+    pub(crate) fn of(request: &Request<'a>) -> Self {
+        let Request { head, connection, now, protocol, .. } = request;
+        Self { head: *head, connection, protocol: *protocol, since: *now }
+    }
+}
+
+/// What the note of a request that waits needs of it.
+#[derive(Debug)]
+pub(crate) struct PendingNote {
+    /// Method and target.
+    line: Box<[u8]>,
+    method_bytes: usize,
+    client: Peer,
+    protocol: Protocol,
+    since: Nanos,
+    notes: Notes,
+    names: Option<Arc<Names>>,
+    trace_id: Option<TraceId>,
+}
+
+impl Handler {
+    /// Returns what a request takes along while it waits.
+    pub(crate) fn pending_note(&self, arrived: &Arrived<'_>, notes: Notes) -> PendingNote {
+        let (method, target) = (arrived.head.method(), arrived.head.target().as_bytes());
+        let headers = arrived.head.fields();
+        PendingNote {
+            line: [method, target].concat().into(),
+            method_bytes: method.len(),
+            client: self.client(arrived.connection, headers),
+            protocol: arrived.protocol,
+            since: arrived.since,
+            notes,
+            names: self.names(),
+            trace_id: TraceId::of(headers),
+        }
+    }
+
+    /// Notes in an answer when its last read was sent.
+    pub(crate) fn note_read(&self, response: &mut Response<Body>, read_at: Option<Nanos>) {
+        if let (Some(read_at), true) = (read_at, self.shared.has_server_timing) {
+            response.extensions_mut().insert(ReadAt(read_at));
+        }
+    }
+
+    /// Returns whether the answer has `Server-Timing`: not if it could show which records of other
+    /// tenants are in memory.
+    fn shows_time(&self, observer: &Observer, notes: &Notes) -> bool {
+        let has_tenants = |id| self.shared.collections.get(id).tenancy.is_some();
+        observer.has_server_timing && !notes.collection.is_some_and(has_tenants)
+    }
+
+    /// Notes a request that is answered at once.
+    pub(crate) fn note(
+        &self,
+        observer: &Observer,
+        arrived: &Arrived<'_>,
+        notes: Notes,
+        (answer, outcome): (&Answer, CacheOutcome),
+    ) -> Option<ServerTiming> {
+        let now = Nanos::now();
+        let took = now.since(arrived.since);
+        if let Some(log) = observer.access_log_of(answer.status(), took, now) {
+            let pending = self.pending_note(arrived, notes);
+            self.log(log, &pending, took, (answer, outcome));
+        }
+        self.shows_time(observer, &notes).then(|| ServerTiming::at_once(outcome, took))
+    }
+
+    /// Notes a request that has waited.
+    pub(crate) fn note_pending(
+        &self,
+        observer: &Observer,
+        pending: &PendingNote,
+        (answer, outcome): (&Answer, CacheOutcome),
+    ) -> Option<ServerTiming> {
+        let now = Nanos::now();
+        let took = now.since(pending.since);
+        if let Some(log) = observer.access_log_of(answer.status(), took, now) {
+            self.log(log, pending, took, (answer, outcome));
+        }
+        self.shows_time(observer, &pending.notes)
+            .then(|| ServerTiming::waited(outcome, pending.since, now, answer.read_at()))
+    }
+
+    /// Notes a request that the connection has refused.
+    #[cold]
+    pub(crate) fn note_rejected(
+        &self,
+        observer: &Observer,
+        rejection: Rejection,
+        (connection, protocol): (&Rc<ConnectionContext>, Protocol),
+    ) {
+        let status = rejection.status();
+        if let Some(log) = observer.access_log_of(status, Duration::ZERO, Nanos::now()) {
+            log.write(&Entry {
+                ended: SystemTime::now(),
+                took: None,
+                client: self.client(connection, Fields::default()),
+                protocol,
+                request: None,
+                collection: None,
+                status,
+                outcome: CacheOutcome::None,
+                bytes: None,
+                sender: None,
+                trace_id: None,
+            });
+        }
+    }
+
+    #[cold]
+    fn log(
+        &self,
+        access_log: &WorkerAccessLog,
+        pending: &PendingNote,
+        took: Duration,
+        (answer, outcome): (&Answer, CacheOutcome),
+    ) {
+        let (method, target) = pending.line.split_at(pending.method_bytes);
+        let body_bytes = if method == b"HEAD" { 0 } else { answer.body_bytes() };
+        let collection = pending.notes.collection.map(|id| self.shared.collections.get(id));
+        access_log.write(&Entry {
+            ended: SystemTime::now(),
+            took: Some(took),
+            client: pending.client,
+            protocol: pending.protocol,
+            request: Some(RequestLine { method, target }),
+            collection: collection.map(|collection| collection.name.as_str()),
+            status: answer.status(),
+            outcome,
+            bytes: Some(body_bytes),
+            sender: pending.names.as_deref().map(|names| (names, pending.notes.caller)),
+            trace_id: pending.trace_id,
+        });
+    }
+
+    /// Returns the client, which a trusted proxy may name.
+    fn client(&self, connection: &ConnectionContext, headers: Fields<'_>) -> Peer {
+        self.shared.admission.rate.clients().client(connection.peer, headers)
+    }
+
+    fn names(&self) -> Option<Arc<Names>> {
+        self.authenticator.as_ref().map(|authenticator| authenticator.names())
+    }
+}
