@@ -355,7 +355,7 @@ impl Handler {
         ids: &Ids,
         answers: Answers,
     ) -> Outcome {
-        let Answers { items, unanswered, worst, token, size, is_described, .. } = answers;
+        let Answers { items, unanswered, worst, token, size, is_described, read_at, .. } = answers;
         if unanswered > 0 {
             // It would be reported as missing.
             return (HttpError::Unreadable.response().into(), CacheOutcome::None);
@@ -363,7 +363,6 @@ impl Handler {
         let Ok(segments) = render::render(ids, &items) else {
             return (budgets::NO_ROOM.response().into(), CacheOutcome::None);
         };
-        let read_at = records.iter().flatten().map(Record::read_at).max();
         // From here on the answer alone holds the records, and releases each when it is written.
         drop(items);
         let bytes = segments.len() as u64;

@@ -180,7 +180,7 @@ fn certificates_of_clients_that_are_not_good_are_refused() {
     };
     let roots = authority.path("ca.pem");
     for clients in
-        [ClientCertificates::Required(roots.clone()), ClientCertificates::Optional(roots.clone())]
+        [ClientCertificates::Required(roots.clone()), ClientCertificates::Optional(roots)]
     {
         let server = start(&authority, clients);
         for (what, [certificate, key], is_served) in [

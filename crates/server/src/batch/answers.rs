@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Presence, Record};
+use hotrow_measure::clock::Nanos;
 use hotrow_types::columns::Columns;
 use hotrow_types::version::Position;
 
@@ -43,6 +44,8 @@ pub(super) struct Answers {
     /// of the visible ones.
     pub(super) is_described: bool,
     pub(super) token: Token,
+    /// Time of the last read of a visible record.
+    pub(super) read_at: Option<Nanos>,
     /// Bytes of the records.
     pub(super) bytes: u64,
     /// Reservation of the answer in the budget.
@@ -60,6 +63,7 @@ impl Handler {
             worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
             is_described: !is_limited,
             token: Token::None,
+            read_at: None,
             bytes: 0,
             view,
             size,
@@ -104,6 +108,7 @@ impl Answers {
             return 0;
         }
         self.is_described = true;
+        self.read_at = self.read_at.max(Some(record.read_at()));
         if how.outcome.badness() > self.worst.outcome.badness() {
             self.worst.outcome = how.outcome;
         }

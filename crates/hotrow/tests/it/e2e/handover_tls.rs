@@ -66,7 +66,7 @@ impl Drop for Generator {
 }
 
 fn answered(server: &Server) -> f64 {
-    server.metrics().sum("hotrow_http_requests_total", &[("status", "200")])
+    server.metrics().sum_or_zero("hotrow_http_requests_total", &[("status", "200")])
 }
 
 #[test]

@@ -144,9 +144,10 @@ fn compressed_answers_keep_the_contract() {
     let server = Server::start(&fixture.config);
     let url = format!("https://{}", server.data);
     let (ca, key) = (fixture.text("cert.pem"), fixture.text("api-key"));
-    let way = ["--url", &url, "--cacert", &ca, "--token-file", &key, "-d", "1500ms"];
+    let admin = format!("http://{}", server.admin);
+    let way = ["--url", &url, "--admin", &admin, "--cacert", &ca, "--token-file", &key];
     for version in [&[][..], &["--http2"]] {
-        let accepts = ["-H", "Accept-Encoding: gzip"];
+        let accepts = ["-H", "Accept-Encoding: gzip", "-d", "1500ms"];
         let before = made(&server);
         let ended = fixture.check(&[&way[..], version, &accepts].concat());
         let report = ended.ended(Duration::from_secs(2)).assert_passed(50, 10);
@@ -178,10 +179,12 @@ fn an_own_tenants_rows_keep_the_contract_and_anothers_are_absent() {
         fixture.write("token", &SigningKey::secret(SECRET).token(&claims));
         let server = Server::start(&fixture.config);
         let url = format!("https://{}", server.data);
+        let admin = format!("http://{}", server.admin);
         let ca = fixture.text("cert.pem");
         for (credential, version) in [("api-key", &[][..]), ("token", &["--http2"])] {
             let credential = fixture.text(credential);
-            let way = ["--url", &url, "--cacert", &ca, "--token-file", &credential];
+            let way =
+                ["--url", &url, "--admin", &admin, "--cacert", &ca, "--token-file", &credential];
             let checker = fixture.check(&[&way[..], version, &["-d", "1500ms"]].concat());
             let ended = checker.ended(Duration::from_secs(20));
             if is_own {
