@@ -130,7 +130,9 @@ def command(name, url, seconds, connections=50, rate=None, keepalive=True, strea
             url,
         ]
     if name == "h2load" and streams:
-        return [path, "-t1", "-c", c, "-m", str(streams), "-D", str(seconds), url]
+        # Its rate is that of one connection.
+        paced = [f"--rps={rate // connections}"] if rate else []
+        return [path, "-t1", "-c", c, "-m", str(streams), "-D", str(seconds), *paced, url]
     if streams:
         raise ValueError(f"{name} is not called for HTTP/2 here")
     if name == "oha":

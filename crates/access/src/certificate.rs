@@ -3,6 +3,7 @@
 
 use crate::grant::Roles;
 use crate::identity::Identity;
+use hotrow_types::tenant::Tenants;
 
 /// Most certificates of one service.
 pub const CERTIFICATES_MAX: usize = 10_000;
@@ -16,6 +17,8 @@ pub struct CertificateHolder {
     pub subject: String,
     /// Roles of its holder.
     pub roles: Roles,
+    /// Tenants whose records its holder sees.
+    pub tenants: Tenants,
 }
 
 /// All subjects of a service.
@@ -47,13 +50,13 @@ impl CertificateTable {
         Ok(Self { holders: holders.into_iter().map(with_identity).collect() })
     }
 
-    /// Returns roles and identity of a subject.
+    /// Returns the holder of a subject, and its identity.
     #[must_use]
-    pub fn find(&self, subject: &str) -> Option<(Roles, Identity)> {
+    pub fn find(&self, subject: &str) -> Option<(&CertificateHolder, Identity)> {
         let found =
             self.holders.binary_search_by(|(holder, _)| holder.subject.as_str().cmp(subject));
         let (holder, identity) = self.holders.get(found.ok()?)?;
-        Some((holder.roles, *identity))
+        Some((holder, *identity))
     }
 }
 
@@ -62,14 +65,15 @@ mod tests {
     use super::*;
 
     fn holder(subject: &str, role: usize) -> CertificateHolder {
-        CertificateHolder { subject: subject.to_owned(), roles: Roles::single(role) }
+        let (roles, tenants) = (Roles::single(role), Tenants::NONE);
+        CertificateHolder { subject: subject.to_owned(), roles, tenants }
     }
 
     #[test]
     fn only_a_whole_subject_is_found() {
         let table = CertificateTable::new(vec![holder("CN=b", 1), holder("CN=a,O=x", 0)]);
         let table = table.expect("two subjects");
-        let roles = |subject| table.find(subject).map(|(roles, _)| roles);
+        let roles = |subject| table.find(subject).map(|(holder, _)| holder.roles);
         assert_eq!(roles("CN=a,O=x"), Some(Roles::single(0)));
         assert_eq!(roles("CN=b"), Some(Roles::single(1)));
         for other in ["", "CN=a", "CN=a,O=x,C=y", "cn=b", "CN=b ", "O=x,CN=a"] {

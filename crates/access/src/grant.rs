@@ -3,6 +3,9 @@
 //! A credential maps to a set of roles, which is one 64-bit number; a collection holds for each
 //! right the set of roles that have it. A check is one `and`, whatever the number of roles.
 
+use std::sync::Arc;
+
+use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 
 /// Most roles of one service: they are bits of one number.
@@ -18,10 +21,14 @@ pub struct Roles(u64);
 /// A role as configured.
 #[derive(Clone, Debug)]
 pub struct Role {
+    /// Its name in the configuration.
+    pub name: String,
     /// Values of the token's role claim that name it.
     pub claim_values: Vec<String>,
     /// Collections whose records it may read.
     pub collections: Scope,
+    /// Collections of which it reads only these columns.
+    pub columns: Vec<(CollectionId, Columns)>,
     /// Whether `Cache-Control: no-cache` is honoured where the collection allows it.
     pub no_cache: bool,
     /// Whether `Hotrow-Min-Position` is honoured where the collection allows it.
@@ -51,10 +58,45 @@ pub struct CollectionGrants {
     min_position: Roles,
 }
 
+/// Roles that read some columns of one collection.
+#[derive(Clone, Debug, Default)]
+struct ColumnGrants {
+    /// Roles that read all columns.
+    whole: Roles,
+    /// Other roles, each with its columns.
+    narrow: Vec<(Roles, Arc<Columns>)>,
+}
+
+impl Scope {
+    /// Returns whether the collection is one of them.
+    #[must_use]
+    pub fn contains(&self, id: CollectionId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Listed(ids) => ids.contains(&id),
+        }
+    }
+}
+
+impl ColumnGrants {
+    /// Returns the columns that these roles may read; `None`: all.
+    #[cold]
+    fn columns(&self, roles: Roles) -> Option<Arc<Columns>> {
+        if self.whole.intersects(roles) {
+            return None;
+        }
+        let own = self.narrow.iter().filter(|(of, _)| of.intersects(roles)).map(|(_, own)| own);
+        let union = |all: Arc<Columns>, more: Arc<Columns>| Arc::new(all.union(&more));
+        Some(own.cloned().reduce(union).unwrap_or_default())
+    }
+}
+
 /// Grants of all roles, by collection. Immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     collections: Box<[CollectionGrants]>,
+    /// Parallel to `collections`.
+    columns: Box<[ColumnGrants]>,
     /// By role.
     rate_classes: Box<[RateClasses]>,
     /// Values of the role claim with their roles, in the order of the values.
@@ -140,10 +182,11 @@ impl Grants {
             return Err(TooManyRoles(roles.len()));
         }
         let mut granted = vec![CollectionGrants::default(); collections];
+        let mut columns = vec![ColumnGrants::default(); collections];
         let mut claim_values: Vec<(String, Roles)> = Vec::new();
         for (number, role) in roles.iter().enumerate() {
             let one = Roles::single(number);
-            for (index, grants) in granted.iter_mut().enumerate() {
+            for (index, (grants, columns)) in granted.iter_mut().zip(&mut columns).enumerate() {
                 let is_in_scope = match &role.collections {
                     Scope::All => true,
                     Scope::Listed(ids) => ids.iter().any(|id| usize::from(id.0) == index),
@@ -153,6 +196,10 @@ impl Grants {
                     let add = |to: Roles, has: bool| if has { to.union(one) } else { to };
                     grants.no_cache = add(grants.no_cache, role.no_cache);
                     grants.min_position = add(grants.min_position, role.min_position);
+                    match role.columns.iter().find(|(id, _)| usize::from(id.0) == index) {
+                        None => columns.whole = columns.whole.union(one),
+                        Some((_, own)) => columns.narrow.push((one, Arc::new(own.clone()))),
+                    }
                 }
             }
             for value in &role.claim_values {
@@ -165,6 +212,7 @@ impl Grants {
         claim_values.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Self {
             collections: granted.into_boxed_slice(),
+            columns: columns.into_boxed_slice(),
             rate_classes: roles.iter().map(|role| role.rate_classes).collect(),
             claim_values: claim_values.into_boxed_slice(),
         })
@@ -175,6 +223,25 @@ impl Grants {
     #[must_use]
     pub fn on(&self, CollectionId(id): CollectionId) -> CollectionGrants {
         self.collections.get(usize::from(id)).copied().unwrap_or_default()
+    }
+
+    /// Returns the columns that the roles may read of a collection; `None`: all. Roles that may not
+    /// read the collection read no column.
+    #[inline]
+    #[must_use]
+    pub fn columns(&self, id: CollectionId, roles: Roles) -> Option<Arc<Columns>> {
+        self.limits(id)?.columns(roles)
+    }
+
+    /// Returns whether a role reads only some columns of a collection.
+    #[must_use]
+    pub fn limits_columns(&self, id: CollectionId) -> bool {
+        self.limits(id).is_some()
+    }
+
+    #[inline]
+    fn limits(&self, CollectionId(id): CollectionId) -> Option<&ColumnGrants> {
+        self.columns.get(usize::from(id)).filter(|grants| !grants.narrow.is_empty())
     }
 
     /// Returns the rate classes of a holder of these roles: those of all of them.
@@ -206,8 +273,9 @@ mod tests {
 
     fn role(values: &[&str], collections: Scope, no_cache: bool, min_position: bool) -> Role {
         let claim_values = values.iter().map(|value| (*value).to_owned()).collect();
-        let rate_classes = RateClasses::default();
-        Role { claim_values, collections, no_cache, min_position, rate_classes }
+        let (columns, rate_classes) = (Vec::new(), RateClasses::default());
+        let name = "reader".to_owned();
+        Role { name, claim_values, collections, columns, no_cache, min_position, rate_classes }
     }
 
     #[test]
@@ -232,6 +300,25 @@ mod tests {
         for unknown in ["", "Shop", "sho", "shop "] {
             assert!(grants.roles_of(unknown).is_empty(), "{unknown:?}");
         }
+    }
+
+    #[test]
+    fn columns_of_several_roles_add_up_and_a_whole_grant_wins() {
+        let narrow = |names: &[&str]| {
+            let columns = vec![(CollectionId(0), Columns::new(names.iter().copied()))];
+            Role { columns, ..role(&[], Scope::All, false, false) }
+        };
+        let roles = [narrow(&["id"]), narrow(&["name", "id"]), role(&[], Scope::All, false, false)];
+        let grants = Grants::new(&roles, 2).expect("three roles");
+        let [id, name, whole] = [0, 1, 2].map(Roles::single);
+        let columns = |roles| grants.columns(CollectionId(0), roles).map(|own| (*own).clone());
+        assert_eq!(columns(id), Some(Columns::new(["id"])));
+        assert_eq!(columns(id.union(name)), Some(Columns::new(["id", "name"])));
+        assert_eq!(columns(id.union(whole)), None);
+        assert_eq!(columns(Roles::default()), Some(Columns::default()), "no role, no column");
+        let other = CollectionId(1);
+        assert_eq!(grants.columns(other, id), None, "a collection without such grants");
+        assert!(grants.limits_columns(CollectionId(0)) && !grants.limits_columns(other));
     }
 
     #[test]

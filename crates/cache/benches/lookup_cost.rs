@@ -136,8 +136,10 @@ fn ours(keys: &[Key], share: f64) -> Arc<Cache<()>> {
         seed: 7,
     };
     let ttl = Duration::from_secs(86_400);
-    let cache =
-        Cache::new(config, vec![CollectionPolicy { ttl, negative_ttl: ttl, has_tenants: false }]);
+    let cache = Cache::new(
+        config,
+        vec![CollectionPolicy { ttl, negative_ttl: ttl, has_tenants: false, has_views: false }],
+    );
     let position = Position { incarnation: 1, at: 1 };
     cache.advance(NOW, Some(position));
     for some in keys.chunks(1000) {

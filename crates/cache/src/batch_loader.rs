@@ -375,6 +375,7 @@ impl<E: Clone> BatchLoader<E> {
             key,
             body,
             owner,
+            has_views: collection.config.has_views,
             read_at,
             expires_at: read_at.after(life),
             version,

@@ -82,4 +82,6 @@ pub struct CollectionPolicy {
     /// `true`: a row has the form of [`TenantRow`](hotrow_types::tenant::TenantRow), and its record
     /// keeps its tenant.
     pub has_tenants: bool,
+    /// `true`: a record keeps the ends of its members, so that views of it can be cut.
+    pub has_views: bool,
 }

@@ -36,6 +36,6 @@ pub use batch_loader::{Answers, BatchLoader, Fetched, Interest};
 pub use cache::{Attached, Cache, Lookup, LookupError, ReadMode};
 pub use freshness::Freshness;
 pub use min_position::NotReached;
-pub use record::{ContentCoding, ENTRY_OVERHEAD_BYTES, Presence, Record};
+pub use record::{ContentCoding, ENTRY_OVERHEAD_BYTES, Presence, Record, hash_of_body};
 pub use safeguards::Safeguard;
 pub use store::Walk;

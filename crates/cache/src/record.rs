@@ -14,6 +14,7 @@ use self::lifetime::Lifetime;
 pub use self::variants::ContentCoding;
 use self::variants::Uses;
 use crate::config::CollectionPolicy;
+use hotrow_types::columns::{Columns, member_ends};
 use hotrow_types::key::{CollectionId, Key};
 use hotrow_types::tenant::{Tenant, TenantRow};
 use hotrow_types::version::{Position, Version};
@@ -67,17 +68,24 @@ struct Header {
     uses: Uses,
 }
 
-/// Presence, token and whether there are variants, in one byte.
+/// Presence, token, and whether there are variants and ends of members, in one byte.
 #[derive(Clone, Copy, Debug)]
 struct Kind(u8);
 
 impl Kind {
     const FOUND: u8 = 1 << 2;
     const VARIANTS: u8 = 1 << 3;
+    /// The ends of the members are kept.
+    const MEMBERS: u8 = 1 << 4;
 
-    fn new(presence: Presence, token: Token) -> Self {
+    fn new(presence: Presence, token: Token, keeps_members: bool) -> Self {
         let found = if presence == Presence::Found { Self::FOUND } else { 0 };
-        Self(token as u8 | found)
+        let members = if keeps_members { Self::MEMBERS } else { 0 };
+        Self(token as u8 | found | members)
+    }
+
+    fn keeps_members(self) -> bool {
+        self.0 & Self::MEMBERS != 0
     }
 
     fn presence(self) -> Presence {
@@ -119,7 +127,8 @@ pub(crate) const HOT_HITS_MIN: u8 = 2;
 /// Bytes between key and body: hash of the body, point of the position and number of its
 /// incarnation, both meaningless when the token is `None`. Eight more with the incarnation itself
 /// when it has no number. A record of a collection with a tenant column always has these eight, and
-/// then the length of its tenant in a byte, 0 for none, and the tenant: other records do not grow.
+/// then the length of its tenant in a byte, 0 for none, and the tenant. So has a record of a
+/// collection with views, and after these its members. Other records do not grow.
 const MIDDLE: usize = 17;
 /// Bytes of an incarnation behind the middle.
 const INCARNATION: usize = 8;
@@ -134,6 +143,8 @@ pub(crate) struct RecordParts<'a> {
     /// `None`: the record does not exist.
     pub(crate) body: Option<&'a [u8]>,
     pub(crate) owner: Owner,
+    /// See [`CollectionPolicy::has_views`].
+    pub(crate) has_views: bool,
     pub(crate) read_at: Nanos,
     pub(crate) expires_at: Nanos,
     pub(crate) version: &'a Version,
@@ -160,6 +171,26 @@ pub(crate) enum Visibility {
     /// The read lacks a delivered change, or the feed was lost during it: the answer proves no
     /// position.
     Behind,
+}
+
+/// Bytes of the number of members.
+const MEMBER_COUNT: usize = 4;
+/// Bytes of the end of one member. A record has at most 16 MiB.
+const MEMBER_END: usize = 4;
+
+/// Returns the table of members: their number and their ends. A body that is no object has none.
+fn members_of(body: &[u8]) -> Vec<u8> {
+    let ends = member_ends(body).unwrap_or_default();
+    let mut table = Vec::with_capacity(MEMBER_COUNT + MEMBER_END * ends.len());
+    table.extend_from_slice(&(ends.len() as u32).to_ne_bytes());
+    ends.iter().for_each(|end| table.extend_from_slice(&(*end as u32).to_ne_bytes()));
+    table
+}
+
+/// Returns the hash of a body, from which its entity tag is made.
+#[must_use]
+pub fn hash_of_body(body: &[u8]) -> u64 {
+    xxh3_64(body)
 }
 
 /// Splits a row into its owner and its record.
@@ -198,7 +229,7 @@ impl Record {
             lifetime: Lifetime::new(lifetime),
             // KEY_BYTES_MAX fits.
             key_bytes: key.len() as u16,
-            kind: Kind::new(presence, token),
+            kind: Kind::new(presence, token, parts.has_views),
             uses: Uses::none(),
         };
         let at = parts.position.map_or(0, |position| position.at);
@@ -206,19 +237,23 @@ impl Record {
         let carried = incarnation.unwrap_or_default().to_ne_bytes();
         let hash = xxh3_64(body).to_ne_bytes();
         let at = at.to_ne_bytes();
+        let tenant = match &parts.owner {
+            Owner::Tenant(Some(tenant)) => tenant.as_bytes(),
+            Owner::Tenant(None) | Owner::Everybody => &[],
+        };
         let slice = match &parts.owner {
-            Owner::Everybody => {
+            Owner::Everybody if !parts.has_views => {
                 let number = incarnation.map_or(0, incarnations::number_of);
                 let is_carried = number == incarnations::INLINE;
                 let carried = if is_carried { &carried[..] } else { &[] };
                 [key, &hash, &at, &[number], carried, body].concat()
             }
-            Owner::Tenant(tenant) => {
-                let tenant = tenant.as_ref().map_or(&[][..], Tenant::as_bytes);
+            Owner::Everybody | Owner::Tenant(_) => {
                 // TENANT_BYTES_MAX fits.
-                let length = tenant.len() as u8;
-                [key, &hash, &at, &[incarnations::OWNED], &carried, &[length], tenant, body]
-                    .concat()
+                let length = [tenant.len() as u8];
+                let members = if parts.has_views { members_of(body) } else { Vec::new() };
+                let front = [key, &hash, &at, &[incarnations::OWNED], &carried, &length].concat();
+                [&front[..], tenant, &members, body].concat()
             }
         };
         Self(ThinArc::from_header_and_slice(header, &slice))
@@ -246,8 +281,48 @@ impl Record {
     /// to none, or its collection has no tenant column.
     #[must_use]
     pub fn tenant(&self) -> Option<&[u8]> {
-        let tenant = &self.0.slice[self.tenant_at()?..self.body_at()];
+        let at = self.tenant_at()?;
+        let tenant = &self.0.slice[at..at + usize::from(self.0.slice[at - 1])];
         (!tenant.is_empty()).then_some(tenant)
+    }
+
+    /// Returns the record with these columns alone. Its members are searched for if their ends are
+    /// not kept.
+    #[must_use]
+    pub fn view(&self, columns: &Columns) -> Vec<u8> {
+        let mut view = Vec::with_capacity(self.view_bytes(columns));
+        view.push(b'{');
+        for (i, member) in columns.members(self.body(), self.member_ends()).enumerate() {
+            if i > 0 {
+                view.push(b',');
+            }
+            view.extend_from_slice(member);
+        }
+        view.push(b'}');
+        view
+    }
+
+    /// Returns the length of [`Record::view`].
+    #[must_use]
+    pub fn view_bytes(&self, columns: &Columns) -> usize {
+        let members = columns.members(self.body(), self.member_ends());
+        // Braces, and a comma less than members.
+        members.fold(1, |bytes, member| bytes + member.len() + 1).max(2)
+    }
+
+    fn member_ends(&self) -> impl Iterator<Item = usize> {
+        let (kept, found) = match self.tenant_at() {
+            Some(at) if self.0.header.header.kind.keeps_members() => {
+                let table = at + usize::from(self.0.slice[at - 1]) + MEMBER_COUNT;
+                (&self.0.slice[table..self.body_at()], Vec::new())
+            }
+            _ => (&[][..], member_ends(self.body()).unwrap_or_default()),
+        };
+        let kept = kept.chunks_exact(MEMBER_END).map(|end| {
+            let end: [u8; MEMBER_END] = std::array::from_fn(|i| end[i]);
+            u32::from_ne_bytes(end) as usize
+        });
+        kept.chain(found)
     }
 
     /// Returns the end of the log when the record was read; `None` where the engine has no log.
@@ -364,7 +439,16 @@ impl Record {
     fn body_behind_incarnation(&self) -> usize {
         match self.tenant_at() {
             None => self.key_len() + MIDDLE + INCARNATION,
-            Some(at) => at + usize::from(self.0.slice[at - 1]),
+            Some(at) => {
+                let members_at = at + usize::from(self.0.slice[at - 1]);
+                if !self.0.header.header.kind.keeps_members() {
+                    return members_at;
+                }
+                let count = self.0.slice[members_at..].first_chunk::<MEMBER_COUNT>();
+                // `members_of` put the number there.
+                let count = count.map_or(0, |count| u32::from_ne_bytes(*count));
+                members_at + MEMBER_COUNT + count as usize * MEMBER_END
+            }
         }
     }
 

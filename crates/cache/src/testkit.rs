@@ -74,7 +74,7 @@ pub(crate) fn cache(config: Config) -> TestCache {
 /// Returns the same cache, with or without tenants in both collections.
 pub(crate) fn cache_of(config: Config, has_tenants: bool) -> TestCache {
     let [ttl, negative_ttl] = [60, 10].map(Duration::from_secs);
-    let own = CollectionPolicy { ttl, negative_ttl, has_tenants };
+    let own = CollectionPolicy { ttl, negative_ttl, has_tenants, has_views: false };
     let cache = Cache::new(config, vec![own.clone(), own]);
     cache.advance(START, None);
     cache
@@ -87,6 +87,7 @@ pub(crate) fn record_of(key: &Key, body: Option<&[u8]>) -> Record {
         key,
         body,
         owner: Owner::Everybody,
+        has_views: false,
         read_at: START,
         expires_at: Nanos::MAX,
         version: &log(1),

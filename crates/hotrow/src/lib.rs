@@ -15,6 +15,7 @@ mod doc_sync;
 pub mod doctor;
 #[cfg(feature = "failpoints")]
 pub mod failpoints;
+mod granted_columns;
 pub mod handover;
 pub mod health;
 pub mod key;

@@ -25,6 +25,7 @@ use hotrow_access::jwt::{FormatError, TOKEN_BYTES_MAX};
 use hotrow_access::token_cache::{TokenCache, TokenHash};
 use hotrow_access::verify::{TokenError, UnixSeconds, VerifiedToken, verify};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::Tenants;
 
@@ -168,22 +169,35 @@ impl Authenticator {
         Self { access, known: RefCell::new(known) }
     }
 
-    /// Returns the rights on a collection of the sender of the request that was checked last.
+    /// Returns the rights on a collection of the sender of the request that was checked last, and
+    /// the columns that it may read; `None`: all.
     ///
     /// # Errors
     /// 403 where it may not read. A name that does not exist is answered 404: the holder of a
     /// credential may learn the names of collections.
     #[inline]
-    pub(crate) fn rights(&self, id: CollectionId, roles: Roles) -> Result<Rights, HttpError> {
+    pub(crate) fn rights(
+        &self,
+        id: CollectionId,
+        roles: Roles,
+    ) -> Result<(Rights, Option<Arc<Columns>>), HttpError> {
         let known = self.known.borrow();
-        let grants = known.principals.principals.grants.on(id);
+        let all = &known.principals.principals.grants;
+        let grants = all.on(id);
         if !grants.may_read(roles) {
             return Err(NOT_GRANTED);
         }
-        Ok(Rights {
+        let rights = Rights {
             may_bypass_cache: grants.may_bypass_cache(roles),
             may_require_position: grants.may_require_position(roles),
-        })
+        };
+        Ok((rights, all.columns(id, roles)))
+    }
+
+    /// Returns the columns of a collection that the sender of the request that was checked last may
+    /// read; `None`: all.
+    pub(crate) fn columns(&self, id: CollectionId, roles: Roles) -> Option<Arc<Columns>> {
+        self.known.borrow().principals.principals.grants.columns(id, roles)
     }
 
     /// Returns the names of the roles, keys and certificates by which the request that was checked
@@ -205,8 +219,10 @@ impl Authenticator {
             Ok(Credential::None) => {
                 let subject = request.connection.certificate_subject.as_deref();
                 match subject.and_then(|subject| principals.certificates.find(subject)) {
-                    Some((roles, identity)) => {
-                        (AccessOutcome::Certificate, Ok(caller(roles, Some(identity)).into()))
+                    Some((holder, identity)) => {
+                        let caller = caller(holder.roles, Some(identity));
+                        let tenants = holder.tenants.clone();
+                        (AccessOutcome::Certificate, Ok(Sender { caller, tenants }))
                     }
                     None if principals.anonymous.is_empty() => {
                         (AccessOutcome::Missing, Err(HttpError::Unauthorized(Denial::Missing)))

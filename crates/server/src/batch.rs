@@ -1,13 +1,14 @@
 //! Several records in one request. A batch is no snapshot: each record meets the contract on its
 //! own.
 
+mod answers;
 mod ids;
 mod list;
+mod number;
 mod render;
 
 use std::rc::Rc;
 
-use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Lookup, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
@@ -32,8 +33,9 @@ use crate::read_requirement::ReadRequirement;
 use crate::respond::{HOTROW_POSITION, Provenance, describe};
 use crate::scan_detector::ScanSubject;
 use crate::shared::Shared;
-use crate::sight::{Sight, SightBuf, absent_position};
+use crate::sight::Sight;
 
+use self::answers::{Answers, View};
 pub(crate) use self::ids::{Ids, parse_query};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::list::parse_body;
@@ -89,7 +91,7 @@ impl Handler {
         self.requested(&ids.keys, now);
         let budgets = &self.shared.budgets;
         let sight = request.sight;
-        let mut answers = self.answers(&ids, budgets.answer(), sight.to_buf());
+        let mut answers = self.answers(&ids, budgets.answer(), View::of(request));
         let mut unseen = Vec::new();
         // Counted and refreshed when the batch is admitted: otherwise its lookups are made again.
         let mut kinds = Vec::with_capacity(ids.keys.len());
@@ -103,7 +105,7 @@ impl Handler {
                 expired.push(place);
             }
             let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
-            answers.put(place, record, provenance);
+            let _bytes = answers.put(place, record, provenance);
         };
         let mut deadline = now;
         let mut size = None;
@@ -145,7 +147,7 @@ impl Handler {
                 Lookup::Hit(record, freshness) | Lookup::Negative(record, freshness) => {
                     refresh |= self.may_refresh(freshness, now) && cache.refresh(&ids.keys[place]);
                     let provenance = Provenance::of_hit(freshness, cache.age(&record, now));
-                    answers.put(place, record, provenance);
+                    let _bytes = answers.put(place, record, provenance);
                 }
                 Lookup::Coalesced(waiter) => {
                     waiters.push(((place, CacheOutcome::Coalesced), waiter))
@@ -153,7 +155,7 @@ impl Handler {
                 Lookup::Miss(waiter) => waiters.push(((place, CacheOutcome::Miss), waiter)),
                 Lookup::Bypass(waiter) => waiters.push(((place, CacheOutcome::Bypass), waiter)),
                 Lookup::Refused(refusal) => match self.stale(&ids.keys[place], mode, sight, now) {
-                    Some((record, provenance)) => answers.put(place, record, provenance),
+                    Some((record, provenance)) => _ = answers.put(place, record, provenance),
                     None => {
                         return Step::Now((
                             HttpError::from(&refusal).response().into(),
@@ -190,7 +192,7 @@ impl Handler {
     ) -> Outcome {
         let now = request.times.now;
         let sight = request.sight;
-        let mut answers = self.answers(ids, self.shared.budgets.answer(), sight.to_buf());
+        let mut answers = self.answers(ids, self.shared.budgets.answer(), View::of(request));
         let mut all = true;
         for (place, key) in ids.keys.iter().enumerate() {
             let held = match self.held((subject, sight), key, mode, now) {
@@ -202,7 +204,7 @@ impl Handler {
             };
             all &= held.is_some();
             held.into_iter()
-                .for_each(|(record, provenance)| answers.put(place, record, provenance));
+                .for_each(|(record, provenance)| _ = answers.put(place, record, provenance));
         }
         if all {
             self.render(request.connection, id, ids, answers)
@@ -260,8 +262,7 @@ impl Handler {
                 match waited {
                     Ok(record) => {
                         let age = handler.shared.cache.age(&record, now);
-                        let bytes = answers.sight.as_sight().bytes(&record);
-                        answers.put(place, record, Provenance { outcome, age });
+                        let bytes = answers.put(place, record, Provenance { outcome, age });
                         if let Err(refused) = answers.size.add_row(bytes, budgets.row_bytes(id)) {
                             // Keys queued for this batch alone are not read, and its query in
                             // flight is cancelled.
@@ -272,8 +273,15 @@ impl Handler {
                         }
                     }
                     Err(problem) => {
-                        match handler.stale(&ids.keys[place], mode, answers.sight.as_sight(), now) {
-                            Some((record, provenance)) => answers.put(place, record, provenance),
+                        match handler.stale(
+                            &ids.keys[place],
+                            mode,
+                            answers.view.sight.as_sight(),
+                            now,
+                        ) {
+                            Some((record, provenance)) => {
+                                _ = answers.put(place, record, provenance)
+                            }
                             None => return (problem.response().into(), CacheOutcome::None),
                         }
                     }
@@ -296,39 +304,23 @@ impl Handler {
         };
         let handler = Rc::clone(self);
         let connection = Rc::clone(request.connection);
-        let sight = request.sight.to_buf();
+        let view = View::of(request);
         Step::Later(Box::pin(async move {
             let _place = place;
             let Shared { fetcher, feed_progress, .. } = &handler.shared;
-            let sought = (&ids.keys[..], sight.as_sight());
+            let sought = (&ids.keys[..], view.sight.as_sight(), view.columns.as_ref());
             match position::read_at_least(fetcher, feed_progress, sought, wanted, deadline).await {
                 Err(problem) => (problem.response().into(), CacheOutcome::None),
                 Ok((found, size)) => {
-                    let mut answers = handler.answers(&ids, size, sight);
+                    let mut answers = handler.answers(&ids, size, view);
                     found
                         .into_iter()
                         .enumerate()
-                        .for_each(|(i, (record, how))| answers.put(i, record, how));
+                        .for_each(|(i, (record, how))| _ = answers.put(i, record, how));
                     handler.render(&connection, id, &ids, answers)
                 }
             }
         }))
-    }
-
-    /// Returns room for the answers of a batch.
-    fn answers(&self, ids: &Ids, size: AnswerReservation, sight: SightBuf) -> Answers {
-        let is_limited = sight.is_limited();
-        Answers {
-            records: vec![None; ids.keys.len()],
-            unanswered: ids.keys.len(),
-            applied: is_limited.then(|| self.shared.cache.applied()).flatten(),
-            worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
-            is_described: !is_limited,
-            token: Token::None,
-            bytes: 0,
-            sight,
-            size,
-        }
     }
 
     /// Looks up the keys at these places past memory: see [`Sight::must_read_again`].
@@ -363,17 +355,16 @@ impl Handler {
         ids: &Ids,
         answers: Answers,
     ) -> Outcome {
-        let Answers { records, unanswered, worst, token, size, is_described, .. } = answers;
+        let Answers { items, unanswered, worst, token, size, is_described, read_at, .. } = answers;
         if unanswered > 0 {
             // It would be reported as missing.
             return (HttpError::Unreadable.response().into(), CacheOutcome::None);
         }
-        let Ok(segments) = render::render(ids, &records) else {
+        let Ok(segments) = render::render(ids, &items) else {
             return (budgets::NO_ROOM.response().into(), CacheOutcome::None);
         };
-        let read_at = records.iter().flatten().map(Record::read_at).max();
         // From here on the answer alone holds the records, and releases each when it is written.
-        drop(records);
+        drop(items);
         let bytes = segments.len() as u64;
         let size = if bytes < COUNTED_BYTES_MIN { size.none() } else { size.finish(bytes) };
         let mut response = match size {
@@ -395,102 +386,5 @@ impl Handler {
             headers.insert(HOTROW_POSITION, position);
         }
         (response.into(), worst.outcome)
-    }
-}
-
-/// Answers found so far, with the worst provenance and the largest position.
-struct Answers {
-    /// `None`: absent, or unanswered so far.
-    records: Vec<Option<Record>>,
-    /// Number of keys without an answer so far.
-    unanswered: usize,
-    sight: SightBuf,
-    /// Point that the feed had passed, where the sender does not see all records.
-    applied: Option<Position>,
-    worst: Provenance,
-    /// Whether `worst` is part of the answer: where the sender does not see all records, it is that
-    /// of the visible ones.
-    is_described: bool,
-    token: Token,
-    /// Bytes of the records.
-    bytes: u64,
-    /// Reservation of the answer in the budget.
-    size: AnswerReservation,
-}
-
-/// Token of several records: the largest of theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
-    None,
-    Largest(Position),
-    /// Two logs, because one has just been replaced. No point of either covers the other's records.
-    Mixed,
-}
-
-impl Token {
-    fn take_in(&mut self, position: Option<Position>) {
-        let Some(position) = position else { return };
-        *self = match *self {
-            Self::None => Self::Largest(position),
-            Self::Largest(largest) if largest.incarnation != position.incarnation => Self::Mixed,
-            Self::Largest(largest) if position.reaches(&largest) => Self::Largest(position),
-            unchanged => unchanged,
-        };
-    }
-
-    fn position(self) -> Option<Position> {
-        match self {
-            Self::Largest(position) => Some(position),
-            Self::None | Self::Mixed => None,
-        }
-    }
-}
-
-impl Answers {
-    fn put(&mut self, place: usize, record: Record, how: Provenance) {
-        self.unanswered = self.unanswered.saturating_sub(1);
-        if !self.sight.as_sight().sees(&record) {
-            return self.token.take_in(absent_position(self.applied, record.position()));
-        }
-        self.is_described = true;
-        self.bytes += record.body().len() as u64;
-        if how.outcome.badness() > self.worst.outcome.badness() {
-            self.worst.outcome = how.outcome;
-        }
-        self.worst.age = self.worst.age.max(how.age);
-        self.token.take_in(record.position());
-        self.records[place] = Some(record);
-    }
-
-    /// Reserves the size of the hits. The cache may drop these records while the answer still holds
-    /// them.
-    fn reserve_found(&mut self, row_bytes: u64) -> Result<(), AnswerRefused> {
-        if self.bytes < COUNTED_BYTES_MIN {
-            Ok(())
-        } else {
-            self.size.add_known(self.bytes, row_bytes)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_covers_every_record_or_is_none() {
-        let p = |incarnation, at| Some(Position { incarnation, at });
-        let of = |all: &[Option<Position>]| {
-            let mut token = Token::None;
-            all.iter().for_each(|position| token.take_in(*position));
-            token.position()
-        };
-        assert_eq!(of(&[None]), None);
-        assert_eq!(of(&[p(1, 3), p(1, 5), None, p(1, 4)]), p(1, 5));
-        assert_eq!(
-            of(&[p(1, 112), p(2, 9), p(1, 33)]),
-            None,
-            "a point of one log says nothing about the other"
-        );
     }
 }

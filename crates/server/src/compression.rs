@@ -18,6 +18,16 @@ use crate::record_form::RecordForm;
 
 const ACCEPT_ENCODING: &str = "accept-encoding";
 
+/// Returns the coding that a request with these values of `Accept-Encoding` gets, if the entry has
+/// both.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chosen<'a>(
+    fields: impl Iterator<Item = &'a [u8]>,
+) -> Option<hotrow_cache::ContentCoding> {
+    use hotrow_cache::ContentCoding::{Gzip, Zstd};
+    negotiation::Accepted::parse(fields).best(&[Zstd, Gzip], |_| true)
+}
+
 impl Handler {
     /// Returns the form of a record that a request gets, and has a better one made if requests keep
     /// asking for it. Small records, and those of collections without compression, cost two

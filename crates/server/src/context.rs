@@ -7,9 +7,11 @@
 use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hotrow_http1::fields::{Fields, FieldsBuf};
 use hotrow_measure::clock::Nanos;
+use hotrow_types::columns::Columns;
 
 use crate::access::{Caller, Rights};
 use crate::connection::activity::Activity;
@@ -104,6 +106,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) rights: Rights,
     /// Records of that collection that its sender may see.
     pub(crate) sight: Sight<'a>,
+    /// Columns of them that its sender may see; `None`: all.
+    pub(crate) columns: Option<&'a Arc<Columns>>,
 }
 
 impl RequestContext<'_> {
@@ -116,6 +120,7 @@ impl RequestContext<'_> {
             caller: self.caller,
             rights: self.rights,
             sight: self.sight.to_buf(),
+            columns: self.columns.cloned(),
         }
     }
 }
@@ -135,6 +140,8 @@ pub(crate) struct PendingRequest {
     pub(crate) rights: Rights,
     /// See [`RequestContext`].
     pub(crate) sight: SightBuf,
+    /// See [`RequestContext`].
+    pub(crate) columns: Option<Arc<Columns>>,
 }
 
 impl PendingRequest {
@@ -148,6 +155,7 @@ impl PendingRequest {
             caller: self.caller,
             rights: self.rights,
             sight: self.sight.as_sight(),
+            columns: self.columns.as_ref(),
         }
     }
 }

@@ -54,6 +54,33 @@ pub fn proxy_header(input: &[u8]) {
     let _ = crate::connection::proxy_header::parse(input);
 }
 
+/// Parses bytes as the values of `Accept-Encoding`, one a line, and chooses a coding.
+///
+/// # Panics
+/// If a coding is chosen that no value lists.
+pub fn accept_encoding(input: &[u8]) {
+    let lines = || input.split(|byte| *byte == b'\n');
+    if let Some(coding) = crate::compression::chosen(lines()) {
+        let label = coding.label().as_bytes();
+        let lists = |line: &[u8]| {
+            let is_label = |some: &[u8]| some.eq_ignore_ascii_case(label);
+            line.contains(&b'*') || line.windows(label.len()).any(is_label)
+        };
+        assert!(lines().any(lists), "{coding:?} of {}", input.escape_ascii());
+    }
+}
+
+/// Reads the subject of bytes as a certificate.
+///
+/// # Panics
+/// If it has more than four characters for each byte, which is what escapes take.
+pub fn certificate_subject(input: &[u8]) {
+    let certificate = rustls::pki_types::CertificateDer::from(input);
+    if let Some(subject) = crate::tls::files::subject(&certificate) {
+        assert!(subject.chars().count() <= 4 * input.len(), "{subject}");
+    }
+}
+
 /// Reads a connection's bytes, in any pieces. Returns the messages in `pieces`. Ends where one is
 /// refused.
 fn follow<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
@@ -173,7 +200,10 @@ pub(crate) fn new_shared(breaker: Option<hotrow_admission::breaker::Config>) -> 
     let day = Duration::from_hours(24);
     let cache = Cache::new(
         cache_config(),
-        vec![CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false }; schemas.len()],
+        vec![
+            CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
+            schemas.len()
+        ],
     );
     let shared =
         Shared::new(&config, cache, Arc::new(EmptySource(schemas)), Calendar::new(Nanos(0), 0));
@@ -292,5 +322,21 @@ mod tests {
     fn the_request_path_survives_mutated_input() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/request_path");
         mutate::run(folder, 200_000, &PIECES, super::request_path);
+    }
+
+    #[test]
+    fn accept_encoding_survives_mutations() {
+        let pieces: [&[u8]; 7] =
+            [b"gzip", b";q=0.5", b"*", b";q=0", b",", b"\n", b"q=1.0000000000000001"];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/accept_encoding");
+        mutate::run(folder, 200_000, &pieces, super::accept_encoding);
+    }
+
+    #[test]
+    fn certificate_subjects_survive_mutations() {
+        let pieces: [&[u8]; 5] =
+            [&[0x30, 0x82], &[0x31, 0x0b], &[0x0c, 0xff], &[0x06, 0x03, 0x55, 0x04, 0x03], &[0x80]];
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/certificate_subject");
+        mutate::run(folder, 50_000, &pieces, super::certificate_subject);
     }
 }

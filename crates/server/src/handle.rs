@@ -32,11 +32,11 @@ use crate::observer::{Notes, Observer};
 use crate::position;
 use crate::precondition::{self, Precondition};
 use crate::read::{lead, wait};
-use crate::read_requirement::{Origin, ReadRequirement};
+use crate::read_requirement::ReadRequirement;
 use crate::record_answer::{RecordAnswer, RecordHeads};
 use crate::respond::{Provenance, capabilities, large_record, precondition_failed};
 use crate::route::{METHODS, Route};
-use crate::scan_detector::{ClientDetectors, ScanSubject};
+use crate::scan_detector::ClientDetectors;
 use crate::shared::Shared;
 use crate::sight::Sight;
 
@@ -118,7 +118,9 @@ impl Handler {
             caller: Caller::default(),
             rights: Rights::ALL,
             sight: Sight::All,
+            columns: None,
         };
+        let columns;
         // Before the path is looked at: without a credential nothing is revealed, not even which
         // collections exist.
         let sender = match self.authenticate(&context) {
@@ -134,7 +136,11 @@ impl Handler {
         if let (Some(authenticator), Some(id)) = (&self.authenticator, collection) {
             context.caller = sender.caller;
             match authenticator.rights(id, sender.caller.roles) {
-                Ok(rights) => context.rights = rights,
+                Ok((rights, own)) => {
+                    context.rights = rights;
+                    columns = own;
+                    context.columns = columns.as_ref();
+                }
                 Err(problem) => {
                     self.metrics.access.count(AccessOutcome::Forbidden);
                     return Step::problem(&problem);
@@ -146,7 +152,7 @@ impl Handler {
         match routed {
             Err(problem) => Step::problem(&problem),
             Ok(Route::Capabilities) => Step::ready(capabilities(METHODS)),
-            Ok(Route::Description) => self.description(),
+            Ok(Route::Description) => self.description(sender.caller.roles),
             Ok(Route::Item(id, text)) => {
                 if let Err(problem) = self.check_shedding_by_head(id, Kind::Hit, &context) {
                     return Step::problem(&problem);
@@ -211,19 +217,6 @@ impl Handler {
             }
             Err(problem) => return Step::problem(&problem),
         };
-        self.item_from(Origin::Memory, key, (mode, subject), request)
-    }
-
-    /// Answers a key by its mode, from memory if there is an entry, or always from the database.
-    fn item_from(
-        self: &Rc<Self>,
-        origin: Origin,
-        key: Key,
-        (mode, subject): (ReadMode, ScanSubject<'_>),
-        request: &RequestContext<'_>,
-    ) -> Step {
-        let id = key.collection();
-        let now = request.times.now;
         let cache = &self.shared.cache;
         // Computed only when memory does not answer: a hit does not need it.
         let mut deadline = now;
@@ -234,7 +227,7 @@ impl Handler {
             size = Some(self.shared.budgets.answer_of_rows(id, 1)?);
             Ok(deadline)
         };
-        let lookup = match cache.lookup_if(&key, origin.mode(mode), now, admit) {
+        let lookup = match cache.lookup_if(&key, mode, now, admit) {
             Ok(lookup) => lookup,
             Err(problem @ HttpError::BadHeader(_)) => return Step::problem(&problem),
             Err(problem) => {
@@ -245,7 +238,7 @@ impl Handler {
         if let Lookup::Hit(record, _) | Lookup::Negative(record, _) = &lookup
             && request.sight.must_read_again(record)
         {
-            return self.item_from(Origin::Database, key, (mode, subject), request);
+            return self.item_again(key, (mode, subject), request);
         }
         self.looked_up(subject, id, mode, &lookup);
         match lookup {
@@ -278,7 +271,7 @@ impl Handler {
     }
 
     /// Answers a key that is not read: with a stale record, or with the refusal.
-    fn refused(
+    pub(crate) fn refused(
         &self,
         key: &Key,
         mode: ReadMode,
@@ -292,7 +285,7 @@ impl Handler {
         }
     }
 
-    fn item_later(
+    pub(crate) fn item_later(
         self: &Rc<Self>,
         key: Key,
         mode: ReadMode,
@@ -355,7 +348,8 @@ impl Handler {
             let _place = place;
             let keys = [key];
             let Shared { fetcher, feed_progress, .. } = &handler.shared;
-            let sought = (&keys[..], request.context().sight);
+            let context = request.context();
+            let sought = (&keys[..], context.sight, context.columns);
             match position::read_at_least(fetcher, feed_progress, sought, wanted, deadline).await {
                 Ok((mut answers, size)) => match answers.pop() {
                     Some((record, provenance)) => {
@@ -387,7 +381,7 @@ impl Handler {
     }
 
     /// Answers with a record. `size`: its reservation from before the read, if it was read.
-    fn answer(
+    pub(crate) fn answer(
         &self,
         record: Record,
         provenance: Provenance,
@@ -398,6 +392,11 @@ impl Handler {
             return self.absent(&record, provenance.outcome);
         }
         let is_found = record.presence() == Presence::Found;
+        if let Some(columns) = request.columns
+            && is_found
+        {
+            return self.narrow(&record, columns, provenance, (request, size));
+        }
         let form = self.form(record, request.headers);
         let condition = if precondition::has_any(request.headers) {
             let etag = header_writer::etag(form.record().body_hash());
@@ -407,7 +406,9 @@ impl Handler {
         };
         let (form, is_known) = match condition {
             Precondition::Fails => {
-                let response = precondition_failed(form.record(), provenance, &self.header_writer);
+                let hash = is_found.then(|| form.record().body_hash());
+                let response =
+                    precondition_failed(form.record(), hash, provenance, &self.header_writer);
                 return (response.into(), provenance.outcome);
             }
             Precondition::NotModified(named) => (form.named(named), true),

@@ -37,6 +37,7 @@ mod http_error;
 pub mod listen;
 pub mod lookups;
 pub mod metrics;
+mod narrow;
 mod observer;
 mod openapi;
 mod position;

@@ -1,7 +1,7 @@
 //! Description of the data API in OpenAPI 3.1: the configured collections with their ids, fields,
 //! parameters, answers and credentials. <https://spec.openapis.org/oas/v3.1.1.html>
 //!
-//! The document is made again only when the catalogue shows other fields, so that a request for it
+//! A document is made again only when the catalogue shows other fields, so that a request for it
 //! costs little more than its bytes.
 
 mod paths;
@@ -12,13 +12,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hotrow_access::grant::Roles;
 use hotrow_source::Source;
 use hotrow_source::field_schema::FieldSchema;
+use hotrow_types::columns::Columns;
+use hotrow_types::key::CollectionId;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use crate::access::Access;
 use crate::body::Body;
 use crate::collections::Collections;
 use crate::config::Config;
@@ -27,23 +31,29 @@ use crate::handle::{Handler, Step};
 /// Path of the document.
 pub(crate) const PATH: &str = "/openapi.json";
 
-/// Fields of each collection; `None` where the catalogue has none.
-type Fields = Vec<Option<Arc<[FieldSchema]>>>;
+/// What a document says of the records of one collection.
+#[derive(Clone, Debug, PartialEq)]
+struct Content {
+    /// `None` where the catalogue has none.
+    fields: Option<Arc<[FieldSchema]>>,
+    /// Every record has all of them, whoever reads it.
+    are_required: bool,
+}
+
+/// The newest document of one kind, with what it was made of.
+type Newest = Mutex<Option<(Vec<Content>, Bytes)>>;
 
 /// Description of the data API.
 pub(crate) struct ApiDescription {
     collections: Arc<Collections>,
     source: Arc<dyn Source>,
+    access: Option<Arc<Access>>,
     facts: Facts,
-    /// The newest document, with the fields that it describes.
-    newest: Mutex<Option<(Fields, Documents)>>,
-}
-
-/// One document for each listener that serves it. They differ in the address of the data API.
-#[derive(Clone)]
-struct Documents {
-    data: Bytes,
-    admin: Bytes,
+    for_admin: Newest,
+    for_senders: Newest,
+    /// For senders that are limited to columns. Those with other columns replace it, each at the
+    /// cost of a new document.
+    for_limited_senders: Newest,
 }
 
 /// What a description says beside the collections; fixed while the process runs.
@@ -80,6 +90,7 @@ impl ApiDescription {
         config: &Config,
         collections: Arc<Collections>,
         source: Arc<dyn Source>,
+        access: Option<Arc<Access>>,
     ) -> Self {
         let credentials = match &config.access {
             None => Credentials::Ignored,
@@ -95,39 +106,75 @@ impl ApiDescription {
             has_priority: config.shed.as_ref().is_some_and(|shed| shed.priority_header),
             credentials,
         };
-        Self { collections, source, facts, newest: Mutex::new(None) }
-    }
-
-    /// Returns the document for the admin listener.
-    pub(crate) fn for_admin(&self) -> Bytes {
-        self.documents().admin
-    }
-
-    /// Returns the documents. One thread makes them while others wait; both take milliseconds at
-    /// most.
-    fn documents(&self) -> Documents {
-        let fields: Fields = self.collections.ids().map(|id| self.source.fields(id)).collect();
-        let mut newest = self.newest.lock();
-        if let Some((described, documents)) = &*newest
-            && *described == fields
-        {
-            return documents.clone();
+        Self {
+            collections,
+            source,
+            access,
+            facts,
+            for_admin: Newest::default(),
+            for_senders: Newest::default(),
+            for_limited_senders: Newest::default(),
         }
-        let mut document = self.document(&fields);
-        let data = Bytes::from(document.to_string());
-        document["servers"] = json!([{
+    }
+
+    /// Returns the document for the admin listener. It has all fields.
+    pub(crate) fn for_admin(&self) -> Bytes {
+        let limited =
+            self.access.as_ref().map(|access| access.principals().collections_with_limits());
+        let is_limited =
+            |id| limited.as_ref().is_some_and(|limited: &Vec<CollectionId>| limited.contains(&id));
+        let content =
+            |id| Content { fields: self.source.fields(id), are_required: !is_limited(id) };
+        let contents = self.collections.ids().map(content).collect();
+        let servers = json!([{
             "url": self.facts.server_url, "description": "The address in listen.data.",
         }]);
-        let documents = Documents { data, admin: Bytes::from(document.to_string()) };
-        *newest = Some((fields, documents.clone()));
-        documents
+        self.newest(&self.for_admin, contents, Some(servers))
     }
 
-    fn document(&self, fields: &Fields) -> Value {
+    /// Returns the document for a sender with these columns of each collection; `None`: all.
+    fn for_sender(&self, columns: impl Fn(CollectionId) -> Option<Arc<Columns>>) -> Bytes {
+        let mut newest = &self.for_senders;
+        let mut content = |id| {
+            let fields = self.source.fields(id);
+            let fields = match columns(id) {
+                None => fields,
+                Some(columns) => {
+                    newest = &self.for_limited_senders;
+                    let is_own = |field: &&FieldSchema| columns.has(&field.name);
+                    fields.map(|fields| fields.iter().filter(is_own).cloned().collect())
+                }
+            };
+            Content { fields, are_required: true }
+        };
+        let contents = self.collections.ids().map(&mut content).collect();
+        self.newest(newest, contents, None)
+    }
+
+    /// Returns a document with these contents. One thread makes it while others wait, which takes
+    /// milliseconds at most.
+    fn newest(&self, newest: &Newest, contents: Vec<Content>, servers: Option<Value>) -> Bytes {
+        let mut newest = newest.lock();
+        if let Some((described, document)) = &*newest
+            && *described == contents
+        {
+            return document.clone();
+        }
+        let mut document = self.document(&contents);
+        if let Some(servers) = servers {
+            document["servers"] = servers;
+        }
+        let document = Bytes::from(document.to_string());
+        *newest = Some((contents, document.clone()));
+        document
+    }
+
+    fn document(&self, contents: &[Content]) -> Value {
         let mut paths = Map::new();
         let mut schemas = schema::shared();
-        for (collection, fields) in self.collections.all().iter().zip(fields) {
-            let record = schema::record(&collection.schema, fields.as_deref());
+        for (collection, content) in self.collections.all().iter().zip(contents) {
+            let fields = content.fields.as_deref();
+            let record = schema::record(&collection.schema, fields, content.are_required);
             schemas.insert(collection.name.clone(), record);
             paths::add(&mut paths, collection, &self.facts);
         }
@@ -185,10 +232,13 @@ fn server_url(data: SocketAddr, is_tls: bool) -> String {
 }
 
 impl Handler {
-    /// Answers with the description. Fields of all collections are shown to every sender that has
-    /// been authenticated.
-    pub(crate) fn description(&self) -> Step {
-        let mut response = Response::new(Body::Bytes(self.shared.description.documents().data));
+    /// Answers with the description for a sender of these roles. All collections are shown to every
+    /// sender that has been authenticated, and of their fields those that it may read.
+    pub(crate) fn description(&self, roles: Roles) -> Step {
+        let authenticator = self.authenticator.as_ref();
+        let columns = |id| authenticator.and_then(|authenticator| authenticator.columns(id, roles));
+        let document = self.shared.description.for_sender(columns);
+        let mut response = Response::new(Body::Bytes(document));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let private = self.shared.access.is_some();

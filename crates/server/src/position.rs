@@ -7,6 +7,7 @@ use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
 use hotrow_cache::{Cache, Lookup, NotReached, ReadMode, Record};
 use hotrow_measure::clock::Nanos;
 use hotrow_source::ReadFailure;
+use hotrow_types::columns::Columns;
 use hotrow_types::key::Key;
 use hotrow_types::version::Position;
 use tokio::sync::Notify;
@@ -99,6 +100,9 @@ impl FeedProgress {
 /// Pauses between reads that do not see a delivered change yet: the first, and the longest.
 const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::from_millis(50);
 
+/// Keys, and what their sender sees of the records.
+type Sought<'a> = (&'a [Key], Sight<'a>, Option<&'a Arc<Columns>>);
+
 /// Waits for the feed to pass `wanted`, at most `position_wait`, and then reads as usual; else
 /// reads the database, which must have reached it. Repeats, until the request's deadline, while a
 /// delivered change is not visible.
@@ -108,7 +112,7 @@ const RETRY: std::ops::Range<Duration> = Duration::from_millis(1)..Duration::fro
 pub(crate) async fn read_at_least(
     fetcher: &Arc<Fetcher>,
     feed_progress: &FeedProgress,
-    (keys, sight): (&[Key], Sight<'_>),
+    (keys, sight, columns): Sought<'_>,
     wanted: Position,
     deadline: Nanos,
 ) -> Result<(Vec<(Record, Provenance)>, AnswerReservation), HttpError> {
@@ -118,7 +122,7 @@ pub(crate) async fn read_at_least(
     let mut size = fetcher.budgets.answer();
     loop {
         let answers =
-            read_once(fetcher, (keys, sight), wanted, passed, deadline, &mut size).await?;
+            read_once(fetcher, (keys, sight, columns), wanted, passed, deadline, &mut size).await?;
         // A hit that is behind came from a fill and is never kept: only fills can be behind (Race
         // B).
         if !answers.iter().any(|(record, _)| record.is_behind()) {
@@ -134,7 +138,7 @@ pub(crate) async fn read_at_least(
 
 async fn read_once(
     fetcher: &Arc<Fetcher>,
-    (keys, sight): (&[Key], Sight<'_>),
+    (keys, sight, columns): Sought<'_>,
     wanted: Position,
     passed: bool,
     deadline: Nanos,
@@ -150,6 +154,10 @@ async fn read_once(
     let passed = mode == ReadMode::Normal;
     let budgets = &fetcher.budgets;
     let refused = |refused: AnswerRefused| budgets.refused(&refused, keys.len());
+    let bytes = |record: &Record| match columns {
+        Some(columns) if sight.sees(record) => record.view_bytes(columns) as u64,
+        _ => sight.bytes(record),
+    };
     let admit = |cold| {
         fetcher.breaker.admit(cold, now)?;
         // Rows of an earlier attempt are read again.
@@ -165,7 +173,7 @@ async fn read_once(
         let (waiter, outcome) = match lookup {
             Lookup::Hit(record, quality) | Lookup::Negative(record, quality) => {
                 let provenance = Provenance::of_hit(quality, cache.age(&record, now));
-                size.add_known(sight.bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
+                size.add_known(bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
                 answers[place] = Some((record, provenance));
                 continue;
             }
@@ -183,7 +191,7 @@ async fn read_once(
         if !passed {
             record.check_reached(&wanted).map_err(refusal)?;
         }
-        size.add_row(sight.bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
+        size.add_row(bytes(&record), budgets.row_bytes(id)).map_err(refused)?;
         let age = cache.age(&record, Nanos::now());
         answers[place] = Some((record, Provenance { outcome, age }));
     }

@@ -1,7 +1,6 @@
 //! Requirements of a request beyond the contract: a new read of the database, or a least position.
 //! Each counts only where the collection allows it and the sender has the grant.
 
-use hotrow_cache::ReadMode;
 use hotrow_types::key::CollectionId;
 
 use crate::context::RequestContext;
@@ -41,27 +40,6 @@ pub(crate) enum ReadRequirement {
     None,
     New,
     AtLeast(hotrow_types::version::Position),
-}
-
-/// Where the answer of an ordinary request may come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Memory, if it has an entry.
-    Memory,
-    /// The database alone: see
-    /// [`Sight::must_read_again`](crate::sight::Sight::must_read_again). In all other respects the
-    /// request counts as one whose key is not in memory.
-    Database,
-}
-
-impl Origin {
-    /// Returns the mode of the lookup for a request of this mode.
-    pub(crate) fn mode(self, mode: ReadMode) -> ReadMode {
-        match self {
-            Self::Memory => mode,
-            Self::Database => ReadMode::Revalidate,
-        }
-    }
 }
 
 /// Returns whether the directives contain `no-cache` (RFC 9111, section 5.2.1.4).

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotrow_cache::{Freshness, Presence, Record};
+use hotrow_cache::{ContentCoding, Freshness, Record};
 use http::header::{AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
@@ -55,14 +55,39 @@ pub(crate) fn large_record(
     collection: &Collection,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
-    let record = form.record();
-    let coding = form.coding();
-    let etag = header_writer.etag(record.body_hash(), coding);
+    let (hash, coding) = (form.record().body_hash(), form.coding());
+    let position = form.record().position().map(|position| header_writer.position(position));
+    let tag = (header_writer.etag(hash, coding), coding);
+    tagged(Body::Record(form), tag, provenance, collection, position)
+}
+
+/// Answers with a view of a record, or with 304 if `body` is empty.
+#[must_use]
+pub(crate) fn view_of_record(
+    record: &Record,
+    (body, hash): (Body, u64),
+    provenance: Provenance,
+    collection: &Collection,
+    header_writer: &HeaderWriter,
+) -> Response<Body> {
     let position = record.position().map(|position| header_writer.position(position));
-    let mut response = Response::new(Body::Record(form));
+    tagged(body, (header_writer.etag(hash, None), None), provenance, collection, position)
+}
+
+fn tagged(
+    body: Body,
+    (etag, coding): (HeaderValue, Option<ContentCoding>),
+    provenance: Provenance,
+    collection: &Collection,
+    position: Option<HeaderValue>,
+) -> Response<Body> {
+    let is_known = matches!(body, Body::Empty);
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.reserve(10);
-    headers.insert(CONTENT_TYPE, JSON);
+    if !is_known {
+        headers.insert(CONTENT_TYPE, JSON);
+    }
     headers.insert(ETAG, etag);
     headers.insert(CACHE_CONTROL, collection.cache_control.clone());
     if collection.compression.is_some() {
@@ -72,27 +97,30 @@ pub(crate) fn large_record(
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.label()));
     }
     describe(headers, provenance, position);
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
     response
 }
 
-/// Answers 412 with the record's tag. It holds for this request's condition only, so no cache may
-/// reuse it.
+/// Answers 412 with the tag of the record, or of the sender's view of it, by its `hash`. It holds
+/// for this request's condition only, so no cache may reuse it.
 #[must_use]
 pub(crate) fn precondition_failed(
     record: &Record,
+    hash: Option<u64>,
     provenance: Provenance,
     header_writer: &HeaderWriter,
 ) -> Response<Body> {
-    let is_found = record.presence() == Presence::Found;
-    let mut response = HttpError::PreconditionFailed(if is_found {
+    let mut response = HttpError::PreconditionFailed(if hash.is_some() {
         "If-Match does not match the present record; its entity tag is in ETag"
     } else {
         "If-Match needs a record, and the database has none with this id"
     })
     .response();
     let headers = response.headers_mut();
-    if is_found {
-        headers.insert(ETAG, header_writer.etag(record.body_hash(), None));
+    if let Some(hash) = hash {
+        headers.insert(ETAG, header_writer.etag(hash, None));
     }
     headers.insert(CACHE_CONTROL, NO_STORE);
     describe(headers, provenance, record.position().map(|at| header_writer.position(at)));

@@ -12,7 +12,7 @@ const ITEM_METHODS: &str = "GET, HEAD";
 /// Name of the description in paths.
 const DESCRIPTION: &str = "openapi.json";
 const BATCH_METHODS: &str = "GET, HEAD, POST";
-/// A query cannot name keys of several columns: its batch is refused with advice.
+/// A query cannot name keys of several columns.
 const COMPOSITE_BATCH_METHODS: &str = "POST";
 /// All methods of the server.
 pub(crate) const METHODS: &str = "GET, HEAD, POST";
@@ -124,11 +124,11 @@ impl Router {
         match id {
             Some(id) if reads => Ok(Route::Item(collection, id)),
             Some(_) => Err(HttpError::Method(ITEM_METHODS)),
-            None if reads => Ok(Route::BatchGet(collection, query)),
             None if *method == Method::POST => Ok(Route::BatchPost(collection)),
             None if self.composite.contains(&collection) => {
                 Err(HttpError::Method(COMPOSITE_BATCH_METHODS))
             }
+            None if reads => Ok(Route::BatchGet(collection, query)),
             None => Err(HttpError::Method(BATCH_METHODS)),
         }
     }
@@ -177,6 +177,13 @@ mod tests {
         assert_eq!(put("/products"), Err(HttpError::Method("GET, HEAD, POST")));
         assert_eq!(put("/prices"), Err(HttpError::Method("POST")));
         assert_eq!(put("/prices/1,2"), Err(HttpError::Method("GET, HEAD")));
+        for method in [Method::GET, Method::HEAD] {
+            let route = |path, query| router.route(&method, path, query);
+            assert_eq!(route("/prices", Some("ids=1,2")), Err(HttpError::Method("POST")));
+            assert_eq!(route("/prices/1,2", None), Ok(Route::Item(CollectionId(1), "1,2")));
+        }
+        let post = router.route(&Method::POST, "/prices", None);
+        assert_eq!(post, Ok(Route::BatchPost(CollectionId(1))));
     }
 
     #[test]

@@ -95,6 +95,8 @@ impl Shared {
             tolerance: config.concurrency.tolerance,
             probe_interval: config.concurrency.probe_interval,
         };
+        let access = access(config)
+            .map(|access| Arc::new(Access::new(&access, collections.count(), Nanos::now())));
         let rate =
             RateLimits::new(&config.rate, collections.all(), calendar.wall_lead_ns(), Nanos::now());
         Ok(Self {
@@ -102,6 +104,7 @@ impl Shared {
                 config,
                 Arc::clone(&collections),
                 Arc::clone(&source),
+                access.clone(),
             )),
             fetcher: Arc::new(Fetcher {
                 cache: Arc::clone(&cache),
@@ -117,8 +120,7 @@ impl Shared {
                 query_log: QueryLog::new(config.observability.slow_query, collections.count()),
             }),
             feed_progress: Arc::new(FeedProgress::new(config.limits.position_wait)),
-            access: access(config)
-                .map(|access| Arc::new(Access::new(&access, collections.count(), Nanos::now()))),
+            access,
             cors: config.cors.as_ref().map(|cors| Arc::new(Cors::new(cors))),
             refresh: Arc::new(Refresh::new(collections.count())),
             admission: Arc::new(Admission {

@@ -6,10 +6,10 @@ mod common;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use common::authority::Authority;
 use common::http2::Http2Connection;
+use common::load::{Ask, under_load};
 use common::service::{Running, access, config};
 use common::{Client, wait_until};
 use hotrow_access::certificate::CertificateHolder;
@@ -136,7 +136,8 @@ fn a_certificate_is_a_credential_where_no_other_is_sent() {
     }
     let (mut access, key) = access();
     let subject = "CN=billing,O=Shop".to_owned();
-    access.granted.certificates.push(CertificateHolder { subject, roles: Roles::single(0) });
+    let (roles, tenants) = (Roles::single(0), Tenants::NONE);
+    access.granted.certificates.push(CertificateHolder { subject, roles, tenants });
     let clients = ClientCertificates::Optional(authority.path("ca.pem"));
     let tls = Some(authority.tls(clients));
     let server = start(access, Transport { tls, ..http2() });
@@ -159,30 +160,6 @@ fn a_certificate_is_a_credential_where_no_other_is_sent() {
     assert!(metrics(&server).contains("hotrow_access_total{outcome=\"certificate\"} 2"));
 }
 
-/// Requests of several clients at once, while `change` runs. Each must be answered with the record.
-fn under_load(ask: impl Fn() -> Box<dyn FnMut() -> u16> + Sync, change: impl FnOnce()) -> usize {
-    const CLIENTS: usize = 4;
-    let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
-                let mut ask = ask();
-                while !is_over.load(Ordering::Relaxed) {
-                    assert_eq!(ask(), 200);
-                    answered.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        let before = |n| answered.load(Ordering::Relaxed) >= n;
-        wait_until(|| before(CLIENTS));
-        change();
-        let then = answered.load(Ordering::Relaxed);
-        wait_until(|| before(then + CLIENTS));
-        is_over.store(true, Ordering::Relaxed);
-    });
-    answered.load(Ordering::Relaxed)
-}
-
 #[test]
 fn keys_are_replaced_under_load_without_a_failed_request() {
     let file = File::new("12");
@@ -192,7 +169,7 @@ fn keys_are_replaced_under_load_without_a_failed_request() {
         wait_until(|| metrics(&server).contains(&line));
     };
     // The key `2` is in every version: whichever is in force, it may read.
-    let http1 = || -> Box<dyn FnMut() -> u16> {
+    let http1 = || -> Ask<'_> {
         let mut client = Client::connect(server.address);
         Box::new(move || get(&mut client, &credential(b'2')))
     };
@@ -200,7 +177,7 @@ fn keys_are_replaced_under_load_without_a_failed_request() {
         file.write("23");
         taken(1);
     });
-    let http2 = || -> Box<dyn FnMut() -> u16> {
+    let http2 = || -> Ask<'_> {
         let mut client = Http2Connection::connect(server.address);
         Box::new(move || client.ask("GET", "/products/1", &credential(b'2'), "").status)
     };
@@ -219,7 +196,7 @@ fn certificates_are_replaced_under_load_without_a_failed_request() {
     let field = format!("X-API-Key: {key}");
     let url = format!("https://{}/products/1", server.address);
     // Each request has a connection of its own: a handshake with the old or the new pair.
-    let ask = || -> Box<dyn FnMut() -> u16> {
+    let ask = || -> Ask<'_> {
         let (authority, url, field) = (&authority, url.clone(), field.clone());
         let ca = authority.path("ca.pem").display().to_string();
         Box::new(move || {

@@ -11,11 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::authority::Authority;
+use common::http2::Http2Connection;
+use common::load::{Ask, under_load};
 use common::service::{Running, access, config, policy};
 use common::{Client, wait_until};
 use hotrow_access::key_refresh::RefreshConfig;
 use hotrow_server::config::Config;
 use hotrow_server::config::access::{TokenKeys, Tokens};
+use hotrow_server::config::transport::Transport;
 use hotrow_testkit::tokens::{SigningKey, jwks};
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -105,9 +108,27 @@ fn start(scheme: &str, issuer: &Issuer, ca: Option<PathBuf>, refresh: RefreshCon
     Running::start(&Config { access: Some(access), ..config() })
 }
 
+/// Starts a server with two workers that speaks HTTP/2 too.
+fn start_http2(issuer: &Issuer) -> Running {
+    let url = format!("http://{}/keys?v=1", issuer.address).parse().unwrap();
+    let (mut access, _) = access();
+    let keys = TokenKeys::Url { url, ca: None, refresh: refresh() };
+    access.tokens = Some(Tokens { policy: policy(), keys });
+    let transport = Transport { http2: true, ..Transport::default() };
+    Running::start(&Config { access: Some(access), transport, workers: 2, ..config() })
+}
+
 fn token(key: &SigningKey) -> String {
+    token_of(key, 0)
+}
+
+/// Tokens with other numbers are other tokens.
+fn token_of(key: &SigningKey, number: usize) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    key.token(&json!({"iss": "issuer", "aud": "hotrow", "exp": now + 600, "roles": ["reader"]}))
+    let mut claims =
+        json!({"iss": "issuer", "aud": "hotrow", "exp": now + 600, "roles": ["reader"]});
+    claims["jti"] = json!(number);
+    key.token(&claims)
 }
 
 fn status(server: &Running, token: &str) -> u16 {
@@ -204,6 +225,55 @@ fn an_answer_that_cannot_be_used_leaves_the_keys_in_force() {
     wait_until(|| {
         assert_eq!(status(&server, &token(&new)), 200);
         status(&server, &token(&old)) == 401
+    });
+}
+
+/// Requests on one connection, and so to one worker.
+fn ask(client: &mut Client, token: &str) -> u16 {
+    let request =
+        format!("GET /products/1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n");
+    client.send(request).next_status()
+}
+
+#[test]
+fn keys_are_replaced_under_load_as_one_and_without_a_failed_request() {
+    let [first, kept, last] = [("first", 1), ("kept", 2), ("last", 3)]
+        .map(|(name, seed)| SigningKey::ed25519(name, seed));
+    let issuer = Issuer::start(ok(&jwks(&[&first, &kept])), None);
+    let server = start_http2(&issuer);
+    let [old, new] = [&first, &last].map(token);
+    wait_until(|| status(&server, &old) == 200);
+    let number = AtomicUsize::new(0);
+    // One token that is known, and each time one whose signature is checked.
+    let known = token(&kept);
+    let next = || {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(2) { known.clone() } else { token_of(&kept, number) }
+    };
+    let http1 = || -> Ask<'_> {
+        let mut client = Client::connect(server.address);
+        Box::new(move || ask(&mut client, &next()))
+    };
+    under_load(http1, || {
+        issuer.set(ok(&jwks(&[&kept, &last])));
+        let mut client = Client::connect(server.address);
+        wait_until(|| {
+            let is_new = ask(&mut client, &new) == 200;
+            // A worker that accepts the new key has let go of the old one.
+            assert!(!is_new || ask(&mut client, &old) == 401);
+            is_new
+        });
+    });
+    let http2 = || -> Ask<'_> {
+        let mut client = Http2Connection::connect(server.address);
+        Box::new(move || {
+            let field = format!("Authorization: Bearer {}\r\n", next());
+            client.ask("GET", "/products/1", &field, "").status
+        })
+    };
+    under_load(http2, || {
+        issuer.set(ok(&jwks(&[&first, &kept])));
+        wait_until(|| status(&server, &old) == 200);
     });
 }
 

@@ -101,6 +101,7 @@ impl Settings {
             ttl: bound * random.pick(&[2, 6, 40]),
             negative_ttl: bound * random.pick(&[1, 3, 20]),
             has_tenants: false,
+            has_views: false,
         };
         let breaker = (!random.one_in(3)).then(|| breaker::Config {
             failures: 3 + random.below(6) as u32,

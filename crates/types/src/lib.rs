@@ -4,6 +4,7 @@
 //! Pure values without I/O. `cache` decides by them, each engine makes them, `server` writes them
 //! into URLs and tokens.
 
+pub mod columns;
 pub mod gtid;
 pub mod key;
 pub mod tenant;

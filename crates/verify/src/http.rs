@@ -2,9 +2,10 @@
 //! receipt.
 //!
 //! Reading order: [`Target`], [`Client`], [`http1`] with [`head`] (the head of a response) and
-//! [`chunked`] (chunked bodies from balancers), [`http2`].
+//! [`chunked`] (chunked bodies from balancers), [`http2`], [`coding`] (compressed bodies).
 
 mod chunked;
+mod coding;
 mod head;
 mod http1;
 mod http2;
@@ -216,7 +217,9 @@ impl Client {
         request: &Request,
         on_send: impl FnOnce(Ns),
     ) -> Result<Response, RequestError> {
-        let asked = self.try_ask(request, on_send);
+        let asked = self
+            .try_ask(request, on_send)
+            .and_then(|response| coding::decoded(response).ok_or((RequestError::Malformed, None)));
         let reusable = match (&asked, &self.connection) {
             (Ok(response), Some(Connection::Http1(http1))) => {
                 response.head.keep && http1.is_clean()

@@ -21,8 +21,10 @@ fn policy() -> TokenPolicy {
 
 fn grants() -> Grants {
     let role = |value: &str| Role {
+        name: value.to_owned(),
         claim_values: vec![value.to_owned()],
         collections: Scope::All,
+        columns: Vec::new(),
         no_cache: false,
         min_position: false,
         rate_classes: Default::default(),

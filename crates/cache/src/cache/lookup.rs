@@ -159,7 +159,9 @@ impl<E: Clone> Cache<E> {
     }
 }
 
-/// Returns the lookup that a record in memory answers.
+/// Returns the lookup that a record in memory answers. Not inlined: otherwise the answers for
+/// records and for absent ones have code of their own, and the rarer one takes longer to fetch.
+#[inline(never)]
 pub(super) fn of_memory<E>(record: Record, freshness: Freshness) -> Lookup<E> {
     match record.presence() {
         Presence::Found => Lookup::Hit(record, freshness),

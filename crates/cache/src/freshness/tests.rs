@@ -12,6 +12,7 @@ fn record(epoch: Epoch, read_at: Nanos, expires_at: Nanos) -> Record {
         key: &key,
         body: Some(b"1"),
         owner: Owner::Everybody,
+        has_views: false,
         read_at,
         expires_at,
         version: &version,

@@ -115,7 +115,12 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(settings: &Settings, without: Option<Safeguard>) -> Self {
-        let own = CollectionPolicy { ttl: TTL, negative_ttl: NEGATIVE_TTL, has_tenants: false };
+        let own = CollectionPolicy {
+            ttl: TTL,
+            negative_ttl: NEGATIVE_TTL,
+            has_tenants: false,
+            has_views: false,
+        };
         let cache = Cache::new(settings.cache.clone(), vec![own; usize::from(COLLECTIONS)]);
         #[cfg(feature = "failpoints")]
         without.into_iter().for_each(|safeguard| cache.disable(safeguard));

@@ -8,10 +8,20 @@ use crate::testkit::*;
 use crate::{Answers, Fetched, Lookup, ReadMode};
 
 fn record(owner: Owner, body: Option<&[u8]>, position: Option<Position>) -> Record {
+    record_with(owner, body, position, false)
+}
+
+fn record_with(
+    owner: Owner,
+    body: Option<&[u8]>,
+    position: Option<Position>,
+    has_views: bool,
+) -> Record {
     Record::new(&RecordParts {
         key: &key(7),
         body,
         owner,
+        has_views,
         read_at: START,
         expires_at: Nanos::MAX,
         version: &Version::Unknown,
@@ -50,6 +60,41 @@ fn a_record_keeps_its_tenant_and_others_do_not_grow() {
             let bytes = key(7).as_bytes().len() + MIDDLE + kept;
             assert_eq!(record.0.slice.len(), bytes);
             assert_eq!(record.weight_bytes(), (bytes - MIDDLE) as u64 + ENTRY_OVERHEAD_BYTES);
+        }
+    }
+}
+
+#[test]
+fn a_view_is_the_same_with_and_without_kept_ends_and_beside_variants() {
+    let body = br#"{"id":7,"name":"a,b","tags":[{"id":1},2]}"#;
+    let columns = Columns::new(["id", "tags", "other"]);
+    let view = br#"{"id":7,"tags":[{"id":1},2]}"#;
+    let position = Some(Position { incarnation: 9, at: 3 });
+    for owner in [Owner::Everybody, tenant("acme"), Owner::Tenant(None)] {
+        let [searched, kept] = [false, true]
+            .map(|has_views| record_with(owner.clone(), Some(body), position, has_views));
+        let table = kept.0.slice.len() - searched.0.slice.len();
+        assert!(table >= MEMBER_COUNT + 3 * MEMBER_END, "{table}");
+        for record in [&searched, &kept] {
+            let packed = record.with_variant(ContentCoding::Gzip, b"gz").unwrap();
+            for record in [record, &packed] {
+                assert_eq!(record.view(&columns), view);
+                assert_eq!(record.view_bytes(&columns), view.len());
+                assert_eq!(record.view(&Columns::default()), b"{}");
+                assert_eq!(record.view_bytes(&Columns::default()), 2);
+                assert_eq!((record.body(), record.position()), (&body[..], position));
+                assert_eq!(record.body_hash(), xxh3_64(body));
+                assert_eq!(record.tenant(), searched.tenant());
+            }
+            assert_eq!(packed.variant(ContentCoding::Gzip), Some(&b"gz"[..]));
+            assert_eq!(record.variant(ContentCoding::Gzip), None);
+        }
+    }
+    for body in [None, Some(&b"[1,2]"[..])] {
+        for has_views in [false, true] {
+            let record = record_with(Owner::Everybody, body, position, has_views);
+            assert_eq!(record.view(&columns), b"{}", "it is no object");
+            assert_eq!(record.body(), body.unwrap_or_default());
         }
     }
 }

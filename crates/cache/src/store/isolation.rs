@@ -160,6 +160,7 @@ fn record(key: &Key, body: Option<&[u8]>) -> Record {
         key,
         body,
         owner: Owner::Everybody,
+        has_views: false,
         read_at,
         expires_at,
         version: &version,

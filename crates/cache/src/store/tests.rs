@@ -30,6 +30,7 @@ impl Bench {
             key,
             body,
             owner: Owner::Everybody,
+            has_views: false,
             read_at,
             expires_at,
             version: &version,

@@ -125,6 +125,8 @@ fn collection(
             TTL,
         ),
         has_tenants: tenant.is_some(),
+        // `keep_members` sets it where roles are limited.
+        has_views: false,
     });
     let cache_control = cache_control(&mut section, access.is_configured);
     let compression = compression(&mut section, access);

@@ -14,6 +14,8 @@ mod collections;
 mod compression;
 mod cors;
 mod expand;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod limits;
 mod listen;
 mod problem;
@@ -33,6 +35,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use hotrow_server::tls::files::Certificates;
+use hotrow_types::key::CollectionId;
 use toml::de::DeTable;
 
 pub use expand::Env;
@@ -120,6 +123,19 @@ pub struct Overrides {
     pub admin: Option<SocketAddr>,
 }
 
+impl Resolved {
+    /// Lets entries keep the ends of their members where a role is limited to columns. A file of
+    /// grants may limit other collections later; their members are then searched for.
+    fn keep_members(&mut self) {
+        let roles = self.server.access.iter().flat_map(|access| &access.granted.roles);
+        for (CollectionId(id), _) in roles.flat_map(|role| &role.columns) {
+            if let Some(collection) = self.collections.get_mut(usize::from(*id)) {
+                collection.has_views = true;
+            }
+        }
+    }
+}
+
 /// Reads and checks a file.
 ///
 /// # Errors
@@ -129,6 +145,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Resolved, ConfigError>
     let text = read(path).map_err(|what| ConfigError::whole(&file, what))?;
     let mut resolved = parse(&text, &file, &|name| std::env::var(name), overrides)?;
     access::read_grants(&mut resolved.server.access, path)?;
+    resolved.keep_members();
     Ok(resolved)
 }
 
@@ -171,7 +188,10 @@ pub fn parse(
     let resolved = resolve::resolve(&ctx, table.get_ref(), overrides);
     let problems = ctx.problems.into_inner();
     match resolved {
-        Some(resolved) if problems.is_empty() => Ok(resolved),
+        Some(mut resolved) if problems.is_empty() => {
+            resolved.keep_members();
+            Ok(resolved)
+        }
         _ => Err(ConfigError::sorted(file, problems)),
     }
 }
@@ -180,8 +200,8 @@ pub fn parse(
 /// the name of a collection or a rule.
 #[must_use]
 pub fn known_keys() -> Vec<Known> {
-    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any]\n[access.keys.any]\n\
-        [access.certificates.any]";
+    let text = "[collections.any]\n[limits.rate.any]\n[access.roles.any.columns.any]\n\
+        [access.keys.any]\n[access.certificates.any]";
     let (table, _) = DeTable::parse_recoverable(text);
     let ctx = context(text, &|_| Err(std::env::VarError::NotPresent));
     // The problems (no source.url) do not matter here: every key is read anyway.

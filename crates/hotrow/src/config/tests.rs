@@ -406,6 +406,7 @@ fn nearly_a_configuration() -> impl Strategy<Value = String> {
         "limits.shed",
         "access",
         "access.roles.a",
+        "access.roles.a.columns.a",
         "access.keys.a",
         "access.certificates.a",
         "access.jwt",

@@ -22,11 +22,12 @@ mod contract;
 /// End-to-end tests: the real binary, real sockets, a real SQLite file with other writers.
 ///
 /// Reading order: [`harness`]; one request ([`record`], [`conditional`], [`keys`], [`batch`],
-/// [`position`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's load ([`merging`]);
-/// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
+/// [`position`], [`column_grants`]); freshness ([`fresh`], [`expiry`], [`behind`]); the database's
+/// load ([`merging`]); HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`],
+/// [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
-/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
-/// [`access_log`], `slow_queries`, [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`permissions`], [`readiness`], [`drain`], [`handover`], [`handover_tls`], [`systemd`],
+/// [`warm_start`], [`access_log`], `slow_queries`, [`dead_log`], [`health`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -34,6 +35,7 @@ mod e2e {
     mod batch;
     mod behind;
     mod carriers;
+    mod column_grants;
     mod conditional;
     mod conduct;
     mod curl;
@@ -45,6 +47,7 @@ mod e2e {
     mod foreign_page;
     mod fresh;
     mod handover;
+    mod handover_tls;
     mod head;
     mod health;
     mod keys;

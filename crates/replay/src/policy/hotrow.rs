@@ -65,7 +65,12 @@ impl Hotrow {
         let day = Duration::from_secs(86_400);
         let cache = Cache::new(
             config,
-            vec![CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false }],
+            vec![CollectionPolicy {
+                ttl: day,
+                negative_ttl: day,
+                has_tenants: false,
+                has_views: false,
+            }],
         );
         cache.advance(NOW, None);
         Self { cache, schema: KeySchema::new(COLLECTION, vec![KeyType::Integer]) }

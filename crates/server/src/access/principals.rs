@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotrow_access::certificate::CertificateTable;
 use hotrow_access::grant::{Grants, Roles};
 use hotrow_access::key::KeyTable;
+use hotrow_types::key::CollectionId;
 use parking_lot::Mutex;
 
 use crate::config::access::{Access as Config, Granted, GrantsFile, Names};
@@ -96,6 +97,14 @@ impl PrincipalsInForce {
         self.file.is_some()
     }
 
+    /// Returns the collections of which a role reads only some columns.
+    pub(crate) fn collections_with_limits(&self) -> Vec<CollectionId> {
+        let principals = Arc::clone(&self.current.lock().principals);
+        // At most 1,000 collections.
+        let ids = (0..self.collections).map(|id| CollectionId(id as u16));
+        ids.filter(|id| principals.grants.limits_columns(*id)).collect()
+    }
+
     /// Returns how often a changed file was taken over, and how often it was refused.
     pub(crate) fn reloads(&self) -> (u64, u64) {
         (self.reloaded.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
@@ -160,7 +169,6 @@ mod tests {
     use std::path::Path;
 
     use hotrow_access::grant::{RateClasses, Role, Scope};
-    use hotrow_types::key::CollectionId;
 
     use super::*;
     use crate::file_watch::Watch;
@@ -169,8 +177,10 @@ mod tests {
     fn parse(text: &[u8]) -> Result<Granted, String> {
         let roles = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         let role = Role {
+            name: "reader".to_owned(),
             claim_values: Vec::new(),
             collections: Scope::All,
+            columns: Vec::new(),
             no_cache: false,
             min_position: false,
             rate_classes: RateClasses::default(),

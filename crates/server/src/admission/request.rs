@@ -182,6 +182,7 @@ mod tests {
             caller: Caller::default(),
             rights: Rights::ALL,
             sight: Sight::All,
+            columns: None,
         };
         let (plain, no_cache) = (request(plain.as_fields()), request(no_cache.as_fields()));
         assert_eq!(handler.check_shedding_by_head(id, Kind::Batch, &no_cache), Ok(()));

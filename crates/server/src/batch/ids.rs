@@ -142,7 +142,7 @@ pub(super) const NO_IDS: &str =
     "a batch names its ids: /{collection}?ids=1,2,3, or POST {\"ids\":[1,2,3]}";
 
 /// Parses the ids of `?ids=…`: separated by raw commas, and by `%2C` if the key cannot contain a
-/// comma.
+/// comma. The key has one column.
 ///
 /// # Errors
 /// 400 for a malformed, empty or too large batch.
@@ -163,11 +163,6 @@ pub(crate) fn parse_query(
             "the query has ids twice; separate ids with commas".into(),
         ));
     }
-    if schema.types().len() > 1 {
-        return Err(HttpError::BadBatch(
-            "request keys of several columns by POST, each as an array".into(),
-        ));
-    }
     let list = if schema.can_contain_comma() || !list.contains('%') {
         Cow::Borrowed(list)
     } else {
@@ -180,10 +175,22 @@ pub(crate) fn parse_query(
     // A search for one byte costs more than looking at the few bytes of an id.
     #[allow(clippy::manual_pattern_char_comparison)]
     for text in list.split(|separator| separator == ',') {
+        if text.is_empty() {
+            return Err(empty_id(ids.named.len() + 1));
+        }
         ids.add(start, start + text.len(), schema.parse_url(text))?;
         start += text.len() + 1;
     }
     Ok(ids)
+}
+
+/// An empty text can be a key, but in a query it is rather a mistake, and alone it cannot be told
+/// from no id at all.
+#[cold]
+fn empty_id(number: usize) -> HttpError {
+    HttpError::BadBatch(format!(
+        "id {number} is empty; if the empty text is a key, request it by POST"
+    ))
 }
 
 fn check_size(ids: usize, max: usize) -> Result<(), HttpError> {

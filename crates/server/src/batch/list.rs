@@ -7,10 +7,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use hotrow_types::key::{KEY_PARTS_MAX, Key, KeySchema, percent_encode};
-use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::error::Category;
 
 use super::ids::{Ids, NO_IDS};
+use super::number::Number;
 use crate::config::Limits;
 use crate::http_error::HttpError;
 
@@ -62,6 +63,11 @@ struct List<'a> {
 
 fn bad(what: &str) -> HttpError {
     HttpError::BadBatch(format!("{what}; the body is {{\"ids\":[…]}}"))
+}
+
+#[cold]
+fn neither(number: usize) -> HttpError {
+    bad(&format!("id {number} is neither a string nor an integer nor an array of these"))
 }
 
 const NO_JSON: &str = "the body is not JSON";
@@ -126,24 +132,51 @@ impl<'a> List<'a> {
         if let Some((text, key)) = self.integer_id() {
             return self.ids.push(text, Ok(key));
         }
-        let id: Id<'a> = self.value().map_err(|category| match category {
-            Category::Data => bad(&format!(
-                "id {number} is neither a string nor an integer nor an array of these"
-            )),
-            Category::Io | Category::Syntax | Category::Eof => bad(NO_JSON),
-        })?;
-        match id {
-            Id::One(text) => {
-                self.ids.push(&percent_encode(&text), self.schema.parse_texts(&[&text]))
+        if self.eat(b'[') {
+            let parts = self.parts(number)?;
+            let key = self.schema.parse_texts(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+            let names: Vec<_> = parts.iter().map(|part| percent_encode(part)).collect();
+            return self.ids.push(&names.join(","), key);
+        }
+        let text = self.text(number)?;
+        self.ids.push(&percent_encode(&text), self.schema.parse_texts(&[&text]))
+    }
+
+    /// Parses the rest of an array, which is an id.
+    fn parts(&mut self, number: usize) -> Result<Vec<Cow<'a, str>>, HttpError> {
+        let mut parts = Vec::with_capacity(KEY_PARTS_MAX);
+        if self.eat(b']') {
+            return Ok(parts);
+        }
+        loop {
+            parts.push(self.text(number)?);
+            if parts.len() > KEY_PARTS_MAX {
+                return Err(neither(number));
             }
-            Id::Parts(parts) => {
-                let key =
-                    self.schema.parse_texts(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-                self.ids.push(
-                    &parts.iter().map(|part| percent_encode(part)).collect::<Vec<_>>().join(","),
-                    key,
-                )
+            if self.eat(b']') {
+                return Ok(parts);
             }
+            if !self.eat(b',') {
+                return Err(bad(NO_JSON));
+            }
+        }
+    }
+
+    /// Parses a string or an integer.
+    fn text(&mut self, number: usize) -> Result<Cow<'a, str>, HttpError> {
+        self.skip_space();
+        if matches!(self.rest.first(), Some(b'-' | b'0'..=b'9')) {
+            let (value, rest) = Number::parse(self.rest).ok_or_else(|| bad(NO_JSON))?;
+            self.rest = rest;
+            return match value.integer() {
+                Some(integer) => Ok(Cow::Owned(integer.to_string())),
+                None => Err(neither(number)),
+            };
+        }
+        match self.value() {
+            Ok(Text(text)) => Ok(text),
+            Err(Category::Data) => Err(neither(number)),
+            Err(Category::Io | Category::Syntax | Category::Eof) => Err(bad(NO_JSON)),
         }
     }
 
@@ -220,13 +253,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// An id in JSON.
-enum Id<'a> {
-    One(Cow<'a, str>),
-    Parts(Vec<Cow<'a, str>>),
-}
-
-/// A string or an integer, as text.
+/// A string of JSON.
 struct Text<'a>(Cow<'a, str>);
 
 struct TextVisitor;
@@ -235,7 +262,7 @@ impl<'a> Visitor<'a> for TextVisitor {
     type Value = Text<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string or an integer")
+        f.write_str("a string")
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'a str) -> Result<Text<'a>, E> {
@@ -245,83 +272,11 @@ impl<'a> Visitor<'a> for TextVisitor {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'a>, E> {
         Ok(Text(Cow::Owned(text.to_owned())))
     }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Text<'a>, E> {
-        Ok(Text(Cow::Owned(number.to_string())))
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text<'a>, E> {
-        Ok(Text(Cow::Owned(number.to_string())))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Text<'a>, E> {
-        let text = integral(number).map(|number| Text(Cow::Owned(number.to_string())));
-        text.ok_or_else(|| de::Error::invalid_type(de::Unexpected::Float(number), &self))
-    }
-}
-
-/// End of the numbers that become integers. The parser may be off by a unit in the last place,
-/// which is less than a half below it: a number becomes its own integer or none, never another.
-const FLOAT_INTEGERS_END: f64 = (1_u64 << 50) as f64;
-
-/// Returns the integer that a number with a fraction or an exponent is: some clients write `7.0`,
-/// which JSON Schema calls an integer. `None` if it is none, or not the only one.
-fn integral(number: f64) -> Option<i64> {
-    let is_negative_zero = number == 0.0 && number.is_sign_negative();
-    let is_integral = number.fract() == 0.0 && number.abs() < FLOAT_INTEGERS_END;
-    (is_integral && !is_negative_zero).then_some(number as i64)
 }
 
 impl<'a> Deserialize<'a> for Text<'a> {
     fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor)
-    }
-}
-
-struct IdVisitor;
-
-impl<'a> Visitor<'a> for IdVisitor {
-    type Value = Id<'a>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, an integer or an array of these")
-    }
-
-    fn visit_borrowed_str<E: de::Error>(self, text: &'a str) -> Result<Id<'a>, E> {
-        TextVisitor.visit_borrowed_str(text).map(|Text(text)| Id::One(text))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Id<'a>, E> {
-        TextVisitor.visit_str(text).map(|Text(text)| Id::One(text))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Id<'a>, E> {
-        TextVisitor.visit_i64(number).map(|Text(text)| Id::One(text))
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Id<'a>, E> {
-        TextVisitor.visit_u64(number).map(|Text(text)| Id::One(text))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Id<'a>, E> {
-        TextVisitor.visit_f64(number).map(|Text(text)| Id::One(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'a>>(self, mut parts: A) -> Result<Id<'a>, A::Error> {
-        let mut texts = Vec::with_capacity(KEY_PARTS_MAX);
-        while let Some(Text(text)) = parts.next_element()? {
-            texts.push(text);
-            if texts.len() > KEY_PARTS_MAX {
-                return Err(de::Error::custom("more parts than a key can have"));
-            }
-        }
-        Ok(Id::Parts(texts))
-    }
-}
-
-impl<'a> Deserialize<'a> for Id<'a> {
-    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(IdVisitor)
+        deserializer.deserialize_str(TextVisitor)
     }
 }
 
@@ -349,7 +304,9 @@ mod tests {
             ("1e2", "100"),
             ("-3.0", "-3"),
             ("0.0", "0"),
-            ("1125899906842623.0", "1125899906842623"),
+            ("1125899906842624.0", "1125899906842624"),
+            ("9007199254740993.0", "9007199254740993"),
+            ("[9.223372036854775807e18]", "9223372036854775807"),
         ] {
             assert_eq!(
                 ids(&format!("{{\"ids\":[{number}]}}")),
@@ -357,7 +314,7 @@ mod tests {
                 "{number}"
             );
         }
-        for number in ["7.5", "-0", "-0.0", "1125899906842624.0", "9007199254740993.0", "1e300"] {
+        for number in ["7.5", "-0", "-0.0", "1e300", "[1e300]", "null", "{}", "[[7]]", "[null]"] {
             let refused = ids(&format!("{{\"ids\":[{number}]}}")).unwrap_err();
             assert!(refused.contains("neither"), "{number}: {refused}");
         }
@@ -388,6 +345,11 @@ mod tests {
             (r#"{"ids":[01]}"#, "not JSON"),
             (r#"{"ids":[1-2]}"#, "not JSON"),
             (r#"{"ids":[-]}"#, "not JSON"),
+            (r#"{"ids":[1.]}"#, "not JSON"),
+            (r#"{"ids":[[1 2]]}"#, "not JSON"),
+            (r#"{"ids":[[1"#, "not JSON"),
+            (r#"{"ids":["1]}"#, "not JSON"),
+            (r#"{"ids":[[]]}"#, "id 1: the id has 0 parts"),
             (r#"{"ids":[7.5]}"#, "id 1 is neither"),
             (r#"{"ids":[-0]}"#, "id 1 is neither"),
             (r#"{"ids":[1]"#, "not JSON"),

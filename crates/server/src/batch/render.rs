@@ -6,10 +6,28 @@
 use std::collections::TryReserveError;
 
 use bytes::Bytes;
-use hotrow_cache::{Presence, Record};
+use hotrow_cache::Record;
 
 use super::ids::Ids;
 use crate::body::Segments;
+
+/// A record of a batch as its sender sees it.
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    /// The whole record.
+    Whole(Record),
+    /// Some columns of it.
+    View(Bytes),
+}
+
+impl Item {
+    pub(super) fn body(&self) -> &[u8] {
+        match self {
+            Self::Whole(record) => record.body(),
+            Self::View(view) => view,
+        }
+    }
+}
 
 /// Bytes around a name: quotes, a colon, a comma.
 const BYTES_PER_NAME: usize = 4;
@@ -19,29 +37,27 @@ const FRAME_BYTES: usize = 32;
 /// Largest answer whose records are copied.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
-/// Renders the answer. A record that is none counts as missing. Names and punctuation are written
-/// once.
+/// Renders the answer. Ids without an item are missing. Names and punctuation are written once.
 ///
 /// # Errors
 /// If the system has no memory for the text.
-pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, TryReserveError> {
+pub(super) fn render(ids: &Ids, items: &[Option<Item>]) -> Result<Segments, TryReserveError> {
     let mut text = Vec::new();
     let name_bytes = ids.name_bytes() + BYTES_PER_NAME * ids.names() + FRAME_BYTES;
     // By name: a record that is requested in two spellings counts twice.
     let record_bytes = ids
         .named()
-        .filter_map(|(_, place)| records[place].as_ref())
-        .fold(0_usize, |sum, record| sum.saturating_add(record.body().len()));
+        .filter_map(|(_, place)| items[place].as_ref())
+        .fold(0_usize, |sum, item| sum.saturating_add(item.body().len()));
     let is_copied = record_bytes <= COPIED_BYTES_MAX;
     text.try_reserve_exact(name_bytes + if is_copied { record_bytes } else { 0 })?;
-    let mut cuts: Vec<(usize, &Record)> = Vec::new();
+    let mut cuts: Vec<(usize, &Item)> = Vec::new();
     cuts.try_reserve_exact(if is_copied { 0 } else { ids.names() })?;
     let mut missing = Vec::new();
     let mut is_first = true;
     text.extend_from_slice(b"{\"items\":{");
     for (name, place) in ids.named() {
-        let found = |record: &&Record| record.presence() == Presence::Found;
-        let Some(record) = records[place].as_ref().filter(found) else {
+        let Some(item) = &items[place] else {
             missing.push(name);
             continue;
         };
@@ -51,9 +67,9 @@ pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, 
         push_json_string(&mut text, name);
         text.push(b':');
         if is_copied {
-            text.extend_from_slice(record.body());
+            text.extend_from_slice(item.body());
         } else {
-            cuts.push((text.len(), record));
+            cuts.push((text.len(), item));
         }
     }
     text.extend_from_slice(b"},\"missing\":[");
@@ -68,12 +84,15 @@ pub(super) fn render(ids: &Ids, records: &[Option<Record>]) -> Result<Segments, 
 }
 
 /// Returns the text with each record in its position.
-fn cut(text: &Bytes, cuts: Vec<(usize, &Record)>) -> Segments {
+fn cut(text: &Bytes, cuts: Vec<(usize, &Item)>) -> Segments {
     let mut segments = Segments::default();
     let mut from = 0;
-    for (at, record) in cuts {
+    for (at, item) in cuts {
         segments.push_text(text.slice(from..at));
-        segments.push_record(record.clone());
+        match item {
+            Item::Whole(record) => segments.push_record(record.clone()),
+            Item::View(view) => segments.push_text(view.clone()),
+        }
         from = at;
     }
     segments.push_text(text.slice(from..));

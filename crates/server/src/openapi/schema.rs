@@ -25,10 +25,17 @@ pub(super) fn shared() -> Map<String, Value> {
     Map::from_iter([(PROBLEM.to_owned(), problem)])
 }
 
-/// Returns the schema of the records of a collection.
-pub(super) fn record(key: &KeySchema, fields: Option<&[FieldSchema]>) -> Value {
+/// Returns the schema of the records of a collection. `are_required`: they have all fields, whoever
+/// reads them.
+pub(super) fn record(key: &KeySchema, fields: Option<&[FieldSchema]>, are_required: bool) -> Value {
     match fields {
-        Some(fields) => object(fields),
+        Some(fields) if are_required => object(fields),
+        Some(fields) => {
+            let mut record = object(fields);
+            record["required"] = json!([]);
+            record["description"] = json!("Some roles read some of the fields only.");
+            record
+        }
         None => json!({
             "type": "object",
             "description": format!(

@@ -146,7 +146,12 @@ impl World {
         let mut world = Self {
             cache: Cache::new(
                 config,
-                vec![CollectionPolicy { ttl: life, negative_ttl: life, has_tenants: false }],
+                vec![CollectionPolicy {
+                    ttl: life,
+                    negative_ttl: life,
+                    has_tenants: false,
+                    has_views: false,
+                }],
             ),
             schema: KeySchema::new(FIRST, vec![KeyType::Integer]),
             baseline_hit_ratio: BaselineHitRatio::default(),

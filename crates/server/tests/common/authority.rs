@@ -48,7 +48,8 @@ impl Authority {
         self.sign(name, &params);
     }
 
-    fn sign(&self, name: &str, params: &CertificateParams) {
+    /// Writes `{name}.pem` and `{name}.key`.
+    pub(crate) fn sign(&self, name: &str, params: &CertificateParams) {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         self.write(&format!("{name}.pem"), &certificate.pem());

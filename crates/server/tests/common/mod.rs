@@ -5,6 +5,7 @@
 pub(crate) mod authority;
 pub(crate) mod frames;
 pub(crate) mod http2;
+pub(crate) mod load;
 pub(crate) mod service;
 pub(crate) mod tenants;
 

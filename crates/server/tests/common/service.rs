@@ -104,8 +104,10 @@ pub(crate) fn policy() -> TokenPolicy {
 /// Returns a role `reader` of `products` alone, and an API key with that role.
 pub(crate) fn access() -> (Access, String) {
     let reader = Role {
+        name: "reader".to_owned(),
         claim_values: vec!["reader".to_owned()],
         collections: Scope::Listed(vec![CollectionId(0)]),
+        columns: Vec::new(),
         no_cache: false,
         min_position: false,
         rate_classes: Default::default(),
@@ -198,7 +200,8 @@ pub(crate) fn config() -> Config {
 
 fn cache() -> Arc<Cache<hotrow_source::ReadFailure>> {
     let day = Duration::from_hours(24);
-    let policy = CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false };
+    let policy =
+        CollectionPolicy { ttl: day, negative_ttl: day, has_tenants: false, has_views: false };
     Cache::new(cache_config(), vec![policy; 2])
 }
 

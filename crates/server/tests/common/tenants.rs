@@ -7,20 +7,23 @@ use std::time::Duration;
 
 use hotrow_access::grant::{Role, Roles, Scope};
 use hotrow_access::key::{NewKey, StoredKey};
-use hotrow_cache::Cache;
 use hotrow_cache::config::{CollectionPolicy, Config as CacheConfig, InvalidationMode, WhenStale};
+use hotrow_cache::{Cache, ContentCoding};
 use hotrow_measure::clock::Nanos;
 use hotrow_server::config::access::{Access, Granted};
-use hotrow_server::config::{Config, Tenancy};
+use hotrow_server::config::{Compression, Config, Tenancy};
+use hotrow_source::field_schema::{FieldSchema, JsonForm};
 use hotrow_source::{BoxFuture, ReadFailure, ReadSet, Row, RowBudget, Source, SourceError};
+use hotrow_types::columns::Columns;
 use hotrow_types::key::{CollectionId, Key, KeyPart, KeySchema, KeyType};
 use hotrow_types::tenant::{Tenant, Tenants};
 use hotrow_types::version::{ChangeId, Position, Version};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::http2::Http2Connection;
 use super::service::{Running, cache_config, config};
-use super::{Client, wait_until};
+use super::{Answer, Client, wait_until};
 
 /// The collection with tenants.
 pub(crate) const ACCOUNTS: CollectionId = CollectionId(0);
@@ -61,6 +64,11 @@ impl Source for Rows {
         &self.schemas
     }
 
+    fn fields(&self, id: CollectionId) -> Option<Arc<[FieldSchema]>> {
+        let field = |name: &str| FieldSchema::new(name, JsonForm::Any, false);
+        (id == ACCOUNTS).then(|| ["id", "price", "na\"me", "more"].map(field).into())
+    }
+
     fn queries_total(&self) -> u64 {
         self.reads.load(Ordering::SeqCst)
     }
@@ -88,12 +96,25 @@ pub(crate) struct Options {
     pub(crate) tenancy: Tenancy,
     pub(crate) when_stale: WhenStale,
     pub(crate) answer_bytes: Option<u64>,
+    /// Columns that the client `narrow` of `acme` may read; none: it reads no column.
+    pub(crate) columns: &'static [&'static str],
+    /// Entries keep the ends of their members.
+    pub(crate) keeps_members: bool,
+    /// Records are compressed.
+    pub(crate) is_compressed: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let tenancy = Tenancy { hides_existence: false };
-        Self { tenancy, when_stale: WhenStale::Bypass, answer_bytes: None }
+        Self {
+            tenancy,
+            when_stale: WhenStale::Bypass,
+            answer_bytes: None,
+            columns: &[],
+            keeps_members: true,
+            is_compressed: false,
+        }
     }
 }
 
@@ -107,6 +128,24 @@ pub(crate) struct Raw {
 
 impl TenantService {
     pub(crate) fn start(rows: &[(i64, &str)], options: Options) -> Self {
+        Self::start_with(rows, options, |_| {})
+    }
+
+    /// Starts a service with changed access.
+    pub(crate) fn start_with(
+        rows: &[(i64, &str)],
+        options: Options,
+        change: impl FnOnce(&mut Access),
+    ) -> Self {
+        Self::start_configured(rows, options, |config| change(config.access.as_mut().unwrap()))
+    }
+
+    /// Starts a service with a changed configuration.
+    pub(crate) fn start_configured(
+        rows: &[(i64, &str)],
+        options: Options,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let found = rows.iter().map(|(id, row)| (*id, Row::Found(row.as_bytes().to_vec())));
         let source = Arc::new(Rows {
             schemas: [0, 1]
@@ -117,7 +156,12 @@ impl TenantService {
             gate: watch::Sender::new(true),
         });
         let day = Duration::from_hours(24);
-        let policy = |has_tenants| CollectionPolicy { ttl: day, negative_ttl: day, has_tenants };
+        let policy = |has_tenants| CollectionPolicy {
+            ttl: day,
+            negative_ttl: day,
+            has_tenants,
+            has_views: has_tenants && options.keeps_members,
+        };
         let cache_config = CacheConfig {
             invalidation_mode: InvalidationMode::Feed,
             max_staleness: Duration::from_hours(1),
@@ -131,10 +175,17 @@ impl TenantService {
         config.collections[0].name = "accounts".to_owned();
         config.collections[0].tenancy = Some(options.tenancy);
         config.limits.bytes.answer = options.answer_bytes;
+        config.describes_on_data = true;
         // Must not add to an answer of a collection with tenants.
         config.observability.has_server_timing = true;
-        let (access, keys) = access();
-        let config = Config { access: Some(access), ..config };
+        if options.is_compressed {
+            let codings = vec![ContentCoding::Gzip];
+            config.collections[0].compression = Some(Compression { codings, bytes_min: 1 });
+        }
+        let (access, keys) = access(options.columns);
+        config.access = Some(access);
+        config.transport.http2 = true;
+        change(&mut config);
         let server = Running::start_over(&config, Arc::clone(&cache), source.clone());
         Self { server, source, cache, keys }
     }
@@ -153,12 +204,21 @@ impl TenantService {
         self.send(client, method, target, fields).received()
     }
 
+    /// Like [`TenantService::ask`], on an open connection of HTTP/2.
+    pub(crate) fn ask_http2(
+        &self,
+        connection: &mut Http2Connection,
+        client: &str,
+        (method, target, fields): (&str, &str, &str),
+    ) -> Raw {
+        let (target, body) = target_and_body(method, target);
+        let fields = format!("{}{fields}", self.credential(client));
+        let Answer { status, head, body } = connection.ask(method, target, &fields, &body);
+        Raw { status, head: without_date(&head), body }
+    }
+
     pub(crate) fn send(&self, client: &str, method: &str, target: &str, fields: &str) -> Sent {
-        let body = match (method, target.split_once('#')) {
-            ("POST", Some((_, ids))) => format!("{{\"ids\":[{ids}]}}"),
-            _ => String::new(),
-        };
-        let target = target.split('#').next().unwrap();
+        let (target, body) = target_and_body(method, target);
         let credential = self.credential(client);
         let length = body.len();
         let request = format!(
@@ -196,6 +256,18 @@ impl TenantService {
     }
 }
 
+/// Returns target and body of a request; ids after `#` are the body of a batch.
+fn target_and_body<'a>(method: &str, target: &'a str) -> (&'a str, String) {
+    match (method, target.split_once('#')) {
+        ("POST", Some((target, ids))) => (target, format!("{{\"ids\":[{ids}]}}")),
+        _ => (target, String::new()),
+    }
+}
+
+fn without_date(head: &str) -> String {
+    head.lines().filter(|line| !line.starts_with("date: ")).collect::<Vec<_>>().join("\n")
+}
+
 /// A request whose answer has not been read.
 pub(crate) struct Sent(Client);
 
@@ -204,15 +276,19 @@ impl Sent {
         use std::io::Read;
         let mut text = String::new();
         self.0.0.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let head = head.to_ascii_lowercase();
-        let lines: Vec<&str> = head.lines().filter(|line| !line.starts_with("date: ")).collect();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Raw { status, head: lines.join("\n"), body: body.to_owned() }
+        Raw::parse(&text)
     }
 }
 
 impl Raw {
+    /// Parses an answer with its status line.
+    pub(crate) fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let head = head.to_ascii_lowercase();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head: without_date(&head), body: body.to_owned() }
+    }
+
     /// Returns the value of a header field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -220,35 +296,46 @@ impl Raw {
 }
 
 /// Returns access for clients of several tenants, and their keys by name.
-fn access() -> (Access, HashMap<&'static str, String>) {
-    let role = Role {
+fn access(columns: &[&str]) -> (Access, HashMap<&'static str, String>) {
+    let whole = Role {
+        name: "reader".to_owned(),
         claim_values: vec!["reader".to_owned()],
         collections: Scope::All,
+        columns: Vec::new(),
         no_cache: true,
         min_position: true,
         rate_classes: Default::default(),
     };
-    let clients: [(&'static str, &[&str]); 5] = [
+    let narrow =
+        Role { columns: vec![(ACCOUNTS, Columns::new(columns.iter().copied()))], ..whole.clone() };
+    let clients: [(&'static str, &[&str]); 7] = [
         ("acme", &["acme"]),
         ("other", &["other"]),
         ("both", &["x", "acme", "other"]),
         ("seven", &["7"]),
         ("tenantless", &[]),
+        ("narrow", &["acme"]),
+        ("two roles", &["acme"]),
     ];
     let mut keys = HashMap::new();
     let mut stored = Vec::new();
     for (number, (client, tenants)) in (1..).zip(clients) {
         let key = NewKey::new([number; 8], &[number; 32]);
+        let roles = match client {
+            "narrow" => Roles::single(1),
+            "two roles" => Roles::single(0).union(Roles::single(1)),
+            _ => Roles::single(0),
+        };
         let tenants = tenants.iter().map(|tenant| Tenant::new(tenant).unwrap()).collect();
         stored.push(StoredKey {
             id: key.id,
             hash: key.hash,
-            roles: Roles::single(0),
+            roles,
             tenants: Tenants::new(tenants).unwrap(),
         });
         keys.insert(client, key.reveal().to_owned());
     }
-    let granted = Granted { roles: vec![role], keys: stored, ..Granted::default() };
+    let granted = Granted { roles: vec![whole, narrow], keys: stored, ..Granted::default() };
     let access =
         Access { granted, grants_file: None, tokens: None, failures: "1000/s".parse().unwrap() };
     (access, keys)

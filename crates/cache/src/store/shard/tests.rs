@@ -14,6 +14,7 @@ fn record(key: &Key, body_bytes: Option<usize>) -> Record {
         key,
         body: body.as_deref(),
         owner: Owner::Everybody,
+        has_views: false,
         read_at: Nanos(1),
         expires_at: Nanos::MAX,
         version: &log(1),

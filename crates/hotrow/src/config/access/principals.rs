@@ -9,6 +9,7 @@ use hotrow_access::grant::{ROLES_MAX, RateClasses, Role, Roles, Scope};
 use hotrow_access::identity::Identity;
 use hotrow_access::key::{KEYS_MAX, KeyHash, KeyId, KeyTable, StoredKey};
 use hotrow_server::config::access::HolderName;
+use hotrow_types::columns::Columns;
 use hotrow_types::key::CollectionId;
 use hotrow_types::tenant::{TENANT_BYTES_MAX, TENANTS_MAX, Tenant, Tenants};
 
@@ -39,20 +40,15 @@ pub(super) fn principals(
     collections: &[&str],
     classes: &[String],
 ) -> Principals {
-    let (names, roles): (Vec<String>, Vec<Role>) =
-        roles(section.section("roles"), collections, classes).into_iter().unzip();
+    let roles = roles(section.section("roles"), collections, classes);
+    let names: Vec<String> = roles.iter().map(|role| role.name.clone()).collect();
     let mut holders = HashMap::new();
     let keys = keys(section.section("keys"), &names, &mut holders);
     let certificates = certificates(section.section("certificates"), &names, &mut holders);
     Principals { names, roles, keys, certificates, holders }
 }
 
-/// Reads the roles with their names.
-fn roles(
-    mut section: Section<'_>,
-    collections: &[&str],
-    classes: &[String],
-) -> Vec<(String, Role)> {
+fn roles(mut section: Section<'_>, collections: &[&str], classes: &[String]) -> Vec<Role> {
     let tables = section.sections();
     if tables.len() > ROLES_MAX {
         section.refuse_whole(&format!("may have at most {ROLES_MAX} roles, not {}", tables.len()));
@@ -60,18 +56,50 @@ fn roles(
     let mut roles = Vec::new();
     for (name, mut table) in tables.into_iter().take(ROLES_MAX) {
         check_name(&name, &table);
+        let scope = scope(&mut table, collections);
         let role = Role {
-            collections: scope(&mut table, collections),
+            columns: columns(table.section("columns"), collections, &scope),
+            collections: scope,
             claim_values: list(&mut table, "claim_values", "the name of the role")
                 .unwrap_or_else(|| vec![name.clone()]),
+            name,
             no_cache: table.flag("allow_no_cache", false),
             min_position: table.flag("allow_min_position", false),
             rate_classes: rate_class(&mut table, classes),
         };
         table.finish();
-        roles.push((name, role));
+        roles.push(role);
     }
     roles
+}
+
+/// Reads the columns of a role, by collection.
+fn columns(
+    mut section: Section<'_>,
+    collections: &[&str],
+    scope: &Scope,
+) -> Vec<(CollectionId, Columns)> {
+    let mut all = Vec::new();
+    for (name, mut table) in section.sections() {
+        let names = list(&mut table, "names", "required");
+        if names.is_none() && !table.has("names") && table.is_present() {
+            table.refuse("names", "is required: the columns that the role may read");
+        }
+        // At most 1,000 collections.
+        let index = collections.iter().position(|known| *known == name);
+        match index.map(|index| CollectionId(index as u16)) {
+            None => table.refuse_whole("must be named after a collection of this file"),
+            Some(id) if !scope.contains(id) => {
+                table.refuse_whole("must be one of the role's collections, which it may read");
+            }
+            Some(id) => {
+                let names = names.unwrap_or_default();
+                all.push((id, Columns::new(names.iter().map(String::as_str))));
+            }
+        }
+        table.finish();
+    }
+    all
 }
 
 fn rate_class(table: &mut Section<'_>, classes: &[String]) -> RateClasses {
@@ -165,11 +193,12 @@ fn certificates(
             }
         });
         let roles = roles_of(&mut table, roles);
+        let tenants = tenants(&mut table);
         table.finish();
         let Some(subject) = subject else { continue };
         let identity = Identity::of_certificate(&subject);
         holders.insert(identity, HolderName::Certificate(name));
-        certificates.push(CertificateHolder { subject, roles });
+        certificates.push(CertificateHolder { subject, roles, tenants });
     }
     if let Err(error) = CertificateTable::new(certificates.clone()) {
         section.refuse_whole(&format!("{error}; keep one table, with all roles"));
@@ -189,7 +218,7 @@ fn roles_of(table: &mut Section<'_>, known: &[String]) -> Roles {
         .fold(Roles::default(), |all, role| all.union(role_of(table, "roles", role, known)))
 }
 
-/// Reads the tenants of a key.
+/// Reads the tenants of a key or a certificate.
 fn tenants(table: &mut Section<'_>) -> Tenants {
     let named = table.texts("tenant", "none", "a text or a list of up to 64, of 1 to 255 bytes");
     let named = named.unwrap_or_default();

@@ -126,6 +126,22 @@ pub(super) const BAD: &[(&str, &str)] = &[
         "cors.allow_credentials: cannot be combined with allowed_origins = \"*\"",
     ),
     ("[access.jwt]\nrole_claim = []", "access.jwt.role_claim: must name 1 to 64 claims"),
+    (
+        "[access.roles.a]\ncollections = '*'\n[access.roles.a.columns.prices]\nnames = 'id'",
+        "access.roles.a.columns.prices: must be named after a collection of this file",
+    ),
+    (
+        "[access.roles.a]\ncollections = []\n[access.roles.a.columns.products]\nnames = 'id'",
+        "access.roles.a.columns.products: must be one of the role's collections",
+    ),
+    (
+        "[access.roles.a]\ncollections = '*'\n[access.roles.a.columns.products]",
+        "access.roles.a.columns.products.names: is required: the columns that",
+    ),
+    (
+        "[access.roles.a]\ncollections = '*'\n[access.roles.a.columns.products]\nnames = []",
+        "access.roles.a.columns.products.names: must be 1 to 64 texts",
+    ),
     ("[access.jwt]\ntenant_claim = ['a', '']", "access.jwt.tenant_claim: must name 1 to 64 claims"),
     ("[access.keys.a]\ntenant = ''", "access.keys.a.tenant: must be at most 64 texts of 1 to 255"),
     ("[access.keys.a]\ntenant = ['a', 'b\u{fffd}']", "access.keys.a.tenant: must be at most 64"),

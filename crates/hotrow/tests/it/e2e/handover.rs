@@ -17,14 +17,19 @@ use hotrow_testkit::harness::{Client, Config, Database, Ended, SOON, Server, awa
 const RESTARTS: usize = 3;
 
 /// A database, and the configuration of the processes that follow each other over it.
-struct Succession {
-    database: Database,
+pub(super) struct Succession {
+    pub(super) database: Database,
     config: Config,
 }
 
 impl Succession {
     /// Returns it with its first process.
     fn start() -> (Self, Server) {
+        Self::start_with(|_, config| config)
+    }
+
+    /// Like [`Succession::start`]; `change` adds to the configuration.
+    pub(super) fn start_with(change: impl FnOnce(&Database, Config) -> Config) -> (Self, Server) {
         let database = Database::with_products(3);
         let folder = database.folder();
         let quoted = |name: &str| format!("\"{}\"", folder.join(name).display());
@@ -34,6 +39,7 @@ impl Succession {
             .set("listen.unix", &quoted("data.sock"))
             // Longer than any pause of a client that is starved.
             .set("limits.drain_delay", "\"2s\"");
+        let config = change(&database, config);
         let first = Server::start(&config);
         let config = config
             .set("listen.data", &format!("\"{}\"", first.data))
@@ -49,7 +55,7 @@ impl Succession {
     }
 
     /// Replaces `before` by a new process; returns when the old one has ended.
-    fn replace(&self, before: Server) -> Server {
+    pub(super) fn replace(&self, before: Server) -> Server {
         let next = Server::start_unready(&self.config);
         assert_eq!((next.data, next.admin), (before.data, before.admin));
         let ended = before.ended(SOON);

@@ -1,5 +1,6 @@
-//! Through TLS, HTTP/2 and a Unix socket, with API keys and tokens: a sound service passes, faults
-//! are found, and a way that is closed is explained without a secret.
+//! Through TLS, HTTP/2 and a Unix socket, with API keys and tokens, with tenants and compressed
+//! answers: a sound service passes, faults are found, and a way that is closed is explained without
+//! a secret.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::verify::checker::{ALL_RULES, Checker, NAME, assert_all_rules, with_all_capabilities};
 
+/// A column whose value takes long to make: changes happen during reads.
+const SLOW: &str = "slow INTEGER GENERATED ALWAYS AS \
+                    (length(replace(hex(zeroblob(100000 + id % 2)), '00', 'abc'))) VIRTUAL";
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes for tokens";
 
 /// A service with TLS, HTTP/2, a Unix socket and credentials, and the files that clients need.
@@ -23,15 +27,18 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// `slow_reads`: changes happen during reads.
-    fn new(slow_reads: bool) -> Self {
+    fn new() -> Self {
+        Self::with_columns("")
+    }
+
+    /// `columns`: definitions of further columns of the table; none: the checker creates it.
+    fn with_columns(columns: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let database = Database::new();
-        if slow_reads {
-            let slow = "length(replace(hex(zeroblob(100000 + id % 2)), '00', 'abc'))";
+        if !columns.is_empty() {
             database.execute(&format!(
                 "CREATE TABLE {NAME}(id INTEGER PRIMARY KEY, version INTEGER NOT NULL,
-                 payload TEXT NOT NULL, slow INTEGER GENERATED ALWAYS AS ({slow}) VIRTUAL)"
+                 payload TEXT NOT NULL, {columns})"
             ));
         }
         let path = |name: &str| format!("{:?}", folder.path().join(name));
@@ -100,7 +107,7 @@ impl Fixture {
 
 #[test]
 fn a_sound_service_passes_through_every_transport() {
-    let fixture = Fixture::new(false);
+    let fixture = Fixture::new();
     let server = Server::start(&fixture.config);
     let (secure, unix) = (format!("https://{}", server.data), fixture.unix());
     let admin = format!("http://{}", server.admin);
@@ -126,11 +133,74 @@ fn a_sound_service_passes_through_every_transport() {
     }
 }
 
+#[test]
+fn compressed_answers_keep_the_contract() {
+    let mut fixture = Fixture::new();
+    let setting = |name: &str| format!("collections.{NAME}.{name}");
+    fixture.config = fixture
+        .config
+        .set(&setting("compression"), "[\"gzip\"]")
+        .set(&setting("compression_min"), "64");
+    let server = Server::start(&fixture.config);
+    let url = format!("https://{}", server.data);
+    let (ca, key) = (fixture.text("cert.pem"), fixture.text("api-key"));
+    let admin = format!("http://{}", server.admin);
+    let way = ["--url", &url, "--admin", &admin, "--cacert", &ca, "--token-file", &key];
+    for version in [&[][..], &["--http2"]] {
+        let accepts = ["-H", "Accept-Encoding: gzip", "-d", "1500ms"];
+        let before = made(&server);
+        let ended = fixture.check(&[&way[..], version, &accepts].concat());
+        let report = ended.ended(Duration::from_secs(2)).assert_passed(50, 10);
+        assert_all_rules(&report, &ALL_RULES);
+        assert!(made(&server) > before, "compressed forms are made for those who accept them");
+    }
+}
+
+fn made(server: &Server) -> f64 {
+    server.metrics().sum("hotrow_compressions_total", &[("outcome", "stored")])
+}
+
+/// With tenants, over both versions of HTTP: the key and the token of the rows' tenant, and those
+/// of another one.
+#[test]
+fn an_own_tenants_rows_keep_the_contract_and_anothers_are_absent() {
+    let mut fixture = Fixture::with_columns("tenant TEXT GENERATED ALWAYS AS ('acme') VIRTUAL");
+    let collection = format!("collections.{NAME}.tenant");
+    let set = |config: Config, tenant: &str| config.set("access.keys.checker.tenant", tenant);
+    let config = fixture
+        .config
+        .clone()
+        .set(&collection, "\"tenant\"")
+        .set("access.jwt.tenant_claim", "\"org\"");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    for (tenant, is_own) in [("acme", true), ("other", false)] {
+        fixture.config = set(config.clone(), &format!("{tenant:?}"));
+        let claims = json!({ "exp": now + 3600, "roles": ["all"], "org": [tenant, "x"] });
+        fixture.write("token", &SigningKey::secret(SECRET).token(&claims));
+        let server = Server::start(&fixture.config);
+        let url = format!("https://{}", server.data);
+        let admin = format!("http://{}", server.admin);
+        let ca = fixture.text("cert.pem");
+        for (credential, version) in [("api-key", &[][..]), ("token", &["--http2"])] {
+            let credential = fixture.text(credential);
+            let way =
+                ["--url", &url, "--admin", &admin, "--cacert", &ca, "--token-file", &credential];
+            let checker = fixture.check(&[&way[..], version, &["-d", "1500ms"]].concat());
+            let ended = checker.ended(Duration::from_secs(20));
+            if is_own {
+                assert_all_rules(&ended.assert_passed(50, 10), &ALL_RULES);
+            } else {
+                ended.assert_violated();
+            }
+        }
+    }
+}
+
 /// As in `sqlite`: checked against a tighter bound than its own, a service that is stopped for
 /// longer violates the contract.
 #[test]
 fn a_looser_bound_is_found_through_tls_and_http2() {
-    let mut fixture = Fixture::new(false);
+    let mut fixture = Fixture::new();
     fixture.config =
         fixture.config.set("cache.max_staleness", "\"60s\"").set("cache.when_stale", "\"stale\"");
     let server = Server::start(&fixture.config);
@@ -152,7 +222,7 @@ fn a_looser_bound_is_found_through_tls_and_http2() {
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_missing_lease_is_found_through_tls() {
-    let fixture = Fixture::new(true);
+    let fixture = Fixture::with_columns(SLOW);
     let server = Server::start_with(&fixture.config, &[("HOTROW_FAILPOINTS", "lease")]);
     server.await_ready();
     let url = format!("https://{}", server.data);
@@ -164,7 +234,7 @@ fn a_missing_lease_is_found_through_tls() {
 
 #[test]
 fn a_closed_way_is_explained_without_a_secret() {
-    let fixture = Fixture::new(false);
+    let fixture = Fixture::new();
     let server = Server::start(&fixture.config);
     let url = format!("https://{}", server.data);
     let named = format!("https://localhost:{}", server.data.port());
@@ -205,7 +275,7 @@ fn a_closed_way_is_explained_without_a_secret() {
 
 #[test]
 fn an_expired_certificate_is_named() {
-    let fixture = Fixture::new(false);
+    let fixture = Fixture::new();
     fixture.certificate("cert", "127.0.0.1", 2020);
     let server = Server::start(&fixture.config);
     let (url, ca) = (format!("https://{}", server.data), fixture.text("cert.pem"));

@@ -1,0 +1,159 @@
+//! Answers of a batch as they come in: what its sender sees of them, the worst provenance, and the
+//! largest position.
+
+use std::sync::Arc;
+
+use hotrow_admission::byte_budget::{AnswerRefused, AnswerReservation};
+use hotrow_cache::{Presence, Record};
+use hotrow_measure::clock::Nanos;
+use hotrow_types::columns::Columns;
+use hotrow_types::version::Position;
+
+use super::ids::Ids;
+use super::render::Item;
+use crate::budgets::COUNTED_BYTES_MIN;
+use crate::context::RequestContext;
+use crate::handle::Handler;
+use crate::metrics::CacheOutcome;
+use crate::respond::Provenance;
+use crate::sight::{SightBuf, absent_position};
+
+/// What the sender of a batch sees of its records.
+pub(super) struct View {
+    pub(super) sight: SightBuf,
+    pub(super) columns: Option<Arc<Columns>>,
+}
+
+impl View {
+    pub(super) fn of(request: &RequestContext<'_>) -> Self {
+        Self { sight: request.sight.to_buf(), columns: request.columns.cloned() }
+    }
+}
+
+/// Answers found so far, with the worst provenance and the largest position.
+pub(super) struct Answers {
+    /// `None`: absent, or unanswered so far.
+    pub(super) items: Vec<Option<Item>>,
+    /// Number of keys without an answer so far.
+    pub(super) unanswered: usize,
+    pub(super) view: View,
+    /// Point that the feed had passed, where the sender does not see all records.
+    pub(super) applied: Option<Position>,
+    pub(super) worst: Provenance,
+    /// Whether `worst` is part of the answer: where the sender does not see all records, it is that
+    /// of the visible ones.
+    pub(super) is_described: bool,
+    pub(super) token: Token,
+    /// Time of the last read of a visible record.
+    pub(super) read_at: Option<Nanos>,
+    /// Bytes of the records.
+    pub(super) bytes: u64,
+    /// Reservation of the answer in the budget.
+    pub(super) size: AnswerReservation,
+}
+
+impl Handler {
+    /// Returns room for the answers of a batch.
+    pub(super) fn answers(&self, ids: &Ids, size: AnswerReservation, view: View) -> Answers {
+        let is_limited = view.sight.is_limited();
+        Answers {
+            items: vec![None; ids.keys.len()],
+            unanswered: ids.keys.len(),
+            applied: is_limited.then(|| self.shared.cache.applied()).flatten(),
+            worst: Provenance { outcome: CacheOutcome::Hit, age: std::time::Duration::ZERO },
+            is_described: !is_limited,
+            token: Token::None,
+            read_at: None,
+            bytes: 0,
+            view,
+            size,
+        }
+    }
+}
+
+/// Token of several records: the largest of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    None,
+    Largest(Position),
+    /// Two logs, because one has just been replaced. No point of either covers the other's records.
+    Mixed,
+}
+
+impl Token {
+    fn take_in(&mut self, position: Option<Position>) {
+        let Some(position) = position else { return };
+        *self = match *self {
+            Self::None => Self::Largest(position),
+            Self::Largest(largest) if largest.incarnation != position.incarnation => Self::Mixed,
+            Self::Largest(largest) if position.reaches(&largest) => Self::Largest(position),
+            unchanged => unchanged,
+        };
+    }
+
+    pub(super) fn position(self) -> Option<Position> {
+        match self {
+            Self::Largest(position) => Some(position),
+            Self::None | Self::Mixed => None,
+        }
+    }
+}
+
+impl Answers {
+    /// Takes an answer. Returns the bytes of what the sender sees of it.
+    pub(super) fn put(&mut self, place: usize, record: Record, how: Provenance) -> u64 {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if !self.view.sight.as_sight().sees(&record) {
+            self.token.take_in(absent_position(self.applied, record.position()));
+            return 0;
+        }
+        self.is_described = true;
+        self.read_at = self.read_at.max(Some(record.read_at()));
+        if how.outcome.badness() > self.worst.outcome.badness() {
+            self.worst.outcome = how.outcome;
+        }
+        self.worst.age = self.worst.age.max(how.age);
+        self.token.take_in(record.position());
+        let item = match &self.view.columns {
+            _ if record.presence() == Presence::Missing => return 0,
+            None => Item::Whole(record),
+            Some(columns) => Item::View(record.view(columns).into()),
+        };
+        let bytes = item.body().len() as u64;
+        self.bytes += bytes;
+        self.items[place] = Some(item);
+        bytes
+    }
+
+    /// Reserves the size of the hits. The cache may drop these records while the answer still holds
+    /// them.
+    pub(super) fn reserve_found(&mut self, row_bytes: u64) -> Result<(), AnswerRefused> {
+        if self.bytes < COUNTED_BYTES_MIN {
+            Ok(())
+        } else {
+            self.size.add_known(self.bytes, row_bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_covers_every_record_or_is_none() {
+        let p = |incarnation, at| Some(Position { incarnation, at });
+        let of = |all: &[Option<Position>]| {
+            let mut token = Token::None;
+            all.iter().for_each(|position| token.take_in(*position));
+            token.position()
+        };
+        assert_eq!(of(&[None]), None);
+        assert_eq!(of(&[p(1, 3), p(1, 5), None, p(1, 4)]), p(1, 5));
+        assert_eq!(
+            of(&[p(1, 112), p(2, 9), p(1, 33)]),
+            None,
+            "a point of one log says nothing about the other"
+        );
+    }
+}
