@@ -26,7 +26,7 @@ mod contract;
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
-/// [`access_log`], `slow_queries`, [`dead_log`], [`health`], `threads`, [`demo`]).
+/// [`access_log`], `slow_queries`, [`dead_log`], [`health`], [`history`], `threads`, [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -47,6 +47,7 @@ mod e2e {
     mod handover;
     mod head;
     mod health;
+    mod history;
     mod keys;
     mod limits;
     mod malformed;
