@@ -2,7 +2,7 @@
 //!
 //! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`],
 //! [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`], [`diagnosis`], `tui` (the
-//! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`signals`], [`open_files`],
+//! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`top`], [`signals`], [`open_files`],
 //! [`logging`], [`log_writer`].
 
 pub mod capacity;
@@ -26,6 +26,7 @@ mod machine;
 pub mod open_files;
 pub mod serve;
 pub mod service_manager;
+pub mod top;
 mod transport_args;
 mod tui;
 pub mod uninstall_triggers;

@@ -89,7 +89,7 @@ fn assert_lines_written(_: &Database, server: &Server) {
     });
 }
 
-fn assert_samples_taken(server: &Server) {
+fn assert_samples_taken(_: &Database, server: &Server) {
     let samples = || server.admin_client().get("/history").json()["next"].as_u64();
     let before = samples();
     await_until("another sample", SOON, || samples() > before);
