@@ -74,14 +74,14 @@ impl History {
     }
 
     /// Calls `show` with the sketches of hot keys, the seconds for which their counts stand and the
-    /// number of lost samples; `None` if they are switched off.
+    /// number of samples whose key was too long; `None` if they are switched off.
     pub(crate) fn hot_keys<T>(
         &self,
         show: impl FnOnce(&[(CollectionId, TopKeys)], f64, u64) -> T,
     ) -> Option<T> {
         let since = self.hot_keys.as_ref()?.lock();
         let (sketches, seconds) = since.hot_keys.view();
-        Some(show(sketches, seconds, since.hot_keys.dropped_total()))
+        Some(show(sketches, seconds, since.hot_keys.too_long_total()))
     }
 }
 

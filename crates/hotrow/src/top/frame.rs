@@ -233,7 +233,7 @@ impl TopFrame<'_> {
         if self.rows.len() > 1 {
             let cells = columns.iter().map(|column| ((column.total)(self.totals), bold));
             let reporting = self.totals.reporting;
-            lines.push(line(format!("all that report: {reporting}"), cells.collect(), bold));
+            lines.push(line(format!("total of {reporting}"), cells.collect(), bold));
         }
         for row in self.rows {
             lines.push(match &row.report {
@@ -324,7 +324,10 @@ mod tests {
         terminal.draw(|target| target.render_widget(&frame, target.area())).expect("a frame");
         let buffer = terminal.backend().buffer();
         let cells: Vec<&str> = buffer.content.iter().map(|cell| cell.symbol()).collect();
-        cells.chunks(usize::from(width)).map(|line| line.concat().trim_end().to_owned()).collect()
+        cells
+            .chunks(usize::from(width).max(1))
+            .map(|line| line.concat().trim_end().to_owned())
+            .collect()
     }
 
     #[test]
@@ -334,7 +337,7 @@ mod tests {
         for title in ["INSTANCE", "STATE", "REQ/S", "HITS", "P99▾", "MEMORY", "CACHE"] {
             assert!(lines[0].contains(title), "{title}: {}", lines[0]);
         }
-        assert!(lines[1].starts_with("all that report: 1") && lines[1].contains("1/2"));
+        assert!(lines[1].starts_with("total of 1") && lines[1].contains("1/2"));
         assert!(lines[2].contains("ready") && lines[2].contains("100 %"), "{}", lines[2]);
         assert!(lines[2].contains("12 µs") && lines[2].contains("▁ █"), "{}", lines[2]);
         assert!(lines[3].ends_with("unreachable for 12 s: connection refused"), "{}", lines[3]);

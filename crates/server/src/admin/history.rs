@@ -49,7 +49,7 @@ impl View {
 
     /// Returns the document of `/hot-keys`.
     pub(super) fn hot_keys_document(&self) -> Value {
-        let shown = self.history.hot_keys(|sketches, seconds, dropped| {
+        let shown = self.history.hot_keys(|sketches, seconds, too_long| {
             let collections: Map<String, Value> = sketches
                 .iter()
                 .filter_map(|(id, sketch)| self.hot_keys_of(*id, sketch, seconds))
@@ -57,7 +57,7 @@ impl View {
             json!({
                 "enabled": true,
                 "half_life_s": HALF_LIFE_S,
-                "dropped_samples": dropped,
+                "too_long_keys": too_long,
                 "collections": collections,
             })
         });

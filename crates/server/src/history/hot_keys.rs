@@ -2,9 +2,10 @@
 //! of the history drains the rings once a second into a sketch per collection.
 //!
 //! A worker takes a sample about every `step` lookups, with a random distance, so that no pattern
-//! of requests stays in step with it. The step follows the traffic: the ring has room for
-//! [`RING_SLOTS_MAX`] samples a second at most, which bounds the cost. A sample is some plain
-//! stores: no lock, no allocation, and only the worker writes those lines.
+//! of requests stays in step with it. The draining thread adapts the step to the traffic, so that
+//! the ring is half full each second; samples that find it full are counted and dropped, and the
+//! others of that second weigh more. A sample is some plain stores: no lock, no allocation, and only
+//! the worker writes those lines.
 //!
 //! **Error.** Two parts add up. The sketch: a key with more than 1/[`KEYS_MAX`] of its collection's
 //! samples is never missed, and its count is at most that share too high (`measure::top_keys`). The
@@ -45,8 +46,12 @@ pub(crate) struct KeyRing {
     tail: AtomicU64,
     /// Mean distance of two samples, in lookups.
     step: AtomicU32,
-    /// Samples for which there was no room, or whose key is too long.
+    /// Samples for which there was no room.
     dropped: AtomicU64,
+    /// `dropped` at the last drain. Only the draining thread uses it.
+    dropped_before: AtomicU64,
+    /// Samples whose key is longer than [`KEY_BYTES_MAX`].
+    too_long: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -67,20 +72,22 @@ impl KeyRing {
             tail: AtomicU64::new(0),
             step: AtomicU32::new(1),
             dropped: AtomicU64::new(0),
+            dropped_before: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
         };
         (0..workers).map(|_| Arc::new(ring())).collect()
     }
 
     /// Writes a sample. Only for the worker.
     fn push(&self, hash: u64, key: &[u8], weight: u32) {
+        if key.len() > KEY_BYTES_MAX {
+            self.too_long.store(self.too_long.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return;
+        }
         let head = self.head.load(Ordering::Relaxed);
         let room = self.slots.len() as u64;
-        if key.len() > KEY_BYTES_MAX || head - self.tail.load(Ordering::Acquire) >= room {
+        if head - self.tail.load(Ordering::Acquire) >= room {
             self.dropped.store(self.dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            if key.len() <= KEY_BYTES_MAX {
-                // More traffic than the step expects.
-                self.step.store(weight.saturating_mul(2).min(STEP_MAX), Ordering::Relaxed);
-            }
             return;
         }
         let slot = &self.slots[(head % room) as usize];
@@ -99,6 +106,11 @@ impl KeyRing {
     fn drain(&self, mut each: impl FnMut(u64, &[u8], f64)) {
         let tail = self.tail.load(Ordering::Relaxed);
         let head = self.head.load(Ordering::Acquire);
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        let lost = dropped - self.dropped_before.swap(dropped, Ordering::Relaxed);
+        let taken = head - tail;
+        // The samples stand for the lost ones too.
+        let scale = (taken + lost) as f64 / taken.max(1) as f64;
         let mut key = [0; KEY_BYTES_MAX];
         for sample in tail..head {
             let slot = &self.slots[(sample % self.slots.len() as u64) as usize];
@@ -107,15 +119,16 @@ impl KeyRing {
             for (bytes, word) in key.chunks_mut(8).zip(&slot.words) {
                 bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
             }
-            let weight = (packed >> 32) as f64;
+            let weight = (packed >> 32) as f64 * scale;
             each(slot.hash.load(Ordering::Relaxed), &key[..length.min(KEY_BYTES_MAX)], weight);
         }
         self.tail.store(head, Ordering::Release);
-        let step = self.step.load(Ordering::Relaxed);
-        let is_sparse = (head - tail) < self.slots.len() as u64 / 4;
-        if is_sparse && step > 1 {
-            self.step.store(step / 2, Ordering::Relaxed);
-        }
+        let step = u64::from(self.step.load(Ordering::Relaxed));
+        let half = (self.slots.len() as u64 / 2).max(1);
+        let fitting = (step * (taken + lost)).div_ceil(half);
+        // Downwards slowly: a pause of a second is not the end of the traffic.
+        let next = fitting.clamp((step / 2).max(1), u64::from(STEP_MAX));
+        self.step.store(next as u32, Ordering::Relaxed);
     }
 }
 
@@ -205,9 +218,9 @@ impl HotKeys {
         (&self.sketches, self.seconds)
     }
 
-    /// Returns the number of samples that were lost.
-    pub(crate) fn dropped_total(&self) -> u64 {
-        self.rings.iter().map(|ring| ring.dropped.load(Ordering::Relaxed)).sum()
+    /// Returns the number of samples whose key was too long to be kept.
+    pub(crate) fn too_long_total(&self) -> u64 {
+        self.rings.iter().map(|ring| ring.too_long.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the bytes of rings and sketches, without the allocator's own.

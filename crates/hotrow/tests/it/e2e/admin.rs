@@ -123,6 +123,7 @@ fn status_has_its_documented_shape() {
     let top: BTreeSet<&str> = status.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
         "access",
+        "admin",
         "budgets",
         "cache",
         "collections",
@@ -130,6 +131,7 @@ fn status_has_its_documented_shape() {
         "connections",
         "limits",
         "overload",
+        "readiness",
         "requests",
         "sources",
         "uptime_s",
