@@ -224,7 +224,6 @@ impl Service {
         let make = {
             let shared = shared.clone();
             let lookups = lookups.clone();
-            let rings = rings.clone();
             move |worker: crate::worker::Worker| {
                 let lookups = lookups[worker.index].clone();
                 let ring = rings.as_ref().and_then(|rings| rings.get(worker.index));

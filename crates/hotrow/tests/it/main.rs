@@ -26,7 +26,8 @@ mod contract;
 /// HTTP ([`conduct`], [`head`], [`curl`], [`carriers`], [`malformed`], [`limits`], [`timeouts`]);
 /// operation ([`admin`], [`admin_access`], [`documented`], [`page`], [`foreign_page`], [`start`],
 /// [`permissions`], [`readiness`], [`drain`], [`handover`], [`systemd`], [`warm_start`],
-/// [`access_log`], `slow_queries`, [`dead_log`], [`health`], [`history`], `threads`, [`demo`]).
+/// [`access_log`], `slow_queries`, [`dead_log`], [`health`], [`history`], [`top`], `threads`,
+/// [`demo`]).
 mod e2e {
     mod access_log;
     mod admin;
@@ -64,6 +65,7 @@ mod e2e {
     #[cfg(feature = "failpoints")]
     mod threads;
     mod timeouts;
+    mod top;
     mod unfollowed;
     mod warm_start;
 }
