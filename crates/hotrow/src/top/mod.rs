@@ -13,7 +13,7 @@ mod view;
 use std::io::{self, IsTerminal, Write, stdout};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -230,11 +230,10 @@ impl Screen {
     fn snapshot(&mut self, reports: &Receiver<Answered>, args: &TopArgs) -> Result<(), TopError> {
         // Name resolution has no time limit of its own; two requests and a connection have.
         let until = Instant::now() + args.timeout * 4;
-        loop {
-            match reports.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(report) => self.take(report, Instant::now()),
-                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-            }
+        // Ends when all have answered, or when the time is over.
+        let left = || until.saturating_duration_since(Instant::now());
+        while let Ok(report) = reports.recv_timeout(left()) {
+            self.take(report, Instant::now());
         }
         let rows = self.sorted();
         let totals = Totals::of(&rows);
