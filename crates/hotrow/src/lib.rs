@@ -2,8 +2,8 @@
 //!
 //! Reading order: `main.rs` (every command in one match), [`cli`], [`config`], [`serve`],
 //! [`service_manager`], [`handover`], [`demo`], [`load`], [`capacity`], [`diagnosis`], `tui` (the
-//! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`top`], [`signals`], [`open_files`],
-//! [`logging`], [`log_writer`].
+//! live display of both), [`lab`], [`verify`], [`doctor`], [`health`], [`top`], [`signals`],
+//! [`open_files`], [`logging`], [`log_writer`].
 
 pub mod capacity;
 pub mod cli;

@@ -1,6 +1,7 @@
 //! `/`: a page that an operator leaves open. It reads `/history`, `/status` and `/hot-keys`, and
-//! loads nothing from elsewhere. Style and scripts are separate files, so that [`POLICY`] can forbid
-//! everything inline. Charts are drawn by uPlot, of which the crate `report` has the one copy.
+//! loads nothing from elsewhere. Style and scripts are separate files, so that [`POLICY`] can
+//! forbid everything inline. Charts are drawn by uPlot, of which the crate `report` has the one
+//! copy.
 
 /// A path of the page, its content type and its content.
 type Part = (&'static str, &'static str, &'static str);

@@ -4,8 +4,8 @@
 //! A worker takes a sample about every `step` lookups, with a random distance, so that no pattern
 //! of requests stays in step with it. The draining thread adapts the step to the traffic, so that
 //! the ring is half full each second; samples that find it full are counted and dropped, and the
-//! others of that second weigh more. A sample is some plain stores: no lock, no allocation, and only
-//! the worker writes those lines.
+//! others of that second weigh more. A sample is some plain stores: no lock, no allocation, and
+//! only the worker writes those lines.
 //!
 //! **Error.** Two parts add up. The sketch: a key with more than 1/[`KEYS_MAX`] of its collection's
 //! samples is never missed, and its count is at most that share too high (`measure::top_keys`). The

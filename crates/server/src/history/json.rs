@@ -32,7 +32,14 @@ pub(crate) fn history(recorder: &Recorder, since: u64, frame: Frame) -> String {
     let Frame { started_unix_ms, now_unix_ms, period_ms, .. } = frame;
     let _ = write!(
         out,
-        r#"{{"started_unix_ms":{started_unix_ms},"now_unix_ms":{now_unix_ms},"period_ms":{period_ms},"samples_max":{SAMPLES_MAX},"first":{},"next":{},"at_unix_ms":"#,
+        concat!(
+            r#"{{"started_unix_ms":{},"now_unix_ms":{},"period_ms":{},"samples_max":{},"#,
+            r#""first":{},"next":{},"at_unix_ms":"#
+        ),
+        started_unix_ms,
+        now_unix_ms,
+        period_ms,
+        SAMPLES_MAX,
         first + skipped as u64,
         recorder.next(),
     );

@@ -144,7 +144,8 @@ const charts = (() => {
       this.columns = spec.lines.map(() => []);
       this.chart = new uPlot({
         width: width(this.plot), height: this.plot.clientHeight || 168,
-        series: [{}, ...series], bands: spec.stacked ? bands : [], axes: axes(spec), legend: { show: false },
+        series: [{}, ...series], bands: spec.stacked ? bands : [], axes: axes(spec),
+        legend: { show: false },
         scales: {
           x: { time: true, range: (u, low, high) => [low, high] },
           y: { range: spec.heat ? () => this.heatRange(from(this), to(this)) : yRange(spec) },
