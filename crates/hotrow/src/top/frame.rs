@@ -266,13 +266,11 @@ impl TopFrame<'_> {
 
     /// Returns the frame as text without colours, each line without blanks at its end.
     pub(super) fn text(&self, width: usize) -> String {
-        let mut text = String::new();
-        for line in self.lines(width) {
+        let text = |line: &Line<'_>| -> String {
             let line: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        text
+            line.trim_end().to_owned()
+        };
+        self.lines(width).iter().map(text).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -238,7 +238,7 @@ impl Screen {
         let rows = self.sorted();
         let totals = Totals::of(&rows);
         let text = if args.json {
-            format!("{:#}\n", document(&rows, &totals))
+            format!("{:#}", document(&rows, &totals))
         } else {
             let (sort, is_reversed) = (self.sort, self.is_reversed);
             TopFrame { rows: &rows, totals: &totals, sort, is_reversed, has_keys: false }

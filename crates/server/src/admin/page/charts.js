@@ -292,10 +292,10 @@ const charts = (() => {
     set(points);
     all.push({ chart, resize: () =>
       chart.setSize({ width: width(figure.plot), height: figure.plot.clientHeight }) });
-    return (points, words) => {
+    return (points, words, label) => {
       set(points);
       figure.words.textContent = words;
-      figure.plot.setAttribute("aria-label", words);
+      figure.plot.setAttribute("aria-label", label);
     };
   };
 

@@ -229,6 +229,9 @@
 
   const feedOf = (status) => status && Object.values(status.sources)[0]?.feed;
 
+  // That of the last sample, so that all parts of the page say the same.
+  const staleness = (feed) => latest(column("feed.staleness_ms")) ?? feed.staleness_ms;
+
   const figure = (name, value, unit) => {
     const entry = make("div");
     make("dt", "", name, entry);
@@ -244,7 +247,7 @@
       figure("Requests", shown(latest(requests()), perSecond)),
       figure("Hit ratio", shown(latest(hitRatio()), percent)),
       figure("p99", shown(latest(column("latency.all_p99_us")), micros)),
-      figure("Staleness", feed?.followed ? millis(feed.staleness_ms) : "–",
+      figure("Staleness", feed?.followed ? millis(staleness(feed)) : "–",
         feed?.followed ? `of ${millis(feed.max_staleness_ms)}` : "no feed"),
       figure("Database", shown(latest(column("database.queries")), perSecond), "queries"),
       figure("Refused", shown(latest(refusals()), perSecond)),
@@ -288,7 +291,7 @@
     const refused = latest(refusals()) ?? 0;
     if (refused > 0) warnings.push(`${perSecond(refused)} refused`);
     const feedNote = feed.followed && feed.current
-      ? `The feed follows the database, ${millis(feed.staleness_ms)} behind.` : "";
+      ? `The feed follows the database, ${millis(staleness(feed))} behind.` : "";
     if (!ready.ready) {
       return ["bad", `Not ready: ${reasons.join("; ")}.`, [...warnings, feedNote]];
     }
@@ -329,14 +332,17 @@
   // Present when the server predicts hit ratios at other capacities.
   const memoryWorth = (curve) => {
     const points = curve?.points ?? [];
-    byId("memory-worth").hidden = points.length < 2 && !curve?.sentence;
-    if (curve?.sentence) setText("memory-worth-text", curve.sentence);
+    const sentence = curve?.sentence ?? (curve?.unknown && `Not known: ${curve.unknown}.`);
+    byId("memory-worth").hidden = points.length < 2 && !sentence;
+    byId("memory-worth-chart").hidden = points.length < 2;
+    setText("memory-worth-text", sentence ?? "");
     if (points.length < 2) return;
     setCurve ??= charts.capacityChart(byId("memory-worth-chart"), points,
       status.cache.capacity_bytes);
-    const words = points.map((point) => `${bytes(point.capacity_bytes)}: `
+    const label = points.map((point) => `${bytes(point.capacity_bytes)}: `
       + `${percent(point.hit_ratio)} (${percent(point.low)} to ${percent(point.high)})`);
-    setCurve(points, words.join(", "));
+    setCurve(points, "with its interval; the dashed line is the present capacity",
+      label.join(", "));
   };
 
   const unreachable = (error) => {
